@@ -1,0 +1,2 @@
+//! monosplit.
+fn main() {}

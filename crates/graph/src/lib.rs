@@ -4,7 +4,14 @@
 //! run or explained.
 
 mod error;
+mod graph;
+mod infer;
+pub mod op;
+mod shape;
 mod tensor;
 
 pub use error::{Error, ErrorKind, Result};
+pub use graph::{Graph, Label, Node, NodeId, Output};
+pub use op::Op;
+pub use shape::{Dim, Shape};
 pub use tensor::{Buffer, Data, Kind, Scalar, Tensor, element_count};

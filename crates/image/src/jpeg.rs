@@ -107,14 +107,7 @@ impl Decoder<'_> {
     fn read(&mut self) -> Result<()> {
         let mut scans = 0;
         loop {
-            // A sequential picture that is complete does not need its end to be marked.
-            let complete = self.frame.as_ref().is_some_and(Frame::is_complete);
-            let marker = match self.reader.marker() {
-                Ok(marker) => marker,
-                Err(_) if complete => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            match marker {
+            match self.reader.marker()? {
                 0xd9 => return Ok(()),
                 0xda => {
                     scans += 1;

@@ -112,11 +112,6 @@ impl Frame {
         Ok(())
     }
 
-    /// Whether nothing can be missing: only a sequential picture can tell.
-    pub(super) fn is_complete(&self) -> bool {
-        self.coding == Coding::Sequential && self.components.iter().all(|c| c.quantisation.is_some())
-    }
-
     /// Turns the coefficients gathered by a progressive file's scans into samples.
     pub(super) fn finish(&mut self) -> Result<()> {
         for component in &mut self.components {

@@ -146,7 +146,7 @@ def sources(chelsea):
     noise(37, 23, 1).save(ROOT / "noise.png")
     noise(1, 1, 2).save(ROOT / "dot.png")
     noise(1, 29, 5).save(ROOT / "line.png")
-    names = {"noise": [(11, 50), (36, 22), (37, 7), (9, 23), (45, 29), (1, 1), (2, 3)]}
+    names = {"noise": [(11, 50), (36, 22), (37, 7), (9, 23), (45, 29), (45, 9), (33, 14), (33, 15), (1, 1), (2, 3)]}
     names["dot"] = [(1, 1), (5, 3)]
     names["line"] = [(1, 10), (4, 29), (3, 40)]
     names["chelsea"] = [(25, 16)]

@@ -17,7 +17,8 @@ use crate::{jpeg, png};
 /// Longest side of a picture, in pixels.
 pub const MAX_SIDE: usize = 20_000;
 
-/// Most bytes a file may hold, and most bytes its pixels may take while they are decoded or resized.
+/// Most bytes a file may hold, and most bytes any one copy of its pixels may take: decoding holds at most
+/// two copies at a time, scaling three.
 pub const MAX_BYTES: usize = 512 << 20;
 
 const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";

@@ -22,6 +22,10 @@ import torchvision
 
 TORCHSCRIPT = "torchscript"
 DYNAMO = "dynamo"
+# The same exporters told to leave the graph alone: batch norm stays, constants are computed by nodes and, for the
+# older one, weights are listed among the graph inputs.
+TORCHSCRIPT_RAW = "torchscript_raw"
+DYNAMO_RAW = "dynamo_raw"
 EXPORTER_DEFAULT = None
 SEED = 20240607
 LOGIT_SPREAD = 3.0
@@ -39,6 +43,7 @@ class Architecture:
     external: bool = False
 
 
+RAW = {"resnet18", "densenet121", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "vit_b_16", "googlenet"}
 # The most common networks come first, so that an interrupted run is still useful. A resolution of 224 is
 # kept where adaptive pooling or a fixed grid asks for it.
 ARCHITECTURES = [
@@ -162,15 +167,20 @@ def newest_opset():
 
 
 def export(network, x, exporter, opset, external, path):
-    options = {"input_names": ["x"], "output_names": ["logits"], "dynamo": exporter == DYNAMO}
+    options = {"input_names": ["x"], "output_names": ["logits"], "dynamo": exporter in (DYNAMO, DYNAMO_RAW)}
     if opset is not EXPORTER_DEFAULT:
         options["opset_version"] = opset
-    if exporter == DYNAMO:
+    if exporter in (DYNAMO, DYNAMO_RAW):
         options["dynamic_shapes"] = ({0: torch.export.Dim("N", min=1, max=4096)},)
         options["external_data"] = external
         options["verbose"] = False
+        options["optimize"] = exporter == DYNAMO
     else:
         options["dynamic_axes"] = {"x": {0: "N"}, "logits": {0: "N"}}
+    if exporter == TORCHSCRIPT_RAW:
+        options["training"] = torch.onnx.TrainingMode.PRESERVE
+        options["do_constant_folding"] = False
+        options["keep_initializers_as_inputs"] = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (x,), str(path), **options)
@@ -194,6 +204,9 @@ def wanted_files(architecture, newest):
         yield TORCHSCRIPT, opset
     for opset in architecture.dynamo:
         yield DYNAMO, newest if opset == "newest" else opset
+    if architecture.name in RAW:
+        yield TORCHSCRIPT_RAW, architecture.torchscript[0]
+        yield DYNAMO_RAW, EXPORTER_DEFAULT
 
 
 def export_one(architecture, network, x, reference, exporter, opset, out):

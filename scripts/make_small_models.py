@@ -1,9 +1,10 @@
-"""Writes the small golden models: one folder each with `model.onnx`, `x.npy`, `y.npy` and `y64.npy`.
+"""Writes the small golden models: one folder per network.
 
-`y.npy` is what ONNX Runtime computes in float32 (the ONNX reference evaluator where ONNX Runtime cannot; the manifest says
-so); `y64.npy` is the PyTorch network, or for graphs made by hand the same computation written in PyTorch, in
-float64. `manifest.json` lists every model with its operator set, its exporter, the tolerance its float32 output needs
-and what could not be made and why.
+`NETWORK/x.npy` is the input and `NETWORK/y64.npy` the output in float64, of the PyTorch network or, for graphs made by
+hand, of the same computation written in PyTorch. Each `NETWORK/EXPORTER-OPSET.onnx` is one way of writing that network
+down, and `NETWORK/EXPORTER-OPSET.y.npy` what ONNX Runtime computes for it in float32 (the ONNX reference evaluator where
+ONNX Runtime cannot; the manifest says so). `manifest.json` lists every file with its operator set, its exporter, its
+error and what could not be made and why.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from small_models.networks import NETWORKS
 SEED = 4711
 TOLERANCE = 1e-5
 LARGEST_MODEL = 40 * 1024
-EXTERNAL = {"vgg-dynamo-18", "resnet-torchscript-11"}
+EXTERNAL = {"vgg/dynamo-18", "resnet/torchscript-11"}
 
 
 @torch.no_grad()
@@ -73,27 +74,37 @@ def export(network, x, exporter, opset, raw, path):
     torch.onnx.export(network, (x,), str(path), **options)
 
 
-def without_source_locations(model):
-    """The newer exporter records how each node came about, down to the line of source; only the module names are kept."""
+def without_source_locations(model, keep_names):
+    """The newer exporter records how each node came about, down to the line of source; at most the module names stay."""
     for node in model.graph.node:
         node.doc_string = ""
-        kept = [entry for entry in node.metadata_props if entry.key.endswith("name_scopes")]
+        kept = [entry for entry in node.metadata_props if keep_names and entry.key.endswith("name_scopes")]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     return model
 
 
-def store(folder, model, x, reference, external):
-    """Writes and checks one folder; returns its manifest entry, or raises with the reason it is no good."""
-    folder.mkdir(parents=True)
-    path = folder / "model.onnx"
+def save_model(path, model, external):
     if external:
-        onnx.save(model, str(path), save_as_external_data=True, location="model.onnx.data", size_threshold=64)
+        onnx.save(model, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=64)
     else:
         path.write_bytes(model.SerializeToString(deterministic=True))
     onnx.checker.check_model(str(path))
     if path.stat().st_size > LARGEST_MODEL:
         raise ValueError(f"the file has {path.stat().st_size} bytes, more than {LARGEST_MODEL}")
+
+
+def save_shared(path, array):
+    """Every file of one network shares its input and its float64 output."""
+    if path.exists() and not np.array_equal(np.load(path), array):
+        raise ValueError(f"{path.name} differs from that of another file of this network")
+    np.save(path, array)
+
+
+def store(path, model, x, reference, external):
+    """Writes and checks one model; returns its manifest entry, or raises with the reason it is no good."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_model(path, model, external)
     y, source = float32_output(path, x)
     reference = np.asarray(reference)
     if y.shape != reference.shape:
@@ -101,12 +112,11 @@ def store(folder, model, x, reference, external):
     error = float(np.abs(y - reference).max() / np.abs(reference).max())
     if not error < TOLERANCE:
         raise ValueError(f"{source} is {error:.2e} from the float64 reference")
-    np.save(folder / "x.npy", x)
-    np.save(folder / "y.npy", y)
-    np.save(folder / "y64.npy", reference)
+    save_shared(path.parent / "x.npy", x)
+    save_shared(path.parent / "y64.npy", reference)
+    np.save(path.with_suffix(".y.npy"), y)
     opset = next(entry.version for entry in model.opset_import if entry.domain == "")
-    tolerance = f"{TOLERANCE:g} of the largest output; {source} is within {error:.1e} of float64"
-    return {"name": folder.name, "opset": opset, "float32_from": source, "external_data": external, "tolerance": tolerance}
+    return {"opset": opset, "float32_from": source, "error_against_f64": float(f"{error:.1e}")}
 
 
 class Collection:
@@ -118,21 +128,22 @@ class Collection:
         self.failures = []
 
     def add(self, name, exporter, make):
-        folder = self.out / name
-        shutil.rmtree(folder, ignore_errors=True)
+        path = self.out / f"{name}.onnx"
         try:
             model, x, reference = make()
-            entry = store(folder, model, x, reference, name in EXTERNAL)
-            self.models.append({"exporter": exporter, **entry})
+            self.models.append({"name": name, "exporter": exporter, **store(path, model, x, reference, name in EXTERNAL)})
         except Exception as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            path.unlink(missing_ok=True)
             lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
             self.failures.append({"name": name, "exporter": exporter, "why": f"{type(error).__name__}: {lines[0][:200]}"})
             print(f"failed {name}: {self.failures[-1]['why']}", flush=True)
 
     def finish(self):
-        manifest = {"models": sorted(self.models, key=lambda entry: entry["name"]), "not_made": self.failures}
-        (self.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+        note = f"every float32 output is within {TOLERANCE:g} of the float64 output, relative to its largest value"
+        lines = [json.dumps(entry) for entry in sorted(self.models, key=lambda entry: entry["name"])]
+        listing = ",\n".join(lines)
+        missing = json.dumps(self.failures)
+        (self.out / "manifest.json").write_text(f'{{"tolerance": "{note}",\n"not_made": {missing},\n"models": [\n{listing}\n]}}\n')
         size = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
         print(f"{len(self.models)} models, {len(self.failures)} not made, {size / 1024:.0f} KiB")
 
@@ -143,7 +154,7 @@ def exported(constructor, shape, exporter, opset, raw, scratch):
     randomise(network)
     x = torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
     export(network, x, exporter, opset, raw, scratch)
-    model = without_source_locations(onnx.load(str(scratch)))
+    model = without_source_locations(onnx.load(str(scratch)), keep_names=raw)
     with torch.no_grad():
         reference = network.double()(x.double()).numpy()
     return model, x.numpy(), reference
@@ -158,7 +169,7 @@ def add_networks(collection, scratch, only):
                 words = str(variant or "default").split()
                 raw = words[0] == "raw"
                 opset = int(words[-1]) if words[-1].isdigit() else None
-                stem = "-".join([name, exporter, *words])
+                stem = f"{name}/" + "-".join([exporter, *words])
                 make = lambda: exported(constructor, shape, exporter, opset, raw, scratch)
                 collection.add(stem, f"torch.onnx {exporter}{' raw' if raw else ''}", make)
 
@@ -166,19 +177,22 @@ def add_networks(collection, scratch, only):
 def add_handmade(collection):
     for name, (make, opsets) in HANDMADE.items():
         for opset in opsets:
-            collection.add(f"{name}-handmade-{opset}", "by hand", lambda: make(opset))
+            collection.add(f"{name}/handmade-{opset}", "by hand", lambda: make(opset))
     for opset, auto_pad in KERAS:
-        collection.add(f"keras_{auto_pad.lower()}-handmade-{opset}", "by hand", lambda: keras(opset, auto_pad))
+        collection.add(f"keras_{auto_pad.lower()}/handmade-{opset}", "by hand", lambda: keras(opset, auto_pad))
     for kind in STORED_TYPES:
-        collection.add(f"weights_{kind}-handmade-13", "by hand", lambda: narrow_weights(kind))
+        collection.add(f"weights_{kind}/handmade-13", "by hand", lambda: narrow_weights(kind))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="replaced if it exists")
     parser.add_argument("--only", help="comma-separated networks; the manifest then lists only these")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.out.exists() and any(arguments.out.iterdir()) and not (arguments.out / "manifest.json").exists():
+        parser.error(f"{arguments.out} holds something else: name a folder that does not exist or one made by this script")
+    shutil.rmtree(arguments.out, ignore_errors=True)
+    arguments.out.mkdir(parents=True)
     torch.set_num_threads(2)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

@@ -37,12 +37,12 @@ class Builder:
         array = self.random.normal(size=shape).astype(np.float32)
         return array, torch.from_numpy(array).double()
 
-    def model(self, x, output, weights_as_inputs=False):
-        """The finished model; the batch axis is symbolic and the output's type is left to shape inference."""
+    def model(self, x, output, expected, weights_as_inputs=False):
+        """The finished model, with a symbolic batch axis."""
         inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", *x.shape[1:]])]
         if weights_as_inputs:
             inputs += [onnx.helper.make_tensor_value_info(w.name, w.data_type, w.dims) for w in self.weights]
-        outputs = [onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None)]
+        outputs = [onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, ["N", *expected.shape[1:]])]
         graph = onnx.helper.make_graph(self.nodes, "handmade", inputs, outputs, self.weights)
         imports = [onnx.helper.make_opsetid("", self.opset)]
         return onnx.helper.make_model(graph, opset_imports=imports, ir_version=self.ir_version, producer_name="monosplit")

@@ -59,7 +59,9 @@ def enlarge(b, x, scales, mode):
     options = {"coordinate_transformation_mode": "asymmetric"}
     if mode == "nearest":
         options["nearest_mode"] = "floor"
-    return b.add("Resize", x, "", values, mode=mode, **options)
+    # Operator set 11 asks for a region of interest even where the mode does not use one.
+    region = b.tensor([], np.float32) if b.opset < 13 else ""
+    return b.add("Resize", x, region, values, mode=mode, **options)
 
 
 def split(b, x, parts, axis):
@@ -95,7 +97,7 @@ def every_style(opset):
     w2, v2 = b.weight(6, 4)
     w3, v3 = b.weight(4)
     y, t = b.add("Gemm", y, w2, w3), t @ v2 + v3
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def linear_enlargement(opset):
@@ -109,7 +111,7 @@ def linear_enlargement(opset):
         # Asymmetric coordinates: every second sample is a source pixel, the others are means; the last one repeats.
         following = torch.cat([t.narrow(axis, 1, t.shape[axis] - 1), t.narrow(axis, t.shape[axis] - 1, 1)], axis)
         t = torch.stack([t, (t + following) / 2], axis + 1).flatten(axis, axis + 1)
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def same_padding(t, kernel, stride, auto_pad, value=0.0):
@@ -150,7 +152,7 @@ def keras(opset, auto_pad):
     (w3, v3), (b3, a3) = b.weight(6, 5), b.weight(5)
     y, t = b.add("Add", b.add("MatMul", y, w3), b3), t @ v3 + a3
     y, t = b.add("Softmax", y, axis=1), t.softmax(1)
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def keras_flatten(opset):
@@ -169,7 +171,7 @@ def keras_flatten(opset):
     y, t = b.add("Reshape", y, b.tensor([-1, 32])), t.reshape(2, 32)
     (w2, v2), (b2, a2) = b.weight(32, 5), b.weight(1, 5)
     y, t = b.add("Add", b2, b.add("MatMul", y, w2)), t @ v2 + a2
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def caffe(opset):
@@ -188,7 +190,7 @@ def caffe(opset):
     t = sum(F.conv2d(t, values) for _, values in branches)
     y, t = b.add("GlobalAveragePool", dropout(b, y)), t.mean((2, 3), keepdim=True)
     y, t = b.add("Softmax", y, axis=1), t.softmax(1)
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def softmax_axis(opset):
@@ -199,7 +201,7 @@ def softmax_axis(opset):
     y, t = b.add("Conv", "x", w), F.conv2d(t, v)
     y = b.add("Softmax", y, axis=1)
     t = t.flatten(1).softmax(1).reshape(t.shape) if opset < 13 else t.softmax(1)
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def gemm_broadcast(opset):
@@ -213,7 +215,7 @@ def gemm_broadcast(opset):
     (w3, v3), (c3, d3) = b.weight(4, 6), b.weight(4)
     turned = b.add("Transpose", b.add("Relu", y), perm=[1, 0])
     y, t = b.add("Gemm", turned, w3, c3, transA=1, transB=1), t.relu() @ v3.T + d3
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def spatial_batch_norm(opset):
@@ -224,7 +226,7 @@ def spatial_batch_norm(opset):
     y = b.add("BatchNormalization", "x", *[name for name, _ in statistics], spatial=1, momentum=0.9, epsilon=0.01)
     t = F.batch_norm(t, mean, variance, scale, shift, False, 0.0, float(np.float32(0.01)))
     y, t = b.add("Flatten", b.add("Relu", y)), t.relu().flatten(1)
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def narrow_weights(kind):
@@ -246,7 +248,7 @@ def narrow_weights(kind):
     y, t = b.add("Flatten", b.add("GlobalAveragePool", y)), t.mean((2, 3))
     (w2, v2), (b2, a2) = cast_weight(5, 4), cast_weight(5)
     y, t = b.add("Gemm", y, w2, b2, transB=1), t @ v2.T + a2
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def storage(opset):
@@ -269,7 +271,7 @@ def storage(opset):
     y, t = b.add("Gather", y, b.add("Constant", value_ints=[3, 0, 7]), axis=1), t[:, [3, 0, 7]]
     for node in b.nodes:
         node.name = ""
-    return b.model(x, y), x, t
+    return b.model(x, y, t), x, t
 
 
 def shared_weights(opset):
@@ -283,7 +285,7 @@ def shared_weights(opset):
     y, t = b.add("Add", y, y), 2 * t
     y, t = b.add("Concat", y, once, axis=1), torch.cat([t, t_once], 1)
     y, t = b.add("Flatten", b.add("GlobalMaxPool", y)), t.amax((2, 3))
-    return b.model(x, y, weights_as_inputs=True), x, t
+    return b.model(x, y, t, weights_as_inputs=True), x, t
 
 
 HANDMADE = {
@@ -291,7 +293,8 @@ HANDMADE = {
     "linear_enlargement": (linear_enlargement, (7, 9, 10, 11, 13)),
     "keras_flatten": (keras_flatten, (8, 13)),
     "caffe": (caffe, (7, 13)),
-    "softmax_axis": (softmax_axis, (7, 11, 13)),
+    "softmax_per_sample": (softmax_axis, (7, 11)),
+    "softmax_per_pixel": (softmax_axis, (13,)),
     "gemm_broadcast": (gemm_broadcast, (7, 9, 11, 13)),
     "spatial_batch_norm": (spatial_batch_norm, (7,)),
     "storage": (storage, (12, 21)),

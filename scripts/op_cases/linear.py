@@ -48,4 +48,7 @@ CASES = [
     matmul("batch_broadcast", (2, 1, 3, 4), (3, 4, 2), weight=False),
     matmul("batch_broadcast_both", (2, 1, 3, 4), (1, 3, 4, 2), weight=False),
     matmul("4d_2d", (2, 2, 3, 4), (4, 5)),
+    Case("Einsum", "attention_scores", 12, [x(2, 2, 2, 3, 4), x(2, 2, 2, 3, 4)], {"equation": "BGHID,BGHJD->BGHIJ"}),
+    Case("Einsum", "attention_values", 12, [x(2, 2, 3, 3), x(2, 2, 3, 4)], {"equation": "bhij,bhjd->bhid"}),
+    Case("Einsum", "matrix_product", 12, [x(3, 4), w(4, 5)], {"equation": "ij,jk->ik"}),
 ]

@@ -4,7 +4,10 @@
 //! run or explained.
 
 mod error;
+mod half;
+pub mod npy;
 mod tensor;
+pub mod weights;
 
 pub use error::{Error, ErrorKind, Result};
 pub use tensor::{Buffer, Data, Kind, Scalar, Tensor, element_count};

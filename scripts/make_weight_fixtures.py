@@ -8,6 +8,7 @@ NAME, in the widest type of its kind (reals that are not float64 as float32, int
 
 import os
 import pathlib
+import zipfile
 from collections import OrderedDict
 
 import numpy as np
@@ -77,6 +78,26 @@ def save_states(tensors):
     torch.save(torch.nn.DataParallel(model).state_dict(), ROOT / "data-parallel.pth")
 
 
+def save_rewritten():
+    """What torch.save writes on a big-endian machine, every number the other way round; and a zipped archive."""
+    path = ROOT / "big-endian.pth"
+    numbers = torch.tensor([[1.5, -2.0, 1e-3]])
+    torch.save({"numbers": numbers}, path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in entries.items():
+            if name.endswith("/byteorder"):
+                content = b"big"
+            if name.endswith("/data/0"):
+                content = np.frombuffer(content, "<f4").astype(">f4").tobytes()
+            archive.writestr(zipfile.ZipInfo(name), content)
+    assert torch.equal(torch.load(path)["numbers"], numbers)
+    with zipfile.ZipFile(ROOT / "compressed.pth", "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+
 class Call:
     """An object whose pickle calls a function, as any pickle can."""
 
@@ -115,6 +136,7 @@ def main():
     for name, tensor in tensors.items():
         np.save(ROOT / f"expected/{name}.npy", widest(tensor))
     save_states(tensors)
+    save_rewritten()
     save_hostile()
     save_arrays()
 

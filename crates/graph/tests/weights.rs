@@ -82,6 +82,20 @@ fn safetensors_hold_the_tensors_safetensors_says() {
 }
 
 #[test]
+fn files_of_big_endian_machines_hold_the_same_numbers() {
+    let weights = Weights::open(fixture("big-endian.pth")).unwrap();
+    let expected = Tensor::new([1, 3], vec![1.5f32, -2.0, 1e-3]).unwrap();
+    assert_eq!(weights.get("numbers"), Some(&expected));
+}
+
+#[test]
+fn compressed_files_are_told_from_corrupt_ones() {
+    let error = Weights::open(fixture("compressed.pth")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("compressed"), "{error}");
+}
+
+#[test]
 fn data_parallel_names_are_those_of_the_model() {
     let weights = Weights::open(fixture("data-parallel.pth")).unwrap();
     let expected = [

@@ -31,7 +31,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
 
 fn read_archive(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
     let archive = Archive::read(bytes)?;
-    let folder = archive.names().filter_map(|name| name.strip_suffix("data.pkl")).min_by_key(|f| f.len());
+    let folders = archive.names().filter_map(|name| name.strip_suffix("data.pkl"));
+    let folders = folders.filter(|folder| folder.is_empty() || folder.ends_with('/'));
+    let folder = folders.min_by_key(|folder| (folder.len(), *folder));
     let folder = folder.ok_or_else(|| {
         Error::unsupported("the zip file has no 'data.pkl': it was not written by torch.save")
     })?;
@@ -125,4 +127,93 @@ fn legacy_storages<'a>(
         rest = after;
     }
     Ok(storages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Vec<u8> {
+        [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+    }
+
+    /// The pickle of a call that rebuilds a vector of two from storage '7', of which `part` is meant.
+    fn vector(offset: u8, part: &[u8]) -> Vec<u8> {
+        let storage =
+            [&text("storage")[..], b"ctorch\nFloatStorage\n", &text("7"), &text("cpu"), b"K\x04"].concat();
+        [
+            b"ctorch._utils\n_rebuild_tensor\n((",
+            &storage[..],
+            part,
+            b"tQK",
+            &[offset],
+            b"K\x02\x85K\x01\x85tR",
+        ]
+        .concat()
+    }
+
+    /// A file from before PyTorch 1.6 whose one storage holds 0, 1, 2, 3.
+    fn legacy(object: &[u8], length: i64) -> Vec<u8> {
+        let magic = [b"\x80\x02\x8a\x0a", &MAGIC[..], b".\x80\x02M\xe9\x03.\x80\x02}."].concat();
+        let keys = [b"\x80\x02](", &text("7")[..], b"e."].concat();
+        let storage = [0f32, 1.0, 2.0, 3.0].map(f32::to_le_bytes).concat();
+        [&magic, &b"\x80\x02"[..], object, b".", &keys, &length.to_le_bytes(), &storage].concat()
+    }
+
+    /// `{'w': value}`.
+    fn dictionary(value: &[u8]) -> Vec<u8> {
+        [b"}", &text("w")[..], value, b"s"].concat()
+    }
+
+    fn read_w(object: &[u8]) -> Result<Vec<f32>> {
+        let tensors = read(&legacy(object, 4))?;
+        assert_eq!((tensors.len(), &*tensors[0].0), (1, "w"));
+        Ok(tensors[0].1.to_f32().to_vec())
+    }
+
+    #[test]
+    fn a_storage_can_be_a_part_of_another() {
+        assert_eq!(read_w(&dictionary(&vector(1, b"N"))).unwrap(), [1.0, 2.0]);
+        let part = [b"(", &text("8")[..], b"K\x02K\x02t"].concat();
+        assert_eq!(read_w(&dictionary(&vector(0, &part))).unwrap(), [2.0, 3.0]);
+        assert!(read_w(&dictionary(&vector(1, &part))).is_err());
+        let outside = [b"(", &text("8")[..], b"K\x03K\x02t"].concat();
+        assert!(read_w(&dictionary(&vector(0, &outside))).is_err());
+    }
+
+    #[test]
+    fn dictionaries_of_python_2_are_lists_of_pairs_and_their_texts_bytes() {
+        let pair = [b"](U\x01w", &vector(2, b"N")[..], b"e"].concat();
+        let object = [b"ccollections\nOrderedDict\n](", &pair[..], b"e\x85R"].concat();
+        assert_eq!(read_w(&object).unwrap(), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn the_last_value_of_a_key_counts() {
+        let object = [&dictionary(&vector(0, b"N"))[..], &text("w"), &vector(2, b"N"), b"s"].concat();
+        assert_eq!(read_w(&object).unwrap(), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn storages_of_another_length_than_announced_are_refused() {
+        for length in [3, 5, -1, i64::MAX, i64::MIN] {
+            assert!(read(&legacy(&dictionary(&vector(0, b"N")), length)).is_err());
+        }
+    }
+
+    #[test]
+    fn parameters_around_parameters_end() {
+        let wrapped = |times: usize| {
+            let calls = b"ctorch._utils\n_rebuild_parameter\n".repeat(times);
+            dictionary(&[&calls[..], &vector(0, b"N"), &b"\x85R".repeat(times)].concat())
+        };
+        assert_eq!(read_w(&wrapped(1)).unwrap(), [0.0, 1.0]);
+        assert!(read_w(&wrapped(100_000)).is_err());
+    }
+
+    #[test]
+    fn pickles_of_other_programs_are_told_apart() {
+        assert!(read(b"\x80\x02}.").unwrap_err().to_string().contains("not one written by torch.save"));
+        assert!(read(b"").is_err());
+    }
 }

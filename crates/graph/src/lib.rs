@@ -6,10 +6,13 @@
 mod arithmetic;
 mod error;
 mod graph;
+mod half;
 mod infer;
+pub mod npy;
 pub mod op;
 mod shape;
 mod tensor;
+pub mod weights;
 
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{Graph, Label, Node, NodeId, Output};

@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
             return Err(Error::argument("no map was asked for"));
         }
         let mut graph = network.graph().clone();
-        let given = graph.input(inputs::CLASS, Shape::new([network.samples()]), Kind::Int);
+        let given = class_input(&mut graph, network.samples());
         let class = match class {
             ClassInput::Given => given,
             ClassInput::GivenOrTop => {
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         }
         if gradients {
             let seed = self.one_hot;
-            let mut rules = Gradient { network: self.network };
+            let mut rules = Gradient { network: self.network, open_at_zero: false };
             let start = self.network.logits();
             messages.gradients = Some(walk(&mut self.graph, self.network, &mut rules, start, seed)?);
         }
@@ -273,8 +273,13 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The input that names the class of each sample.
+pub(crate) fn class_input(g: &mut Graph, samples: Dim) -> NodeId {
+    g.input(inputs::CLASS, Shape::new([samples]), Kind::Int)
+}
+
 /// One at the class of each sample, zero elsewhere.
-fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
+pub(crate) fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
     let samples: Vec<Dim> = g.node(class).shape.dims().to_vec();
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;
     let indices = g.constant(Tensor::new([1, classes], (0..classes as i64).collect::<Vec<_>>())?);

@@ -7,6 +7,7 @@
 //! This crate rewrites graphs and asks an engine to run them. It knows nothing of images, files or metrics.
 
 mod axis;
+mod closed_formula;
 mod contest;
 mod derivative;
 mod explainer;
@@ -17,6 +18,7 @@ mod invariant;
 mod linear;
 mod maps;
 mod network;
+mod pair;
 mod rectifier;
 mod relevance;
 mod scaled;
@@ -26,7 +28,9 @@ mod split;
 mod sum_stream;
 mod walk;
 
+pub use closed_formula::{ClosedFormula, Term, Whole};
 pub use explainer::{Class, Explained, Explainer, Map, Settings};
 pub use explanation::{ClassInput, Explanation, Reading, Request, inputs};
 pub use maps::{Absolute, Finish, Method, Part, RelevanceMap, Size, Stream};
+pub use pair::{Pair, materialise};
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};

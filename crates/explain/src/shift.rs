@@ -46,10 +46,15 @@ impl Shifts {
         self.seed
     }
 
+    /// The factor at a counted node.
+    pub(crate) fn factor(&self, id: NodeId) -> Option<NodeId> {
+        self.factors.get(&id).copied()
+    }
+
     /// The mass that leaves node `id`.
     pub(crate) fn apply(&self, g: &mut Graph, id: NodeId, mass: Scaled) -> Result<Scaled> {
-        match self.factors.get(&id) {
-            Some(&factor) => mass.map(g, |g, value| g.times(value, factor)),
+        match self.factor(id) {
+            Some(factor) => mass.map(g, |g, value| g.times(value, factor)),
             None => Ok(mass),
         }
     }

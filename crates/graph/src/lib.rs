@@ -10,6 +10,7 @@ mod half;
 mod infer;
 pub mod npy;
 pub mod op;
+pub mod passes;
 mod shape;
 mod tensor;
 pub mod weights;

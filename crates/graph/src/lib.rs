@@ -3,6 +3,7 @@
 //! This crate knows tensors, shapes, ONNX and network architectures. It does not know how anything is
 //! run or explained.
 
+pub mod address;
 mod arithmetic;
 mod error;
 mod graph;
@@ -15,6 +16,7 @@ mod shape;
 mod tensor;
 pub mod weights;
 
+pub use address::{End, Layer, LayerName, LayerSummary};
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{Graph, Label, Node, NodeId, Output};
 pub use op::Op;

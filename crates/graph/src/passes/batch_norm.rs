@@ -6,6 +6,7 @@ use crate::graph::{Graph, Node, NodeId};
 use crate::op::{Op, Window};
 use crate::tensor::{Data, Tensor};
 
+use super::constants::allowance;
 use super::rewrite::{Rewrite, Step};
 
 /// Folds batch norms into the preceding convolution, transposed convolution or matrix product, if nothing else reads
@@ -16,39 +17,65 @@ use super::rewrite::{Rewrite, Step};
 /// keeps the affine node's names and has the batch norm's as aliases.
 pub fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
     let uses = graph.use_counts();
+    let mut left = allowance(graph);
     Rewrite::run(graph, |rewrite, _, node| {
         if node.inputs.first().is_none_or(|x| uses[x.index()] != 1) {
             return Ok(Step::Keep);
         }
         let merged = match &node.op {
-            Op::BatchNorm { epsilon } => into_preceding(rewrite, node, *epsilon)?,
-            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => into_following(rewrite, node)?,
+            Op::BatchNorm { epsilon } => into_preceding(rewrite, node, *epsilon, &mut left)?,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {
+                into_following(rewrite, node, &mut left)?
+            }
             _ => None,
         };
         Ok(merged.map_or(Step::Keep, Step::Replace))
     })
 }
 
-fn into_preceding(rewrite: &mut Rewrite, node: &Node, epsilon: f64) -> Result<Option<NodeId>> {
+fn into_preceding(
+    rewrite: &mut Rewrite,
+    node: &Node,
+    epsilon: f64,
+    left: &mut usize,
+) -> Result<Option<NodeId>> {
     let inputs = rewrite.inputs(node);
-    let before = rewrite.target.node(inputs[0]).clone();
-    let Some(norm) = ChannelMap::of(&rewrite.target, &inputs, epsilon) else { return Ok(None) };
-    let Some(affine) = Affine::of(&rewrite.target, &before) else { return Ok(None) };
-    let weight = affine.scaled_weight(|from| norm.scale[from.output]);
-    let bias = affine.new_bias(|bias, output| bias * norm.scale[output] + norm.shift[output]);
-    let (Some(weight), Some(bias)) = (weight, bias) else { return Ok(None) };
-    let merged = add_affine(&mut rewrite.target, &before, before.inputs[0], weight, bias)?;
-    Ok(Some(merged))
+    // Set aside, so that a long chain does not copy them at every step.
+    let aliases = std::mem::take(&mut rewrite.target.label_mut(inputs[0]).aliases);
+    let folded = folded_into_preceding(&rewrite.target, &inputs, epsilon, left);
+    let merged = match folded {
+        Some((weight, bias)) => {
+            let before = rewrite.target.node(inputs[0]).clone();
+            Some(add_affine(&mut rewrite.target, &before, before.inputs[0], weight, bias)?)
+        }
+        None => None,
+    };
+    rewrite.target.label_mut(merged.unwrap_or(inputs[0])).aliases = aliases;
+    Ok(merged)
 }
 
-fn into_following(rewrite: &mut Rewrite, node: &Node) -> Result<Option<NodeId>> {
+/// Weight and bias of the affine node before a batch norm with the given inputs, and of the batch norm, in one.
+fn folded_into_preceding(
+    graph: &Graph,
+    inputs: &[NodeId],
+    epsilon: f64,
+    left: &mut usize,
+) -> Option<(Tensor, Tensor)> {
+    let norm = ChannelMap::of(graph, inputs, epsilon)?;
+    let affine = Affine::of(graph, graph.node(inputs[0]), left)?;
+    let weight = affine.scaled_weight(|from| norm.scale[from.output])?;
+    let bias = affine.new_bias(|bias, output| bias * norm.scale[output] + norm.shift[output])?;
+    Some((weight, bias))
+}
+
+fn into_following(rewrite: &mut Rewrite, node: &Node, left: &mut usize) -> Result<Option<NodeId>> {
     let inputs = rewrite.inputs(node);
     let before = rewrite.target.node(inputs[0]).clone();
     let Op::BatchNorm { epsilon } = before.op else { return Ok(None) };
     let Some(norm) = ChannelMap::of(&rewrite.target, &before.inputs, epsilon) else { return Ok(None) };
     let mut here = node.clone();
     here.inputs = inputs;
-    let Some(affine) = Affine::of(&rewrite.target, &here) else { return Ok(None) };
+    let Some(affine) = Affine::of(&rewrite.target, &here, left) else { return Ok(None) };
     let shifts = norm.shift.iter().any(|&t| t != 0.0);
     if matches!(node.op, Op::MatMul { trans_a: true, .. }) || (shifts && !shift_is_uniform(&node.op)) {
         return Ok(None);
@@ -59,7 +86,7 @@ fn into_following(rewrite: &mut Rewrite, node: &Node) -> Result<Option<NodeId>> 
     let bias = affine.new_bias(|bias, output| bias + offsets[output]);
     let (Some(weight), Some(bias)) = (weight, bias) else { return Ok(None) };
     let merged = add_affine(&mut rewrite.target, &here, before.inputs[0], weight, bias)?;
-    rewrite.target.label_mut(merged).absorb(&before.label);
+    rewrite.target.label_mut(merged).absorb(before.label);
     Ok(Some(merged))
 }
 
@@ -116,8 +143,9 @@ struct Affine<'a> {
 }
 
 impl<'a> Affine<'a> {
-    /// `None` if `node` is not affine in its first input along axis 1, or its weights are not known.
-    fn of(graph: &'a Graph, node: &'a Node) -> Option<Self> {
+    /// `None` if `node` is not affine in its first input along axis 1, its weights are not known, or there are more than
+    /// `left`, from which they are taken.
+    fn of(graph: &'a Graph, node: &'a Node, left: &mut usize) -> Option<Self> {
         let fits = match node.op {
             Op::Conv { .. } | Op::ConvTranspose { .. } => true,
             Op::MatMul { .. } => node.inputs[..2].iter().all(|&id| graph.node(id).shape.rank() == 2),
@@ -128,7 +156,9 @@ impl<'a> Affine<'a> {
             Some(&id) => Some(graph.constant_value(id)?),
             None => None,
         };
-        (!weight.is_empty()).then_some(Affine { op: &node.op, weight, bias })
+        let one_row = bias.is_none_or(|b| b.shape().iter().rev().skip(1).all(|&n| n == 1));
+        *left = left.checked_sub(weight.len())?;
+        (one_row && !weight.is_empty()).then_some(Affine { op: &node.op, weight, bias })
     }
 
     fn outputs(&self) -> usize {
@@ -175,16 +205,11 @@ impl<'a> Affine<'a> {
         let outputs = self.outputs();
         let zero = Tensor::vector(vec![0.0f64]);
         let old = self.bias.unwrap_or(&zero);
-        let (leading, last) = match old.shape() {
-            [leading @ .., last] => (leading, *last),
-            [] => (&[][..], 1),
-        };
         let elements = old.to_f64();
-        let rows = elements.chunks(last.max(1));
-        let row = |row: &[f64]| -> Vec<f64> {
-            (0..outputs).map(|channel| change(row[if last == 1 { 0 } else { channel }], channel)).collect()
-        };
-        self.stored([leading, &[outputs]].concat(), rows.flat_map(row).collect())
+        let element = |channel: usize| elements.get(if elements.len() == 1 { 0 } else { channel });
+        let changed: Option<Vec<f64>> =
+            (0..outputs).map(|channel| element(channel).map(|&bias| change(bias, channel))).collect();
+        self.stored(vec![outputs], changed?)
     }
 
     /// `None` if a number does not fit the weight's precision.
@@ -209,6 +234,8 @@ mod tests {
     use crate::graph::Label;
     use crate::shape::Shape;
     use crate::tensor::Kind;
+
+    type Shapes<'a> = &'a [&'a [usize]];
 
     struct Builder {
         graph: Graph,
@@ -267,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_batch_norm_vanishes_into_what_precedes_it() {
-        let cases: [(&[usize], Op, &[&[usize]]); 5] = [
+        let cases: [(&[usize], Op, Shapes); 5] = [
             (&[4, 5, 6], conv(1), &[&[6, 2, 3, 2]]),
             (&[4, 5, 6], conv(0), &[&[6, 2, 3, 2], &[6]]),
             (&[4, 5], transposed(3), &[&[4, 3, 3], &[6]]),
@@ -289,7 +316,7 @@ mod tests {
     #[test]
     fn a_batch_norm_vanishes_into_what_follows_only_where_that_is_exact() {
         let linear = Op::MatMul { trans_a: false, trans_b: true };
-        let cases: [(&[usize], Op, &[&[usize]], bool, bool); 6] = [
+        let cases: [(&[usize], Op, Shapes, bool, bool); 6] = [
             (&[4, 5, 6], conv(0), &[&[6, 2, 3, 2], &[6]], true, true),
             (&[4, 5, 6], conv(1), &[&[6, 2, 3, 2]], true, false),
             (&[4, 5, 6], conv(1), &[&[6, 2, 3, 2]], false, true),
@@ -313,6 +340,22 @@ mod tests {
         let norm = b.norm(y, true);
         b.graph.output("before", y);
         assert_eq!(count(&b.folded(norm), "BatchNormalization"), 1);
+    }
+
+    #[test]
+    fn a_weight_shared_by_very_many_is_not_multiplied() {
+        let (mut b, x) = Builder::new(&[1024]);
+        let w = b.weight(&[1024, 1024]);
+        let (op, mut y) = (Op::MatMul { trans_a: false, trans_b: true }, x);
+        let parameters: Vec<NodeId> =
+            (0..4).map(|_| b.graph.constant(Tensor::vector(vec![1f64; 1024]))).collect();
+        for _ in 0..40 {
+            y = b.graph.add(op.clone(), &[y, w]).unwrap();
+            y = b.graph.add(Op::BatchNorm { epsilon: 0.0 }, &[&[y], &parameters[..]].concat()).unwrap();
+        }
+        b.graph.output("y", y);
+        let left = count(&fold_batch_norm(&b.graph).unwrap(), "BatchNormalization");
+        assert!((30..40).contains(&left), "{left}");
     }
 
     #[test]

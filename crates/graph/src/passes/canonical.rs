@@ -81,7 +81,7 @@ impl fmt::Display for Canonical {
             (self.batch_norms_left, "batch norms left"),
         ];
         let mut parts: Vec<String> =
-            counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         parts.extend(self.outputs.softmax.iter().map(|name| format!("softmax at '{name}' removed")));
         parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{name}' kept")));
         f.write_str(&if parts.is_empty() { "nothing to do".to_string() } else { parts.join(", ") })
@@ -129,7 +129,7 @@ mod tests {
             (report.constants_folded, report.identities_dropped, report.batch_norms_folded),
             (1, 1, 1)
         );
-        let said = "1 constant nodes evaluated, 1 nodes without effect dropped, 1 batch norms folded, \
+        let said = "constant nodes evaluated: 1, nodes without effect dropped: 1, batch norms folded: 1, \
                     softmax at 'probabilities' removed";
         assert_eq!(report.to_string(), said);
     }

@@ -59,13 +59,18 @@ fn elements(graph: &Graph, id: NodeId) -> Option<usize> {
     }
 }
 
-fn foldable(graph: &Graph) -> Vec<bool> {
+/// How many elements of new constants a pass may make, so that a small file cannot ask for much memory.
+pub(super) fn allowance(graph: &Graph) -> usize {
     let constants = graph.nodes().filter_map(|(_, node)| match &node.op {
         Op::Constant(tensor) => Some(tensor.len()),
         _ => None,
     });
     let total = constants.fold(0usize, usize::saturating_add);
-    let mut left = total.saturating_mul(TOTAL_GROWTH).saturating_add(LEEWAY);
+    total.saturating_mul(TOTAL_GROWTH).saturating_add(LEEWAY)
+}
+
+fn foldable(graph: &Graph) -> Vec<bool> {
+    let mut left = allowance(graph);
     let mut foldable = vec![false; graph.len()];
     for (id, node) in graph.nodes().filter(|(_, node)| node.is_constant()) {
         let read = node.inputs.iter().filter_map(|&x| elements(graph, x)).fold(0, usize::saturating_add);

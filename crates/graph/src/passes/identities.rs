@@ -1,5 +1,7 @@
 //! Nodes that do nothing to the numbers leave the graph; their names stay as aliases of the value they passed on.
 
+use std::collections::HashMap;
+
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{Op, Window};
@@ -12,24 +14,46 @@ use super::rewrite::{Rewrite, Step};
 /// of transposes.
 pub fn drop_identities(graph: &Graph) -> Result<Graph> {
     let uses = graph.use_counts();
-    Rewrite::run(graph, |rewrite, _, node| {
+    let mut readers = Readers::default();
+    Rewrite::run(graph, |rewrite, id, node| {
         let inputs = rewrite.inputs(node);
         let Some(&x) = inputs.first() else { return Ok(Step::Keep) };
+        let reading = readers.of(x, uses[node.inputs[0].index()]);
         if does_nothing(&node.op, inputs.len(), rewrite.target.node(x)) {
+            readers.0.insert(x, (reading + uses[id.index()]).saturating_sub(1));
             return Ok(Step::Replace(x));
         }
-        let alone = uses[node.inputs[0].index()] == 1;
         let merged = match &node.op {
             Op::Reshape { shape } => merge_reshapes(rewrite, shape, x)?,
             Op::Transpose { axes } => merge_transposes(rewrite, axes, x)?,
             _ => None,
         };
-        if let Some(value) = merged.filter(|_| alone) {
-            let passed = rewrite.target.node(x).label.clone();
-            rewrite.target.label_mut(value).absorb(&passed);
+        let Some(value) = merged else { return Ok(Step::Keep) };
+        if rewrite.target.node(value).label.is_empty() {
+            rewrite.target.label_mut(value).clone_from(&node.label);
+        } else {
+            readers.0.insert(value, MANY);
         }
-        Ok(merged.map_or(Step::Keep, Step::Replace))
+        if reading == 1 {
+            // Nobody reads it any more: its names move on instead of being copied at every step of a long chain.
+            let passed = std::mem::take(rewrite.target.label_mut(x));
+            rewrite.target.label_mut(value).absorb(passed);
+        }
+        Ok(Step::Replace(value))
     })
+}
+
+/// How often the values other nodes were dropped into are read.
+#[derive(Default)]
+struct Readers(HashMap<NodeId, usize>);
+
+/// Stands for a number of readers that is not known.
+const MANY: usize = usize::MAX / 2;
+
+impl Readers {
+    fn of(&self, value: NodeId, unless_dropped_into: usize) -> usize {
+        self.0.get(&value).copied().unwrap_or(unless_dropped_into)
+    }
 }
 
 fn does_nothing(op: &Op, inputs: usize, x: &Node) -> bool {
@@ -145,6 +169,39 @@ mod tests {
             Op::Reshape { shape: Shape::batched(&[2, 3, 4]) },
         ]);
         assert_eq!(drop_identities(&g).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_value_read_twice_keeps_its_names() {
+        let mut g = chain(vec![Op::Reshape { shape: Shape::batched(&[24]) }]);
+        let flat = g.outputs()[0].node;
+        for name in ["left", "right"] {
+            let same = g.add(Op::Identity, &[flat]).unwrap();
+            let shape = Shape::batched(&[6, 4]);
+            let y = g.add_named(Label::named(name), Op::Reshape { shape }, &[same]).unwrap();
+            g.output(name, y);
+        }
+        g.set_outputs(g.outputs()[1..].to_vec());
+        let flat_is_output = {
+            let mut g = g.clone();
+            g.output("flat", flat);
+            drop_identities(&g).unwrap()
+        };
+        assert_eq!(count(&flat_is_output, "Reshape"), 3);
+        assert!(flat_is_output.nodes().any(|(_, n)| n.label.node == "node0"));
+        agree(&g, &drop_identities(&g).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn a_long_chain_is_no_burden() {
+        let there_and_back = |i: usize| match i % 2 {
+            0 => Op::Reshape { shape: Shape::batched(&[24]) },
+            _ => Op::Reshape { shape: Shape::batched(&[6, 4]) },
+        };
+        let g = chain((0..20_000).map(there_and_back).collect());
+        let dropped = drop_identities(&g).unwrap();
+        assert_eq!(dropped.len(), 3);
+        assert!(dropped.node(dropped.outputs()[0].node).label.aliases.contains(&"node5".to_string()));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl<'a> Rewrite<'a> {
         if value.index() >= first_new && label.is_empty() {
             label.clone_from(old);
         } else {
-            label.absorb(old);
+            label.absorb(old.clone());
         }
     }
 
@@ -234,12 +234,15 @@ impl Label {
     }
 
     /// Takes all names of `other` as aliases.
-    pub fn absorb(&mut self, other: &Label) {
-        for name in [&other.module, &other.node, &other.tensor].into_iter().chain(&other.aliases) {
-            let known =
-                [&self.module, &self.node, &self.tensor].contains(&name) || self.aliases.last() == Some(name);
-            if !name.is_empty() && !known {
-                self.aliases.push(name.clone());
+    pub fn absorb(&mut self, mut other: Label) {
+        if other.aliases.len() > self.aliases.len() {
+            std::mem::swap(&mut self.aliases, &mut other.aliases);
+        }
+        let Label { module, node, tensor, aliases } = other;
+        for name in [module, node, tensor].into_iter().chain(aliases) {
+            let own = [&self.module, &self.node, &self.tensor].contains(&&name);
+            if !name.is_empty() && !own && self.aliases.last() != Some(&name) {
+                self.aliases.push(name);
             }
         }
     }

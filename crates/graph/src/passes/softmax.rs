@@ -42,7 +42,7 @@ pub fn strip_softmax(graph: &Graph) -> Result<(Graph, Stripped)> {
             continue;
         }
         let mut logits = rewrite.value(node.inputs[0]);
-        rewrite.target.label_mut(logits).absorb(&node.label);
+        rewrite.target.label_mut(logits).absorb(node.label.clone());
         for follower in followers.into_iter().rev() {
             logits = rewrite.target.add_copy(graph.node(follower), &[logits])?;
         }

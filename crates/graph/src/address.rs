@@ -89,11 +89,11 @@ impl LayerName {
 impl Graph {
     /// The layer called `name`. A module path comes before a node name, that before a tensor name, that before the name
     /// of something merged, and that before a container (`layer4`, all nodes under `layer4.` or `layer4/`). If a
-    /// module is used several times, its first use is meant. Weights are not layers.
+    /// module without others inside is used several times, its first use is meant. Weights are not layers.
     pub fn layer(&self, name: &str) -> Result<Layer> {
         let name = name.trim();
         let named = |of: fn(&Label) -> &str| self.first_use(|label| !name.is_empty() && of(label) == name);
-        named(|label| &label.module)
+        self.module(name)
             .or_else(|| named(|label| &label.node))
             .or_else(|| self.tensor(name))
             .or_else(|| self.merged(|alias| alias == name))
@@ -121,6 +121,19 @@ impl Graph {
         Some(Layer { first, last, merged: false })
     }
 
+    /// A module with others inside consists of those and of what it does itself (the addition of a residual block).
+    fn module(&self, name: &str) -> Option<Layer> {
+        let alone = self.first_use(|label| !name.is_empty() && label.module == name)?;
+        let mut nodes = self
+            .active()
+            .filter(|(_, node)| node.label.module == name || is_inside(name, &node.label.module));
+        if !self.active().any(|(_, node)| is_inside(name, &node.label.module)) {
+            return Some(alone);
+        }
+        let first = nodes.next()?.0;
+        Some(Layer { first, last: nodes.next_back().map_or(first, |(id, _)| id), merged: false })
+    }
+
     fn tensor(&self, name: &str) -> Option<Layer> {
         let (id, node) = self.active().find(|(_, node)| !name.is_empty() && node.label.tensor == name)?;
         let written_by = &node.label.node;
@@ -136,9 +149,7 @@ impl Graph {
 
     fn container(&self, name: &str) -> Option<Layer> {
         let name = name.trim_end_matches(['.', '/']);
-        let inside = |path: &str| {
-            !name.is_empty() && path.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '/']))
-        };
+        let inside = |path: &str| is_inside(name, path);
         let within = |of: fn(&Label) -> &str| {
             let mut nodes = self.active().filter(|(_, node)| inside(of(&node.label)));
             let first = nodes.next()?.0;
@@ -245,6 +256,10 @@ fn multiply_adds(graph: &Graph, node: &Node) -> usize {
     }
 }
 
+fn is_inside(container: &str, path: &str) -> bool {
+    !container.is_empty() && path.strip_prefix(container).is_some_and(|rest| rest.starts_with(['.', '/']))
+}
+
 /// How unlike two names are, the less the better; `None` if they have nothing in common.
 fn strangeness(wanted: &str, candidate: &str) -> Option<usize> {
     if wanted.is_empty() || wanted.len() > LONGEST_COMPARED || candidate.len() > LONGEST_COMPARED {
@@ -343,6 +358,19 @@ mod tests {
         assert_eq!(name_of(&g, g.layer("image").unwrap().input_value(&g)), "image");
         assert!(g.layer("head.weight").is_err());
         assert!(g.layer("").is_err());
+    }
+
+    #[test]
+    fn a_block_is_its_modules_and_its_own_addition() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+        let inner = g.add_named(label("block.act", "", ""), Op::Unary(Unary::Relu), &[x]).unwrap();
+        let sum =
+            g.add_named(label("block", "/block/Add", "sum"), Op::Binary(Binary::Add), &[inner, x]).unwrap();
+        let last = g.add_named(label("block.act2", "", ""), Op::Unary(Unary::Relu), &[sum]).unwrap();
+        g.output("y", last);
+        assert_eq!(g.layer("block").unwrap(), Layer { first: inner, last, merged: false });
+        assert_eq!(g.layer("/block/Add").unwrap(), Layer::of(sum));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 mod error;
 mod graph;
+mod half;
 mod infer;
+pub mod onnx;
 pub mod op;
 mod shape;
 mod tensor;

@@ -115,9 +115,10 @@ impl Relevances<'_> {
             .stream
             .contribution(id)
             .ok_or_else(|| Error::argument("the sum stream kept no contributions"))?;
-        let differences = match affine_bias(g, node)? {
-            Some(bias) => g.minus(id, bias)?,
-            None => id,
+        let differences = match (&node.op, affine_bias(g, node)?) {
+            (Op::Conv{..}|Op::ConvTranspose{..}|Op::MatMul{..}, Some(_)) => g.add(node.op.clone(), &node.inputs[..2])?,
+            (_, Some(bias)) => g.minus(id, bias)?,
+            (_, None) => id,
         };
         let (plus, minus) = self.pair(g, sums, differences)?;
         let c_plus = self.divided(g, r.plus, plus, sums)?;

@@ -87,7 +87,8 @@ impl Builder<'_> {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
-        if is_shape_node(&node.op) || self.network.is_inner(id) {
+        let flatten = matches!(node.op, Op::Reshape { .. });
+        if (is_shape_node(&node.op) && !flatten) || self.network.is_inner(id) {
             Ok(raw)
         } else {
             self.stabilised(g, id, raw)

@@ -1,0 +1,161 @@
+//! Every array of the reference vectors: maps computed the long way, with four explicit streams in double precision,
+//! on four small networks. They lie beside the repository and are skipped where absent.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::{
+    Class, Explainer, InputSplit, Method, Part, Pooling, RelevanceMap, Request, Settings, ShiftAt, Split, Stabiliser,
+    Stream,
+};
+use monosplit_graph::onnx::{self, ImportOptions};
+use monosplit_graph::passes::{CanonicalOptions, canonicalise};
+use monosplit_graph::{Graph, Tensor, npy};
+
+fn vectors() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: no reference vectors beside the repository");
+    None
+}
+
+/// The arrays of an `.npz` file: a zip archive of `.npy` files.
+fn npz(path: &Path) -> HashMap<String, Tensor> {
+    let bytes = std::fs::read(path).unwrap();
+    let u16_at = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()) as usize;
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let end = (0..bytes.len() - 21).rev().find(|&i| bytes[i..i + 4] == *b"PK\x05\x06").unwrap();
+    let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
+    let mut arrays = HashMap::new();
+    for _ in 0..count {
+        let (method, packed, name, extra, comment, local) =
+            (u16_at(at + 10), u32_at(at + 20), u16_at(at + 28), u16_at(at + 30), u16_at(at + 32), u32_at(at + 42));
+        let key = String::from_utf8(bytes[at + 46..at + 46 + name].to_vec()).unwrap();
+        let start = local + 30 + u16_at(local + 26) + u16_at(local + 28);
+        let data = &bytes[start..start + packed];
+        let data = if method == 0 { data.to_vec() } else { miniz_oxide::inflate::decompress_to_vec(data).unwrap() };
+        arrays.insert(key.trim_end_matches(".npy").to_owned(), npy::read(&data).unwrap());
+        at += 46 + name + extra + comment;
+    }
+    arrays
+}
+
+fn network(path: &Path) -> Graph {
+    let graph = onnx::open(path, &ImportOptions::default()).unwrap();
+    let double = Cpu::default().precision(Precision::F64);
+    let evaluate = |g: &Graph| double.compile(g)?.run(&[]);
+    canonicalise(&graph, CanonicalOptions::default(), &evaluate).unwrap().0
+}
+
+fn method(kind: &str, map: &str) -> Method {
+    let stream = if map.starts_with('h') { Stream::H } else { Stream::G };
+    let part = match map.chars().nth(1) {
+        Some('+') => Part::Plus,
+        Some('-') => Part::Minus,
+        _ => Part::Combined,
+    };
+    match (kind, map) {
+        ("splitcam", _) => Method::SplitCam(stream, part),
+        ("splitgrad", _) => Method::SplitGrad(stream, part),
+        (_, "pos") => Method::SplitLrp(RelevanceMap::Pos),
+        (_, "neg") => Method::SplitLrp(RelevanceMap::Neg),
+        _ => Method::SplitLrp(RelevanceMap::Comb),
+    }
+}
+
+fn split(parts: &[&str]) -> Split {
+    Split::default()
+        .stabiliser(match parts[0] {
+            "none" => Stabiliser::None,
+            "scale" => Stabiliser::Scale,
+            "shift" => Stabiliser::Shift,
+            other => panic!("unknown stabiliser {other}"),
+        })
+        .pooling(if parts[1] == "wta" { Pooling::Winner } else { Pooling::Convex })
+        .input_split(if parts[2] == "signed" { InputSplit::Signed } else { InputSplit::Half })
+        .shift_at(if parts[3] == "affine" { ShiftAt::Affine } else { ShiftAt::Every })
+}
+
+/// The largest deviation of any map of a case, relative to the map's largest magnitude, and how many were compared.
+fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
+    let folder = vectors()?.join(case);
+    let graph = network(&folder.join("model.onnx"));
+    let x = npy::read(&std::fs::read(folder.join("x.npy")).unwrap()).unwrap();
+    let expected = npz(&folder.join("expected.npz"));
+    let logits = expected["logits"].to_f64();
+    let classes = logits.len() / x.shape()[0];
+    let top = logits.chunks(classes).map(|row| (0..classes).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap());
+    let class = Class::PerSample(top.collect());
+    let engine = Cpu::default().precision(precision);
+
+    let mut by_graph: HashMap<Vec<&str>, Vec<&str>> = HashMap::new();
+    for key in expected.keys().filter(|key| key.contains('/')) {
+        let options: Vec<&str> = key.split('/').next().unwrap().splitn(5, '.').collect();
+        by_graph.entry(options[..4].to_vec()).or_default().push(key);
+    }
+    let (mut worst, mut compared) = (0.0f64, 0);
+    for (options, keys) in by_graph {
+        let requests: Vec<Request> = keys
+            .iter()
+            .map(|key| {
+                let parts: Vec<&str> = key.splitn(4, '/').collect();
+                Request::new(method(parts[1], parts[3]), parts[2])
+            })
+            .collect();
+        let explainer = Explainer::new(&graph, &split(&options), &requests, &engine).unwrap();
+        for alpha in ["0.0", "0.35", "0.5"] {
+            let settings = Settings::default().alpha(alpha.parse().unwrap());
+            let explained = explainer.explain(&x, &class, &settings).unwrap();
+            for (key, map) in keys.iter().zip(&explained.maps) {
+                if key.split('/').next().unwrap().splitn(5, '.').nth(4) != Some(alpha) {
+                    continue;
+                }
+                let want = expected[*key].to_f64();
+                let got = map.values.to_f64();
+                assert_eq!(map.values.shape(), expected[*key].shape(), "{key}");
+                let largest = want.iter().fold(1e-30f64, |m, v| m.max(v.abs()));
+                let error = want.iter().zip(got.iter()).map(|(w, g)| (w - g).abs()).fold(0.0, f64::max) / largest;
+                assert!(error.is_finite(), "{case} {key}");
+                if error > 1e-4 {
+                    println!("{case} {key}: {error:e}");
+                }
+                worst = worst.max(error);
+                compared += 1;
+            }
+        }
+    }
+    println!("{case}: {compared} maps, largest error {worst:.2e}");
+    Some((worst, compared))
+}
+
+fn check(case: &str) {
+    for (precision, tolerance) in [(Precision::F64, 1e-6), (Precision::F32, 1e-4)] {
+        if let Some((error, compared)) = worst(case, precision) {
+            assert!(compared > 500, "{case}: only {compared} maps were compared");
+            assert!(error <= tolerance, "{case} in {precision:?}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn a_multilayer_perceptron_agrees() {
+    check("mlp");
+}
+
+#[test]
+fn convolutions_and_max_pooling_agree() {
+    check("tinyvgg");
+}
+
+#[test]
+fn a_residual_network_agrees() {
+    check("tinyresnet");
+}
+
+#[test]
+fn depthwise_grouped_and_dilated_convolutions_agree() {
+    check("mobile");
+}

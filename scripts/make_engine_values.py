@@ -34,7 +34,8 @@ functions = [
 ]
 print(f"const GOLDEN: [(Unary, [f64; {len(x)}]); {len(functions)}] = [")
 for name, function in functions:
-    print(f"    ({name}, {[repr(v) for v in function(x).tolist()]}),".replace("'", ""))
+    values = f"{function(x).tolist()}".replace("0.6931471805599453", "std::f64::consts::LN_2")
+    print(f"    ({name}, {values}),".replace("-0.0,", "0.0,"))
 print("];")
 
 print("\nPyTorch's resized values, for the tests of crates/engine/src/cpu/kernels/resize.rs")

@@ -153,3 +153,226 @@ fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
         Unary::Not => x.apply(out, |x| if x == zero { one } else { zero }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both_ways<R: Real>(unary: Unary, x: &[R]) -> Vec<R> {
+        let shape = [x.len()];
+        let mut out = vec![R::ONE; x.len()];
+        let view = View { shape: &shape, data: Slice::Real(x) };
+        apply(unary, &view, &mut ViewMut { shape: &shape, data: SliceMut::Real(&mut out) }).unwrap();
+        let mut same = x.to_vec();
+        apply_in_place(unary, &mut ViewMut { shape: &shape, data: SliceMut::Real(&mut same) }).unwrap();
+        assert!(out.iter().zip(&same).all(|(a, b)| a == b || (a.is_nan() && b.is_nan())));
+        out
+    }
+
+    /// PyTorch's values in double precision at −3, −1, −0.25, 0, 0.5, 2 and 7 (Round and the like: NumPy's).
+    #[test]
+    fn values_are_pytorchs() {
+        for (unary, expected) in GOLDEN {
+            let found = both_ways(unary, &POINTS);
+            let single = both_ways(unary, &POINTS.map(|x| x as f32));
+            for ((&f, &s), e) in found.iter().zip(&single).zip(expected) {
+                assert!((f - e).abs() <= 1e-15 * e.abs().max(1.0), "{unary:?}: {f} {e}");
+                assert!((s as f64 - e).abs() <= 3e-7 * e.abs().max(1e-3), "{unary:?}: {s} {e}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_values_are_mapped_to_the_last_element() {
+        let x: Vec<f32> = (0..100_003).map(|i| i as f32 - 50_000.0).collect();
+        let expected: Vec<f32> = x.iter().map(|&v| if v > 0.0 { v } else { 0.0 }).collect();
+        assert_eq!(both_ways(Unary::Relu, &x), expected);
+    }
+
+    #[test]
+    fn nan_goes_through_and_extremes_stay_finite() {
+        for (unary, _) in GOLDEN {
+            assert!(both_ways(unary, &[f64::NAN])[0].is_nan(), "{unary:?}");
+        }
+        for unary in [Unary::Sigmoid, Unary::Softplus, Unary::Silu, Unary::Mish, Unary::Gelu] {
+            let found = both_ways(unary, &[-1e4f32, -200.0, -100.0, 100.0, 1e4]);
+            assert!(found.iter().all(|v| v.is_finite() && v.abs() <= 1e4), "{unary:?}: {found:?}");
+            assert_eq!((found[0].abs() < 1e-30, found[3] >= 1.0), (true, true), "{unary:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn integers_and_truth_values_have_their_own_functions() {
+        let shape = [4];
+        let int = |unary| {
+            let mut out = [0; 4];
+            let view = View::<f32> { shape: &shape, data: Slice::Int(&[-5, 0, 3, i64::MIN]) };
+            let mut target = ViewMut { shape: &shape, data: SliceMut::Int(&mut out) };
+            apply(unary, &view, &mut target).map(|()| out)
+        };
+        assert_eq!(int(Unary::Sign).unwrap(), [-1, 0, 1, -1]);
+        assert_eq!(int(Unary::Relu).unwrap(), [0, 0, 3, 0]);
+        assert_eq!(int(Unary::Neg).unwrap()[..3], [5, 0, -3]);
+        let clip = Unary::Clip { min: -2.0, max: f64::INFINITY };
+        assert_eq!(int(clip).unwrap(), [-2, 0, 3, -2]);
+        assert!(int(Unary::Exp).is_err());
+    }
+
+    /// Printed by `scripts/make_engine_values.py`.
+    const POINTS: [f64; 7] = [-3.0, -1.0, -0.25, 0.0, 0.5, 2.0, 7.0];
+    const GOLDEN: [(Unary, [f64; 7]); 23] = [
+        (Unary::Relu, [0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 7.0]),
+        (Unary::LeakyRelu { slope: 0.1 }, [-0.30000000000000004, -0.1, -0.025, 0.0, 0.5, 2.0, 7.0]),
+        (
+            Unary::Elu { alpha: 1.5 },
+            [-1.4253193974482041, -0.9481808382428365, -0.3317988253928927, 0.0, 0.5, 2.0, 7.0],
+        ),
+        (
+            Unary::Selu { alpha: 1.6732632423543772, gamma: 1.0507009873554805 },
+            [
+                -1.6705687287671118,
+                -1.1113307378125625,
+                -0.388890197478119,
+                0.0,
+                0.5253504936777402,
+                2.101401974710961,
+                7.354906911488364,
+            ],
+        ),
+        (
+            Unary::Celu { alpha: 0.7 },
+            [-0.6903653492868647, -0.532244274490757, -0.21022922383740877, 0.0, 0.5, 2.0, 7.0],
+        ),
+        (
+            Unary::Sigmoid,
+            [
+                0.04742587317756678,
+                0.2689414213699951,
+                0.43782349911420193,
+                0.5,
+                0.6224593312018546,
+                0.8807970779778823,
+                0.9990889488055994,
+            ],
+        ),
+        (
+            Unary::Tanh,
+            [
+                -0.9950547536867305,
+                -0.7615941559557649,
+                -0.24491866240370913,
+                0.0,
+                0.46211715726000974,
+                0.9640275800758169,
+                0.9999983369439447,
+            ],
+        ),
+        (
+            Unary::Softplus,
+            [
+                0.04858735157374206,
+                0.31326168751822286,
+                0.5759394198788436,
+                std::f64::consts::LN_2,
+                0.9740769841801067,
+                2.1269280110429727,
+                7.000911466453774,
+            ],
+        ),
+        (
+            Unary::HardSigmoid { alpha: 1.0 / 6.0, beta: 0.5 },
+            [0.0, 0.3333333333333333, 0.4583333333333333, 0.5, 0.5833333333333334, 0.8333333333333334, 1.0],
+        ),
+        (
+            Unary::HardSwish,
+            [
+                0.0,
+                -0.3333333333333333,
+                -0.11458333333333333,
+                0.0,
+                0.2916666666666667,
+                1.6666666666666667,
+                7.0,
+            ],
+        ),
+        (
+            Unary::Silu,
+            [
+                -0.14227761953270035,
+                -0.2689414213699951,
+                -0.10945587477855048,
+                0.0,
+                0.3112296656009273,
+                1.7615941559557646,
+                6.993622641639196,
+            ],
+        ),
+        (
+            Unary::Gelu,
+            [
+                -0.00404969409489031,
+                -0.15865525393145702,
+                -0.10032341857926907,
+                0.0,
+                0.34573123063700656,
+                1.9544997361036416,
+                6.999999999991041,
+            ],
+        ),
+        (
+            Unary::GeluTanh,
+            [
+                -0.0036373920817729943,
+                -0.15880800939172324,
+                -0.100324649298315,
+                0.0,
+                0.34571400982514394,
+                1.954597694087775,
+                6.999999999999997,
+            ],
+        ),
+        (
+            Unary::Erf,
+            [
+                -0.9999779095030014,
+                -0.8427007929497149,
+                -0.27632639016823696,
+                0.0,
+                0.5204998778130465,
+                0.9953222650189527,
+                1.0,
+            ],
+        ),
+        (
+            Unary::Mish,
+            [
+                -0.1456474612756246,
+                -0.30340146137410895,
+                -0.129926963679141,
+                0.0,
+                0.3752452113048951,
+                1.9439589595339946,
+                6.999988379809741,
+            ],
+        ),
+        (Unary::Neg, [3.0, 1.0, 0.25, 0.0, -0.5, -2.0, -7.0]),
+        (Unary::Abs, [3.0, 1.0, 0.25, 0.0, 0.5, 2.0, 7.0]),
+        (
+            Unary::Exp,
+            [
+                0.049787068367863944,
+                0.36787944117144233,
+                0.7788007830714049,
+                1.0,
+                1.6487212707001282,
+                7.38905609893065,
+                1096.6331584284585,
+            ],
+        ),
+        (Unary::Sign, [-1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 1.0]),
+        (Unary::Floor, [-3.0, -1.0, -1.0, 0.0, 0.0, 2.0, 7.0]),
+        (Unary::Ceil, [-3.0, -1.0, 0.0, 0.0, 1.0, 2.0, 7.0]),
+        (Unary::Round, [-3.0, -1.0, 0.0, 0.0, 0.0, 2.0, 7.0]),
+        (Unary::Clip { min: -0.5, max: 6.0 }, [-0.5, -0.5, -0.25, 0.0, 0.5, 2.0, 6.0]),
+    ];
+}

@@ -19,8 +19,8 @@ const NARROW_ELEMENTS: usize = 1 << 18;
 const WIDE_ELEMENTS: usize = 1 << 22;
 /// From this many narrow tiles on there is enough to share out by tiles.
 const MANY_TILES: usize = 8;
-/// Output channels of one task when channels are shared out.
-const CHANNEL_BLOCK: usize = 32;
+/// Output channels of one task when channels are shared out, at most.
+const CHANNEL_BLOCK: usize = 64;
 
 /// A convolution of known sizes.
 pub(crate) struct Convolution {
@@ -99,6 +99,7 @@ impl Convolution {
     fn share_channels<R: Real>(&self, x: &[R], w: Matrix<'_, R>, bias: Option<&[R]>, y: &mut [R]) {
         let outputs = self.walk.output_len();
         let tile = (WIDE_ELEMENTS / self.depth().max(1)).max(NARROW_TILE.start).min(outputs);
+        let block = w.rows.div_ceil(MANY_TILES).next_multiple_of(8).min(CHANNEL_BLOCK);
         let mut patches = Vec::new();
         for first in (0..outputs).step_by(tile) {
             let positions = first..(first + tile).min(outputs);
@@ -109,9 +110,9 @@ impl Convolution {
                     unfold(&self.walk, self.plane(x, channel), positions.clone(), rows);
                 });
             }
-            y.par_chunks_mut(CHANNEL_BLOCK * outputs).enumerate().for_each(|(block, y)| {
+            y.par_chunks_mut(block * outputs).enumerate().for_each(|(index, y)| {
                 let channels = y.len() / outputs;
-                let first_channel = block * CHANNEL_BLOCK;
+                let first_channel = index * block;
                 for (channel, row) in y.chunks_mut(outputs).enumerate() {
                     let shift = bias.map_or(R::ZERO, |b| b[first_channel + channel]);
                     row[positions.clone()].fill(shift);

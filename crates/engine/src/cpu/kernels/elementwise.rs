@@ -147,3 +147,98 @@ pub(crate) fn cast<R: Real>(x: &View<'_, R>, out: &mut ViewMut<'_, R>) {
         (Slice::Bool(x), SliceMut::Int(out)) => convert(x, out, i64::from),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reals(binary: Binary, a: &[f32], b: &[f32]) -> Vec<f32> {
+        let shape = [a.len()];
+        let mut out = vec![0.0; a.len()];
+        let view = |v| View { shape: &shape, data: Slice::Real(v) };
+        let mut target = ViewMut { shape: &shape, data: SliceMut::Real(&mut out) };
+        apply(binary, &view(a), &view(b), &mut target).unwrap();
+        out
+    }
+
+    fn ints(binary: Binary, a: &[i64], b: &[i64]) -> Result<Vec<i64>> {
+        let shape = [a.len()];
+        let mut out = vec![0; a.len()];
+        let view = |v| View::<f32> { shape: &shape, data: Slice::Int(v) };
+        let mut target = ViewMut { shape: &shape, data: SliceMut::Int(&mut out) };
+        apply(binary, &view(a), &view(b), &mut target).map(|()| out)
+    }
+
+    fn truths(binary: Binary, a: Slice<'_, f32>, b: Slice<'_, f32>) -> Vec<bool> {
+        let shape = [4];
+        let mut out = vec![false; 4];
+        let mut target = ViewMut { shape: &shape, data: SliceMut::Bool(&mut out) };
+        let view = |data| View { shape: &shape, data };
+        apply(binary, &view(a), &view(b), &mut target).unwrap();
+        out
+    }
+
+    #[test]
+    fn real_functions_follow_their_names() {
+        let (a, b) = ([-2.0, 3.0, 0.5, 4.0], [2.0, -1.0, 4.0, 0.5]);
+        assert_eq!(reals(Binary::Add, &a, &b), [0.0, 2.0, 4.5, 4.5]);
+        assert_eq!(reals(Binary::Sub, &a, &b), [-4.0, 4.0, -3.5, 3.5]);
+        assert_eq!(reals(Binary::Mul, &a, &b), [-4.0, -3.0, 2.0, 2.0]);
+        assert_eq!(reals(Binary::Div, &a, &b), [-1.0, -3.0, 0.125, 8.0]);
+        assert_eq!(reals(Binary::Pow, &a, &b), [4.0, 1.0 / 3.0, 0.0625, 2.0]);
+        assert_eq!(reals(Binary::Max, &a, &b), [2.0, 3.0, 4.0, 4.0]);
+        assert_eq!(reals(Binary::Min, &a, &b), [-2.0, -1.0, 0.5, 0.5]);
+        assert_eq!(reals(Binary::PRelu, &a, &b), [-4.0, 3.0, 0.5, 4.0]);
+    }
+
+    #[test]
+    fn nan_on_either_side_wins_extremes_and_loses_comparisons() {
+        let (a, b) = ([f32::NAN, 1.0, f32::NAN, 2.0], [1.0, f32::NAN, f32::NAN, 2.0]);
+        for binary in [Binary::Max, Binary::Min] {
+            let found = reals(binary, &a, &b);
+            assert!(found[..3].iter().all(|v| v.is_nan()) && found[3] == 2.0);
+        }
+        let only_last = [false, false, false, true];
+        for binary in [Binary::Equal, Binary::LessOrEqual, Binary::GreaterOrEqual] {
+            assert_eq!(truths(binary, Slice::Real(&a), Slice::Real(&b)), only_last);
+        }
+        for binary in [Binary::Less, Binary::Greater] {
+            assert_eq!(truths(binary, Slice::Real(&a), Slice::Real(&b)), [false; 4]);
+        }
+    }
+
+    #[test]
+    fn integers_truncate_wrap_and_refuse_to_divide_by_zero() {
+        let (a, b) = ([-7, 7, i64::MIN, 5], [2, -2, -1, 3]);
+        assert_eq!(ints(Binary::Div, &a, &b).unwrap(), [-3, -3, i64::MIN, 1]);
+        assert_eq!(ints(Binary::Pow, &[-2, 3, 1, 2], &[3, 4, -1, -1]).unwrap(), [-8, 81, 1, 0]);
+        assert_eq!(ints(Binary::Max, &a, &b).unwrap(), [2, 7, -1, 5]);
+        assert!(ints(Binary::Div, &[1], &[0]).unwrap_err().to_string().contains("divided by zero"));
+    }
+
+    #[test]
+    fn truth_tables() {
+        let (a, b) = ([false, false, true, true], [false, true, false, true]);
+        let of = |binary| truths(binary, Slice::Bool(&a), Slice::Bool(&b));
+        assert_eq!(of(Binary::And), [false, false, false, true]);
+        assert_eq!(of(Binary::Or), [false, true, true, true]);
+        assert_eq!(of(Binary::Xor), [false, true, true, false]);
+        assert_eq!(of(Binary::Equal), [true, false, false, true]);
+    }
+
+    #[test]
+    fn casts_truncate_and_test_for_zero() {
+        let shape = [5];
+        let x = [2.9f32, -2.9, 0.0, f32::NAN, 1e30];
+        let view = View { shape: &shape, data: Slice::Real(&x[..]) };
+        let (mut ints, mut truths) = ([0; 5], [false; 5]);
+        cast(&view, &mut ViewMut { shape: &shape, data: SliceMut::Int(&mut ints) });
+        cast(&view, &mut ViewMut { shape: &shape, data: SliceMut::Bool(&mut truths) });
+        assert_eq!(ints, [2, -2, 0, 0, i64::MAX]);
+        assert_eq!(truths, [true, true, false, true, true]);
+        let mut back = [9.0f32; 5];
+        let view = View { shape: &shape, data: Slice::Bool(&truths) };
+        cast(&view, &mut ViewMut { shape: &shape, data: SliceMut::Real(&mut back) });
+        assert_eq!(back, [1.0, 1.0, 0.0, 1.0, 1.0]);
+    }
+}

@@ -135,7 +135,7 @@ pub(crate) fn dot<R: Real>(a: &[R], b: &[R]) -> R {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
-            sums[lane] = sums[lane] + sums[lane + width];
+            sums[lane] += sums[lane + width];
         }
         width /= 2;
     }

@@ -149,3 +149,84 @@ fn first<T: Element>(out: &mut [i64], m: Middle, x: &[T], beats: impl Fn(T, T) -
         *o = best.0 as i64;
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::testing::{Random, assert_close};
+
+    const SHAPE: [usize; 4] = [3, 4, 2, 5];
+
+    fn groups<T: Copy>(x: &[T], axes: &[usize]) -> Vec<Vec<T>> {
+        let kept: Vec<usize> = (0..4).filter(|a| !axes.contains(a)).collect();
+        let mut groups = vec![Vec::new(); kept.iter().map(|&a| SHAPE[a]).product()];
+        for (flat, &v) in x.iter().enumerate() {
+            let at = [flat / 40, flat / 10 % 4, flat / 5 % 2, flat % 5];
+            groups[kept.iter().fold(0, |i, &a| i * SHAPE[a] + at[a])].push(v);
+        }
+        groups
+    }
+
+    fn run<R: Real>(reduction: Reduction, axes: &[usize], x: &[R], count: usize) -> Vec<R> {
+        let mut out = vec![R::ZERO; count];
+        let view = View { shape: &SHAPE, data: Slice::Real(x) };
+        reduce(reduction, axes, &view, &mut ViewMut { shape: &[], data: SliceMut::Real(&mut out) }).unwrap();
+        out
+    }
+
+    #[test]
+    fn reductions_over_any_axes_equal_direct_ones() {
+        let x = Random::new(15).reals::<f64>(120);
+        let sets: [&[usize]; 8] = [&[], &[0], &[3], &[1, 2], &[0, 2], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
+        for axes in sets {
+            let groups = groups(&x, axes);
+            let direct = |f: &dyn Fn(&[f64]) -> f64| groups.iter().map(|g| f(g)).collect::<Vec<_>>();
+            let of = |reduction| run(reduction, axes, &x, groups.len());
+            assert_close(&of(Reduction::Sum), &direct(&|g| g.iter().sum()), 1e-14);
+            assert_close(&of(Reduction::Mean), &direct(&|g| g.iter().sum::<f64>() / g.len() as f64), 1e-14);
+            assert_close(&of(Reduction::Product), &direct(&|g| g.iter().product()), 1e-14);
+            let largest = |g: &[f64]| g.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(of(Reduction::Max), direct(&largest));
+            assert_eq!(of(Reduction::Min), direct(&|g| g.iter().copied().fold(f64::INFINITY, f64::min)));
+        }
+    }
+
+    #[test]
+    fn long_single_precision_sums_keep_their_digits() {
+        let x = vec![0.1f32; 1 << 20];
+        let view = View { shape: &[1 << 20], data: Slice::Real(&x) };
+        let mut out = [0f32];
+        let mut target = ViewMut { shape: &[], data: SliceMut::Real(&mut out) };
+        reduce(Reduction::Mean, &[0], &view, &mut target).unwrap();
+        assert_eq!(out, [0.1]);
+    }
+
+    #[test]
+    fn the_first_largest_is_found_along_any_axis() {
+        let mut random = Random::new(16);
+        let x: Vec<i64> = (0..120).map(|_| random.within(0, 3) as i64).collect();
+        for axis in 0..4 {
+            let expected: Vec<i64> = groups(&x, &[axis])
+                .iter()
+                .map(|g| g.iter().position(|v| v == g.iter().max().unwrap()).unwrap() as i64)
+                .collect();
+            let mut out = vec![0; expected.len()];
+            let view = View::<f32> { shape: &SHAPE, data: Slice::Int(&x) };
+            arg_max(axis, &view, &mut ViewMut { shape: &[], data: SliceMut::Int(&mut out) }).unwrap();
+            assert_eq!(out, expected);
+        }
+        let mut out = [0];
+        let view = View { shape: &[3], data: Slice::Real(&[1.0, f32::NAN, 2.0]) };
+        arg_max(0, &view, &mut ViewMut { shape: &[], data: SliceMut::Int(&mut out) }).unwrap();
+        assert_eq!(out, [1]);
+    }
+
+    #[test]
+    fn nan_is_every_extreme() {
+        let mut x = vec![1.0f64; 120];
+        x[7] = f64::NAN;
+        for reduction in [Reduction::Max, Reduction::Min] {
+            assert!(run(reduction, &[0, 1, 2, 3], &x, 1)[0].is_nan());
+        }
+    }
+}

@@ -22,8 +22,16 @@ pub enum Precision {
 
 /// A machine that can run graphs.
 pub trait Engine: Send + Sync {
-    /// Prepares `graph` to be run: weights are laid out and memory is planned here, once.
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>>;
+    /// The precision this engine computes in unless told otherwise.
+    fn native_precision(&self) -> Precision;
+
+    /// Prepares `graph` to be run in `precision`: weights are laid out and memory is planned here, once.
+    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>>;
+
+    /// Prepares `graph` to be run in the engine's own precision.
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>> {
+        self.compile_in(graph, self.native_precision())
+    }
 }
 
 /// A compiled graph.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use monosplit_engine::{Engine, Profile, Program};
+use monosplit_engine::{Engine, Precision, Profile, Program};
 use monosplit_graph::{Buffer, Data, Dim, Error, ErrorKind, Graph, Result, Tensor};
 
 use crate::explanation::{ClassInput, Explanation, Reading, Request, inputs};
@@ -70,12 +70,22 @@ pub struct Explained {
 
 /// A compiled explanation.
 pub struct Explainer {
-    explanation: Explanation,
-    direct: Box<dyn Program>,
-    invariant: Option<Invariant>,
+    /// The class scores, and all maps that are computed in the engine's own precision.
+    native: Compiled,
+    /// The maps that need double precision.
+    double: Option<Compiled>,
+    /// For every request, whether its map is found in `double`, and where.
+    places: Vec<(bool, usize)>,
     alphas: usize,
     classes: usize,
     samples: Dim,
+}
+
+/// An explanation and its program.
+struct Compiled {
+    explanation: Explanation,
+    program: Box<dyn Program>,
+    invariant: Option<Invariant>,
 }
 
 /// The programs of a cut explanation and what the prologue gave for the classes seen last.
@@ -88,7 +98,7 @@ struct Invariant {
 
 #[derive(Clone, PartialEq)]
 struct Key {
-    class: usize,
+    class: i64,
     settings: Settings,
 }
 
@@ -97,22 +107,44 @@ const REMEMBERED: usize = 4;
 
 impl Explainer {
     /// Compiles the maps asked for of `network` on `engine`.
+    ///
+    /// SplitLRP divides by numbers that single precision can lose, so its maps are computed in double precision
+    /// whatever the engine's own; the class scores always come from the engine's own.
     pub fn new(network: &Graph, split: &Split, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
-        let explanation = Explanation::new(network, split, ClassInput::GivenOrTop, requests)?;
-        let direct = engine.compile(explanation.graph())?;
+        let needs_double = |request: &Request| {
+            request.method.needs_relevance() && engine.native_precision() != Precision::F64
+        };
+        let (double, native): (Vec<Request>, Vec<Request>) = requests.iter().cloned().partition(needs_double);
+        let mut counts = [0, 0];
+        let place = |request: &Request| {
+            let place = needs_double(request);
+            counts[usize::from(place)] += 1;
+            (place, counts[usize::from(place)] - 1)
+        };
+        let places = requests.iter().map(place).collect();
+        let native = Explanation::new(network, split, ClassInput::GivenOrTop, &native)?;
+        let native =
+            Compiled { program: engine.compile(native.graph())?, explanation: native, invariant: None };
+        let double = if double.is_empty() {
+            None
+        } else {
+            let explanation = Explanation::new(network, split, ClassInput::GivenOrTop, &double)?;
+            let program = engine.compile_in(explanation.graph(), Precision::F64)?;
+            Some(Compiled { explanation, program, invariant: None })
+        };
         let alphas = match split.alpha {
             AlphaInput::Uniform => 1,
-            AlphaInput::PerLayer => explanation.shifted_layers().len(),
+            AlphaInput::PerLayer => native.explanation.shifted_layers().len(),
         };
-        let logits = explanation.graph().outputs()[0].node;
-        let classes = explanation.graph().node(logits).shape.fixed_at(1).unwrap_or(0);
-        let image = explanation.graph().inputs()[0];
-        let samples = explanation.graph().node(image).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
-        Ok(Explainer { explanation, direct, invariant: None, alphas, classes, samples })
+        let graph = native.explanation.graph();
+        let classes = graph.node(graph.outputs()[0].node).shape.fixed_at(1).unwrap_or(0);
+        let samples = graph.node(graph.inputs()[0]).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+        Ok(Explainer { native, double, places, alphas, classes, samples })
     }
 
-    /// Prepares the explainer to remember, per class and settings, what does not depend on the image. Worth its
-    /// memory when many images are explained for few classes that are known beforehand.
+    /// Lets the explainer remember, per class and settings, what does not depend on the image: in `convex` mode the
+    /// mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
+    /// Takes what [`Explainer::new`] took.
     pub fn remember(
         mut self,
         network: &Graph,
@@ -120,24 +152,26 @@ impl Explainer {
         requests: &[Request],
         engine: &dyn Engine,
     ) -> Result<Self> {
-        let given = Explanation::new(network, split, ClassInput::Given, requests)?;
+        let native: Vec<Request> =
+            requests.iter().zip(&self.places).filter(|(_, place)| !place.0).map(|(r, _)| r.clone()).collect();
+        let given = Explanation::new(network, split, ClassInput::Given, &native)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
-            let prologue = engine.compile(&cut.prologue)?;
-            let main = engine.compile(&cut.main)?;
-            self.invariant = Some(Invariant { cut, prologue, main, cache: Mutex::new(VecDeque::new()) });
+            let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
+            self.native.invariant =
+                Some(Invariant { cut, prologue, main, cache: Mutex::new(VecDeque::new()) });
         }
         Ok(self)
     }
 
-    /// The graph behind the maps.
+    /// The graph behind the maps that are computed in the engine's own precision.
     pub fn explanation(&self) -> &Explanation {
-        &self.explanation
+        &self.native.explanation
     }
 
     /// The names of the layers at which sensitivities are shifted, the class scores last.
     pub fn shifted_layers(&self) -> &[String] {
-        self.explanation.shifted_layers()
+        self.native.explanation.shifted_layers()
     }
 
     /// The length of the sample axis of the network's input.
@@ -147,31 +181,52 @@ impl Explainer {
 
     /// Explains a batch of preprocessed images `[N, C, H, W]`.
     pub fn explain(&self, images: &Tensor, class: &Class, settings: &Settings) -> Result<Explained> {
+        self.check(settings)?;
         let samples = images.shape().first().copied().unwrap_or(1);
         let classes = self.class_numbers(class, samples)?;
-        match (&self.invariant, class) {
+        let outputs = match (&self.native.invariant, class) {
             (Some(invariant), Class::Index(_) | Class::PerSample(_)) => {
-                let outputs = self.run_invariant(invariant, images, &classes, settings)?;
-                self.explained(outputs, samples)
+                invariant.run(&self.native, images, &classes, settings)?
             }
-            _ => {
-                let given = self.inputs(images, &classes, settings)?;
-                self.explained(self.direct.run(&given)?, samples)
-            }
-        }
+            _ => self.native.program.run(&self.native.inputs(images, &classes, settings)?)?,
+        };
+        self.explained(outputs, images, settings)
     }
 
-    /// Like [`Explainer::explain`], timing every node.
+    /// Like [`Explainer::explain`], timing every node of the graph [`Explainer::explanation`] returns.
     pub fn explain_profiled(
         &self,
         images: &Tensor,
         class: &Class,
         settings: &Settings,
     ) -> Result<(Explained, Profile)> {
+        self.check(settings)?;
         let samples = images.shape().first().copied().unwrap_or(1);
         let classes = self.class_numbers(class, samples)?;
-        let (outputs, profile) = self.direct.run_profiled(&self.inputs(images, &classes, settings)?)?;
-        Ok((self.explained(outputs, samples)?, profile))
+        let given = self.native.inputs(images, &classes, settings)?;
+        let (outputs, profile) = self.native.program.run_profiled(&given)?;
+        Ok((self.explained(outputs, images, settings)?, profile))
+    }
+
+    fn explained(&self, outputs: Vec<Tensor>, images: &Tensor, settings: &Settings) -> Result<Explained> {
+        let samples = images.shape().first().copied().unwrap_or(1);
+        let classes =
+            outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
+        let in_double = match &self.double {
+            Some(double) => double.program.run(&double.inputs(images, &classes, settings)?)?,
+            None => Vec::new(),
+        };
+        let mut maps = Vec::with_capacity(self.places.len());
+        for &(double, at) in &self.places {
+            maps.push(match (&self.double, double) {
+                (Some(compiled), true) => {
+                    rounded(read(&in_double, compiled.explanation.readings()[at], samples), &outputs[0])?
+                }
+                _ => read(&outputs, self.native.explanation.readings()[at], samples),
+            });
+        }
+        let classes = classes.iter().map(|&c| c as usize).collect();
+        Ok(Explained { logits: outputs[0].clone(), classes, maps })
     }
 
     fn class_numbers(&self, class: &Class, samples: usize) -> Result<Vec<i64>> {
@@ -199,8 +254,29 @@ impl Explainer {
         }
     }
 
+    fn check(&self, settings: &Settings) -> Result<()> {
+        if settings.alpha.len() != self.alphas {
+            return Err(Error::argument(format!(
+                "{} values of α were given where {} are needed",
+                settings.alpha.len(),
+                self.alphas
+            )));
+        }
+        if settings.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
+            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
+        }
+        if !(settings.theta > 0.0 && settings.theta <= 1.0) {
+            return Err(Error::argument("θ must lie between 0 and 1"));
+        }
+        if settings.limit.is_nan() || settings.limit <= 0.0 {
+            return Err(Error::argument("the limit Θ must be positive"));
+        }
+        Ok(())
+    }
+}
+
+impl Compiled {
     fn inputs(&self, images: &Tensor, classes: &[i64], settings: &Settings) -> Result<Vec<Tensor>> {
-        self.check(settings)?;
         let graph = self.explanation.graph();
         let mut tensors = Vec::with_capacity(graph.inputs().len());
         for (position, &id) in graph.inputs().iter().enumerate() {
@@ -221,80 +297,43 @@ impl Explainer {
         }
         Ok(tensors)
     }
+}
 
-    fn check(&self, settings: &Settings) -> Result<()> {
-        if settings.alpha.len() != self.alphas {
-            return Err(Error::argument(format!(
-                "{} values of α were given where {} are needed",
-                settings.alpha.len(),
-                self.alphas
-            )));
-        }
-        if settings.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
-            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
-        }
-        if !(settings.theta > 0.0 && settings.theta <= 1.0) {
-            return Err(Error::argument("θ must lie between 0 and 1"));
-        }
-        if settings.limit.is_nan() || settings.limit <= 0.0 {
-            return Err(Error::argument("the limit Θ must be positive"));
-        }
-        Ok(())
-    }
-
-    fn run_invariant(
+impl Invariant {
+    fn run(
         &self,
-        invariant: &Invariant,
+        compiled: &Compiled,
         images: &Tensor,
         classes: &[i64],
         settings: &Settings,
     ) -> Result<Vec<Tensor>> {
-        let mut given = self.inputs(images, classes, settings)?;
+        let mut given = compiled.inputs(images, classes, settings)?;
         let mut per_sample = Vec::with_capacity(classes.len());
         for &class in classes {
-            per_sample.push(invariant.values(self, class, settings, images)?);
+            per_sample.push(self.values(compiled, images, class, settings)?);
         }
-        for i in 0..invariant.cut.crossing {
+        for i in 0..self.cut.crossing {
             let parts: Vec<&Tensor> = per_sample.iter().map(|values| &values[i]).collect();
-            let id = invariant.cut.prologue.outputs()[i].node;
-            let dims = invariant.cut.prologue.node(id).shape.dims().to_vec();
-            let axis = dims.iter().position(|d| matches!(d, Dim::Batch(_))).unwrap_or(0);
+            let shape = &self.cut.prologue.node(self.cut.prologue.outputs()[i].node).shape;
+            let axis = shape.dims().iter().position(|d| matches!(d, Dim::Batch(_))).unwrap_or(0);
             given.push(stacked(&parts, axis)?);
         }
-        invariant.main.run(&given)
+        self.main.run(&given)
     }
 
-    fn explained(&self, outputs: Vec<Tensor>, samples: usize) -> Result<Explained> {
-        let classes =
-            outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
-        let maps =
-            self.explanation.readings().iter().map(|reading| read(&outputs, *reading, samples)).collect();
-        let classes = classes.iter().map(|&c| c as usize).collect();
-        Ok(Explained { logits: outputs[0].clone(), classes, maps })
-    }
-}
-
-impl Invariant {
     /// The values that cross the cut for one class, computed once.
     fn values(
         &self,
-        explainer: &Explainer,
+        compiled: &Compiled,
+        images: &Tensor,
         class: i64,
         settings: &Settings,
-        images: &Tensor,
     ) -> Result<Vec<Tensor>> {
-        let key = Key { class: class as usize, settings: settings.clone() };
-        if let Ok(mut cache) = self.cache.lock()
-            && let Some(position) = cache.iter().position(|(k, _)| *k == key)
-        {
-            let entry = cache.remove(position);
-            if let Some(entry) = entry {
-                let values = entry.1.clone();
-                cache.push_front(entry);
-                return Ok(values);
-            }
+        let key = Key { class, settings: settings.clone() };
+        if let Some(values) = self.recall(&key) {
+            return Ok(values);
         }
-        let all = explainer.inputs(images, &[class], settings)?;
+        let all = compiled.inputs(images, &[class], settings)?;
         let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
         let values = self.prologue.run(&given)?;
         if let Ok(mut cache) = self.cache.lock() {
@@ -303,6 +342,24 @@ impl Invariant {
         }
         Ok(values)
     }
+
+    fn recall(&self, key: &Key) -> Option<Vec<Tensor>> {
+        let mut cache = self.cache.lock().ok()?;
+        let position = cache.iter().position(|(k, _)| k == key)?;
+        let entry = cache.remove(position)?;
+        let values = entry.1.clone();
+        cache.push_front(entry);
+        Some(values)
+    }
+}
+
+/// A map in the precision of the class scores.
+fn rounded(map: Map, logits: &Tensor) -> Result<Map> {
+    let values = match logits.data() {
+        Data::F32(_) => Tensor::new(map.values.shape().to_vec(), map.values.to_f32().into_vec())?,
+        _ => map.values,
+    };
+    Ok(Map { values, ..map })
 }
 
 fn read(outputs: &[Tensor], reading: Reading, samples: usize) -> Map {

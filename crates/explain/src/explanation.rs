@@ -88,7 +88,7 @@ impl Explanation {
     /// the maps.
     pub fn new(source: &Graph, split: &Split, class: ClassInput, requests: &[Request]) -> Result<Self> {
         let network = Network::new(source)?;
-        Writer::new(&network, split, class, requests)?.write(requests)
+        Writer::new(&network, split, class)?.write(requests)
     }
 
     /// The graph.
@@ -125,10 +125,7 @@ struct Messages {
 }
 
 impl<'a> Writer<'a> {
-    fn new(network: &'a Network, split: &'a Split, class: ClassInput, requests: &[Request]) -> Result<Self> {
-        if requests.is_empty() {
-            return Err(Error::argument("no map was asked for"));
-        }
+    fn new(network: &'a Network, split: &'a Split, class: ClassInput) -> Result<Self> {
         let mut graph = network.graph().clone();
         let given = class_input(&mut graph, network.samples());
         let class = match class {

@@ -1,5 +1,8 @@
 //! SplitLRP's backward pass as a rule set: ε-LRP on the pair of streams, whose weights are all non-negative. The
 //! message is `(R⁺, R⁻)`; its sum is conserved.
+//!
+//! The rule divides by both members of a pair, and of `(s − a)/2` little is left in single precision where `a⁻ ≪ a⁺`:
+//! graphs with this rule set are meant to be run in double precision.
 
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
@@ -115,10 +118,9 @@ impl Relevances<'_> {
             .stream
             .contribution(id)
             .ok_or_else(|| Error::argument("the sum stream kept no contributions"))?;
-        let differences = match (&node.op, affine_bias(g, node)?) {
-            (Op::Conv{..}|Op::ConvTranspose{..}|Op::MatMul{..}, Some(_)) => g.add(node.op.clone(), &node.inputs[..2])?,
-            (_, Some(bias)) => g.minus(id, bias)?,
-            (_, None) => id,
+        let differences = match affine_bias(g, node)? {
+            Some(bias) => g.minus(id, bias)?,
+            None => id,
         };
         let (plus, minus) = self.pair(g, sums, differences)?;
         let c_plus = self.divided(g, r.plus, plus, sums)?;

@@ -87,12 +87,8 @@ impl Builder<'_> {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
-        let flatten = matches!(node.op, Op::Reshape { .. });
-        if (is_shape_node(&node.op) && !flatten) || self.network.is_inner(id) {
-            Ok(raw)
-        } else {
-            self.stabilised(g, id, raw)
-        }
+        let moves_only = is_shape_node(&node.op) && !matches!(node.op, Op::Reshape { .. });
+        if moves_only || self.network.is_inner(id) { Ok(raw) } else { self.stabilised(g, id, raw) }
     }
 
     fn input(&self, g: &mut Graph, x: NodeId) -> Result<Scaled> {

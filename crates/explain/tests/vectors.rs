@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{
-    Class, Explainer, InputSplit, Method, Part, Pooling, RelevanceMap, Request, Settings, ShiftAt, Split, Stabiliser,
-    Stream,
+    Class, Explainer, InputSplit, Method, Part, Pooling, RelevanceMap, Request, Settings, ShiftAt, Split,
+    Stabiliser, Stream,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, canonicalise};
@@ -31,12 +31,19 @@ fn npz(path: &Path) -> HashMap<String, Tensor> {
     let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
     let mut arrays = HashMap::new();
     for _ in 0..count {
-        let (method, packed, name, extra, comment, local) =
-            (u16_at(at + 10), u32_at(at + 20), u16_at(at + 28), u16_at(at + 30), u16_at(at + 32), u32_at(at + 42));
+        let (method, packed, name, extra, comment, local) = (
+            u16_at(at + 10),
+            u32_at(at + 20),
+            u16_at(at + 28),
+            u16_at(at + 30),
+            u16_at(at + 32),
+            u32_at(at + 42),
+        );
         let key = String::from_utf8(bytes[at + 46..at + 46 + name].to_vec()).unwrap();
         let start = local + 30 + u16_at(local + 26) + u16_at(local + 28);
         let data = &bytes[start..start + packed];
-        let data = if method == 0 { data.to_vec() } else { miniz_oxide::inflate::decompress_to_vec(data).unwrap() };
+        let data =
+            if method == 0 { data.to_vec() } else { miniz_oxide::inflate::decompress_to_vec(data).unwrap() };
         arrays.insert(key.trim_end_matches(".npy").to_owned(), npy::read(&data).unwrap());
         at += 46 + name + extra + comment;
     }
@@ -87,7 +94,8 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
     let expected = npz(&folder.join("expected.npz"));
     let logits = expected["logits"].to_f64();
     let classes = logits.len() / x.shape()[0];
-    let top = logits.chunks(classes).map(|row| (0..classes).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap());
+    let top =
+        logits.chunks(classes).map(|row| (0..classes).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap());
     let class = Class::PerSample(top.collect());
     let engine = Cpu::default().precision(precision);
 
@@ -117,7 +125,8 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
                 let got = map.values.to_f64();
                 assert_eq!(map.values.shape(), expected[*key].shape(), "{key}");
                 let largest = want.iter().fold(1e-30f64, |m, v| m.max(v.abs()));
-                let error = want.iter().zip(got.iter()).map(|(w, g)| (w - g).abs()).fold(0.0, f64::max) / largest;
+                let error =
+                    want.iter().zip(got.iter()).map(|(w, g)| (w - g).abs()).fold(0.0, f64::max) / largest;
                 assert!(error.is_finite(), "{case} {key}");
                 if error > 1e-4 {
                     println!("{case} {key}: {error:e}");

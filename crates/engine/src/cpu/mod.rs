@@ -87,9 +87,13 @@ impl Cpu {
 }
 
 impl Engine for Cpu {
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn crate::Program>> {
+    fn native_precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn crate::Program>> {
         let pool = self.pool()?;
-        Ok(match self.precision {
+        Ok(match precision {
             Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.memory_limit)?),
             Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.memory_limit)?),
         })

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Op, Window};
+use crate::op::Op;
 use crate::shape::Shape;
 
 use super::rewrite::{Rewrite, Step};
 
 /// Drops what does nothing (identity, dropout at evaluation, casts to the same kind, reshapes, transposes, pads, slices,
-/// expansions, resizes and pools that change nothing, joins of one value), merges reshapes of reshapes and transposes
+/// expansions and resizes that change nothing, joins of one value), merges reshapes of reshapes and transposes
 /// of transposes.
 pub fn drop_identities(graph: &Graph) -> Result<Graph> {
     let uses = graph.use_counts();
@@ -67,15 +67,9 @@ fn does_nothing(op: &Op, inputs: usize, x: &Node) -> bool {
         Op::Slice { axis, start, step, length } => *start == 0 && *step == 1 && whole(*axis, *length),
         Op::Concat { .. } => inputs == 1,
         Op::Resize { axes, .. } => axes.iter().all(|a| whole(a.axis, a.length) && a.scale == 1.0),
-        Op::MaxPool(window) | Op::AveragePool { window, .. } => sees_one_element(window),
         Op::Reduce { axes, .. } => axes.is_empty(),
         _ => false,
     }
-}
-
-fn sees_one_element(window: &Window) -> bool {
-    let ones = |lengths: &[usize]| lengths.iter().all(|&n| n == 1);
-    ones(&window.kernel) && ones(&window.stride) && window.pad.iter().all(|&pad| pad == (0, 0))
 }
 
 fn merge_reshapes(rewrite: &mut Rewrite, shape: &Shape, x: NodeId) -> Result<Option<NodeId>> {
@@ -134,13 +128,12 @@ mod tests {
             Op::Pad { padding: Padding::Edge, pads: vec![(0, 0); 4] },
             Op::Slice { axis: 2, start: 0, step: 1, length: 3 },
             Op::Concat { axis: 1 },
-            Op::MaxPool(Window::new([1, 1])),
         ]);
         let dropped = drop_identities(&g).unwrap();
         assert_eq!(dropped.len(), 2);
         let last = dropped.node(dropped.outputs()[0].node);
         assert_eq!(last.label.node, "relu");
-        assert_eq!(last.label.aliases.len(), 10);
+        assert_eq!(last.label.aliases.len(), 9);
         assert_eq!(dropped.outputs()[0].name, "y");
     }
 

@@ -88,7 +88,8 @@ impl LayerName {
 
 impl Graph {
     /// The layer called `name`. A module path comes before a node name, that before a tensor name, that before the name
-    /// of something merged, and that before a container (`layer4`, all nodes under `layer4.` or `layer4/`). If a
+    /// of something merged, and that before a container (`layer4`, all nodes whose module, or else whose own name,
+    /// begins with `layer4.` or `layer4/`). If a
     /// module without others inside is used several times, its first use is meant. Weights are not layers.
     pub fn layer(&self, name: &str) -> Result<Layer> {
         let name = name.trim();
@@ -124,14 +125,10 @@ impl Graph {
     /// A module with others inside consists of those and of what it does itself (the addition of a residual block).
     fn module(&self, name: &str) -> Option<Layer> {
         let alone = self.first_use(|label| !name.is_empty() && label.module == name)?;
-        let mut nodes = self
-            .active()
-            .filter(|(_, node)| node.label.module == name || is_inside(name, &node.label.module));
-        if !self.active().any(|(_, node)| is_inside(name, &node.label.module)) {
-            return Some(alone);
-        }
-        let first = nodes.next()?.0;
-        Some(Layer { first, last: nodes.next_back().map_or(first, |(id, _)| id), merged: false })
+        let Some(inside) = self.container(name).filter(|inside| !inside.merged) else { return Some(alone) };
+        let last =
+            self.active().rfind(|(_, node)| node.label.module == name).map_or(alone.last, |(id, _)| id);
+        Some(Layer { first: alone.first.min(inside.first), last: last.max(inside.last), merged: false })
     }
 
     fn tensor(&self, name: &str) -> Option<Layer> {
@@ -149,13 +146,14 @@ impl Graph {
 
     fn container(&self, name: &str) -> Option<Layer> {
         let name = name.trim_end_matches(['.', '/']);
-        let inside = |path: &str| is_inside(name, path);
         let within = |of: fn(&Label) -> &str| {
-            let mut nodes = self.active().filter(|(_, node)| inside(of(&node.label)));
+            let mut nodes = self.active().filter(|(_, node)| is_inside(name, of(&node.label)));
             let first = nodes.next()?.0;
             Some(Layer { first, last: nodes.next_back().map_or(first, |(id, _)| id), merged: false })
         };
-        within(|label| &label.module).or_else(|| within(|label| &label.node)).or_else(|| self.merged(inside))
+        within(Label::display)
+            .or_else(|| within(|label| &label.node))
+            .or_else(|| self.merged(|alias| is_inside(name, alias)))
     }
 
     fn unknown_layer(&self, name: &str) -> Error {
@@ -270,7 +268,7 @@ fn strangeness(wanted: &str, candidate: &str) -> Option<usize> {
     if candidate.contains(&wanted) {
         return Some(edits.min(1 + edits / 4));
     }
-    let close = edits <= (wanted.chars().count() / 2).max(2) || wanted.contains(&candidate);
+    let close = edits <= (wanted.chars().count() / 3).max(2) || wanted.contains(&candidate);
     close.then_some(edits)
 }
 
@@ -371,6 +369,16 @@ mod tests {
         g.output("y", last);
         assert_eq!(g.layer("block").unwrap(), Layer { first: inner, last, merged: false });
         assert_eq!(g.layer("/block/Add").unwrap(), Layer::of(sum));
+    }
+
+    #[test]
+    fn nodes_without_a_module_belong_to_the_container_their_name_says() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+        let first = g.add_named(label("block.0", "", ""), Op::Unary(Unary::Exp), &[x]).unwrap();
+        let last = g.add_named(label("", "block.relu", ""), Op::Unary(Unary::Relu), &[first]).unwrap();
+        g.output("y", last);
+        assert_eq!(g.layer("block").unwrap(), Layer { first, last, merged: false });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Op;
 
-use super::batch_norm::fold_batch_norm;
+use super::batch_norm::{Stored, fold_batch_norm};
 use super::constants::{Evaluate, fold_constants};
 use super::identities::drop_identities;
 use super::softmax::{Stripped, strip_softmax};
@@ -17,13 +17,15 @@ use super::softmax::{Stripped, strip_softmax};
 pub struct CanonicalOptions {
     /// Merge batch norms into affine nodes.
     pub fold_batch_norm: bool,
+    /// The precision of the weights that makes.
+    pub stored: Stored,
     /// Make logits of probabilities.
     pub strip_softmax: bool,
 }
 
 impl Default for CanonicalOptions {
     fn default() -> Self {
-        CanonicalOptions { fold_batch_norm: true, strip_softmax: true }
+        CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, strip_softmax: true }
     }
 }
 
@@ -62,7 +64,7 @@ pub fn canonicalise(
     let norms = |graph: &Graph| graph.nodes().filter(|(_, n)| matches!(n.op, Op::BatchNorm { .. })).count();
     let before = norms(&graph);
     if options.fold_batch_norm {
-        graph = fold_batch_norm(&graph)?;
+        graph = fold_batch_norm(&graph, options.stored)?;
     }
     report.batch_norms_left = norms(&graph);
     report.batch_norms_folded = before.saturating_sub(report.batch_norms_left);

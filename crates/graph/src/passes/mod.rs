@@ -16,7 +16,7 @@ mod rewrite;
 mod smooth;
 mod softmax;
 
-pub use batch_norm::fold_batch_norm;
+pub use batch_norm::{Stored, fold_batch_norm};
 pub use canonical::{Canonical, CanonicalOptions, canonicalise};
 pub use constants::{Evaluate, fold_constants};
 pub use decompose::{decompose, primitive};

@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Result, element_count};
 use monosplit_image::{MAX_BYTES, MAX_SIDE, Picture};
 
 use crate::colour::Rgb;
-use crate::font;
+use crate::font::{self, Glyph};
 
 pub(crate) const PAPER: Rgb = [255, 255, 255];
 pub(crate) const INK: Rgb = [34, 34, 34];
@@ -52,12 +52,31 @@ impl Canvas {
         let mut x = left;
         for character in text.chars() {
             let glyph = font::glyph(character);
-            for (row, bits) in glyph.rows.iter().enumerate() {
-                for column in (0..glyph.width).filter(|column| bits >> column & 1 == 1) {
-                    self.fill(x + column * size, top + row * size, size, size, INK);
+            for row in 0..font::ROWS {
+                for column in 0..glyph.width {
+                    self.dot(x + column * size, top + row * size, &glyph, (column, row), size);
                 }
             }
             x += font::advance(character, size);
+        }
+    }
+
+    /// One dot of a letter: a square of ink, or the corners of an empty square that smooth a slanted stroke.
+    fn dot(&mut self, left: usize, top: usize, glyph: &Glyph, (column, row): (usize, usize), size: usize) {
+        if glyph.has(column, row) {
+            return self.fill(left, top, size, size, INK);
+        }
+        let leg = size / 2;
+        for (right, below) in [(false, false), (false, true), (true, false), (true, true)] {
+            let beside = if right { column + 1 } else { column.wrapping_sub(1) };
+            let over = if below { row + 1 } else { row.wrapping_sub(1) };
+            if glyph.has(beside, row) && glyph.has(column, over) && !glyph.has(beside, over) {
+                for step in 0..leg {
+                    let y = if below { size - 1 - step } else { step };
+                    let x = if right { size - (leg - step) } else { 0 };
+                    self.fill(left + x, top + y, leg - step, 1, INK);
+                }
+            }
         }
     }
 

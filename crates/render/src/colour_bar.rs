@@ -56,7 +56,7 @@ impl<'a> ColourBar<'a> {
     /// Columns the bar and its labels take.
     pub(crate) fn width(&self) -> usize {
         let widest = self.labels.iter().map(|label| font::width(&label.text, self.size)).max().unwrap_or(0);
-        self.thickness() + 5 * self.size + widest
+        self.thickness() + 3 * self.size + widest
     }
 
     /// Fewest rows in which the labels do not touch.
@@ -80,10 +80,11 @@ impl<'a> ColourBar<'a> {
         let letters = font::ASCENT * self.size;
         for label in &self.labels {
             let tick = top + (label.depth * (height.saturating_sub(1)) as f64).round() as usize;
-            canvas.fill(left + thickness, tick.saturating_sub(label.depth as usize), 2 * self.size, 2, INK);
+            // Ticks lie within the bar: outside, one before a number reads as a minus sign.
+            canvas.fill(left + thickness - 2 * self.size, tick, 2 * self.size, 1, INK);
             let lowest = (top + height).saturating_sub(letters);
             let text = tick.saturating_sub(letters / 2).clamp(top, lowest.max(top));
-            canvas.write(left + thickness + 4 * self.size, text, &label.text, self.size);
+            canvas.write(left + thickness + 3 * self.size, text, &label.text, self.size);
         }
     }
 }

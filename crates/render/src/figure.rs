@@ -39,13 +39,7 @@ pub fn figure(tiles: &[Tile], options: &FigureOptions) -> Result<Picture> {
     let (Some(width), Some(height)) = (longest(Picture::width), longest(Picture::height)) else {
         return Err(Error::argument("a figure needs at least one tile"));
     };
-    let columns = options.columns.unwrap_or_else(|| tiles.len().isqrt().max(1));
-    let columns =
-        if options.columns.is_none() && columns * columns < tiles.len() { columns + 1 } else { columns };
-    if columns == 0 {
-        return Err(Error::argument("a figure needs at least one column"));
-    }
-    let columns = columns.min(tiles.len());
+    let columns = columns(tiles.len(), options)?;
     let least = options.least_side.div_ceil(width.max(height)).max(1);
     let (width, height) = (width.saturating_mul(least), height.saturating_mul(least));
     let size = (width.max(height) / 350).clamp(2, 8);
@@ -76,6 +70,14 @@ pub fn figure(tiles: &[Tile], options: &FigureOptions) -> Result<Picture> {
         canvas.draw(left + aside, top + label, picture, factor);
     }
     canvas.into_picture()
+}
+
+fn columns(tiles: usize, options: &FigureOptions) -> Result<usize> {
+    match options.columns {
+        Some(0) => Err(Error::argument("a figure needs at least one column")),
+        Some(columns) => Ok(columns.min(tiles)),
+        None => Ok(tiles.saturating_sub(1).isqrt() + 1),
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,13 @@ pub(crate) struct Glyph {
     pub(crate) rows: [u8; ROWS],
 }
 
+impl Glyph {
+    /// Whether there is ink at `column` and `row`; there is none outside.
+    pub(crate) fn has(&self, column: usize, row: usize) -> bool {
+        column < self.width && self.rows.get(row).is_some_and(|bits| bits >> column & 1 == 1)
+    }
+}
+
 /// The glyph of `character`, an empty box if the font does not have it.
 pub(crate) fn glyph(character: char) -> Glyph {
     if character.is_whitespace() {
@@ -45,11 +52,11 @@ pub(crate) fn advance(character: char, size: usize) -> usize {
 }
 
 /// Breaks `text` between words into at most `most` lines of at most `columns`; a word too long for a line is
-/// broken where it must be, and what does not fit at all ends in `…`.
+/// broken where it must be, and what does not fit at all ends in `…`. No-break spaces hold words together.
 pub(crate) fn lines(text: &str, columns: usize, size: usize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()) {
         let joined = if line.is_empty() { word.to_string() } else { format!("{line} {word}") };
         if width(&joined, size) <= columns {
             line = joined;
@@ -155,5 +162,6 @@ mod tests {
         assert_eq!(short.len(), 2);
         assert!(short[1].ends_with('…') && width(&short[1], 1) <= 90);
         assert!(lines("", 90, 1, 2).is_empty());
+        assert_eq!(lines("a b\u{a0}c", width("a b", 1), 1, 9), ["a", "b\u{a0}c"]);
     }
 }

@@ -82,6 +82,10 @@ pub struct Caption {
 impl Caption {
     /// The caption in one line.
     pub fn text(&self) -> String {
+        self.parts().join(" · ")
+    }
+
+    fn parts(&self) -> Vec<String> {
         let mut parts = vec![self.method.clone()];
         if !self.layer.is_empty() {
             parts.push(format!("layer {}", self.layer));
@@ -95,7 +99,7 @@ impl Caption {
         }
         parts.extend(self.alpha.map(|alpha| format!("α = {}", number(alpha))));
         parts.retain(|part| !part.is_empty());
-        parts.join(" · ")
+        parts
     }
 }
 
@@ -153,12 +157,12 @@ pub fn overlay(picture: &Picture, map: &Map, caption: &Caption, options: &Overla
         Layout::SideBySide => vec![picture, &mixed],
         Layout::Single => vec![&mixed],
     };
-    let page = page(&panels, &scale, &[caption.text(), remark(&scale)], options)?;
+    let page = page(&panels, &scale, &[caption.parts(), remarks(&scale)], options)?;
     Ok(Overlay { picture: page, range: scale.range(), note: scale.note().cloned() })
 }
 
 /// What is said under the caption: the note, and the range where the colour bar does not show it.
-fn remark(scale: &Scale) -> String {
+fn remarks(scale: &Scale) -> Vec<String> {
     let mut parts = Vec::new();
     if scale.palette() == Palette::Signed || scale.note().is_some_and(|note| note.clipped > 0) {
         let (low, high) = scale.range();
@@ -166,11 +170,27 @@ fn remark(scale: &Scale) -> String {
         parts.push(format!("values {low} to {high}"));
     }
     parts.extend(scale.note().map(|note| note.to_string().replace('-', "−")));
-    parts.join("; ")
+    parts
 }
 
-fn page(panels: &[&Picture], scale: &Scale, words: &[String], options: &OverlayOptions) -> Result<Picture> {
-    const MOST_LINES: usize = 4;
+/// `parts` in lines of at most `columns`, broken within a part only where it is longer than a line.
+fn lines(parts: &[String], columns: usize, size: usize) -> Vec<String> {
+    const MOST: usize = 4;
+    let whole = |part: &String| {
+        let held = part.replace(' ', "\u{a0}");
+        if font::width(&held, size) + font::width(" ·", size) <= columns { held } else { part.clone() }
+    };
+    let text = parts.iter().map(whole).collect::<Vec<_>>().join("\u{a0}· ");
+    let lines = font::lines(&text, columns, size, MOST);
+    lines.into_iter().map(|line| line.trim_end_matches("\u{a0}·").to_string()).collect()
+}
+
+fn page(
+    panels: &[&Picture],
+    scale: &Scale,
+    words: &[Vec<String>],
+    options: &OverlayOptions,
+) -> Result<Picture> {
     let (width, height) = (panels[0].width(), panels[0].height());
     let factor = options.least_side.div_ceil(width.max(height)).max(1);
     let shown = |side: usize| {
@@ -181,13 +201,12 @@ fn page(panels: &[&Picture], scale: &Scale, words: &[String], options: &OverlayO
     let (width, height) = (shown(width)?, shown(height)?);
     // Words grow with large pictures, which are looked at from further away.
     let size = (width.max(height) / 350).clamp(2, 8);
-    let (margin, gap) = (4 * size, 3 * size);
+    let (margin, gap) = (5 * size, 4 * size);
     let bar = options.colour_bar.then(|| ColourBar::new(scale, size)).flatten();
     let panels_width = panels.len().saturating_mul(width).saturating_add((panels.len() - 1) * gap);
     let inner = panels_width.saturating_add(bar.as_ref().map_or(0, |bar| gap + bar.width()));
     let band = bar.as_ref().map_or(height, |bar| height.max(bar.least_height()));
-    let lines: Vec<String> =
-        words.iter().flat_map(|text| font::lines(text, inner, size, MOST_LINES)).collect();
+    let lines: Vec<String> = words.iter().flat_map(|parts| lines(parts, inner, size)).collect();
     let line = (font::ROWS + 2) * size;
     let text = if lines.is_empty() { 0 } else { gap + lines.len() * line - 2 * size };
     let total = band.saturating_add(2 * margin + text);

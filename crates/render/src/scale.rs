@@ -55,7 +55,7 @@ impl fmt::Display for Note {
             parts.push(format!("{} of {} values not finite (black)", self.not_finite, self.total));
         }
         if self.clipped > 0 {
-            parts.push(format!("{} values clipped at ±{}", self.clipped, number(self.limit)));
+            parts.push(format!("{} values clipped at magnitude {}", self.clipped, number(self.limit)));
         }
         f.write_str(&parts.join("; "))
     }
@@ -261,7 +261,7 @@ mod tests {
         let map = Map::new(101, 1, values).unwrap();
         let scale = Scale::new(&map, Some(90.0)).unwrap();
         assert_eq!((scale.ends(), scale.range()), ((0.0, 90.0), (0.0, 100.0)));
-        assert_eq!(scale.note().unwrap().clipped, 10);
+        assert_eq!(scale.note().unwrap().to_string(), "10 values clipped at magnitude 90");
         assert_eq!(scale.colour(95.0), scale.colour(90.0));
         assert!(Scale::new(&map, Some(100.0)).unwrap().note().is_none());
         let sparse = Map::new(4, 1, vec![0.0, 0.0, 0.0, 5.0]).unwrap();

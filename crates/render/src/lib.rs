@@ -1,0 +1,40 @@
+//! Results become pictures: saliency maps as heatmaps, overlays on the photograph, and figures.
+//!
+//! This crate knows values, colours and pixels. It does not know how the values were made. Everything is a
+//! pure function from values to pixels; files are written by `monosplit-image`.
+//!
+//! ```
+//! use monosplit_image::{Picture, encode_png};
+//! use monosplit_render::{Caption, Map, OverlayOptions, overlay};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
+//! let map = Map::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
+//! let caption = Caption { method: "SplitGrad".into(), alpha: Some(0.4), ..Caption::default() };
+//! let drawn = overlay(&photograph, &map, &caption, &OverlayOptions::default())?;
+//! assert_eq!(drawn.range, (-1.0, 2.0));
+//! assert!(drawn.note.is_none());
+//! let png = encode_png(drawn.picture.width(), drawn.picture.height(), (&drawn.picture).into())?;
+//! # assert!(!png.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+
+mod canvas;
+mod colour;
+mod colour_bar;
+mod figure;
+mod font;
+mod heatmap;
+mod map;
+mod number;
+mod overlay;
+mod scale;
+
+pub use colour::{ColourMap, NOT_FINITE, Rgb};
+pub use figure::{FigureOptions, Tile, figure};
+pub use heatmap::{Heatmap, HeatmapOptions, Zero};
+pub use map::Map;
+pub use number::number;
+pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay};
+pub use scale::{Note, Palette, Scale};

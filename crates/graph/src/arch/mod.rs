@@ -265,18 +265,43 @@ mod tests {
         layers.map(|(_, node)| node.label.module.as_str()).collect()
     }
 
-    /// The head of `torchvision.models.feature_extraction.get_graph_node_names(resnet18())`, less the input.
+    /// What `scripts/make_architecture_layers.py` saw PyTorch run, in that order. What is no module there (additions,
+    /// concatenations, functional calls) comes in between here.
     #[test]
-    fn layers_are_named_as_torchvision_names_them() {
-        let weights = fabricated("resnet18", 1000, str::to_owned);
-        let graph = build("resnet18", &weights, &ArchOptions::default()).unwrap();
-        let stem = ["conv1", "bn1", "relu", "maxpool"];
-        let block = ["conv1", "bn1", "relu", "conv2", "bn2", "add", "relu_1"];
-        let first = block.map(|name| format!("layer1.0.{name}"));
-        assert_eq!(layers(&graph)[..4], stem);
-        assert_eq!(layers(&graph)[4..11], first);
-        assert_eq!(layers(&graph)[layers(&graph).len() - 3..], ["avgpool", "flatten", "fc"]);
-        assert!(layers(&graph).contains(&"layer4.0.downsample.1"));
+    fn modules_names_and_shapes_are_pytorchs() {
+        let table = include_str!("../../tests/fixtures/arch/layers.csv");
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+        let options = ArchOptions { input: (160, 192), ..ArchOptions::default() };
+        for expected in rows.chunk_by(|a, b| a[0] == b[0]) {
+            let (name, network) = find(expected[0][0]).unwrap();
+            let graph = forward(network, Builder::without_weights(1000), &options).unwrap();
+            let mut found = graph.nodes();
+            for row in expected {
+                let (_, node) = found
+                    .find(|(_, node)| node.label.module == row[1])
+                    .unwrap_or_else(|| panic!("{name} has no {} here", row[1]));
+                let shape: Vec<usize> = row[2].split('x').map(|n| n.parse().unwrap()).collect();
+                assert_eq!(node.shape, Shape::batched(&shape), "{name} {}", row[1]);
+                assert_eq!(node.label.node, node.label.module);
+            }
+        }
+    }
+
+    /// As `torchvision.models.feature_extraction.get_graph_node_names` has them.
+    #[test]
+    fn what_is_no_module_is_named_by_its_function() {
+        for (name, function) in [
+            ("resnet18", "layer1.0.add"),
+            ("densenet121", "features.denseblock1.denselayer2.cat"),
+            ("densenet121", "adaptive_avg_pool2d"),
+            ("googlenet", "inception3a.branch2.1.relu"),
+            ("mobilenet_v2", "features.3.add"),
+            ("squeezenet1_1", "flatten"),
+        ] {
+            let (_, network) = find(name).unwrap();
+            let graph = forward(network, Builder::without_weights(2), &ArchOptions::default()).unwrap();
+            assert!(layers(&graph).contains(&function), "{name} {function}");
+        }
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
     /// The image that enters.
     pub(super) fn image(&mut self, options: &ArchOptions) -> NodeId {
         let (height, width) = options.input;
-        self.graph.input("input", Shape::batched(&[3, height, width]), Kind::Float)
+        self.graph.input("x", Shape::batched(&[3, height, width]), Kind::Float)
     }
 
     /// The finished graph, handing out `logits`.

@@ -372,7 +372,10 @@ mod tests {
 
         let wrapped = with(fabricated("squeezenet1_1", 2, |name| format!("net.{name}")), "loss.weight", &[2]);
         let said = refusal("squeezenet1_1", &wrapped);
-        assert!(said.contains("'net.features.0.weight'") && said.contains("drop 'net.'"), "{said}");
+        assert!(
+            said.contains("'net.features.0.weight'") && said.contains("keep only what is under 'net.'"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -53,16 +53,19 @@ impl<'a> StateDict<'a> {
 
     /// What the file has where `name` is missing.
     fn instead_of(&self, name: &str) -> String {
-        let prefixed = self.tensors.keys().find_map(|k| Some((k, k.strip_suffix(name)?)));
-        if let Some((found, prefix)) = prefixed.filter(|(_, prefix)| prefix.ends_with('.')) {
-            return format!(
-                "the file has '{found}': drop '{prefix}' and what is not under it from the names"
-            );
-        }
         match listed(&closest(name, self.tensors.keys().map(String::as_str), LISTED)) {
             near if near.is_empty() => "the file has no tensors".into(),
             near => format!("the file has {near}"),
         }
+    }
+
+    /// The prefix under which all of `wanted` is, beside other things.
+    fn wrapper(&self, wanted: &[Parameter]) -> Option<&str> {
+        let (first, _) = wanted.first()?;
+        let prefixes = self.tensors.keys().filter_map(|k| k.strip_suffix(first.as_str()));
+        let holds =
+            |prefix: &str| wanted.iter().all(|(n, _)| self.tensors.contains_key(&format!("{prefix}{n}")));
+        prefixes.filter(|prefix| prefix.ends_with('.')).find(|prefix| holds(prefix))
     }
 
     /// Whether everything in `wanted` is there in its shape.
@@ -70,11 +73,12 @@ impl<'a> StateDict<'a> {
         let fits = |name: &str, shape: &[usize]| self.tensors.get(name).is_some_and(|t| t.shape() == shape);
         let mut misfits = wanted.iter().filter(|(name, shape)| !fits(name, shape));
         let Some((name, shape)) = misfits.next() else { return Ok(()) };
-        let others = match misfits.count() {
-            0 => String::new(),
-            n => format!(" ({n} more do not fit)"),
-        };
-        self.tensor(name, shape).map_or_else(|complaint| Err(complaint + &others), |_| Ok(()))
+        let Err(complaint) = self.tensor(name, shape) else { return Ok(()) };
+        Err(match (self.wrapper(wanted), misfits.count()) {
+            (Some(prefix), _) => format!("{complaint}: keep only what is under '{prefix}'"),
+            (None, 0) => complaint,
+            (None, others) => format!("{complaint} ({others} more do not fit)"),
+        })
     }
 
     /// Whether nothing is there but what is `wanted`, for training only, or bookkeeping.

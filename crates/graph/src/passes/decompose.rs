@@ -24,9 +24,6 @@ const LARGEST_PRODUCT: f64 = 64.0;
 /// | `xⁿ`, `x^½`, other `xᶜ` | products, square root, `exp(c·log x)` |
 pub fn decompose(graph: &Graph) -> Result<Graph> {
     Rewrite::run(graph, |rewrite, _, node| {
-        if node.kind != Kind::Float {
-            return Ok(Step::Keep);
-        }
         let inputs = rewrite.inputs(node);
         let value = primitive(&mut rewrite.target, &node.op, &inputs)?;
         Ok(value.map_or(Step::Keep, Step::Replace))
@@ -36,6 +33,9 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
 /// Appends the composition of primitive ops that computes `op`, as [`decompose`] spells it; `None` if `op` is
 /// primitive itself.
 pub fn primitive(g: &mut Graph, op: &Op, inputs: &[NodeId]) -> Result<Option<NodeId>> {
+    if inputs.first().is_none_or(|&x| g.node(x).kind != Kind::Float) {
+        return Ok(None);
+    }
     Ok(match op {
         Op::LayerNorm { axis, epsilon } => Some(layer_norm(g, inputs, *axis, *epsilon)?),
         Op::GroupNorm { groups, epsilon } => Some(group_norm(g, inputs, *groups, *epsilon)?),
@@ -258,6 +258,15 @@ mod tests {
                 g.binary(Binary::Pow, positive, exponent)
             });
         }
+    }
+
+    #[test]
+    fn integers_are_divided_as_they_were() {
+        let mut g = Graph::new();
+        let [a, b] = ["a", "b"].map(|name| g.input(name, Shape::batched(&[3]), Kind::Int));
+        let y = g.over(a, b).unwrap();
+        g.output("y", y);
+        assert_eq!(count(&decompose(&g).unwrap(), "Div"), 1);
     }
 
     #[test]

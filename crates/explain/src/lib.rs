@@ -6,6 +6,7 @@
 //!
 //! This crate rewrites graphs and asks an engine to run them. It knows nothing of images, files or metrics.
 
+mod audit;
 mod axis;
 mod closed_formula;
 mod contest;
@@ -28,6 +29,7 @@ mod split;
 mod sum_stream;
 mod walk;
 
+pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use closed_formula::{ClosedFormula, Term, Whole};
 pub use explainer::{Class, Explained, Explainer, Map, Settings};
 pub use explanation::{ClassInput, Explanation, Reading, Request, inputs};

@@ -1,0 +1,377 @@
+//! What the theory promises, checked on somebody's own network: that the streams differ by exactly the network's
+//! activations, that the sensitivities differ by exactly its gradient, that stream gradients are non-negative, that
+//! relevance is conserved, and how the streams grow.
+
+use std::collections::HashMap;
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
+
+use crate::explanation::{class_input, inputs, one_hot};
+use crate::gradient::Gradient;
+use crate::maps::{self, Part, Stream};
+use crate::network::Network;
+use crate::relevance::{Relevance, Relevances};
+use crate::scaled::{Scale, Scaled};
+use crate::sensitivity::{Sensitivities, Sensitivity};
+use crate::shift::Shifts;
+use crate::split::{Split, Stabiliser};
+use crate::sum_stream::{SumStream, Thresholds};
+use crate::walk::walk;
+
+/// What was found at one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerAudit {
+    /// The layer.
+    pub layer: String,
+    /// Largest difference between `a⁺ − a⁻` and the activation of the network run by itself.
+    pub forward_error: f64,
+    /// Largest difference between `δᵍ − δʰ` and the gradient of the network run by itself.
+    pub backward_error: f64,
+    /// The smallest of all four sensitivities at α = 0, relative to the largest.
+    pub least_sensitivity: f64,
+    /// The largest element of `a⁺` and `a⁻` as a power of ten, under each of [`STABILISERS`].
+    pub growth: [f64; 4],
+}
+
+/// The stabilisers, in the order [`LayerAudit::growth`] lists them.
+pub const STABILISERS: [Stabiliser; 4] =
+    [Stabiliser::None, Stabiliser::Scale, Stabiliser::Shift, Stabiliser::Recentre];
+
+/// What was found in a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Audit {
+    /// Every layer from the image to the class scores.
+    pub layers: Vec<LayerAudit>,
+    /// Relevance that reached the image over relevance at the class scores, less one, for SplitLRP.
+    pub relevance_loss: f64,
+    /// Whether the class scores are the same bits with and without the explanation.
+    pub same_bits: bool,
+}
+
+/// Audits `source` on one preprocessed image `[1, C, H, W]` for its top class.
+pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audit> {
+    let network = Network::new(source)?;
+    let layers: Vec<NodeId> =
+        network.nodes().map(|(id, _)| id).filter(|&id| is_layer(&network, id)).collect();
+    let alone = alone(&network, &layers, image, engine)?;
+    let beside = beside(&network, &layers, image, alone.class, engine)?;
+    let growth = growth(&network, &layers, image, engine)?;
+    let audits = layers.iter().enumerate().map(|(i, &id)| LayerAudit {
+        layer: network.graph().node(id).label.display().to_owned(),
+        forward_error: largest_difference(&alone.activations[i], &beside.activations[i]),
+        backward_error: largest_difference(&alone.gradients[i], &beside.gradients[i]),
+        least_sensitivity: beside.least[i],
+        growth: growth[i],
+    });
+    Ok(Audit {
+        layers: audits.collect(),
+        relevance_loss: beside.relevance_loss,
+        same_bits: same_bits(&alone.logits, &beside.logits),
+    })
+}
+
+/// Nodes that a person would call layers: everything but inner steps and moves of elements.
+fn is_layer(network: &Network, id: NodeId) -> bool {
+    let is_move = crate::sum_stream::is_shape_node(&network.graph().node(id).op);
+    let reaches_logits = id.index() <= network.logits().index();
+    network.is_active(id)
+        && !network.is_inner(id)
+        && network.stand_in(id).is_none()
+        && !is_move
+        && reaches_logits
+}
+
+struct Alone {
+    class: usize,
+    logits: Tensor,
+    activations: Vec<Tensor>,
+    gradients: Vec<Tensor>,
+}
+
+/// The network by itself and its ordinary gradient by itself, each in a program of its own.
+fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engine) -> Result<Alone> {
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    layers.iter().for_each(|&id| g.output("", id));
+    g.output("", network.logits());
+    let mut activations = engine.compile(&g.pruned()?)?.run(std::slice::from_ref(image))?;
+    let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
+    let class = argmax(&logits);
+
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    let class_node = class_input(&mut g, network.samples());
+    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let mut rules = Gradient { network, open_at_zero: true };
+    let messages = walk(&mut g, network, &mut rules, network.logits(), seed)?;
+    for id in layers {
+        let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;
+        g.output("", gradient);
+    }
+    let gradients =
+        engine.compile(&g.pruned()?)?.run(&[image.clone(), Tensor::vector(vec![class as i64])])?;
+    Ok(Alone { class, logits, activations, gradients })
+}
+
+struct Beside {
+    logits: Tensor,
+    activations: Vec<Tensor>,
+    gradients: Vec<Tensor>,
+    least: Vec<f64>,
+    relevance_loss: f64,
+}
+
+/// The same values from one program that also computes the streams, the sensitivities at α = 0 and the relevance.
+fn beside(
+    network: &Network,
+    layers: &[NodeId],
+    image: &Tensor,
+    class: usize,
+    engine: &dyn Engine,
+) -> Result<Beside> {
+    let split = Split::default().stabiliser(Stabiliser::None);
+    let scale = Scale { samples: network.samples() };
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    let class_node = class_input(&mut g, network.samples());
+    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let stream = SumStream::build(&mut g, network, &split, None, true)?;
+    let messages = sensitivities(&mut g, network, &split, scale, &stream, seed)?;
+    for &id in layers {
+        let message = messages.get(&id).copied();
+        g.output("", id);
+        let gradient = message.map_or_else(|| g.scaled(0.0, id), |m| Ok(m.gradient))?;
+        g.output("", gradient);
+        let least = match message {
+            Some(message) => least_sensitivity(&mut g, &scale, message)?,
+            None => g.number(0.0),
+        };
+        g.output("", least);
+    }
+    let (before, after) = relevance_totals(&mut g, network, scale, &stream, seed)?;
+    g.output("", before);
+    g.output("", after);
+    g.output("", network.logits());
+    let g = g.pruned()?;
+    let given = given(&g, image, class)?;
+    let mut outputs = engine.compile(&g)?.run(&given)?;
+    let logits = outputs.pop().ok_or_else(|| Error::argument("the network has no output"))?;
+    let after = outputs.pop().map_or(f64::NAN, |t| t.to_f64()[0]);
+    let before = outputs.pop().map_or(f64::NAN, |t| t.to_f64()[0]);
+    let mut found = Beside {
+        logits,
+        activations: Vec::new(),
+        gradients: Vec::new(),
+        least: Vec::new(),
+        relevance_loss: if before == 0.0 { 0.0 } else { after / before - 1.0 },
+    };
+    for chunk in outputs.chunks(3) {
+        found.activations.push(chunk[0].clone());
+        found.gradients.push(chunk[1].clone());
+        found.least.push(chunk[2].to_f64()[0]);
+    }
+    Ok(found)
+}
+
+fn sensitivities(
+    g: &mut Graph,
+    network: &Network,
+    split: &Split,
+    scale: Scale,
+    stream: &SumStream,
+    seed: NodeId,
+) -> Result<HashMap<NodeId, Sensitivity>> {
+    let shifts = Shifts::new(g, network, split)?;
+    let mass = Scaled::plain(g.times(seed, shifts.seed())?, 0.0);
+    let mut rules = Sensitivities { network, split, scale, stream, shifts: &shifts };
+    walk(g, network, &mut rules, network.logits(), Sensitivity { gradient: seed, hidden: None, mass })
+}
+
+/// The smallest element of the four sensitivities over the largest.
+fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Result<NodeId> {
+    let mut least: Option<NodeId> = None;
+    for (stream, part) in
+        [(Stream::G, Part::Plus), (Stream::G, Part::Minus), (Stream::H, Part::Plus), (Stream::H, Part::Minus)]
+    {
+        let delta = maps::sensitivity(g, scale, message, stream, part)?.value;
+        let axes: Vec<usize> = (0..g.node(delta).shape.rank()).collect();
+        let smallest = g.reduced(Reduction::Min, delta, &axes, false)?;
+        let magnitude = g.magnitude(delta)?;
+        let largest = g.reduced(Reduction::Max, magnitude, &axes, false)?;
+        let tiny = g.number(f64::from(f32::MIN_POSITIVE));
+        let largest = g.binary(Binary::Max, largest, tiny)?;
+        let relative = g.over(smallest, largest)?;
+        least = Some(least.map_or(Ok(relative), |l| g.binary(Binary::Min, l, relative))?);
+    }
+    least.ok_or_else(|| Error::argument("no sensitivities"))
+}
+
+/// Total relevance at the class scores and at the image.
+fn relevance_totals(
+    g: &mut Graph,
+    network: &Network,
+    scale: Scale,
+    stream: &SumStream,
+    seed: NodeId,
+) -> Result<(NodeId, NodeId)> {
+    let logits = network.logits();
+    let output = maps::activation(g, &scale, logits, stream.at(logits), Part::Plus)?;
+    let plus = g.times(seed, output.value)?;
+    let minus = g.scaled(0.0, plus)?;
+    let mut rules = Relevances { network, scale, stream };
+    let relevances = walk(g, network, &mut rules, logits, Relevance { plus, minus })?;
+    let mut total = |r: Relevance| -> Result<NodeId> {
+        let sum = g.plus(r.plus, r.minus)?;
+        let axes: Vec<usize> = (0..g.node(sum).shape.rank()).collect();
+        g.reduced(Reduction::Sum, sum, &axes, false)
+    };
+    let reached = relevances.get(&network.input()).copied();
+    let reached = reached.ok_or_else(|| Error::argument("no relevance reaches the image"))?;
+    Ok((total(Relevance { plus, minus })?, total(reached)?))
+}
+
+/// The largest element of `a⁺` and `a⁻` at every layer as a power of ten, under each stabiliser.
+fn growth(
+    network: &Network,
+    layers: &[NodeId],
+    image: &Tensor,
+    engine: &dyn Engine,
+) -> Result<Vec<[f64; 4]>> {
+    let mut growth = vec![[f64::NAN; 4]; layers.len()];
+    for (column, stabiliser) in STABILISERS.into_iter().enumerate() {
+        let split = Split::default().stabiliser(stabiliser);
+        let scale = Scale { samples: network.samples() };
+        let mut g = network.graph().clone();
+        g.set_outputs(Vec::new());
+        let thresholds = (stabiliser == Stabiliser::Scale)
+            .then(|| Thresholds { theta: g.number(0.1), limit: g.number(10.0) });
+        let stream = SumStream::build(&mut g, network, &split, thresholds, false)?;
+        for &id in layers {
+            let s = stream.at(id);
+            let (a, sum) = (scale.under(&mut g, id, s)?, g.magnitude(s.value)?);
+            let a = g.magnitude(a)?;
+            let both = g.plus(sum, a)?;
+            let largest = scale.largest(&mut g, both)?;
+            let exponent = s.exponent.unwrap_or_else(|| g.number(0.0));
+            g.output("", largest);
+            g.output("", exponent);
+        }
+        let outputs = engine.compile(&g.pruned()?)?.run(std::slice::from_ref(image))?;
+        for (i, pair) in outputs.chunks(2).enumerate() {
+            let (largest, exponent) = (pair[0].to_f64()[0] / 2.0, pair[1].to_f64()[0]);
+            growth[i][column] = largest.log10() + exponent * std::f64::consts::LOG10_2;
+        }
+    }
+    Ok(growth)
+}
+
+fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
+    let name = |id: &NodeId| g.node(*id).label.tensor.as_str();
+    let tensors = g.inputs().iter().enumerate().map(|(i, id)| match name(id) {
+        _ if i == 0 => Ok(image.clone()),
+        inputs::CLASS => Ok(Tensor::vector(vec![class as i64])),
+        inputs::ALPHA => Ok(Tensor::scalar(0.0)),
+        other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
+    });
+    tensors.collect()
+}
+
+fn argmax(logits: &Tensor) -> usize {
+    let values = logits.to_f64();
+    (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]).then(b.cmp(&a))).unwrap_or(0)
+}
+
+fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
+    let (a, b) = (a.to_f64(), b.to_f64());
+    a.iter().zip(b.iter()).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() }).fold(0.0, f64::max)
+}
+
+fn same_bits(a: &Tensor, b: &Tensor) -> bool {
+    a.to_f64().iter().zip(b.to_f64().iter()).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
+/// What sampled inputs say of the materialised pair, computed by `engine` (double precision is advised).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PairAudit {
+    /// Largest `|f − (g − h)|`.
+    pub difference: f64,
+    /// The same over the largest class score.
+    pub relative_difference: f64,
+    /// The largest decrease of `g` or `h` when an input grows, over their largest magnitude.
+    pub decrease: f64,
+    /// The largest excess of `g` or `h` at a midpoint over the mean at the ends, over their largest magnitude.
+    pub excess: f64,
+    /// Number of sampled pairs of inputs.
+    pub samples: usize,
+}
+
+/// Checks `f = g − h`, monotonicity and convexity on `samples` pairs of inputs drawn around `image`.
+pub fn audit_pair(
+    source: &Graph,
+    image: &Tensor,
+    samples: usize,
+    engine: &dyn Engine,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<PairAudit> {
+    let pair = crate::pair::materialise(source)?;
+    let streams = engine.compile(&pair.both)?;
+    let mut network = Graph::clone(source);
+    network.set_outputs(source.outputs()[..1].to_vec());
+    let network = engine.compile(&network.pruned()?)?;
+    let x = image.to_f64();
+    let shape = image.shape().to_vec();
+    let run = |plus: Vec<f64>, minus: Vec<f64>| -> Result<[Vec<f64>; 2]> {
+        let given = [Tensor::new(shape.clone(), plus)?, Tensor::new(shape.clone(), minus)?];
+        let outputs = streams.run(&given)?;
+        Ok([outputs[0].to_f64().to_vec(), outputs[1].to_f64().to_vec()])
+    };
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut found = PairAudit { samples, ..PairAudit::default() };
+    let spread = x.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(1e-3);
+    for sample in 0..samples {
+        progress(sample, samples);
+        let shift: Vec<f64> =
+            x.iter().map(|_| if sample == 0 { 0.0 } else { noise.next() * spread }).collect();
+        let plus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| v / 2.0 + s).collect();
+        let minus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| -v / 2.0 + s * 0.5).collect();
+        let here = run(plus.clone(), minus.clone())?;
+        let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
+        let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();
+        let largest = logits.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        for (i, f) in logits.iter().enumerate() {
+            let error = (f - (here[0][i] - here[1][i])).abs();
+            found.difference = found.difference.max(error);
+            found.relative_difference = found.relative_difference.max(error / largest.max(f64::MIN_POSITIVE));
+        }
+        let grow =
+            |v: &[f64], noise: &mut Noise| v.iter().map(|v| v + noise.next() * spread).collect::<Vec<_>>();
+        let (larger_plus, larger_minus) = (grow(&plus, &mut noise), grow(&minus, &mut noise));
+        let there = run(larger_plus.clone(), larger_minus.clone())?;
+        let half = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a + b) / 2.0).collect::<Vec<_>>();
+        let between = run(half(&plus, &larger_plus), half(&minus, &larger_minus))?;
+        for stream in 0..2 {
+            let scale = there[stream].iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+            for i in 0..there[stream].len() {
+                let (low, high, middle) = (here[stream][i], there[stream][i], between[stream][i]);
+                found.decrease = found.decrease.max((low - high) / scale);
+                found.excess = found.excess.max((middle - (low + high) / 2.0) / scale);
+            }
+        }
+    }
+    progress(samples, samples);
+    Ok(found)
+}
+
+/// Pseudo-random numbers between 0 and 1, the same on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

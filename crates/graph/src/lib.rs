@@ -4,6 +4,7 @@
 //! run or explained.
 
 pub mod address;
+pub mod arch;
 mod arithmetic;
 mod error;
 mod graph;

@@ -156,6 +156,16 @@ impl Preprocess {
         self
     }
 
+    /// Sets that the network reads blue, green, red; the mean and the standard deviation of a colour go with it.
+    #[must_use]
+    pub fn bgr(mut self) -> Self {
+        if self.channels != Channels::Bgr {
+            self.mean.reverse();
+            self.std.reverse();
+        }
+        self.channels(Channels::Bgr)
+    }
+
     /// Makes `picture` ready.
     pub fn apply(&self, picture: &Picture) -> Result<Prepared> {
         let Batch { tensor, mut pictures } = self.batch(std::slice::from_ref(picture))?;
@@ -283,6 +293,17 @@ mod tests {
         assert_eq!(&*rgb.to_f32(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
         let bgr = raw.channels(Channels::Bgr).apply(&picture(2, 1)).unwrap().tensor;
         assert_eq!(&*bgr.to_f32(), [2.0, 5.0, 1.0, 4.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn colours_keep_their_mean_when_their_order_changes() {
+        let rgb = Preprocess::default().resize(Resize::Keep).crop(None);
+        let [one, other] =
+            [rgb.clone(), rgb.bgr().bgr()].map(|options| options.apply(&picture(2, 1)).unwrap());
+        let (one, other) = (one.tensor.to_f32(), other.tensor.to_f32());
+        for (plane, opposite) in [(0, 2), (1, 1), (2, 0)] {
+            assert_eq!(one[2 * plane..][..2], other[2 * opposite..][..2]);
+        }
     }
 
     #[test]

@@ -1,2 +1,7 @@
-//! monosplit.
-fn main() {}
+//! The command `monosplit`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    monosplit::commands::main(std::env::args_os())
+}

@@ -44,6 +44,8 @@ pub struct Survey {
     pub problems: Vec<Problem>,
     /// The network, if there are no problems.
     pub graph: Option<Graph>,
+    /// What could be read of it.
+    pub read: Graph,
 }
 
 /// The names visible to the nodes being read.
@@ -116,8 +118,9 @@ impl<'m> Importer<'m> {
         Ok(Survey {
             opset,
             producer: producer.trim().to_owned(),
-            graph: problems.is_empty().then_some(self.graph),
+            graph: problems.is_empty().then(|| self.graph.clone()),
             problems,
+            read: self.graph,
         })
     }
 

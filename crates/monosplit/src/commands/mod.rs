@@ -1,0 +1,122 @@
+//! The command line: what a person types, turned into calls of the library. One command to a file.
+
+mod inspect;
+mod network;
+mod ops;
+mod preprocessing;
+mod profile;
+mod run;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::failure::{Failure, complain};
+
+const OVERVIEW: &str = "\
+monosplit opens a trained image classifier, runs it, and explains what it saw.
+
+  monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
+  monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
+  monosplit ops                                 which ONNX operators can be read
+
+Networks are ONNX files, or bare weights of a known architecture:
+
+  monosplit run --arch resnet18 --weights resnet18.pth cat.jpg
+
+`monosplit COMMAND --help` explains a command and all its options.
+";
+
+/// Runs trained image classifiers and explains what they saw.
+#[derive(Parser)]
+#[command(name = "monosplit", version, disable_help_subcommand = true)]
+#[command(long_about = "\
+Runs trained image classifiers and explains what they saw.
+
+A network is an ONNX file (written by PyTorch, Keras, TensorFlow, …) or the bare weights of a known
+architecture (`--arch resnet18 --weights resnet18.pth`). Nothing is downloaded and nothing in a file
+is ever executed.
+
+  monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
+  monosplit run resnet18.onnx cat.jpg           what it takes the picture for
+  monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
+  monosplit ops                                 which ONNX operators can be read
+
+The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
+what was wrong.")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Inspect(inspect::Inspect),
+    Run(Box<run::Run>),
+    Ops(ops::Ops),
+}
+
+/// Runs the program with the given arguments, of which the first is its own name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let parsed = match CommandLine::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(answer) => return refuse(&answer),
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = execute(parsed.command, &mut out).and_then(|code| {
+        out.flush()?;
+        Ok(code)
+    });
+    done.unwrap_or_else(|failure| {
+        // What was computed before the failure is still worth having.
+        let _ = out.flush();
+        failure.report()
+    })
+}
+
+fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    match command {
+        None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Inspect(inspect)) => return inspect.execute(out),
+        Some(Command::Run(run)) => run.execute(out)?,
+        Some(Command::Ops(ops)) => ops.execute(out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Help and version go to the output; anything else is a mistake, said in one line.
+fn refuse(answer: &clap::Error) -> ExitCode {
+    let text = answer.render().to_string();
+    if matches!(answer.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let written = io::stdout().write_all(text.as_bytes());
+        return written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS);
+    }
+    let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = said.join(" ");
+    complain(&format!("{} (`--help` explains the options)", said.trim_start_matches("error: ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_into_a_hundred_columns() {
+        let mut all = CommandLine::command();
+        let mut texts = vec![all.render_long_help().to_string(), OVERVIEW.to_owned()];
+        texts.extend(all.get_subcommands_mut().map(|command| command.render_long_help().to_string()));
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}

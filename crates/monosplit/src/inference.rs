@@ -1,0 +1,157 @@
+//! Running a network on samples, however many there are and whatever batch size it was written down for.
+
+use monosplit_engine::{Engine, Profile, Program};
+use monosplit_graph::{Data, Dim, Error, ErrorKind, Graph, Kind, Result, Tensor, element_count};
+
+use crate::model::Model;
+
+/// A network compiled to compute its first output.
+pub struct Inference {
+    graph: Graph,
+    program: Box<dyn Program>,
+    fixed_batch: Option<usize>,
+    sample_shape: Vec<usize>,
+    kind: Kind,
+    origin: String,
+    profiled: bool,
+    profile: Profile,
+}
+
+impl Inference {
+    /// Compiles the canonical form of `model`, which must have one input with samples along its first axis, and an
+    /// output with one row for each.
+    pub fn new(model: &Model, engine: &dyn Engine) -> Result<Self> {
+        let fixed_batch = model.fixed_batch()?;
+        let mut graph = model.graph().clone();
+        let output = graph.outputs().first().cloned();
+        let output = output.ok_or_else(|| model.unfit("the network has no output".to_owned()))?;
+        let shape = &graph.node(output.node).shape;
+        let rows = fixed_batch.map_or(Dim::Batch(1), Dim::Fixed);
+        let further = shape.dims().get(1..).unwrap_or_default();
+        if shape.dims().first() != Some(&rows) || further.iter().any(|dim| dim.fixed().is_none()) {
+            return Err(model.unfit(format!(
+                "output '{}' has the shape {shape}, expected one row for each of the {rows} samples",
+                output.name
+            )));
+        }
+        graph.set_outputs(vec![output]);
+        let graph = graph.pruned()?;
+        Ok(Inference {
+            program: engine.compile(&graph)?,
+            graph,
+            fixed_batch,
+            sample_shape: model.sample_shape()?,
+            kind: model.input()?.kind,
+            origin: model.origin().to_string(),
+            profiled: false,
+            profile: Profile::default(),
+        })
+    }
+
+    /// Times every node from now on.
+    #[must_use]
+    pub fn profiled(mut self) -> Self {
+        self.profiled = true;
+        self
+    }
+
+    /// The graph that is run; nodes of the profile are its nodes.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The times of all runs so far.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Computes the output for samples, each of which may itself be a batch. A network of fixed batch size runs in
+    /// chunks of that size, the last one filled up with repetitions that are dropped again.
+    pub fn run(&mut self, samples: &[Tensor]) -> Result<Tensor> {
+        let all = stack(samples, self.kind)?;
+        let count = all.shape().first().copied().unwrap_or(0);
+        if count == 0 || all.shape()[1..] != self.sample_shape {
+            return Err(Error::argument(format!(
+                "{}: the network reads samples of shape {:?}, found {count} of {:?}",
+                self.origin,
+                self.sample_shape,
+                all.shape().get(1..).unwrap_or_default()
+            )));
+        }
+        let Some(size) = self.fixed_batch else { return self.once(all) };
+        let mut parts = Vec::with_capacity(count.div_ceil(size));
+        for start in (0..count).step_by(size) {
+            let wanted = size.min(count - start);
+            let chunk = rows(&all, (start..start + size).map(|row| row.min(count - 1)))?;
+            parts.push(rows(&self.once(chunk)?, 0..wanted)?);
+        }
+        stack(&parts, parts.first().map_or(Kind::Float, Tensor::kind))
+    }
+
+    fn once(&mut self, batch: Tensor) -> Result<Tensor> {
+        let mut outputs = if self.profiled {
+            let (outputs, profile) = self.program.run_profiled(&[batch])?;
+            self.profile.nodes.extend(profile.nodes);
+            outputs
+        } else {
+            self.program.run(&[batch])?
+        };
+        outputs.pop().ok_or_else(|| Error::new(ErrorKind::Shape, "the network returned nothing"))
+    }
+}
+
+/// Some rows of a tensor, in the order given.
+fn rows(tensor: &Tensor, wanted: impl ExactSizeIterator<Item = usize>) -> Result<Tensor> {
+    fn pick<T: Copy>(from: &[T], row: usize, wanted: impl Iterator<Item = usize>) -> Vec<T> {
+        wanted.flat_map(|i| from[i * row..(i + 1) * row].iter().copied()).collect()
+    }
+    let rest = tensor.shape().get(1..).unwrap_or_default();
+    let row = element_count(rest).unwrap_or(0);
+    let shape: Vec<usize> = std::iter::once(wanted.len()).chain(rest.iter().copied()).collect();
+    match tensor.data() {
+        Data::F32(from) => Tensor::new(shape, pick(from, row, wanted)),
+        Data::F64(from) => Tensor::new(shape, pick(from, row, wanted)),
+        Data::I64(from) => Tensor::new(shape, pick(from, row, wanted)),
+        Data::Bool(from) => Tensor::new(shape, pick(from, row, wanted)),
+    }
+}
+
+/// Batches one after another, as numbers of `kind`; real numbers in double precision if some are.
+pub fn stack(batches: &[Tensor], kind: Kind) -> Result<Tensor> {
+    let Some(first) = batches.first() else {
+        return Err(Error::argument("a batch needs at least one sample"));
+    };
+    let rest = first.shape().get(1..).unwrap_or_default();
+    if let Some(odd) = batches.iter().find(|b| b.shape().is_empty() || b.shape()[1..] != *rest) {
+        return Err(Error::shape(format!(
+            "samples of shape {rest:?} and {:?} cannot share a batch",
+            odd.shape().get(1..).unwrap_or_default()
+        )));
+    }
+    let count = batches.iter().map(|b| b.shape()[0]).sum();
+    let shape: Vec<usize> = std::iter::once(count).chain(rest.iter().copied()).collect();
+    let double = batches.iter().any(|b| matches!(b.data(), Data::F64(_)));
+    match kind {
+        Kind::Float if double => Tensor::new(shape, joined(batches, |b| Some(b.to_f64().into_vec()))?),
+        Kind::Float => Tensor::new(shape, joined(batches, |b| Some(b.to_f32().into_vec()))?),
+        Kind::Int => Tensor::new(shape, joined(batches, |b| b.to_i64().map(|v| v.into_vec()))?),
+        Kind::Bool => Tensor::new(
+            shape,
+            joined(batches, |b| match b.data() {
+                Data::Bool(v) => Some(v.to_vec()),
+                _ => None,
+            })?,
+        ),
+    }
+}
+
+fn joined<T>(batches: &[Tensor], elements: impl Fn(&Tensor) -> Option<Vec<T>>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    for batch in batches {
+        let part = elements(batch).ok_or_else(|| {
+            Error::argument(format!("the network reads whole numbers, found {} ones", batch.kind()))
+        })?;
+        all.extend(part);
+    }
+    Ok(all)
+}

@@ -1,0 +1,277 @@
+//! What a person gives a network to read: pictures, folders of pictures and preprocessed `.npy` batches, handed out
+//! sample by sample so that any number of them fits into memory.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use monosplit_graph::{Data, Error, Kind, Result, Tensor, element_count, npy};
+use monosplit_image::{Picture, Preprocess};
+
+use crate::model::{self, Layout, Model};
+
+/// The largest `.npy` file that is read.
+const MAX_NPY: u64 = 16 << 30;
+
+const NPY_MAGIC: &[u8] = b"\x93NUMPY";
+const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
+
+/// A file to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A JPEG or PNG picture.
+    Picture(PathBuf),
+    /// A preprocessed batch.
+    Batch(PathBuf),
+}
+
+impl Source {
+    /// What `paths` stand for: each file itself, for a folder the pictures in it sorted by name.
+    pub fn list(paths: &[PathBuf]) -> Result<Vec<Source>> {
+        let mut sources = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                sources.extend(pictures_in(path)?.into_iter().map(Source::Picture));
+            } else {
+                sources.push(Source::of_file(path)?);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Told by the first bytes of the file, not by its name.
+    fn of_file(path: &Path) -> Result<Source> {
+        let failed = |cause| Error::io(path, &cause);
+        let mut first = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(NPY_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
+        let is_batch = first == NPY_MAGIC || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
+        Ok(if is_batch { Source::Batch(path.to_owned()) } else { Source::Picture(path.to_owned()) })
+    }
+}
+
+fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |cause| Error::io(folder, &cause);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        if ending.is_some_and(|e| PICTURE_ENDINGS.contains(&e.as_str())) && path.is_file() {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::argument(format!(
+            "{}: the folder holds no pictures; .jpg, .jpeg and .png files are read",
+            folder.display()
+        )));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// One sample, ready for the network.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The file, and for a batch the position in it.
+    pub name: String,
+    /// A batch of one.
+    pub tensor: Tensor,
+    /// The picture it was made from, scaled and cropped, where it was one.
+    pub picture: Option<Picture>,
+}
+
+/// Samples from files that are opened one after another.
+pub struct Feed {
+    sources: VecDeque<Source>,
+    opened: usize,
+    rest: Option<Batch>,
+    preprocess: Option<Preprocess>,
+    layout: Layout,
+    input: String,
+    sample_shape: Vec<usize>,
+    kind: Kind,
+}
+
+struct Batch {
+    path: PathBuf,
+    tensor: Tensor,
+    next: usize,
+}
+
+impl Feed {
+    /// The samples of `sources` as `model` reads them; pictures are made ready by `preprocess`, which must have been
+    /// fitted to the model.
+    pub fn new(model: &Model, sources: Vec<Source>, preprocess: Option<Preprocess>) -> Result<Self> {
+        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
+        let layout = if pictures { model.picture_input()?.layout } else { Layout::ChannelsFirst };
+        let input = model.input()?;
+        Ok(Feed {
+            sources: sources.into(),
+            opened: 0,
+            rest: None,
+            preprocess,
+            layout,
+            input: input.label.tensor.clone(),
+            sample_shape: model.sample_shape()?,
+            kind: input.kind,
+        })
+    }
+
+    /// How many files have been opened.
+    pub fn opened(&self) -> usize {
+        self.opened
+    }
+
+    /// The next samples, at most `count`; none at the end.
+    pub fn take(&mut self, count: usize) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        while samples.len() < count
+            && let Some(sample) = self.next_sample()?
+        {
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    fn next_sample(&mut self) -> Result<Option<Sample>> {
+        if let Some(batch) = &mut self.rest {
+            let sample = batch.sample(&self.sample_shape)?;
+            if batch.next == batch.tensor.shape()[0] {
+                self.rest = None;
+            }
+            return Ok(Some(sample));
+        }
+        let Some(source) = self.sources.pop_front() else { return Ok(None) };
+        self.opened += 1;
+        match source {
+            Source::Picture(path) => self.picture(&path).map(Some),
+            Source::Batch(path) => {
+                let tensor = self.batch(&path).map_err(|error| about(&path, error))?;
+                self.rest = Some(Batch { path, tensor, next: 0 });
+                self.next_sample()
+            }
+        }
+    }
+
+    fn picture(&self, path: &Path) -> Result<Sample> {
+        let picture = Picture::open(path)?;
+        let preprocess = self.preprocess.clone().unwrap_or_default();
+        let prepared = preprocess.apply(&picture).map_err(|error| about(path, error))?;
+        let tensor = match self.layout {
+            Layout::ChannelsFirst => prepared.tensor,
+            Layout::ChannelsLast => channels_last(&prepared.tensor)?,
+        };
+        if tensor.shape()[1..] != self.sample_shape {
+            return Err(about(path, self.misfit(tensor.shape())));
+        }
+        finite(&tensor).map_err(|error| about(path, error))?;
+        let name = path.display().to_string();
+        Ok(Sample { name, tensor, picture: Some(prepared.picture) })
+    }
+
+    fn batch(&self, path: &Path) -> Result<Tensor> {
+        let tensor = npy::read(&model::read(path, MAX_NPY)?)?;
+        let alone = tensor.shape() == self.sample_shape;
+        let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
+        match tensor.shape().split_first() {
+            Some((0, _)) => return Err(Error::argument("the array holds no samples")),
+            Some((_, rest)) if *rest == self.sample_shape => {}
+            _ => return Err(self.misfit(tensor.shape())),
+        }
+        if self.kind != Kind::Float && tensor.kind() != self.kind {
+            return Err(Error::argument(format!(
+                "input '{}' reads numbers of kind {}, found {}",
+                self.input,
+                self.kind,
+                tensor.kind()
+            )));
+        }
+        finite(&tensor)?;
+        Ok(tensor)
+    }
+
+    fn misfit(&self, found: &[usize]) -> Error {
+        let rest: String = self.sample_shape.iter().map(|length| format!(", {length}")).collect();
+        Error::shape(format!("input '{}' expects the shape [N{rest}], found {found:?}", self.input))
+    }
+}
+
+impl Batch {
+    fn sample(&mut self, sample_shape: &[usize]) -> Result<Sample> {
+        let size = element_count(sample_shape).unwrap_or(0);
+        let range = self.next * size..(self.next + 1) * size;
+        let data: Data = match self.tensor.data() {
+            Data::F32(all) => all[range].to_vec().into(),
+            Data::F64(all) => all[range].to_vec().into(),
+            Data::I64(all) => all[range].to_vec().into(),
+            Data::Bool(all) => all[range].to_vec().into(),
+        };
+        let tensor = Tensor::new([&[1], sample_shape].concat(), data)?;
+        let name = format!("{}[{}]", self.path.display(), self.next);
+        self.next += 1;
+        Ok(Sample { name, tensor, picture: None })
+    }
+}
+
+fn about(path: &Path, error: Error) -> Error {
+    let (prefix, said) = (path.display().to_string(), error.to_string());
+    match said.starts_with(&prefix) {
+        true => error,
+        false => Error::new(error.kind(), format!("{prefix}: {said}")),
+    }
+}
+
+/// Refuses what is not a number: everything computed from it would not be one either, without a word.
+fn finite(tensor: &Tensor) -> Result<()> {
+    let found = match tensor.data() {
+        Data::F32(all) => all.iter().position(|v| !v.is_finite()).map(|at| (at, f64::from(all[at]))),
+        Data::F64(all) => all.iter().position(|v| !v.is_finite()).map(|at| (at, all[at])),
+        Data::I64(_) | Data::Bool(_) => None,
+    };
+    let Some((mut offset, value)) = found else { return Ok(()) };
+    let mut position = vec![0; tensor.shape().len()];
+    for (index, &length) in position.iter_mut().zip(tensor.shape()).rev() {
+        (*index, offset) = (offset % length, offset / length);
+    }
+    Err(Error::argument(format!(
+        "sample {} holds {value} at {:?}, expected finite numbers",
+        position[0],
+        &position[1..]
+    )))
+}
+
+fn channels_last(tensor: &Tensor) -> Result<Tensor> {
+    let &[count, channels, height, width] = tensor.shape() else {
+        return Err(Error::shape(format!("expected four axes, found {:?}", tensor.shape())));
+    };
+    let (from, area) = (tensor.to_f32(), height * width);
+    let picture = |sample: usize| {
+        let from = &from[sample * channels * area..];
+        (0..area).flat_map(move |pixel| (0..channels).map(move |channel| from[channel * area + pixel]))
+    };
+    let turned: Vec<f32> = (0..count).flat_map(picture).collect();
+    Tensor::new([count, height, width, channels], turned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_number_is_found_where_it_is() {
+        let mut values = vec![0f32; 24];
+        values[12 + 2 * 4 + 1] = f32::INFINITY;
+        let error = finite(&Tensor::new([2, 3, 4], values).unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "sample 1 holds inf at [2, 1], expected finite numbers");
+    }
+
+    #[test]
+    fn channels_go_last_pixel_by_pixel() {
+        let planes = Tensor::new([2, 3, 1, 2], (0..12).map(|v| v as f32).collect::<Vec<_>>()).unwrap();
+        let turned = channels_last(&planes).unwrap();
+        assert_eq!(turned.shape(), [2, 1, 2, 3]);
+        assert_eq!(&*turned.to_f32(), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0, 6.0, 8.0, 10.0, 7.0, 9.0, 11.0]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Names of classes.
+
+use std::path::Path;
+
+use monosplit_graph::{Error, Result};
+
+use crate::model;
+
+/// A file of names is not larger than this.
+const MAX_FILE: u64 = 1 << 30;
+
+const IMAGENET: &str = include_str!("../assets/imagenet-classes.txt");
+
+/// The names of a network's classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    names: Vec<String>,
+}
+
+impl Labels {
+    /// The names in a text file, one a line, of which there must be `classes`.
+    pub fn open(path: &Path, classes: usize) -> Result<Self> {
+        let malformed = |said: String| Error::malformed(format!("{}: {said}", path.display()));
+        let text = String::from_utf8(model::read(path, MAX_FILE)?).map_err(|_| {
+            malformed("expected class names, one a line, found bytes that are no text".into())
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
+        let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        if names.len() != classes {
+            return Err(malformed(format!(
+                "expected {classes} class names, one a line, found {}",
+                names.len()
+            )));
+        }
+        Ok(Labels { names })
+    }
+
+    /// The names that come with the program: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for
+    /// 1001 with `background` before them; none otherwise.
+    pub fn built_in(classes: usize) -> Self {
+        let imagenet = IMAGENET.lines().map(str::to_owned);
+        let names = match classes {
+            1000 => imagenet.collect(),
+            1001 => std::iter::once("background".to_owned()).chain(imagenet).collect(),
+            _ => Vec::new(),
+        };
+        Labels { names }
+    }
+
+    /// The name of a class; its number if it has none.
+    pub fn name(&self, class: usize) -> String {
+        match self.names.get(class) {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => format!("class {class}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Classes every user of ImageNet knows by number.
+    #[test]
+    fn imagenet_is_in_its_usual_order() {
+        let labels = Labels::built_in(1000);
+        assert_eq!(labels.names.len(), 1000);
+        assert_eq!(
+            [0, 207, 281, 999].map(|class| labels.name(class)),
+            ["tench", "golden retriever", "tabby", "toilet tissue"]
+        );
+        assert_eq!(Labels::built_in(1001).name(282), "tabby");
+        assert_eq!(Labels::built_in(37).name(3), "class 3");
+    }
+}

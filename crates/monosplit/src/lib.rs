@@ -1,0 +1,39 @@
+//! monosplit as a library: the rooms of the house under one roof, and [`Model`], an opened network ready to be run
+//! or explained. The command line is [`commands`], and holds nothing that a program could not do with the rest.
+//!
+//! ```no_run
+//! use monosplit::engine::{Cpu, Precision};
+//! use monosplit::image::{Fit, Picture, Preset};
+//! use monosplit::{Inference, Model, ModelOptions, Origin};
+//!
+//! # fn main() -> monosplit::Result<()> {
+//! let model = Model::open(Origin::onnx("resnet18.onnx"), &ModelOptions::default())?;
+//! let size = model.picture_input()?.size;
+//! let prepared = Preset::Imagenet.options().fit(size, Fit::default())?.apply(&Picture::open("cat.jpg")?)?;
+//! let logits = Inference::new(&model, &Cpu::default().precision(Precision::F32))?.run(&[prepared.tensor])?;
+//! assert_eq!(logits.shape(), [1, 1000]);
+//! # Ok(())
+//! # }
+//! ```
+
+pub use monosplit_engine as engine;
+pub use monosplit_graph as graph;
+pub use monosplit_image as image;
+
+pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
+
+pub mod commands;
+mod failure;
+mod inference;
+mod input;
+mod json;
+mod labels;
+mod model;
+mod prediction;
+mod table;
+
+pub use inference::{Inference, stack};
+pub use input::{Feed, Sample, Source};
+pub use labels::Labels;
+pub use model::{Layout, Model, ModelOptions, Origin, PictureInput};
+pub use prediction::{Meaning, Ranked};

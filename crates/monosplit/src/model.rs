@@ -1,0 +1,270 @@
+//! An opened network: where it came from, the graph as it was written down, and the canonical form that is run and
+//! explained. It does not know how either is done.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_graph::arch::{self, ArchOptions};
+use monosplit_graph::onnx::{self, ImportOptions, Survey};
+use monosplit_graph::passes::{Canonical, CanonicalOptions, canonicalise};
+use monosplit_graph::weights::Weights;
+use monosplit_graph::{Dim, Error, Graph, Node, Result};
+
+/// An ONNX file cannot be larger than protocol buffers allow.
+const MAX_ONNX: u64 = 1 << 31;
+
+/// Where a network comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An ONNX file.
+    Onnx(PathBuf),
+    /// The weights of a known architecture.
+    Architecture {
+        /// Its name, torchvision's.
+        name: String,
+        /// A `.safetensors` or `.pth` file.
+        weights: PathBuf,
+    },
+}
+
+impl Origin {
+    /// The network in an ONNX file.
+    pub fn onnx(path: impl Into<PathBuf>) -> Self {
+        Origin::Onnx(path.into())
+    }
+
+    /// The architecture `name` with the weights in a file.
+    pub fn architecture(name: impl Into<String>, weights: impl Into<PathBuf>) -> Self {
+        Origin::Architecture { name: name.into(), weights: weights.into() }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Onnx(path) => write!(f, "{}", path.display()),
+            Origin::Architecture { name, weights } => write!(f, "{name} with {}", weights.display()),
+        }
+    }
+}
+
+/// How a network is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelOptions {
+    /// Shape of the input without the batch axis, where the file leaves it open; for an architecture, the size of
+    /// the image.
+    pub input_shape: Option<Vec<usize>>,
+    /// Which parts of the canonical form are wanted.
+    pub canonical: CanonicalOptions,
+}
+
+/// Which axis of an input holds the colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Samples, channels, rows, columns: PyTorch's.
+    ChannelsFirst,
+    /// Samples, rows, columns, channels: TensorFlow's.
+    ChannelsLast,
+}
+
+/// What a network that reads pictures expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PictureInput {
+    /// Channels, height, width.
+    pub size: [usize; 3],
+    /// The order of the axes.
+    pub layout: Layout,
+}
+
+/// An opened network.
+#[derive(Clone, Debug)]
+pub struct Model {
+    origin: Origin,
+    original: Graph,
+    canonical: Graph,
+    report: Canonical,
+}
+
+impl Model {
+    /// Opens a network and brings it into canonical form.
+    pub fn open(origin: Origin, options: &ModelOptions) -> Result<Self> {
+        let original = match &origin {
+            Origin::Onnx(path) => complete(path, survey(path, options)?)?,
+            Origin::Architecture { name, weights } => build(name, weights, options)?,
+        };
+        Model::new(origin, original, options)
+    }
+
+    /// The same for a graph that has been read already.
+    pub fn new(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
+        // Constants are computed in double precision so that a double-precision run is exact.
+        let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
+        let (canonical, report) = canonicalise(&original, options.canonical, &evaluate)
+            .map_err(|error| Error::new(error.kind(), format!("{origin}: {error}")))?;
+        Ok(Model { origin, original, canonical, report })
+    }
+
+    /// Where it came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The network as it was written down.
+    pub fn original(&self) -> &Graph {
+        &self.original
+    }
+
+    /// The network that is run and explained: batch norms folded, logits at the outputs.
+    pub fn graph(&self) -> &Graph {
+        &self.canonical
+    }
+
+    /// What was done to reach the canonical form.
+    pub fn report(&self) -> &Canonical {
+        &self.report
+    }
+
+    /// The only input.
+    pub fn input(&self) -> Result<&Node> {
+        match self.canonical.inputs() {
+            [input] => Ok(self.canonical.node(*input)),
+            inputs => {
+                let names = inputs.iter().map(|&id| format!("'{}'", self.canonical.node(id).label.tensor));
+                let names: Vec<String> = names.collect();
+                Err(self.unfit(match names.len() {
+                    0 => "the output does not depend on any input".to_owned(),
+                    n => format!("the network has {n} inputs ({}), expected one", names.join(", ")),
+                }))
+            }
+        }
+    }
+
+    /// The batch size, where the network was written down for a certain one.
+    pub fn fixed_batch(&self) -> Result<Option<usize>> {
+        let input = self.input()?;
+        match input.shape.dims().first() {
+            Some(Dim::Batch(1)) => Ok(None),
+            Some(Dim::Fixed(n)) if *n > 0 => Ok(Some(*n)),
+            _ => Err(self.unfit(format!(
+                "input '{}' has the shape {}, expected samples along its first axis",
+                input.label.tensor, input.shape
+            ))),
+        }
+    }
+
+    /// Shape of one sample of the input.
+    pub fn sample_shape(&self) -> Result<Vec<usize>> {
+        let input = self.input()?;
+        let rest = input.shape.dims().get(1..).unwrap_or_default().iter().map(|dim| dim.fixed());
+        rest.collect::<Option<Vec<usize>>>().ok_or_else(|| {
+            self.unfit(format!(
+                "input '{}' has the shape {}, expected one axis of samples",
+                input.label.tensor, input.shape
+            ))
+        })
+    }
+
+    /// What a picture has to become; an error if the network does not read pictures.
+    pub fn picture_input(&self) -> Result<PictureInput> {
+        match self.sample_shape()?[..] {
+            [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], layout: Layout::ChannelsFirst }),
+            [h, w, c @ (1 | 3)] => Ok(PictureInput { size: [c, h, w], layout: Layout::ChannelsLast }),
+            _ => {
+                let input = self.input()?;
+                Err(self.unfit(format!(
+                    "input '{}' has the shape {}, which no picture fits (expected 1 or 3 channels); \
+                     give a preprocessed .npy batch",
+                    input.label.tensor, input.shape
+                )))
+            }
+        }
+    }
+
+    /// The number of classes, if the first output holds one score for each.
+    pub fn classes(&self) -> Option<usize> {
+        let output = self.canonical.outputs().first()?;
+        let dims = self.canonical.node(output.node).shape.dims();
+        let (classes, rest) = dims.get(1..)?.split_first()?;
+        let ones = rest.iter().all(|&dim| dim == Dim::Fixed(1));
+        classes.fixed().filter(|&n| ones && n > 0)
+    }
+
+    pub(crate) fn unfit(&self, message: String) -> Error {
+        Error::argument(format!("{}: {message}", self.origin))
+    }
+}
+
+/// Reads an ONNX file as far as it can be read.
+pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
+    let bytes = read(path, MAX_ONNX)?;
+    let mut import = ImportOptions::default();
+    if let Some(lengths) = &options.input_shape {
+        import = import.input_shape(lengths.clone());
+    }
+    onnx::survey(&bytes, path.parent(), &import)
+        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// The network of a survey that found nothing wrong.
+fn complete(path: &Path, survey: Survey) -> Result<Graph> {
+    if let Some(graph) = survey.graph {
+        return Ok(graph);
+    }
+    let said = match &survey.problems[..] {
+        [] => "the network could not be read".to_owned(),
+        [only] => format!("in node '{}': {}", only.node, only.reason),
+        [first, rest @ ..] => format!(
+            "in node '{}': {} (and {} more, `monosplit inspect` lists all)",
+            first.node,
+            first.reason,
+            rest.len()
+        ),
+    };
+    Err(Error::unsupported(format!("{}: {said}", path.display())))
+}
+
+fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
+    // A wrong name is said before a large file is read.
+    arch::parameters(name, 1)?;
+    let mut architecture = ArchOptions::default();
+    match options.input_shape.as_deref() {
+        None => {}
+        Some(&[3, height, width]) => architecture.input = (height, width),
+        Some(other) => {
+            return Err(Error::argument(format!(
+                "'{name}' reads images of 3 channels; give --input-shape 3,HEIGHT,WIDTH instead of {other:?}"
+            )));
+        }
+    }
+    if path.is_dir() {
+        return Err(is_folder(path));
+    }
+    let weights = Weights::open(path)?;
+    arch::build(name, &weights, &architecture)
+        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// The bytes of a file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    if path.is_dir() {
+        return Err(is_folder(path));
+    }
+    let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;
+    if bytes.len() as u64 > limit {
+        return Err(Error::unsupported(format!(
+            "{}: the file is larger than the {} GiB that are read",
+            path.display(),
+            limit >> 30
+        )));
+    }
+    Ok(bytes)
+}
+
+fn is_folder(path: &Path) -> Error {
+    Error::argument(format!("{}: this is a folder, expected a file", path.display()))
+}

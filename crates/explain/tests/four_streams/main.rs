@@ -1,0 +1,11 @@
+//! The split against an independent implementation: the paper's four-stream algorithm to the letter, in double
+//! precision, on random small networks. Nothing here uses the sum/difference form. `MONOSPLIT_CASES` sets how many
+//! networks are tried.
+
+mod agreement;
+mod coefficients;
+mod literal;
+mod network;
+mod noise;
+mod rule;
+mod smooth;

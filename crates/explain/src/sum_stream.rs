@@ -225,7 +225,9 @@ impl Builder<'_> {
             Op::Resize { .. } => {
                 let s = self.scale.ready(g, self.stream.at(node.inputs[0]), grows)?;
                 let value = resized_in_magnitude(g, node, s.value)?;
-                Ok(s.grown(value, grows))
+                let resized = s.grown(value, grows);
+                self.keep(id, resized);
+                Ok(resized)
             }
             Op::BatchNorm { epsilon } => self.batch_norm(g, id, node, *epsilon, grows),
             Op::Conv { .. } | Op::ConvTranspose { .. } => {

@@ -7,7 +7,7 @@ use monosplit_explain::{
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
-use crate::literal::{Literal, LiteralMap, Numbers, Pair, Sample, map};
+use crate::literal::{Jitter, Literal, LiteralMap, Numbers, Pair, Sample, map};
 use crate::network::{EVERYTHING, random_network};
 use crate::noise::Noise;
 use crate::rule::shape;
@@ -108,7 +108,7 @@ pub(crate) fn sample_of(map: &Map, sample: usize, samples: usize) -> Vec<f64> {
 pub(crate) fn departure(found: &[f64], expected: &LiteralMap, tolerance: Tolerance) -> f64 {
     assert_eq!(found.len(), expected.values.len(), "the map has another size");
     let largest = expected.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
-    let allowed = tolerance.map * largest + tolerance.rounding * expected.terms;
+    let allowed = tolerance.map * largest + tolerance.rounding * expected.terms + 2.0 * expected.unsteady;
     let apart = found.iter().zip(&expected.values).map(|(f, e)| (f - e).abs());
     apart.map(|d| if d == 0.0 { 0.0 } else if d.is_nan() { f64::INFINITY } else { d / allowed }).fold(0.0, f64::max)
 }
@@ -178,14 +178,23 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             continue;
         }
         let four = literal.backward(&sample, classes[n]);
-        let relevance = literal.relevance(&sample, classes[n]);
+        let relevance = literal.relevance(&sample, classes[n], &mut Jitter::none());
+        let disturbed: Vec<_> = (0..4)
+            .map(|k| Jitter { noise: Noise::new(k), share: tolerance.rounding })
+            .map(|mut jitter| literal.relevance(&sample, classes[n], &mut jitter))
+            .collect();
         let maps = layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id)));
         for ((method, id), found) in maps.zip(&explained.maps) {
             let at = id.index();
             let nothing = Pair::zero(sample.original[at].len());
             let r = relevance[at].as_ref().unwrap_or(&nothing);
             let four = four[at].as_ref().unwrap();
-            let expected = map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
+            let read = |r: &Pair| map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
+            let mut expected = read(r);
+            if let Method::SplitLrp(_) = method {
+                let moved = disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing)));
+                expected.unsteady = moved.map(|moved| expected.apart(&moved)).fold(0.0, f64::max);
+            }
             let apart = departure(&sample_of(found, n, classes.len()), &expected, tolerance);
             if !(apart <= 1.0) {
                 let node = graph.node(id);

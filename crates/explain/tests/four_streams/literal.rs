@@ -8,6 +8,7 @@ use monosplit_explain::{InputSplit, Method, Part, Pooling, RelevanceMap, ReluMod
 use monosplit_graph::{Graph, NodeId, Op};
 
 use crate::coefficients::Entry;
+use crate::noise::Noise;
 use crate::rule::{Rule, is_affine, is_shape_node, map_positions, rule, shape};
 use crate::smooth;
 
@@ -456,8 +457,9 @@ impl Literal {
         sum
     }
 
-    /// ε-LRP on the pair, from `(a⁺[class], 0)`.
-    pub(crate) fn relevance(&self, sample: &Sample, class: usize) -> Vec<Option<Pair>> {
+    /// ε-LRP on the pair, from `(a⁺[class], 0)`. Every activation and denominator is disturbed by `jitter` times the
+    /// size of its pair, which shows how much rounding can do where a denominator nearly vanishes.
+    pub(crate) fn relevance(&self, sample: &Sample, class: usize, jitter: &mut Jitter) -> Vec<Option<Pair>> {
         let logits = self.graph.outputs()[0].node;
         let mut all: Vec<Option<Pair>> = vec![None; self.graph.len()];
         let mut seed = Pair::zero(self.count(logits));
@@ -465,7 +467,7 @@ impl Literal {
         all[logits.index()] = Some(seed);
         for (id, node) in self.graph.nodes().rev() {
             let Some(r) = all[id.index()].clone() else { continue };
-            for (operand, r) in self.relevance_back(id, sample, &r) {
+            for (operand, r) in self.relevance_back(id, sample, &r, jitter) {
                 let input = node.inputs[operand];
                 if !self.graph.node(input).is_constant() {
                     all[input.index()].get_or_insert(Pair::zero(self.count(input))).add(&r);
@@ -475,7 +477,7 @@ impl Literal {
         all
     }
 
-    fn relevance_back(&self, id: NodeId, sample: &Sample, r: &Pair) -> Vec<(usize, Pair)> {
+    fn relevance_back(&self, id: NodeId, sample: &Sample, r: &Pair, jitter: &mut Jitter) -> Vec<(usize, Pair)> {
         let node = self.graph.node(id);
         let inputs = &node.inputs;
         let pair = |i: usize| &sample.pairs[inputs[i].index()];
@@ -505,8 +507,9 @@ impl Literal {
                 let mut z = Pair::zero(r.plus.len());
                 apply(entries, pair(*i), &mut z);
                 let mut sum = Pair::zero(self.count(inputs[*i]));
+                jitter.disturb(&mut z);
                 apply(&transposed(entries), &per_contribution(r, &z), &mut sum);
-                vec![(*i, times(&sum, pair(*i)))]
+                vec![(*i, times(&sum, &jitter.disturbed(pair(*i))))]
             }
             Rule::Product { terms } => {
                 // Affine in each factor while the other is held, each given half.
@@ -515,6 +518,7 @@ impl Literal {
                     z.plus[o] += a.plus[i] * b.plus[j] + a.minus[i] * b.minus[j];
                     z.minus[o] += a.plus[i] * b.minus[j] + a.minus[i] * b.plus[j];
                 }
+                jitter.disturb(&mut z);
                 let c = per_contribution(&r.scaled(0.5), &z);
                 let (mut to_a, mut to_b) = (Pair::zero(a.plus.len()), Pair::zero(b.plus.len()));
                 for &(o, i, j) in terms {
@@ -523,9 +527,38 @@ impl Literal {
                     to_b.plus[j] += c.plus[o] * a.plus[i] + c.minus[o] * a.minus[i];
                     to_b.minus[j] += c.plus[o] * a.minus[i] + c.minus[o] * a.plus[i];
                 }
-                vec![(0, times(&to_a, a)), (1, times(&to_b, b))]
+                vec![(0, times(&to_a, &jitter.disturbed(a))), (1, times(&to_b, &jitter.disturbed(b)))]
             }
         }
+    }
+}
+
+/// Rounding, imitated: both parts of a pair are moved at random by a share of the pair's size.
+pub(crate) struct Jitter {
+    pub(crate) noise: Noise,
+    pub(crate) share: f64,
+}
+
+impl Jitter {
+    pub(crate) fn none() -> Self {
+        Jitter { noise: Noise::new(0), share: 0.0 }
+    }
+
+    fn disturb(&mut self, pair: &mut Pair) {
+        if self.share == 0.0 {
+            return;
+        }
+        for (plus, minus) in pair.plus.iter_mut().zip(&mut pair.minus) {
+            let size = self.share * (plus.abs() + minus.abs());
+            *plus += size * (2.0 * self.noise.uniform() - 1.0);
+            *minus += size * (2.0 * self.noise.uniform() - 1.0);
+        }
+    }
+
+    fn disturbed(&mut self, pair: &Pair) -> Pair {
+        let mut pair = pair.clone();
+        self.disturb(&mut pair);
+        pair
     }
 }
 
@@ -547,6 +580,14 @@ fn per_contribution(r: &Pair, z: &Pair) -> Pair {
 pub(crate) struct LiteralMap {
     pub(crate) values: Vec<f64>,
     pub(crate) terms: f64,
+    /// How far imitated rounding moves the map.
+    pub(crate) unsteady: f64,
+}
+
+impl LiteralMap {
+    pub(crate) fn apart(&self, other: &LiteralMap) -> f64 {
+        self.values.iter().zip(&other.values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    }
 }
 
 /// A map of a value of shape `shape`, given its own activation, its pair, its sensitivities and its relevance.
@@ -587,5 +628,5 @@ pub(crate) fn map(method: Method, shape: &[usize], a: &[f64], pair: &Pair, four:
         values[at] += value;
         terms[at] += size;
     }
-    LiteralMap { values, terms: terms.into_iter().fold(0.0, f64::max) }
+    LiteralMap { values, terms: terms.into_iter().fold(0.0, f64::max), unsteady: 0.0 }
 }

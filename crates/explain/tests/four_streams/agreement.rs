@@ -22,7 +22,7 @@ pub(crate) struct Tolerance {
 }
 
 pub(crate) const SINGLE: Tolerance = Tolerance { map: 1e-4, rounding: 2e-6 };
-pub(crate) const DOUBLE: Tolerance = Tolerance { map: 1e-9, rounding: 1e-14 };
+pub(crate) const DOUBLE: Tolerance = Tolerance { map: 1e-9, rounding: 1e-12 };
 
 pub(crate) fn cases(default: usize) -> usize {
     std::env::var("MONOSPLIT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
@@ -199,9 +199,12 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             if !(apart <= 1.0) {
                 let node = graph.node(id);
                 wrong.push(format!(
-                    "seed {seed} sample {n}: {method:?} at {} {} is {apart:.1e} tolerances off, {split:?}, {numbers:?}",
+                    "seed {seed} sample {n}: {method:?} at {} {} is {apart:.1e} tolerances off ({:.3e}, {:.3e}, {:.3e}), {split:?}, {numbers:?}",
                     node.label.node,
-                    node.op.name()
+                    node.op.name(),
+                    expected.values.iter().map(|v| v.abs()).fold(0.0, f64::max),
+                    expected.terms,
+                    expected.unsteady,
                 ));
             }
         }

@@ -24,6 +24,10 @@ impl Pair {
         Pair { plus: vec![0.0; count], minus: vec![0.0; count] }
     }
 
+    fn size(&self, i: usize) -> f64 {
+        self.plus[i].abs() + self.minus[i].abs()
+    }
+
     fn swapped(self) -> Self {
         Pair { plus: self.minus, minus: self.plus }
     }
@@ -502,23 +506,26 @@ impl Literal {
                 };
                 maps.iter().map(through).collect()
             }
-            Rule::Linear { maps, .. } => {
+            Rule::Linear { maps, bias } => {
                 let (i, entries) = &maps[0];
-                let mut z = Pair::zero(r.plus.len());
+                let (mut z, mut sizes) = (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
                 apply(entries, pair(*i), &mut z);
+                entries.iter().for_each(|&(o, a, w)| sizes[o] += w.abs() * pair(*i).size(a));
                 let mut sum = Pair::zero(self.count(inputs[*i]));
-                jitter.disturb(&mut z);
+                jitter.disturb(&mut z, |o| sizes[o]);
                 apply(&transposed(entries), &per_contribution(r, &z), &mut sum);
                 vec![(*i, times(&sum, &jitter.disturbed(pair(*i))))]
             }
             Rule::Product { terms } => {
                 // Affine in each factor while the other is held, each given half.
                 let (a, b, mut z) = (pair(0), pair(1), Pair::zero(r.plus.len()));
+                let mut sizes = vec![0.0; r.plus.len()];
                 for &(o, i, j) in terms {
                     z.plus[o] += a.plus[i] * b.plus[j] + a.minus[i] * b.minus[j];
                     z.minus[o] += a.plus[i] * b.minus[j] + a.minus[i] * b.plus[j];
+                    sizes[o] += a.size(i) * b.size(j);
                 }
-                jitter.disturb(&mut z);
+                jitter.disturb(&mut z, |o| sizes[o]);
                 let c = per_contribution(&r.scaled(0.5), &z);
                 let (mut to_a, mut to_b) = (Pair::zero(a.plus.len()), Pair::zero(b.plus.len()));
                 for &(o, i, j) in terms {
@@ -533,7 +540,7 @@ impl Literal {
     }
 }
 
-/// Rounding, imitated: both parts of a pair are moved at random by a share of the pair's size.
+/// Rounding, imitated: both parts of a pair are moved at random by a share of the size of what was added up.
 pub(crate) struct Jitter {
     pub(crate) noise: Noise,
     pub(crate) share: f64,
@@ -544,21 +551,21 @@ impl Jitter {
         Jitter { noise: Noise::new(0), share: 0.0 }
     }
 
-    fn disturb(&mut self, pair: &mut Pair) {
+    fn disturb(&mut self, pair: &mut Pair, size: impl Fn(usize) -> f64) {
         if self.share == 0.0 {
             return;
         }
-        for (plus, minus) in pair.plus.iter_mut().zip(&mut pair.minus) {
-            let size = self.share * (plus.abs() + minus.abs());
+        for (i, (plus, minus)) in pair.plus.iter_mut().zip(&mut pair.minus).enumerate() {
+            let size = self.share * size(i);
             *plus += size * (2.0 * self.noise.uniform() - 1.0);
             *minus += size * (2.0 * self.noise.uniform() - 1.0);
         }
     }
 
     fn disturbed(&mut self, pair: &Pair) -> Pair {
-        let mut pair = pair.clone();
-        self.disturb(&mut pair);
-        pair
+        let mut disturbed = pair.clone();
+        self.disturb(&mut disturbed, |i| pair.size(i));
+        disturbed
     }
 }
 
@@ -614,7 +621,7 @@ pub(crate) fn map(method: Method, shape: &[usize], a: &[f64], pair: &Pair, four:
             Method::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
             Method::SplitCam(stream, part) => {
                 let activation = if part == Part::Combined { a[i] } else { half(part, pair, i) };
-                (sensitivity(stream, part, i) * activation, all * (pair.plus[i].abs() + pair.minus[i].abs()))
+                (sensitivity(stream, part, i) * activation, all * pair.size(i))
             }
             Method::SplitLrp(map) => {
                 let value = match map {
@@ -622,7 +629,7 @@ pub(crate) fn map(method: Method, shape: &[usize], a: &[f64], pair: &Pair, four:
                     RelevanceMap::Neg => r.minus[i],
                     RelevanceMap::Comb => r.plus[i] - r.minus[i],
                 };
-                (value, r.plus[i].abs() + r.minus[i].abs())
+                (value, r.size(i))
             }
         };
         values[at] += value;

@@ -110,6 +110,15 @@ impl AxisMap {
         map
     }
 
+    /// The positive and the negative part: non-negative matrices whose difference this is.
+    pub(crate) fn parts(&self) -> (Self, Self) {
+        let part = |sign: f64| {
+            let weights = self.weights.iter().map(|w| (sign * w).max(0.0)).collect();
+            AxisMap { weights, ..*self }
+        };
+        (part(1.0), part(-1.0))
+    }
+
     /// Replaces every weight by its magnitude.
     pub(crate) fn make_absolute(&mut self) {
         self.weights.iter_mut().for_each(|w| *w = w.abs());

@@ -1,11 +1,13 @@
 //! SplitLRP's backward pass as a rule set: ε-LRP on the pair of streams, whose weights are all non-negative. The
 //! message is `(R⁺, R⁻)`; its sum is conserved.
 
-use monosplit_graph::op::{Binary, Interpolation, Unary};
+use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::contest::Contest;
-use crate::linear::{Coefficients, batch_norm_scale, is_multilinear, transpose};
+use crate::linear::{
+    Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
+};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
 use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
@@ -172,21 +174,16 @@ impl Relevances<'_> {
             let (mp, pm) = (through(weight.minus, c.plus)?, through(weight.plus, c.minus)?);
             return Ok((Relevance { plus: g.plus(pp, mm)?, minus: g.plus(mp, pm)? }, exponent));
         }
-        let unsigned = Coefficients { operands: &node.inputs, magnitude: true };
-        if !matches!(node.op, Op::Resize { interpolation: Interpolation::Cubic { .. }, .. }) {
-            return Ok((c.map(g, |g, v| transpose(g, id, index, v, unsigned))?, None));
+        let input = g.node(node.inputs[index]).shape.clone();
+        if let Some(maps) = signed_resize(node, &input) {
+            let mut pair = (c.plus, c.minus);
+            for (axis, map) in maps {
+                pair = apply_parts_transposed(g, pair, axis, &map)?;
+            }
+            return Ok((Relevance { plus: pair.0, minus: pair.1 }, None));
         }
-        let signed = Coefficients { operands: &node.inputs, magnitude: false };
-        let positive_part = |g: &mut Graph, c: NodeId, sign: f64| -> Result<NodeId> {
-            let (all, net) =
-                (transpose(g, id, index, c, unsigned)?, transpose(g, id, index, c, signed)?);
-            let net = g.scaled(sign, net)?;
-            let doubled = g.plus(all, net)?;
-            g.scaled(0.5, doubled)
-        };
-        let (pp, mm) = (positive_part(g, c.plus, 1.0)?, positive_part(g, c.minus, -1.0)?);
-        let (mp, pm) = (positive_part(g, c.plus, -1.0)?, positive_part(g, c.minus, 1.0)?);
-        Ok((Relevance { plus: g.plus(pp, mm)?, minus: g.plus(mp, pm)? }, None))
+        let unsigned = Coefficients { operands: &node.inputs, magnitude: true };
+        Ok((c.map(g, |g, v| transpose(g, id, index, v, unsigned))?, None))
     }
 
     /// `W⁺` and `W⁻` of a weight, or the two streams of an activation under its exponent.

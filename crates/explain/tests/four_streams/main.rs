@@ -4,8 +4,11 @@
 
 mod agreement;
 mod coefficients;
+mod deep;
 mod literal;
 mod network;
 mod noise;
+mod pair;
+mod properties;
 mod rule;
 mod smooth;

@@ -303,7 +303,8 @@ pub(crate) fn apply_parts_transposed(
     map: &AxisMap,
 ) -> Result<(NodeId, NodeId)> {
     let (positive, negative) = map.parts();
-    let (pp, nn) = (apply_transposed(g, p, axis, positive.clone())?, apply_transposed(g, n, axis, negative.clone())?);
+    let (pp, nn) =
+        (apply_transposed(g, p, axis, positive.clone())?, apply_transposed(g, n, axis, negative.clone())?);
     let (np, pn) = (apply_transposed(g, p, axis, negative)?, apply_transposed(g, n, axis, positive)?);
     Ok((g.plus(pp, nn)?, g.plus(np, pn)?))
 }

@@ -102,6 +102,19 @@ impl Writer<'_> {
             Op::Binary(Binary::Sub) => self.sum(node, true),
             Op::Concat { .. } => self.joined(node),
             Op::Resize { .. } => self.resized(node),
+            Op::Gather { .. } => {
+                let indices = self.constant(node.inputs[1])?;
+                let g = &mut self.graph;
+                self.streams[&node.inputs[0]].map(|x| g.add(node.op.clone(), &[x, indices]))
+            }
+            Op::Pad { padding: Padding::Constant(fill), pads } => {
+                let a = self.streams[&node.inputs[0]];
+                let mut framed = |x: NodeId, fill: f64| {
+                    let padding = Padding::Constant(fill.max(0.0));
+                    self.graph.add(Op::Pad { padding, pads: pads.clone() }, &[x])
+                };
+                Ok(Streams { plus: framed(a.plus, *fill)?, minus: framed(a.minus, -fill)? })
+            }
             op if is_positive_linear(op) => {
                 let g = &mut self.graph;
                 self.streams[&node.inputs[0]].map(|x| g.add(op.clone(), &[x]))
@@ -396,8 +409,8 @@ impl Writer<'_> {
 
 fn is_positive_linear(op: &Op) -> bool {
     match op {
-        Op::Pad { padding, .. } => !matches!(padding, Padding::Constant(c) if *c != 0.0),
-        Op::AveragePool { .. }
+        Op::Pad { .. }
+        | Op::AveragePool { .. }
         | Op::AveragePoolTranspose { .. }
         | Op::Reshape { .. }
         | Op::Transpose { .. }

@@ -2,8 +2,8 @@
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{
-    AlphaInput, Class, Explainer, InputSplit, Map, Method, Part, Pooling, RelevanceMap, ReluMode, Request, Settings, ShiftAt,
-    Split, Stabiliser, Stream,
+    AlphaInput, Class, Explainer, InputSplit, Map, Method, Part, Pooling, RelevanceMap, ReluMode, Request,
+    Settings, ShiftAt, Split, Stabiliser, Stream,
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
@@ -88,9 +88,19 @@ pub(crate) fn layer(graph: &Graph, id: NodeId) -> String {
 
 fn random_split(noise: &mut Noise) -> Split {
     Split::default()
-        .stabiliser(noise.pick(&[Stabiliser::None, Stabiliser::Scale, Stabiliser::Shift, Stabiliser::Recentre]))
+        .stabiliser(noise.pick(&[
+            Stabiliser::None,
+            Stabiliser::Scale,
+            Stabiliser::Shift,
+            Stabiliser::Recentre,
+        ]))
         .pooling(noise.pick(&[Pooling::Convex, Pooling::Winner]))
-        .input_split(noise.pick(&[InputSplit::Half, InputSplit::Signed, InputSplit::Positive, InputSplit::Negative]))
+        .input_split(noise.pick(&[
+            InputSplit::Half,
+            InputSplit::Signed,
+            InputSplit::Positive,
+            InputSplit::Negative,
+        ]))
         .relu(noise.pick(&[ReluMode::Max, ReluMode::Max, ReluMode::Min, ReluMode::Half]))
         .shift_at(noise.pick(&[ShiftAt::Every, ShiftAt::Affine]))
         .alpha(noise.pick(&[AlphaInput::Uniform, AlphaInput::Uniform, AlphaInput::PerLayer]))
@@ -110,7 +120,17 @@ pub(crate) fn departure(found: &[f64], expected: &LiteralMap, tolerance: Toleran
     let largest = expected.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
     let allowed = tolerance.map * largest + tolerance.rounding * expected.terms + 2.0 * expected.unsteady;
     let apart = found.iter().zip(&expected.values).map(|(f, e)| (f - e).abs());
-    apart.map(|d| if d == 0.0 { 0.0 } else if d.is_nan() { f64::INFINITY } else { d / allowed }).fold(0.0, f64::max)
+    apart
+        .map(|d| {
+            if d == 0.0 {
+                0.0
+            } else if d.is_nan() {
+                f64::INFINITY
+            } else {
+                d / allowed
+            }
+        })
+        .fold(0.0, f64::max)
 }
 
 /// The network's own activations must be those of the rules the literal algorithm works with.
@@ -119,7 +139,12 @@ fn check_network(literal: &Literal, graph: &Graph, original: &[Vec<f64>], tolera
         let (expected, size) = literal.plain(id, original);
         let found = &original[id.index()];
         let apart = found.iter().zip(&expected).map(|(f, e)| (f - e).abs()).fold(0.0, f64::max);
-        assert!(apart <= tolerance * size, "{what}: {} {} is off by {apart:e} of {size:e}", node.label.node, node.op.name());
+        assert!(
+            apart <= tolerance * size,
+            "{what}: {} {} is off by {apart:e} of {size:e}",
+            node.label.node,
+            node.op.name()
+        );
     }
 }
 
@@ -141,7 +166,8 @@ fn case(seed: u64) -> Case {
     let logits = graph.outputs()[0].node;
     let classes = (0..samples).map(|_| noise.below(shape(&graph, logits)[1])).collect();
     let limit = noise.pick(&[0.7, 3.0, 10.0]);
-    let mut numbers = Numbers { alpha: vec![noise.pick(&[0.0, 0.3, 0.4, 0.5])], theta: noise.pick(&[0.1, 0.5]), limit };
+    let mut numbers =
+        Numbers { alpha: vec![noise.pick(&[0.0, 0.3, 0.4, 0.5])], theta: noise.pick(&[0.1, 0.5]), limit };
     if split.alpha == AlphaInput::PerLayer {
         let shifted = Literal::new(&graph, &split, &numbers).shifted().len();
         numbers.alpha = (0..shifted).map(|_| 0.5 * noise.uniform()).collect();
@@ -189,7 +215,8 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             let nothing = Pair::zero(sample.original[at].len());
             let r = relevance[at].as_ref().unwrap_or(&nothing);
             let four = four[at].as_ref().unwrap();
-            let read = |r: &Pair| map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
+            let read =
+                |r: &Pair| map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
             let mut expected = read(r);
             if let Method::SplitLrp(_) = method {
                 let moved = disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing)));
@@ -215,7 +242,8 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
 fn check_all(precision: Precision, tolerance: Tolerance) {
     let found = (0..cases(150) as u64).map(|seed| check(seed, precision, tolerance));
     let wrong: Vec<Vec<String>> = found.filter(|wrong| !wrong.is_empty()).collect();
-    let shown: Vec<String> = wrong.iter().take(20).map(|maps| format!("{} maps: {}", maps.len(), maps[0])).collect();
+    let shown: Vec<String> =
+        wrong.iter().take(20).map(|maps| format!("{} maps: {}", maps.len(), maps[0])).collect();
     assert!(wrong.is_empty(), "{} networks have wrong maps:\n{}", wrong.len(), shown.join("\n"));
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn flat(index: &[usize], shape: &[usize]) -> usize {
 pub(crate) fn broadcast(from: &[usize], to: &[usize]) -> Vec<usize> {
     let skipped = to.len() - from.len();
     let source = |index: &[usize]| {
-        let kept: Vec<usize> = index[skipped..].iter().zip(from).map(|(&i, &n)| if n == 1 { 0 } else { i }).collect();
+        let kept: Vec<usize> =
+            index[skipped..].iter().zip(from).map(|(&i, &n)| if n == 1 { 0 } else { i }).collect();
         flat(&kept, from)
     };
     each(to).iter().map(|index| source(index)).collect()
@@ -59,14 +60,24 @@ fn under(window: &Window, place: &[usize], spatial: &[usize]) -> Vec<(Vec<usize>
         .into_iter()
         .map(|tap| {
             let found = (0..tap.len())
-                .map(|axis| usize::try_from(position(window, axis, place[axis], tap[axis])).ok().filter(|&p| p < spatial[axis]))
+                .map(|axis| {
+                    usize::try_from(position(window, axis, place[axis], tap[axis]))
+                        .ok()
+                        .filter(|&p| p < spatial[axis])
+                })
                 .collect();
             (tap, found)
         })
         .collect()
 }
 
-pub(crate) fn conv(window: &Window, groups: usize, x: &[usize], w: (&[f64], &[usize]), y: &[usize]) -> Vec<Entry> {
+pub(crate) fn conv(
+    window: &Window,
+    groups: usize,
+    x: &[usize],
+    w: (&[f64], &[usize]),
+    y: &[usize],
+) -> Vec<Entry> {
     let per_group = (x[1] / groups, y[1] / groups);
     let mut entries = Vec::new();
     for out in each(y) {
@@ -107,7 +118,8 @@ pub(crate) fn windows(window: &Window, x: &[usize], y: &[usize]) -> Vec<Vec<usiz
 pub(crate) fn average_pool(window: &Window, divisor: Divisor, x: &[usize], y: &[usize]) -> Vec<Entry> {
     let padded = |place: &[usize]| {
         let inside = |tap: &Vec<usize>| {
-            (0..tap.len()).all(|a| position(window, a, place[a], tap[a]) < (x[a + 2] + window.pad[a].1) as isize)
+            (0..tap.len())
+                .all(|a| position(window, a, place[a], tap[a]) < (x[a + 2] + window.pad[a].1) as isize)
         };
         each(&window.kernel).iter().filter(|tap| inside(tap)).count()
     };
@@ -148,7 +160,13 @@ pub(crate) fn pad(padding: Padding, pads: &[(usize, usize)], x: &[usize], y: &[u
 
 /// The taps of one output element along a resized axis. The scale is taken to be `to/from` exactly, so that nearest
 /// neighbours can be found in whole numbers.
-fn taps(from: usize, to: usize, place: usize, how: Interpolation, coordinates: Coordinates) -> Vec<(usize, f64)> {
+fn taps(
+    from: usize,
+    to: usize,
+    place: usize,
+    how: Interpolation,
+    coordinates: Coordinates,
+) -> Vec<(usize, f64)> {
     let (from, to, place) = (from as i64, to as i64, place as i64);
     let (above, below) = match coordinates {
         Coordinates::HalfPixel => ((2 * place + 1) * from - to, 2 * to),
@@ -179,7 +197,8 @@ fn taps(from: usize, to: usize, place: usize, how: Interpolation, coordinates: C
         Interpolation::Cubic { coefficient, exclude_outside } => {
             let left = floor(above, below);
             let kept = (left - 1..=left + 2).filter(|i| !exclude_outside || (0..from).contains(i));
-            let weights: Vec<(i64, f64)> = kept.map(|i| (i, keys((x - i as f64).abs(), coefficient))).collect();
+            let weights: Vec<(i64, f64)> =
+                kept.map(|i| (i, keys((x - i as f64).abs(), coefficient))).collect();
             let total: f64 = if exclude_outside { weights.iter().map(|w| w.1).sum() } else { 1.0 };
             weights.into_iter().map(|(i, w)| (inside(i), w / total)).collect()
         }
@@ -240,7 +259,11 @@ pub(crate) fn matmul(
     let lead = |index: &[usize], shape: &[usize]| {
         let batch = &shape[..shape.len() - 2];
         let skipped = index.len() - 2 - batch.len();
-        batch.iter().enumerate().map(|(k, &n)| if n == 1 { 0 } else { index[skipped + k] }).collect::<Vec<_>>()
+        batch
+            .iter()
+            .enumerate()
+            .map(|(k, &n)| if n == 1 { 0 } else { index[skipped + k] })
+            .collect::<Vec<_>>()
     };
     let matrix = |transposed: bool, i: usize, j: usize| if transposed { [j, i] } else { [i, j] };
     let inner = a[a.len() - if trans_a { 2 } else { 1 }];

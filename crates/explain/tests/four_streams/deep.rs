@@ -74,11 +74,18 @@ fn check(graph: &Graph, noise: &mut Noise) {
             largest = largest.max(found.exponents[n]);
             if !matches!(method, Method::SplitLrp(_)) {
                 let apart = departure(&values, &expected, SINGLE);
-                assert!(apart <= 1.0, "{method:?} at {} is {apart:e} tolerances off", graph.node(*id).label.node);
+                assert!(
+                    apart <= 1.0,
+                    "{method:?} at {} is {apart:e} tolerances off",
+                    graph.node(*id).label.node
+                );
             }
         }
     }
-    assert!(largest > 127, "the network is meant to outgrow single precision, its largest exponent was {largest}");
+    assert!(
+        largest > 127,
+        "the network is meant to outgrow single precision, its largest exponent was {largest}"
+    );
 }
 
 #[test]
@@ -101,8 +108,8 @@ fn half_alpha_is_the_gradient_at_any_depth() {
     let graph = convolutional(&mut noise);
     let images = images(&mut noise, &graph, 1);
     let at = layer(&graph, graph.inputs()[0]);
-    let requests =
-        [Method::Gradient, Method::SplitGrad(Stream::G, Part::Combined)].map(|method| Request::new(method, at.clone()));
+    let requests = [Method::Gradient, Method::SplitGrad(Stream::G, Part::Combined)]
+        .map(|method| Request::new(method, at.clone()));
     let explainer = Explainer::new(&graph, &Split::default(), &requests, &Cpu::default().threads(1)).unwrap();
     let explained = explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.5)).unwrap();
     let halves: Vec<f64> = sample_of(&explained.maps[0], 0, 1).iter().map(|d| 0.5 * d).collect();

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use monosplit_explain::{InputSplit, Method, Part, Pooling, RelevanceMap, ReluMode, ShiftAt, Split, Stabiliser, Stream};
+use monosplit_explain::{
+    InputSplit, Method, Part, Pooling, RelevanceMap, ReluMode, ShiftAt, Split, Stabiliser, Stream,
+};
 use monosplit_graph::{Graph, NodeId, Op};
 
 use crate::coefficients::Entry;
@@ -43,7 +45,10 @@ impl Pair {
     }
 
     fn parts_of(values: &[f64]) -> Self {
-        Pair { plus: values.iter().map(|v| v.max(0.0)).collect(), minus: values.iter().map(|v| (-v).max(0.0)).collect() }
+        Pair {
+            plus: values.iter().map(|v| v.max(0.0)).collect(),
+            minus: values.iter().map(|v| (-v).max(0.0)).collect(),
+        }
     }
 
     /// Moves both parts equally far so that their difference is `a`.
@@ -135,7 +140,8 @@ impl Literal {
     pub(crate) fn plain(&self, id: NodeId, original: &[Vec<f64>]) -> (Vec<f64>, f64) {
         let node = self.graph.node(id);
         let operand = |i: usize| self.values(original, node.inputs[i]);
-        let pairwise = |f: &dyn Fn(usize, f64) -> f64| operand(0).iter().enumerate().map(|(i, &z)| f(i, z)).collect();
+        let pairwise =
+            |f: &dyn Fn(usize, f64) -> f64| operand(0).iter().enumerate().map(|(i, &z)| f(i, z)).collect();
         let mut size = 0f64;
         let values: Vec<f64> = match &self.rules[id.index()] {
             Rule::Constant | Rule::Input => original[id.index()].clone(),
@@ -156,7 +162,9 @@ impl Literal {
             Rule::Clip { low, high } => pairwise(&|_, z| z.clamp(*low, *high)),
             Rule::Contest { windows, minimum } => {
                 let sign = if *minimum { -1.0 } else { 1.0 };
-                let best = |w: &Vec<(usize, usize)>| w.iter().map(|&(k, i)| sign * operand(k)[i]).fold(f64::MIN, f64::max);
+                let best = |w: &Vec<(usize, usize)>| {
+                    w.iter().map(|&(k, i)| sign * operand(k)[i]).fold(f64::MIN, f64::max)
+                };
                 windows.iter().map(|w| sign * best(w)).collect()
             }
             Rule::Product { terms } => {
@@ -283,12 +291,20 @@ impl Literal {
         let inputs = &self.graph.node(id).inputs;
         let sign = if *minimum { -1.0 } else { 1.0 };
         let value = |&(k, i): &(usize, usize)| sign * self.values(original, inputs[k])[i];
-        let first_best = |w: &Vec<(usize, usize)>| (1..w.len()).fold(0, |best, j| if value(&w[j]) > value(&w[best]) { j } else { best });
+        let first_best = |w: &Vec<(usize, usize)>| {
+            (1..w.len()).fold(0, |best, j| if value(&w[j]) > value(&w[best]) { j } else { best })
+        };
         windows.iter().map(first_best).collect()
     }
 
     /// `max_j{a⁺_j + Σ_{i≠j} a⁻_i}` and `Σ_i a⁻_i`; a minimum is `−max(−a)`.
-    fn contest(&self, windows: &[Vec<(usize, usize)>], winners: &[usize], operands: &[Pair], minimum: bool) -> Pair {
+    fn contest(
+        &self,
+        windows: &[Vec<(usize, usize)>],
+        winners: &[usize],
+        operands: &[Pair],
+        minimum: bool,
+    ) -> Pair {
         let mut out = Pair::zero(windows.len());
         for (o, (window, &winner)) in windows.iter().zip(winners).enumerate() {
             let parts = |&(k, i): &(usize, usize)| {
@@ -321,7 +337,10 @@ impl Literal {
                 return (largest / self.numbers.limit - 1.0).abs();
             }
             Stabiliser::Shift => {
-                *pair = Pair { plus: a.iter().map(|v| v / 2.0).collect(), minus: a.iter().map(|v| -v / 2.0).collect() };
+                *pair = Pair {
+                    plus: a.iter().map(|v| v / 2.0).collect(),
+                    minus: a.iter().map(|v| -v / 2.0).collect(),
+                };
             }
             Stabiliser::Recentre => *pair = Pair::parts_of(a),
         }
@@ -341,7 +360,9 @@ impl Literal {
     pub(crate) fn backward(&self, sample: &Sample, class: usize) -> Four {
         let logits = self.graph.outputs()[0].node;
         let shifted = self.shifted();
-        let alphas = |at: usize| if self.numbers.alpha.len() == 1 { self.numbers.alpha[0] } else { self.numbers.alpha[at] };
+        let alphas = |at: usize| {
+            if self.numbers.alpha.len() == 1 { self.numbers.alpha[0] } else { self.numbers.alpha[at] }
+        };
         let at_node: HashMap<NodeId, f64> =
             shifted[..shifted.len() - 1].iter().enumerate().map(|(i, &id)| (id, alphas(i))).collect();
         let mut four: Four = vec![None; self.graph.len()];
@@ -410,7 +431,9 @@ impl Literal {
             }
             Rule::Contest { windows, minimum } => {
                 let mut sums: Vec<Pair> = inputs.iter().map(|&i| Pair::zero(self.count(i))).collect();
-                for ((o, window), winner) in windows.iter().enumerate().zip(self.winners(id, &sample.original)) {
+                for ((o, window), winner) in
+                    windows.iter().enumerate().zip(self.winners(id, &sample.original))
+                {
                     let both = delta.plus[o] + delta.minus[o];
                     for (j, &(k, i)) in window.iter().enumerate() {
                         if j == winner {
@@ -481,23 +504,35 @@ impl Literal {
         all
     }
 
-    fn relevance_back(&self, id: NodeId, sample: &Sample, r: &Pair, jitter: &mut Jitter) -> Vec<(usize, Pair)> {
+    fn relevance_back(
+        &self,
+        id: NodeId,
+        sample: &Sample,
+        r: &Pair,
+        jitter: &mut Jitter,
+    ) -> Vec<(usize, Pair)> {
         let node = self.graph.node(id);
         let inputs = &node.inputs;
         let pair = |i: usize| &sample.pairs[inputs[i].index()];
         match &self.rules[id.index()] {
             Rule::Constant | Rule::Input => Vec::new(),
-            Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } | Rule::Smooth(_) => vec![(0, r.clone())],
+            Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } | Rule::Smooth(_) => {
+                vec![(0, r.clone())]
+            }
             Rule::Contest { windows, .. } => {
                 let mut sums: Vec<Pair> = inputs.iter().map(|&i| Pair::zero(self.count(i))).collect();
-                for ((o, window), winner) in windows.iter().enumerate().zip(self.winners(id, &sample.original)) {
+                for ((o, window), winner) in
+                    windows.iter().enumerate().zip(self.winners(id, &sample.original))
+                {
                     let (k, i) = window[winner];
                     sums[k].plus[i] += r.plus[o];
                     sums[k].minus[i] += r.minus[o];
                 }
                 sums.into_iter().enumerate().collect()
             }
-            Rule::Linear { maps, .. } if is_shape_node(&node.op) || ["Add", "Sub"].contains(&node.op.name()) => {
+            Rule::Linear { maps, .. }
+                if is_shape_node(&node.op) || ["Add", "Sub"].contains(&node.op.name()) =>
+            {
                 let share = if node.op.name() == "Concat" { 1.0 } else { 1.0 / maps.len() as f64 };
                 let through = |(i, entries): &(usize, Vec<Entry>)| {
                     let mut sum = Pair::zero(self.count(inputs[*i]));
@@ -508,7 +543,8 @@ impl Literal {
             }
             Rule::Linear { maps, bias } => {
                 let (i, entries) = &maps[0];
-                let (mut z, mut sizes) = (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
+                let (mut z, mut sizes) =
+                    (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
                 apply(entries, pair(*i), &mut z);
                 entries.iter().for_each(|&(o, a, w)| sizes[o] += w.abs() * pair(*i).size(a));
                 let mut sum = Pair::zero(self.count(inputs[*i]));
@@ -598,7 +634,14 @@ impl LiteralMap {
 }
 
 /// A map of a value of shape `shape`, given its own activation, its pair, its sensitivities and its relevance.
-pub(crate) fn map(method: Method, shape: &[usize], a: &[f64], pair: &Pair, four: &(Pair, Pair), r: &Pair) -> LiteralMap {
+pub(crate) fn map(
+    method: Method,
+    shape: &[usize],
+    a: &[f64],
+    pair: &Pair,
+    four: &(Pair, Pair),
+    r: &Pair,
+) -> LiteralMap {
     let (to, channels) = map_positions(shape);
     let count = to.iter().max().map_or(0, |m| m + 1);
     let (mut values, mut terms) = (vec![0.0; count], vec![0.0f64; count]);
@@ -612,7 +655,8 @@ pub(crate) fn map(method: Method, shape: &[usize], a: &[f64], pair: &Pair, four:
         Stream::H => half(part, &four.1, i),
     };
     for (i, &at) in to.iter().enumerate() {
-        let all: f64 = [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
+        let all: f64 =
+            [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
         let (value, size) = match method {
             Method::Gradient => {
                 let d = half(Part::Combined, &four.0, i) - half(Part::Combined, &four.1, i);

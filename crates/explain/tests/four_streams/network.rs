@@ -334,7 +334,12 @@ impl Writer<'_> {
     fn pad(&mut self, x: NodeId) -> NodeId {
         let shape = self.shape(x);
         let fill = if self.menu.bias { -0.5 } else { 0.0 };
-        let padding = self.noise.pick(&[Padding::Constant(0.0), Padding::Constant(fill), Padding::Reflect, Padding::Edge]);
+        let padding = self.noise.pick(&[
+            Padding::Constant(0.0),
+            Padding::Constant(fill),
+            Padding::Reflect,
+            Padding::Edge,
+        ]);
         let mut pads = vec![(0, 0); 2];
         for &length in &shape[2..] {
             pads.push((self.noise.below(length.min(2)), self.noise.below(length.min(3))));

@@ -39,7 +39,9 @@ impl Noise {
 
     /// Numbers of about the given size and either sign, representable in single precision.
     pub(crate) fn numbers(&mut self, count: usize, size: f64) -> Vec<f32> {
-        (0..count).map(|_| ((self.uniform() + self.uniform() + self.uniform() - 1.5) * 2.0 * size) as f32).collect()
+        (0..count)
+            .map(|_| ((self.uniform() + self.uniform() + self.uniform() - 1.5) * 2.0 * size) as f32)
+            .collect()
     }
 
     /// Positive numbers around one.

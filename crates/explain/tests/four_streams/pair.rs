@@ -38,7 +38,10 @@ fn the_difference_of_the_pair_is_the_network() {
         let f = compiled(graph).run(&[zipped(&x[0], &x[1], |p, m| p - m)]).unwrap();
         let (g, h) = (compiled(&pair.g).run(&x).unwrap(), compiled(&pair.h).run(&x).unwrap());
         let both = compiled(&pair.both).run(&x).unwrap();
-        assert_eq!((both[0].to_f64().to_vec(), both[1].to_f64().to_vec()), (g[0].to_f64().to_vec(), h[0].to_f64().to_vec()));
+        assert_eq!(
+            (both[0].to_f64().to_vec(), both[1].to_f64().to_vec()),
+            (g[0].to_f64().to_vec(), h[0].to_f64().to_vec())
+        );
         let size = both.iter().flat_map(|t| t.to_f64().to_vec()).fold(1.0, |m: f64, v| m.max(v.abs()));
         for (f, (g, h)) in f[0].to_f64().iter().zip(g[0].to_f64().iter().zip(h[0].to_f64().iter())) {
             assert!((g - h - f).abs() <= 1e-12 * size, "seed {seed}: {g} − {h} is not {f}");
@@ -71,7 +74,11 @@ fn no_weight_is_negative() {
         let multiplies = |op: &Op| ["Conv", "ConvTranspose", "MatMul", "Mul"].contains(&op.name());
         let mut weights = Vec::new();
         for (_, node) in pair.both.nodes().filter(|(_, node)| !node.is_constant()) {
-            assert!(!["Sub", "Neg", "Min", "Div"].contains(&node.op.name()), "seed {seed}: {}", node.op.name());
+            assert!(
+                !["Sub", "Neg", "Min", "Div"].contains(&node.op.name()),
+                "seed {seed}: {}",
+                node.op.name()
+            );
             if multiplies(&node.op) {
                 weights.extend(node.inputs.iter().copied().filter(constant));
                 assert!(node.inputs.iter().any(constant), "seed {seed}: a product of activations");

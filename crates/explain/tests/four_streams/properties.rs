@@ -2,8 +2,8 @@
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{
-    Class, ClosedFormula, Explained, Explainer, Finish, Method, Part, Pooling, RelevanceMap, Request, Settings, ShiftAt, Split,
-    Stabiliser, Stream, Whole,
+    Class, ClosedFormula, Explained, Explainer, Finish, Method, Part, Pooling, RelevanceMap, Request,
+    Settings, ShiftAt, Split, Stabiliser, Stream, Whole,
 };
 use monosplit_graph::{Data, Graph, NodeId, Tensor};
 
@@ -57,8 +57,13 @@ fn predictions_are_the_same_bits_with_and_without_an_explanation() {
         for precision in [Precision::F32, Precision::F64] {
             let images = images(noise, &graph, 2);
             let layers = some_layers(noise, &graph);
-            let explainer =
-                Explainer::new(&graph, &Split::default(), &requests(&graph, &layers, &methods()), &engine(precision)).unwrap();
+            let explainer = Explainer::new(
+                &graph,
+                &Split::default(),
+                &requests(&graph, &layers, &methods()),
+                &engine(precision),
+            )
+            .unwrap();
             let explained = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();
             let alone = engine(precision).compile(&graph).unwrap().run(&[images]).unwrap();
             assert_eq!(bits(&explained.logits), bits(&alone[0]), "seed {seed}");
@@ -78,9 +83,15 @@ fn half_alpha_gives_exact_halves_of_the_ordinary_gradient() {
             Method::SplitGrad(Stream::G, Part::Plus),
             Method::SplitGrad(Stream::H, Part::Combined),
         ];
-        let explainer =
-            Explainer::new(&graph, &Split::default(), &requests(&graph, &layers, &asked), &engine(Precision::F32)).unwrap();
-        let explained = explainer.explain(&images, &Class::Index(0), &Settings::default().alpha(0.5)).unwrap();
+        let explainer = Explainer::new(
+            &graph,
+            &Split::default(),
+            &requests(&graph, &layers, &asked),
+            &engine(Precision::F32),
+        )
+        .unwrap();
+        let explained =
+            explainer.explain(&images, &Class::Index(0), &Settings::default().alpha(0.5)).unwrap();
         for maps in explained.maps.chunks(asked.len()) {
             let halves: Vec<f64> = maps[0].values.to_f64().iter().map(|d| 0.5 * d).collect();
             let found = |i: usize| maps[i].values.to_f64().to_vec();
@@ -99,26 +110,40 @@ fn crossed_zero(graph: &Graph, images: &Tensor) -> bool {
     let values = activations(graph, images, Precision::F32);
     let bent = ["Relu", "LeakyRelu", "PRelu", "Abs", "Clip"];
     let bends = |v: f64| [0.0, 0.5, 0.25, -0.25].contains(&v);
-    graph.nodes().filter(|(_, node)| bent.contains(&node.op.name())).any(|(_, node)| {
-        values.iter().any(|sample| sample[node.inputs[0].index()].iter().any(|&v| bends(v)))
-    })
+    graph
+        .nodes()
+        .filter(|(_, node)| bent.contains(&node.op.name()))
+        .any(|(_, node)| values.iter().any(|sample| sample[node.inputs[0].index()].iter().any(|&v| bends(v))))
 }
 
 #[test]
 fn without_a_shift_no_sensitivity_is_negative() {
-    let parts = [(Stream::G, Part::Plus), (Stream::G, Part::Minus), (Stream::H, Part::Plus), (Stream::H, Part::Minus)];
+    let parts = [
+        (Stream::G, Part::Plus),
+        (Stream::G, Part::Minus),
+        (Stream::H, Part::Plus),
+        (Stream::H, Part::Minus),
+    ];
     let asked = parts.map(|(stream, part)| Method::SplitGrad(stream, part));
     // A channel at a time: reading single rows of a value needs no mean that could hide a negative element.
     each_network(60, PIECEWISE_LINEAR, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
-        let layers: Vec<NodeId> =
-            readable(&graph).into_iter().filter(|&id| shape(&graph, id).get(1) == Some(&1) || shape(&graph, id).len() == 2).collect();
+        let layers: Vec<NodeId> = readable(&graph)
+            .into_iter()
+            .filter(|&id| shape(&graph, id).get(1) == Some(&1) || shape(&graph, id).len() == 2)
+            .collect();
         if layers.is_empty() {
             return;
         }
-        let explainer =
-            Explainer::new(&graph, &Split::default(), &requests(&graph, &layers, &asked), &engine(Precision::F32)).unwrap();
-        let explained = explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.0)).unwrap();
+        let explainer = Explainer::new(
+            &graph,
+            &Split::default(),
+            &requests(&graph, &layers, &asked),
+            &engine(Precision::F32),
+        )
+        .unwrap();
+        let explained =
+            explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.0)).unwrap();
         for maps in explained.maps.chunks(4) {
             let all: Vec<f64> = maps.iter().flat_map(|map| sample_of(map, 0, 1)).collect();
             let (least, most) = all.iter().fold((0f64, 0f64), |(l, m), &v| (l.min(v), m.max(v)));
@@ -142,12 +167,19 @@ fn relevance_is_conserved_without_biases() {
             return;
         }
         let layers = [graph.outputs()[0].node, graph.inputs()[0]];
-        let explainer = Explainer::new(&graph, &split, &requests(&graph, &layers, &asked), &engine(Precision::F64)).unwrap();
+        let explainer =
+            Explainer::new(&graph, &split, &requests(&graph, &layers, &asked), &engine(Precision::F64))
+                .unwrap();
         let explained = explainer.explain(&large, &Class::Index(0), &Settings::default()).unwrap();
-        let maps = |i: usize| explained.maps[2 * i..][..2].iter().flat_map(|map| sample_of(map, 0, 1)).collect::<Vec<_>>();
+        let maps = |i: usize| {
+            explained.maps[2 * i..][..2].iter().flat_map(|map| sample_of(map, 0, 1)).collect::<Vec<_>>()
+        };
         let (seeded, arrived): (f64, f64) = (maps(0).iter().sum(), maps(1).iter().sum());
         let size: f64 = maps(1).iter().map(|r| r.abs()).sum();
-        assert!((arrived - seeded).abs() <= 1e-6 * size, "seed {seed}: {seeded:e} became {arrived:e}, {size:e}");
+        assert!(
+            (arrived - seeded).abs() <= 1e-6 * size,
+            "seed {seed}: {seeded:e} became {arrived:e}, {size:e}"
+        );
     });
 }
 
@@ -183,9 +215,11 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
                 }
             };
             let terms = formula.terms(&images, &classes, alpha).unwrap();
-            let explainer = Explainer::new(&graph, &split, &requests(&graph, &[at], &[method]), &cpu).unwrap();
-            let explained =
-                explainer.explain(&images, &Class::PerSample(classes.clone()), &Settings::default().alpha(alpha)).unwrap();
+            let explainer =
+                Explainer::new(&graph, &split, &requests(&graph, &[at], &[method]), &cpu).unwrap();
+            let explained = explainer
+                .explain(&images, &Class::PerSample(classes.clone()), &Settings::default().alpha(alpha))
+                .unwrap();
             let map = [0, 1].map(|n| sample_of(&explained.maps[0], n, 2)).concat();
             let mut sum = vec![0.0; map.len()];
             let mut size = 0f64;
@@ -227,12 +261,18 @@ fn what_is_remembered_of_a_class_changes_no_map() {
         let asked = requests(&graph, &some_layers(noise, &graph), &methods());
         let cpu = engine(Precision::F32);
         let direct = Explainer::new(&graph, &split, &asked, &cpu).unwrap();
-        let remembering =
-            Explainer::new(&graph, &split, &asked, &cpu).unwrap().remember(&graph, &split, &asked, &cpu).unwrap();
+        let remembering = Explainer::new(&graph, &split, &asked, &cpu)
+            .unwrap()
+            .remember(&graph, &split, &asked, &cpu)
+            .unwrap();
         let settings = Settings::default();
         let expected = map_bits(&direct.explain(&images, &classes, &settings).unwrap());
         for _ in 0..2 {
-            assert_eq!(map_bits(&remembering.explain(&images, &classes, &settings).unwrap()), expected, "seed {seed}");
+            assert_eq!(
+                map_bits(&remembering.explain(&images, &classes, &settings).unwrap()),
+                expected,
+                "seed {seed}"
+            );
         }
     });
 }
@@ -266,7 +306,8 @@ fn maps_are_the_same_bits_at_any_number_of_threads() {
         let images = images(noise, &graph, 2);
         let asked = requests(&graph, &some_layers(noise, &graph), &methods());
         let run = |threads: usize| {
-            let explainer = Explainer::new(&graph, &Split::default(), &asked, &Cpu::default().threads(threads)).unwrap();
+            let explainer =
+                Explainer::new(&graph, &Split::default(), &asked, &Cpu::default().threads(threads)).unwrap();
             map_bits(&explainer.explain(&images, &Class::Top, &Settings::default()).unwrap())
         };
         let one = run(1);
@@ -282,7 +323,8 @@ fn a_finished_map_is_the_raw_map_finished() {
         let at = layer(&graph, graph.inputs()[0]);
         let cam = Request::new(Method::SplitCam(Stream::G, Part::Combined), at);
         let absolute = cam.clone().finish(Finish { absolute: Absolute::Map, ..Finish::default() });
-        let explainer = Explainer::new(&graph, &Split::default(), &[cam, absolute], &engine(Precision::F64)).unwrap();
+        let explainer =
+            Explainer::new(&graph, &Split::default(), &[cam, absolute], &engine(Precision::F64)).unwrap();
         let explained = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();
         let raw: Vec<f64> = sample_of(&explained.maps[0], 0, 1).iter().map(|v| v.abs()).collect();
         assert_eq!(raw, sample_of(&explained.maps[1], 0, 1), "seed {seed}");

@@ -10,15 +10,28 @@ pub(crate) enum Rule {
     Constant,
     Input,
     /// `bias + Σ W a` over the operands (numbered) that depend on the image.
-    Linear { maps: Vec<(usize, Vec<Entry>)>, bias: Vec<f64> },
+    Linear {
+        maps: Vec<(usize, Vec<Entry>)>,
+        bias: Vec<f64>,
+    },
     /// A slope for negative values, per element.
-    Rectifier { slope: Vec<f64> },
+    Rectifier {
+        slope: Vec<f64>,
+    },
     Absolute,
-    Clip { low: f64, high: f64 },
+    Clip {
+        low: f64,
+        high: f64,
+    },
     /// For each output element its contestants, by operand and element.
-    Contest { windows: Vec<Vec<(usize, usize)>>, minimum: bool },
+    Contest {
+        windows: Vec<Vec<(usize, usize)>>,
+        minimum: bool,
+    },
     /// Terms `(out, i, j)` of products of the two operands.
-    Product { terms: Vec<(usize, usize, usize)> },
+    Product {
+        terms: Vec<(usize, usize, usize)>,
+    },
     /// Any other function of one element.
     Smooth(Unary),
 }
@@ -106,7 +119,8 @@ impl Operands<'_> {
     fn matmul(&self, flags: (bool, bool)) -> Rule {
         let b = shape(self.graph, self.inputs[1]);
         let terms = coefficients::matmul(flags, &self.x, &b, &self.y);
-        let bias = if self.inputs.len() > 2 { self.constant_spread(2) } else { vec![0.0; self.y.iter().product()] };
+        let bias =
+            if self.inputs.len() > 2 { self.constant_spread(2) } else { vec![0.0; self.y.iter().product()] };
         match (self.active(0), self.active(1)) {
             (true, true) => Rule::Product { terms },
             (true, false) => {
@@ -224,7 +238,9 @@ pub(crate) fn rule(graph: &Graph, id: NodeId) -> Rule {
             let windows = windows.into_iter().map(|w| w.into_iter().map(|i| (0, i)).collect()).collect();
             Rule::Contest { windows, minimum: false }
         }
-        Op::AveragePool { window, divisor } => o.one(coefficients::average_pool(window, *divisor, &o.x, &o.y)),
+        Op::AveragePool { window, divisor } => {
+            o.one(coefficients::average_pool(window, *divisor, &o.x, &o.y))
+        }
         Op::Reduce { reduction, axes, .. } => o.reduction(*reduction, axes),
         Op::Concat { axis } => o.joined(*axis),
         Op::Slice { axis, start, step, .. } => o.one(coefficients::moved(&o.x, &o.y, |index| {
@@ -257,7 +273,8 @@ pub(crate) fn rule(graph: &Graph, id: NodeId) -> Rule {
 
 /// Nodes that only move elements or flip their sign: neither stabilised nor counted.
 pub(crate) fn is_shape_node(op: &Op) -> bool {
-    let moves = ["Reshape", "Transpose", "Slice", "Concat", "Pad", "Expand", "Gather", "Identity", "Dropout", "Neg"];
+    let moves =
+        ["Reshape", "Transpose", "Slice", "Concat", "Pad", "Expand", "Gather", "Identity", "Dropout", "Neg"];
     moves.contains(&op.name())
 }
 

@@ -137,7 +137,9 @@ fn source_coordinate(row: usize, columns: usize, rows: usize, scale: f64, coordi
     }
 }
 
+/// In single precision, as peers and our engine have it: a double can fall just short of the integer it stands for.
 fn nearest(x: f64, rounding: Rounding) -> i64 {
+    let x = x as f32;
     let value = match rounding {
         Rounding::PreferFloor => (x - 0.5).ceil(),
         Rounding::PreferCeil => (x + 0.5).floor(),

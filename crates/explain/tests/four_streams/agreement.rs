@@ -7,9 +7,11 @@ use monosplit_explain::{
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
-use crate::literal::{Jitter, Literal, LiteralMap, Numbers, Pair, Sample, map};
+use crate::literal::{Literal, Numbers, Pair, Sample};
 use crate::network::{EVERYTHING, random_network};
 use crate::noise::Noise;
+use crate::reading::{LiteralMap, map};
+use crate::relevance::Jitter;
 use crate::rule::shape;
 
 /// How far a run may be from the literal one.
@@ -119,6 +121,7 @@ pub(crate) fn departure(found: &[f64], expected: &LiteralMap, tolerance: Toleran
     assert_eq!(found.len(), expected.values.len(), "the map has another size");
     let largest = expected.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
     let allowed = tolerance.map * largest + tolerance.rounding * expected.terms + 2.0 * expected.unsteady;
+    assert!(allowed.is_finite(), "the literal map is not finite");
     let apart = found.iter().zip(&expected.values).map(|(f, e)| (f - e).abs());
     apart
         .map(|d| {
@@ -146,6 +149,19 @@ fn check_network(literal: &Literal, graph: &Graph, original: &[Vec<f64>], tolera
             node.op.name()
         );
     }
+}
+
+/// The relevances under imitated rounding.
+pub(crate) fn disturbed_relevances(
+    literal: &Literal,
+    sample: &Sample,
+    class: usize,
+    tolerance: Tolerance,
+) -> Vec<Vec<Option<Pair>>> {
+    (0..4)
+        .map(|seed| Jitter { noise: Noise::new(seed), share: tolerance.rounding })
+        .map(|mut jitter| literal.relevance(sample, class, &mut jitter))
+        .collect()
 }
 
 struct Case {
@@ -205,10 +221,7 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
         }
         let four = literal.backward(&sample, classes[n]);
         let relevance = literal.relevance(&sample, classes[n], &mut Jitter::none());
-        let disturbed: Vec<_> = (0..4)
-            .map(|k| Jitter { noise: Noise::new(k), share: tolerance.rounding })
-            .map(|mut jitter| literal.relevance(&sample, classes[n], &mut jitter))
-            .collect();
+        let disturbed = disturbed_relevances(&literal, &sample, classes[n], tolerance);
         let maps = layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id)));
         for ((method, id), found) in maps.zip(&explained.maps) {
             let at = id.index();
@@ -219,11 +232,10 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
                 |r: &Pair| map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
             let mut expected = read(r);
             if let Method::SplitLrp(_) = method {
-                let moved = disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing)));
-                expected.unsteady = moved.map(|moved| expected.apart(&moved)).fold(0.0, f64::max);
+                expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));
             }
             let apart = departure(&sample_of(found, n, classes.len()), &expected, tolerance);
-            if !(apart <= 1.0) {
+            if apart > 1.0 {
                 let node = graph.node(id);
                 wrong.push(format!(
                     "seed {seed} sample {n}: {method:?} at {} {} is {apart:.1e} tolerances off ({:.3e}, {:.3e}, {:.3e}), {split:?}, {numbers:?}",
@@ -240,7 +252,7 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
 }
 
 fn check_all(precision: Precision, tolerance: Tolerance) {
-    let found = (0..cases(150) as u64).map(|seed| check(seed, precision, tolerance));
+    let found = (0..cases(250) as u64).map(|seed| check(seed, precision, tolerance));
     let wrong: Vec<Vec<String>> = found.filter(|wrong| !wrong.is_empty()).collect();
     let shown: Vec<String> =
         wrong.iter().take(20).map(|maps| format!("{} maps: {}", maps.len(), maps[0])).collect();

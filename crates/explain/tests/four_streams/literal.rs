@@ -4,14 +4,11 @@
 
 use std::collections::HashMap;
 
-use monosplit_explain::{
-    InputSplit, Method, Part, Pooling, RelevanceMap, ReluMode, ShiftAt, Split, Stabiliser, Stream,
-};
+use monosplit_explain::{InputSplit, Pooling, ReluMode, Split, Stabiliser};
 use monosplit_graph::{Graph, NodeId, Op};
 
 use crate::coefficients::Entry;
-use crate::noise::Noise;
-use crate::rule::{Rule, is_affine, is_shape_node, map_positions, rule, shape};
+use crate::rule::{Rule, is_shape_node, rule, shape};
 use crate::smooth;
 
 /// A positive and a negative part: of an activation, of a sensitivity, of relevance.
@@ -26,20 +23,20 @@ impl Pair {
         Pair { plus: vec![0.0; count], minus: vec![0.0; count] }
     }
 
-    fn size(&self, i: usize) -> f64 {
+    pub(crate) fn size(&self, i: usize) -> f64 {
         self.plus[i].abs() + self.minus[i].abs()
     }
 
-    fn swapped(self) -> Self {
+    pub(crate) fn swapped(self) -> Self {
         Pair { plus: self.minus, minus: self.plus }
     }
 
-    fn scaled(&self, factor: f64) -> Self {
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
         let times = |v: &[f64]| v.iter().map(|x| x * factor).collect();
         Pair { plus: times(&self.plus), minus: times(&self.minus) }
     }
 
-    fn add(&mut self, other: &Pair) {
+    pub(crate) fn add(&mut self, other: &Pair) {
         self.plus.iter_mut().zip(&other.plus).for_each(|(a, b)| *a += b);
         self.minus.iter_mut().zip(&other.minus).for_each(|(a, b)| *a += b);
     }
@@ -61,7 +58,7 @@ impl Pair {
     }
 
     /// Subtracts from both parts α times their sum.
-    fn shift(&mut self, alpha: f64) {
+    pub(crate) fn shift(&mut self, alpha: f64) {
         for (plus, minus) in self.plus.iter_mut().zip(&mut self.minus) {
             let offset = alpha * (*plus + *minus);
             *plus -= offset;
@@ -80,11 +77,11 @@ pub(crate) struct Numbers {
 }
 
 pub(crate) struct Literal {
-    graph: Graph,
-    rules: Vec<Rule>,
+    pub(crate) graph: Graph,
+    pub(crate) rules: Vec<Rule>,
     constants: HashMap<usize, Vec<f64>>,
-    split: Split,
-    numbers: Numbers,
+    pub(crate) split: Split,
+    pub(crate) numbers: Numbers,
 }
 
 /// One sample's pass through the network.
@@ -96,11 +93,8 @@ pub(crate) struct Sample {
     pub(crate) margin: f64,
 }
 
-/// Sensitivities of `g` and `h` at every value they reach.
-pub(crate) type Four = Vec<Option<(Pair, Pair)>>;
-
 /// `z⁺ = W⁺a⁺ + W⁻a⁻`, `z⁻ = W⁻a⁺ + W⁺a⁻`
-fn apply(entries: &[Entry], a: &Pair, z: &mut Pair) {
+pub(crate) fn apply(entries: &[Entry], a: &Pair, z: &mut Pair) {
     for &(o, i, w) in entries {
         let (positive, negative) = (w.max(0.0), (-w).max(0.0));
         z.plus[o] += positive * a.plus[i] + negative * a.minus[i];
@@ -108,7 +102,7 @@ fn apply(entries: &[Entry], a: &Pair, z: &mut Pair) {
     }
 }
 
-fn transposed(entries: &[Entry]) -> Vec<Entry> {
+pub(crate) fn transposed(entries: &[Entry]) -> Vec<Entry> {
     entries.iter().map(|&(o, i, w)| (i, o, w)).collect()
 }
 
@@ -128,11 +122,11 @@ impl Literal {
         }
     }
 
-    fn count(&self, id: NodeId) -> usize {
+    pub(crate) fn count(&self, id: NodeId) -> usize {
         shape(&self.graph, id).iter().product()
     }
 
-    fn values<'a>(&'a self, original: &'a [Vec<f64>], id: NodeId) -> &'a [f64] {
+    pub(crate) fn values<'a>(&'a self, original: &'a [Vec<f64>], id: NodeId) -> &'a [f64] {
         self.constants.get(&id.index()).unwrap_or(&original[id.index()])
     }
 
@@ -222,7 +216,7 @@ impl Literal {
             }
             Rule::Clip { low, high } => self.clipped(pair(0), values(0), *low, *high),
             Rule::Contest { windows, minimum } => {
-                let operands: Vec<Pair> = (0..node.inputs.len()).map(pair).map(|p| p.clone()).collect();
+                let operands: Vec<Pair> = (0..node.inputs.len()).map(pair).cloned().collect();
                 let winners = self.winners(id, &sample.original);
                 self.contest(windows, &winners, &operands, *minimum)
             }
@@ -286,7 +280,7 @@ impl Literal {
     }
 
     /// For each contest the position, among the contestants, of the first best by the original activations.
-    fn winners(&self, id: NodeId, original: &[Vec<f64>]) -> Vec<usize> {
+    pub(crate) fn winners(&self, id: NodeId, original: &[Vec<f64>]) -> Vec<usize> {
         let Rule::Contest { windows, minimum } = &self.rules[id.index()] else { return Vec::new() };
         let inputs = &self.graph.node(id).inputs;
         let sign = if *minimum { -1.0 } else { 1.0 };
@@ -346,338 +340,4 @@ impl Literal {
         }
         f64::INFINITY
     }
-
-    /// The names of the nodes where sensitivities are shifted, the class scores last.
-    pub(crate) fn shifted(&self) -> Vec<NodeId> {
-        let counted = self.graph.nodes().filter(|(id, node)| {
-            let active = !node.is_constant() && !matches!(node.op, Op::Input) && !is_shape_node(&node.op);
-            active && (self.split.shift_at == ShiftAt::Every || is_affine(&self.graph, *id))
-        });
-        counted.map(|(id, _)| id).chain([self.graph.outputs()[0].node]).collect()
-    }
-
-    /// The four sensitivities of class score `class` at every value.
-    pub(crate) fn backward(&self, sample: &Sample, class: usize) -> Four {
-        let logits = self.graph.outputs()[0].node;
-        let shifted = self.shifted();
-        let alphas = |at: usize| {
-            if self.numbers.alpha.len() == 1 { self.numbers.alpha[0] } else { self.numbers.alpha[at] }
-        };
-        let at_node: HashMap<NodeId, f64> =
-            shifted[..shifted.len() - 1].iter().enumerate().map(|(i, &id)| (id, alphas(i))).collect();
-        let mut four: Four = vec![None; self.graph.len()];
-        let count = self.count(logits);
-        let (mut g, mut h) = (Pair::zero(count), Pair::zero(count));
-        g.plus[class] = 1.0;
-        h.minus[class] = 1.0;
-        g.shift(alphas(shifted.len() - 1));
-        h.shift(alphas(shifted.len() - 1));
-        four[logits.index()] = Some((g, h));
-        for (id, node) in self.graph.nodes().rev() {
-            let Some((g, h)) = four[id.index()].clone() else { continue };
-            let (to_g, to_h) = (self.back(id, sample, &g), self.back(id, sample, &h));
-            for ((operand, mut g), (_, mut h)) in to_g.into_iter().zip(to_h) {
-                if let Some(&alpha) = at_node.get(&id) {
-                    g.shift(alpha);
-                    h.shift(alpha);
-                }
-                let input = node.inputs[operand];
-                if self.graph.node(input).is_constant() {
-                    continue;
-                }
-                let zero = Pair::zero(self.count(input));
-                let sum = four[input.index()].get_or_insert((zero.clone(), zero));
-                sum.0.add(&g);
-                sum.1.add(&h);
-            }
-        }
-        four
-    }
-
-    /// What a node passes to its operands of one stream's sensitivities.
-    fn back(&self, id: NodeId, sample: &Sample, delta: &Pair) -> Vec<(usize, Pair)> {
-        let inputs = &self.graph.node(id).inputs;
-        let values = |i: usize| self.values(&sample.original, inputs[i]);
-        match &self.rules[id.index()] {
-            Rule::Constant | Rule::Input => Vec::new(),
-            Rule::Linear { maps, .. } => {
-                let through = |(i, entries): &(usize, Vec<Entry>)| {
-                    let mut sum = Pair::zero(self.count(inputs[*i]));
-                    apply(&transposed(entries), delta, &mut sum);
-                    (*i, sum)
-                };
-                maps.iter().map(through).collect()
-            }
-            Rule::Rectifier { slope } => vec![(0, self.rectified_back(delta, values(0), slope))],
-            Rule::Absolute => {
-                let none = vec![0.0; delta.plus.len()];
-                let opposite: Vec<f64> = values(0).iter().map(|v| -v).collect();
-                let mut sum = self.rectified_back(delta, values(0), &none);
-                sum.add(&self.rectified_back(delta, &opposite, &none).swapped());
-                vec![(0, sum)]
-            }
-            Rule::Clip { low, high } => {
-                let none = vec![0.0; delta.plus.len()];
-                let past = |bound: f64| values(0).iter().map(|v| v - bound).collect::<Vec<f64>>();
-                let mut sum = delta.clone();
-                if low.is_finite() {
-                    sum = self.rectified_back(delta, &past(*low), &none);
-                }
-                if high.is_finite() {
-                    let falling = delta.clone().swapped();
-                    sum.add(&self.rectified_back(&falling, &past(*high), &none));
-                }
-                vec![(0, sum)]
-            }
-            Rule::Contest { windows, minimum } => {
-                let mut sums: Vec<Pair> = inputs.iter().map(|&i| Pair::zero(self.count(i))).collect();
-                for ((o, window), winner) in
-                    windows.iter().enumerate().zip(self.winners(id, &sample.original))
-                {
-                    let both = delta.plus[o] + delta.minus[o];
-                    for (j, &(k, i)) in window.iter().enumerate() {
-                        if j == winner {
-                            sums[k].plus[i] += delta.plus[o];
-                            sums[k].minus[i] += delta.minus[o];
-                        } else if self.split.pooling == Pooling::Convex {
-                            let part = if *minimum { &mut sums[k].plus } else { &mut sums[k].minus };
-                            part[i] += both;
-                        }
-                    }
-                }
-                sums.into_iter().enumerate().collect()
-            }
-            Rule::Product { terms } => {
-                let (a, b) = (&sample.pairs[inputs[0].index()], &sample.pairs[inputs[1].index()]);
-                let (mut to_a, mut to_b) = (Pair::zero(a.plus.len()), Pair::zero(b.plus.len()));
-                for &(o, i, j) in terms {
-                    let (plus, minus) = (delta.plus[o], delta.minus[o]);
-                    to_a.plus[i] += plus * b.plus[j] + minus * b.minus[j];
-                    to_a.minus[i] += plus * b.minus[j] + minus * b.plus[j];
-                    to_b.plus[j] += plus * a.plus[i] + minus * a.minus[i];
-                    to_b.minus[j] += plus * a.minus[i] + minus * a.plus[i];
-                }
-                vec![(0, to_a), (1, to_b)]
-            }
-            Rule::Smooth(function) => {
-                let slopes = values(0).iter().enumerate().map(|(i, &z)| (i, i, smooth::slope(*function, z)));
-                let mut sum = Pair::zero(delta.plus.len());
-                apply(&slopes.collect::<Vec<_>>(), delta, &mut sum);
-                vec![(0, sum)]
-            }
-        }
-    }
-
-    fn rectified_back(&self, delta: &Pair, original: &[f64], slope: &[f64]) -> Pair {
-        let mut sum = Pair::zero(original.len());
-        for i in 0..original.len() {
-            let (plus, minus) = (delta.plus[i], delta.minus[i]);
-            let relu = match self.split.relu {
-                _ if original[i] >= 0.0 => (plus, minus),
-                ReluMode::Max => (0.0, plus + minus),
-                ReluMode::Min => (plus + minus, 0.0),
-                ReluMode::Half => ((plus + minus) / 2.0, (plus + minus) / 2.0),
-            };
-            sum.plus[i] = slope[i] * plus + (1.0 - slope[i]) * relu.0;
-            sum.minus[i] = slope[i] * minus + (1.0 - slope[i]) * relu.1;
-        }
-        sum
-    }
-
-    /// ε-LRP on the pair, from `(a⁺[class], 0)`. Every activation and denominator is disturbed by `jitter` times the
-    /// size of its pair, which shows how much rounding can do where a denominator nearly vanishes.
-    pub(crate) fn relevance(&self, sample: &Sample, class: usize, jitter: &mut Jitter) -> Vec<Option<Pair>> {
-        let logits = self.graph.outputs()[0].node;
-        let mut all: Vec<Option<Pair>> = vec![None; self.graph.len()];
-        let mut seed = Pair::zero(self.count(logits));
-        seed.plus[class] = sample.pairs[logits.index()].plus[class];
-        all[logits.index()] = Some(seed);
-        for (id, node) in self.graph.nodes().rev() {
-            let Some(r) = all[id.index()].clone() else { continue };
-            for (operand, r) in self.relevance_back(id, sample, &r, jitter) {
-                let input = node.inputs[operand];
-                if !self.graph.node(input).is_constant() {
-                    all[input.index()].get_or_insert(Pair::zero(self.count(input))).add(&r);
-                }
-            }
-        }
-        all
-    }
-
-    fn relevance_back(
-        &self,
-        id: NodeId,
-        sample: &Sample,
-        r: &Pair,
-        jitter: &mut Jitter,
-    ) -> Vec<(usize, Pair)> {
-        let node = self.graph.node(id);
-        let inputs = &node.inputs;
-        let pair = |i: usize| &sample.pairs[inputs[i].index()];
-        match &self.rules[id.index()] {
-            Rule::Constant | Rule::Input => Vec::new(),
-            Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } | Rule::Smooth(_) => {
-                vec![(0, r.clone())]
-            }
-            Rule::Contest { windows, .. } => {
-                let mut sums: Vec<Pair> = inputs.iter().map(|&i| Pair::zero(self.count(i))).collect();
-                for ((o, window), winner) in
-                    windows.iter().enumerate().zip(self.winners(id, &sample.original))
-                {
-                    let (k, i) = window[winner];
-                    sums[k].plus[i] += r.plus[o];
-                    sums[k].minus[i] += r.minus[o];
-                }
-                sums.into_iter().enumerate().collect()
-            }
-            Rule::Linear { maps, .. }
-                if is_shape_node(&node.op) || ["Add", "Sub"].contains(&node.op.name()) =>
-            {
-                let share = if node.op.name() == "Concat" { 1.0 } else { 1.0 / maps.len() as f64 };
-                let through = |(i, entries): &(usize, Vec<Entry>)| {
-                    let mut sum = Pair::zero(self.count(inputs[*i]));
-                    apply(&transposed(entries), &r.scaled(share), &mut sum);
-                    (*i, sum)
-                };
-                maps.iter().map(through).collect()
-            }
-            Rule::Linear { maps, bias } => {
-                let (i, entries) = &maps[0];
-                let (mut z, mut sizes) =
-                    (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
-                apply(entries, pair(*i), &mut z);
-                entries.iter().for_each(|&(o, a, w)| sizes[o] += w.abs() * pair(*i).size(a));
-                let mut sum = Pair::zero(self.count(inputs[*i]));
-                jitter.disturb(&mut z, |o| sizes[o]);
-                apply(&transposed(entries), &per_contribution(r, &z), &mut sum);
-                vec![(*i, times(&sum, &jitter.disturbed(pair(*i))))]
-            }
-            Rule::Product { terms } => {
-                // Affine in each factor while the other is held, each given half.
-                let (a, b, mut z) = (pair(0), pair(1), Pair::zero(r.plus.len()));
-                let mut sizes = vec![0.0; r.plus.len()];
-                for &(o, i, j) in terms {
-                    z.plus[o] += a.plus[i] * b.plus[j] + a.minus[i] * b.minus[j];
-                    z.minus[o] += a.plus[i] * b.minus[j] + a.minus[i] * b.plus[j];
-                    sizes[o] += a.size(i) * b.size(j);
-                }
-                jitter.disturb(&mut z, |o| sizes[o]);
-                let c = per_contribution(&r.scaled(0.5), &z);
-                let (mut to_a, mut to_b) = (Pair::zero(a.plus.len()), Pair::zero(b.plus.len()));
-                for &(o, i, j) in terms {
-                    to_a.plus[i] += c.plus[o] * b.plus[j] + c.minus[o] * b.minus[j];
-                    to_a.minus[i] += c.plus[o] * b.minus[j] + c.minus[o] * b.plus[j];
-                    to_b.plus[j] += c.plus[o] * a.plus[i] + c.minus[o] * a.minus[i];
-                    to_b.minus[j] += c.plus[o] * a.minus[i] + c.minus[o] * a.plus[i];
-                }
-                vec![(0, times(&to_a, &jitter.disturbed(a))), (1, times(&to_b, &jitter.disturbed(b)))]
-            }
-        }
-    }
-}
-
-/// Rounding, imitated: both parts of a pair are moved at random by a share of the size of what was added up.
-pub(crate) struct Jitter {
-    pub(crate) noise: Noise,
-    pub(crate) share: f64,
-}
-
-impl Jitter {
-    pub(crate) fn none() -> Self {
-        Jitter { noise: Noise::new(0), share: 0.0 }
-    }
-
-    fn disturb(&mut self, pair: &mut Pair, size: impl Fn(usize) -> f64) {
-        if self.share == 0.0 {
-            return;
-        }
-        for (i, (plus, minus)) in pair.plus.iter_mut().zip(&mut pair.minus).enumerate() {
-            let size = self.share * size(i);
-            *plus += size * (2.0 * self.noise.uniform() - 1.0);
-            *minus += size * (2.0 * self.noise.uniform() - 1.0);
-        }
-    }
-
-    fn disturbed(&mut self, pair: &Pair) -> Pair {
-        let mut disturbed = pair.clone();
-        self.disturb(&mut disturbed, |i| pair.size(i));
-        disturbed
-    }
-}
-
-fn times(a: &Pair, b: &Pair) -> Pair {
-    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).collect();
-    Pair { plus: product(&a.plus, &b.plus), minus: product(&a.minus, &b.minus) }
-}
-
-/// `R/(z + ε·sign(z))` with `sign(0) = +1`.
-fn per_contribution(r: &Pair, z: &Pair) -> Pair {
-    const EPSILON: f64 = 1e-6;
-    let divided = |r: &[f64], z: &[f64]| {
-        r.iter().zip(z).map(|(r, &z)| r / (z + if z >= 0.0 { EPSILON } else { -EPSILON })).collect()
-    };
-    Pair { plus: divided(&r.plus, &z.plus), minus: divided(&r.minus, &z.minus) }
-}
-
-/// A map, and the size of the terms that were added up at its largest element: what rounding is relative to.
-pub(crate) struct LiteralMap {
-    pub(crate) values: Vec<f64>,
-    pub(crate) terms: f64,
-    /// How far imitated rounding moves the map.
-    pub(crate) unsteady: f64,
-}
-
-impl LiteralMap {
-    pub(crate) fn apart(&self, other: &LiteralMap) -> f64 {
-        self.values.iter().zip(&other.values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
-    }
-}
-
-/// A map of a value of shape `shape`, given its own activation, its pair, its sensitivities and its relevance.
-pub(crate) fn map(
-    method: Method,
-    shape: &[usize],
-    a: &[f64],
-    pair: &Pair,
-    four: &(Pair, Pair),
-    r: &Pair,
-) -> LiteralMap {
-    let (to, channels) = map_positions(shape);
-    let count = to.iter().max().map_or(0, |m| m + 1);
-    let (mut values, mut terms) = (vec![0.0; count], vec![0.0f64; count]);
-    let half = |part: Part, p: &Pair, i: usize| match part {
-        Part::Combined => (p.plus[i] - p.minus[i]) / 2.0,
-        Part::Plus => p.plus[i],
-        Part::Minus => p.minus[i],
-    };
-    let sensitivity = |stream: Stream, part: Part, i: usize| match stream {
-        Stream::G => half(part, &four.0, i),
-        Stream::H => half(part, &four.1, i),
-    };
-    for (i, &at) in to.iter().enumerate() {
-        let all: f64 =
-            [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
-        let (value, size) = match method {
-            Method::Gradient => {
-                let d = half(Part::Combined, &four.0, i) - half(Part::Combined, &four.1, i);
-                (d / channels as f64, all)
-            }
-            Method::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
-            Method::SplitCam(stream, part) => {
-                let activation = if part == Part::Combined { a[i] } else { half(part, pair, i) };
-                (sensitivity(stream, part, i) * activation, all * pair.size(i))
-            }
-            Method::SplitLrp(map) => {
-                let value = match map {
-                    RelevanceMap::Pos => r.plus[i],
-                    RelevanceMap::Neg => r.minus[i],
-                    RelevanceMap::Comb => r.plus[i] - r.minus[i],
-                };
-                (value, r.size(i))
-            }
-        };
-        values[at] += value;
-        terms[at] += size;
-    }
-    LiteralMap { values, terms: terms.into_iter().fold(0.0, f64::max), unsteady: 0.0 }
 }

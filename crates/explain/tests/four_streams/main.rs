@@ -3,6 +3,7 @@
 //! networks are tried.
 
 mod agreement;
+mod backward;
 mod coefficients;
 mod deep;
 mod literal;
@@ -10,5 +11,7 @@ mod network;
 mod noise;
 mod pair;
 mod properties;
+mod reading;
+mod relevance;
 mod rule;
 mod smooth;

@@ -110,17 +110,17 @@ impl Writer<'_> {
     fn window(&mut self, spatial: &[usize], kernels: &[usize], strides: &[usize], dilate: bool) -> Window {
         let kernel: Vec<usize> = spatial.iter().map(|_| self.noise.pick(kernels)).collect();
         let mut window = Window::new(kernel);
-        for axis in 0..spatial.len() {
+        for (axis, &length) in spatial.iter().enumerate() {
             window.stride[axis] = self.noise.pick(strides);
             if dilate && self.noise.chance(0.25) {
                 window.dilation[axis] = 2;
             }
             let span = window.span(axis).unwrap();
             window.pad[axis] = (self.noise.below(window.kernel[axis]), self.noise.below(window.kernel[axis]));
-            if spatial[axis] + window.pad[axis].0 + window.pad[axis].1 < span {
+            if length + window.pad[axis].0 + window.pad[axis].1 < span {
                 window.pad[axis] = (window.kernel[axis] - 1, window.kernel[axis] - 1);
             }
-            if spatial[axis] + window.pad[axis].0 + window.pad[axis].1 < span {
+            if length + window.pad[axis].0 + window.pad[axis].1 < span {
                 (window.kernel[axis], window.dilation[axis], window.pad[axis]) = (1, 1, (0, 0));
             }
         }
@@ -131,7 +131,7 @@ impl Writer<'_> {
         let shape = self.shape(x);
         let strides: &[usize] = if shape[2] > 5 { &[1, 1, 2, 3] } else { &[1] };
         let window = self.window(&shape[2..], &[1, 2, 3], strides, true);
-        let groups = if shape[1] % 2 == 0 && self.noise.chance(0.3) { 2 } else { 1 };
+        let groups = if shape[1].is_multiple_of(2) && self.noise.chance(0.3) { 2 } else { 1 };
         let out = groups * self.noise.between(1, 4 / groups);
         self.convolved(x, window, groups, out)
     }
@@ -157,7 +157,7 @@ impl Writer<'_> {
         window.stride = vec![self.noise.between(1, 2), self.noise.between(1, 2)];
         window.pad = vec![(self.noise.below(2), 0), (0, self.noise.below(2))];
         let output_padding = window.stride.iter().map(|s| self.noise.below(*s)).collect();
-        let groups = if shape[1] % 2 == 0 { 2 } else { 1 };
+        let groups = if shape[1].is_multiple_of(2) { 2 } else { 1 };
         let w = self.random(&[shape[1], 2, 3, 2], 0.5);
         let mut inputs = vec![x, w];
         if self.menu.bias {
@@ -229,15 +229,8 @@ impl Writer<'_> {
         let left = self.projection(x, 1);
         let right = self.add(Op::Unary(Unary::Neg), &[x]);
         let mut parts = vec![left, right];
-        if self.menu.bias && self.noise.chance(0.5) {
-            let mut shape = self.shape(x);
-            if self.noise.chance(0.5) {
-                parts.push(x);
-            }
-            shape[1] = 1;
-            // Every sample reads the same constant, so it must be as long as the batch: only an active part is.
-            let relu = self.add(Op::Unary(Unary::Relu), &[left]);
-            parts.push(relu);
+        if self.noise.chance(0.5) {
+            parts.push(self.add(Op::Unary(Unary::Relu), &[left]));
         }
         self.add(Op::Concat { axis: 1 }, &parts)
     }
@@ -311,7 +304,7 @@ impl Writer<'_> {
         let shape = self.shape(x);
         let mut axes = Vec::new();
         for axis in [2, 3] {
-            let length = self.noise.between(2, 8);
+            let length = self.noise.between(2, 9);
             if length != shape[axis] {
                 axes.push(ResizeAxis { axis, length, scale: length as f64 / shape[axis] as f64 });
             }

@@ -8,9 +8,10 @@ use monosplit_explain::{
 use monosplit_graph::{Data, Graph, NodeId, Tensor};
 
 use crate::agreement::{activations, cases, images, layer, methods, readable, sample_of};
-use crate::literal::{Jitter, Literal, Numbers};
+use crate::literal::{Literal, Numbers};
 use crate::network::{EVERYTHING, Menu, PIECEWISE_LINEAR, random_network};
 use crate::noise::Noise;
+use crate::relevance::Jitter;
 use crate::rule::shape;
 
 fn engine(precision: Precision) -> Cpu {
@@ -290,9 +291,9 @@ fn a_batch_is_its_samples_one_by_one() {
         let mut one = images.shape().to_vec();
         one[0] = 1;
         let count = images.len() / samples;
-        for n in 0..samples {
+        for (n, &class) in classes.iter().enumerate() {
             let image = Tensor::new(one.clone(), images.to_f32()[n * count..][..count].to_vec()).unwrap();
-            let alone = explainer.explain(&image, &Class::Index(classes[n]), &settings).unwrap();
+            let alone = explainer.explain(&image, &Class::Index(class), &settings).unwrap();
             for (all, single) in together.maps.iter().zip(&alone.maps) {
                 assert_eq!(sample_of(all, n, samples), sample_of(single, 0, 1), "seed {seed}");
             }

@@ -14,7 +14,7 @@ impl Literal {
         let logits = self.graph.outputs()[0].node;
         let mut all: Vec<Option<Pair>> = vec![None; self.graph.len()];
         let mut seed = Pair::zero(self.count(logits));
-        seed.plus[class] = sample.pairs[logits.index()].plus[class];
+        seed.plus[class] = jitter.disturbed(&sample.pairs[logits.index()]).plus[class];
         all[logits.index()] = Some(seed);
         for (id, node) in self.graph.nodes().rev() {
             let Some(r) = all[id.index()].clone() else { continue };

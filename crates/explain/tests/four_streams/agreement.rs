@@ -228,8 +228,7 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             let nothing = Pair::zero(sample.original[at].len());
             let r = relevance[at].as_ref().unwrap_or(&nothing);
             let four = four[at].as_ref().unwrap();
-            let read =
-                |r: &Pair| map(method, &shape(&graph, id), &sample.original[at], &sample.pairs[at], four, r);
+            let read = |r: &Pair| map(method, &shape(&graph, id), &sample, at, four, r);
             let mut expected = read(r);
             if let Method::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));

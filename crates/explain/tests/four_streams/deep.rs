@@ -73,7 +73,7 @@ fn check(graph: &Graph, noise: &mut Noise) {
             let (at, shape) = (id.index(), shape(graph, *id));
             let nothing = Pair::zero(sample.original[at].len());
             let (four, r) = (four[at].as_ref().unwrap(), relevance[at].as_ref().unwrap_or(&nothing));
-            let read = |r: &Pair| map(*method, &shape, &sample.original[at], &sample.pairs[at], four, r);
+            let read = |r: &Pair| map(*method, &shape, &sample, at, four, r);
             let mut expected = read(r);
             if let Method::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));

@@ -89,6 +89,8 @@ pub(crate) struct Sample {
     /// The network's own activations.
     pub(crate) original: Vec<Vec<f64>>,
     pub(crate) pairs: Vec<Pair>,
+    /// The magnitudes that were added up to get each pair, some of which may have cancelled: what rounding is relative to.
+    pub(crate) terms: Vec<Vec<f64>>,
     /// How close a stabiliser's decision was, relative to the limit.
     pub(crate) margin: f64,
 }
@@ -176,7 +178,7 @@ impl Literal {
     }
 
     pub(crate) fn forward(&self, original: Vec<Vec<f64>>) -> Sample {
-        let mut sample = Sample { original, pairs: Vec::new(), margin: f64::INFINITY };
+        let mut sample = Sample { original, pairs: Vec::new(), terms: Vec::new(), margin: f64::INFINITY };
         for (id, node) in self.graph.nodes() {
             let pair = if node.is_constant() {
                 self.constants.get(&id.index()).map_or(Pair::default(), |values| Pair::parts_of(values))
@@ -189,9 +191,39 @@ impl Literal {
                 }
                 pair
             };
+            let terms = self.terms(id, &sample, &pair);
+            sample.terms.push(terms);
             sample.pairs.push(pair);
         }
         sample
+    }
+
+    fn terms(&self, id: NodeId, sample: &Sample, pair: &Pair) -> Vec<f64> {
+        let node = self.graph.node(id);
+        let operand = |i: usize| &sample.terms[node.inputs[i].index()];
+        let own = (0..pair.plus.len()).map(|i| pair.size(i));
+        let restarts = matches!(self.split.stabiliser, Stabiliser::Shift | Stabiliser::Recentre);
+        let gathered: Vec<f64> = match &self.rules[id.index()] {
+            Rule::Constant | Rule::Input | Rule::Smooth(_) => return own.collect(),
+            _ if restarts && !is_shape_node(&node.op) => return own.collect(),
+            Rule::Linear { maps, bias } => {
+                let mut sums: Vec<f64> = bias.iter().map(|b| b.abs()).collect();
+                for (i, entries) in maps {
+                    entries.iter().for_each(|&(o, a, w)| sums[o] += w.abs() * operand(*i)[a]);
+                }
+                sums
+            }
+            Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } => operand(0).clone(),
+            Rule::Contest { windows, .. } => {
+                windows.iter().map(|w| w.iter().map(|&(k, i)| operand(k)[i]).sum()).collect()
+            }
+            Rule::Product { terms } => {
+                let mut sums = vec![0.0; pair.plus.len()];
+                terms.iter().for_each(|&(o, i, j)| sums[o] += operand(0)[i] * operand(1)[j]);
+                sums
+            }
+        };
+        own.zip(gathered).map(|(own, terms)| own.max(terms)).collect()
     }
 
     fn split_value(&self, id: NodeId, sample: &Sample) -> Pair {

@@ -2,7 +2,7 @@
 
 use monosplit_explain::{Method, Part, RelevanceMap, Stream};
 
-use crate::literal::Pair;
+use crate::literal::{Pair, Sample};
 use crate::rule::map_positions;
 
 /// A map, and the size of the terms that were added up at its largest element: what rounding is relative to.
@@ -23,15 +23,16 @@ impl LiteralMap {
     }
 }
 
-/// A map of a value of shape `shape`, given its own activation, its pair, its sensitivities and its relevance.
+/// A map of the value `at`, of shape `shape`, given its sensitivities and its relevance.
 pub(crate) fn map(
     method: Method,
     shape: &[usize],
-    a: &[f64],
-    pair: &Pair,
+    sample: &Sample,
+    at: usize,
     four: &(Pair, Pair),
     r: &Pair,
 ) -> LiteralMap {
+    let (a, pair) = (&sample.original[at], &sample.pairs[at]);
     let (to, channels) = map_positions(shape);
     let count = to.iter().max().map_or(0, |m| m + 1);
     let (mut values, mut terms) = (vec![0.0; count], vec![0.0f64; count]);
@@ -44,7 +45,7 @@ pub(crate) fn map(
         Stream::G => half(part, &four.0, i),
         Stream::H => half(part, &four.1, i),
     };
-    for (i, &at) in to.iter().enumerate() {
+    for (i, &place) in to.iter().enumerate() {
         let all: f64 =
             [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
         let (value, size) = match method {
@@ -55,7 +56,7 @@ pub(crate) fn map(
             Method::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
             Method::SplitCam(stream, part) => {
                 let activation = if part == Part::Combined { a[i] } else { half(part, pair, i) };
-                (sensitivity(stream, part, i) * activation, all * pair.size(i))
+                (sensitivity(stream, part, i) * activation, all * sample.terms[at][i])
             }
             Method::SplitLrp(map) => {
                 let value = match map {
@@ -66,8 +67,8 @@ pub(crate) fn map(
                 (value, r.size(i))
             }
         };
-        values[at] += value;
-        terms[at] += size;
+        values[place] += value;
+        terms[place] += size;
     }
     LiteralMap { values, terms: terms.into_iter().fold(0.0, f64::max), unsteady: 0.0 }
 }

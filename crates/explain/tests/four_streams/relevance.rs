@@ -14,7 +14,8 @@ impl Literal {
         let logits = self.graph.outputs()[0].node;
         let mut all: Vec<Option<Pair>> = vec![None; self.graph.len()];
         let mut seed = Pair::zero(self.count(logits));
-        seed.plus[class] = jitter.disturbed(&sample.pairs[logits.index()]).plus[class];
+        let (pair, terms) = (&sample.pairs[logits.index()], &sample.terms[logits.index()]);
+        seed.plus[class] = jitter.disturbed(pair, terms).plus[class];
         all[logits.index()] = Some(seed);
         for (id, node) in self.graph.nodes().rev() {
             let Some(r) = all[id.index()].clone() else { continue };
@@ -38,6 +39,7 @@ impl Literal {
         let node = self.graph.node(id);
         let inputs = &node.inputs;
         let pair = |i: usize| &sample.pairs[inputs[i].index()];
+        let terms = |i: usize| &sample.terms[inputs[i].index()][..];
         match &self.rules[id.index()] {
             Rule::Constant | Rule::Input => Vec::new(),
             Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } | Rule::Smooth(_) => {
@@ -70,31 +72,34 @@ impl Literal {
                 let (mut z, mut sizes) =
                     (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
                 apply(entries, pair(*i), &mut z);
-                entries.iter().for_each(|&(o, a, w)| sizes[o] += w.abs() * pair(*i).size(a));
+                entries.iter().for_each(|&(o, a, w)| sizes[o] += w.abs() * terms(*i)[a]);
                 let mut sum = Pair::zero(self.count(inputs[*i]));
                 jitter.disturb(&mut z, |o| sizes[o]);
                 apply(&transposed(entries), &per_contribution(r, &z), &mut sum);
-                vec![(*i, times(&sum, &jitter.disturbed(pair(*i))))]
+                vec![(*i, times(&sum, &jitter.disturbed(pair(*i), terms(*i))))]
             }
-            Rule::Product { terms } => {
+            Rule::Product { terms: factors } => {
                 // Affine in each factor while the other is held, each given half.
                 let (a, b, mut z) = (pair(0), pair(1), Pair::zero(r.plus.len()));
                 let mut sizes = vec![0.0; r.plus.len()];
-                for &(o, i, j) in terms {
+                for &(o, i, j) in factors {
                     z.plus[o] += a.plus[i] * b.plus[j] + a.minus[i] * b.minus[j];
                     z.minus[o] += a.plus[i] * b.minus[j] + a.minus[i] * b.plus[j];
-                    sizes[o] += a.size(i) * b.size(j);
+                    sizes[o] += terms(0)[i] * terms(1)[j];
                 }
                 jitter.disturb(&mut z, |o| sizes[o]);
                 let c = per_contribution(&r.scaled(0.5), &z);
                 let (mut to_a, mut to_b) = (Pair::zero(a.plus.len()), Pair::zero(b.plus.len()));
-                for &(o, i, j) in terms {
+                for &(o, i, j) in factors {
                     to_a.plus[i] += c.plus[o] * b.plus[j] + c.minus[o] * b.minus[j];
                     to_a.minus[i] += c.plus[o] * b.minus[j] + c.minus[o] * b.plus[j];
                     to_b.plus[j] += c.plus[o] * a.plus[i] + c.minus[o] * a.minus[i];
                     to_b.minus[j] += c.plus[o] * a.minus[i] + c.minus[o] * a.plus[i];
                 }
-                vec![(0, times(&to_a, &jitter.disturbed(a))), (1, times(&to_b, &jitter.disturbed(b)))]
+                vec![
+                    (0, times(&to_a, &jitter.disturbed(a, terms(0)))),
+                    (1, times(&to_b, &jitter.disturbed(b, terms(1)))),
+                ]
             }
         }
     }
@@ -122,9 +127,9 @@ impl Jitter {
         }
     }
 
-    fn disturbed(&mut self, pair: &Pair) -> Pair {
+    fn disturbed(&mut self, pair: &Pair, terms: &[f64]) -> Pair {
         let mut disturbed = pair.clone();
-        self.disturb(&mut disturbed, |i| pair.size(i));
+        self.disturb(&mut disturbed, |i| terms[i]);
         disturbed
     }
 }

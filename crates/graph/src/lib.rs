@@ -3,14 +3,21 @@
 //! This crate knows tensors, shapes, ONNX and network architectures. It does not know how anything is
 //! run or explained.
 
+pub mod address;
 pub mod arch;
+mod arithmetic;
 mod error;
 mod graph;
+mod half;
 mod infer;
+pub mod npy;
 pub mod op;
+pub mod passes;
 mod shape;
 mod tensor;
+pub mod weights;
 
+pub use address::{End, Layer, LayerName, LayerSummary};
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{Graph, Label, Node, NodeId, Output};
 pub use op::Op;

@@ -1,1 +1,30 @@
-//! Pictures in.
+//! Pictures in: decode a file, preprocess it exactly as torchvision does, hand over an NCHW tensor.
+//!
+//! This crate knows files and pixels. Of networks it knows only the shape of their input.
+//!
+//! ```
+//! use monosplit_image::{Fit, Picture, Preset};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! let picture = Picture::new(320, 240, vec![128; 320 * 240 * 3])?;
+//! let prepared = Preset::Imagenet.options().fit([3, 128, 128], Fit::default())?.apply(&picture)?;
+//! assert_eq!(prepared.tensor.shape(), [1, 3, 128, 128]);
+//! assert_eq!((prepared.picture.width(), prepared.picture.height()), (128, 128));
+//! # Ok(())
+//! # }
+//! ```
+
+mod crop;
+mod encode;
+mod jpeg;
+mod picture;
+mod png;
+mod preprocess;
+mod preset;
+mod resize;
+
+pub use encode::{Pixels, encode_png, write_atomically, write_png};
+pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
+pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};
+pub use preset::{Fit, Preset};
+pub use resize::Filter;

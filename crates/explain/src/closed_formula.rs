@@ -1,0 +1,187 @@
+//! The paper's closed formula (Theorem "Closed formulas for shifted saliency maps"), written out term by term:
+//!
+//! ```text
+//! E = Σ_j ᾱ_j ∂Q[j]/∂x
+//! ```
+//!
+//! `Q[j]` is the network in which layer `j` keeps only what its ReLU throws away, and everything above it is linear
+//! with weights `|W|`. The terms say which layer's hidden gradient contributed what to a map; their sum is computed
+//! here without the recursion for `E`, which makes it a check of that recursion.
+
+use monosplit_engine::{Engine, Program};
+use monosplit_graph::address::LayerName;
+use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
+
+use crate::contest::Contest;
+use crate::explanation::{class_input, inputs, one_hot};
+use crate::gradient::Gradient;
+use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::maps::{Finish, finish};
+use crate::network::Network;
+use crate::rectifier::rectifier;
+use crate::shift::Shifts;
+use crate::split::{AlphaInput, Pooling, ReluMode, Split};
+use crate::walk::{Rules, walk};
+
+/// One term of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// The layer whose hidden gradient this is; the first term is the ordinary gradient and names the class scores.
+    pub layer: String,
+    /// Its share of the map, `[N, H, W]`. The shares of all terms add up to the map.
+    pub share: Tensor,
+}
+
+/// Which map of stream `g` is taken apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Whole {
+    /// SplitGrad.
+    SplitGrad,
+    /// SplitCAM.
+    #[default]
+    SplitCam,
+}
+
+/// A map taken apart into the terms of the closed formula, compiled.
+pub struct ClosedFormula {
+    graph: Graph,
+    program: Box<dyn Program>,
+    layers: Vec<String>,
+}
+
+impl ClosedFormula {
+    /// Takes apart the map of stream `g` at `layer`.
+    pub fn new(source: &Graph, split: &Split, layer: &str, whole: Whole, engine: &dyn Engine) -> Result<Self> {
+        if split.pooling != Pooling::Convex || split.relu != ReluMode::Max {
+            return Err(Error::argument("the closed formula holds for convex pooling and max-mode ReLUs"));
+        }
+        let network = Network::new(source)?;
+        let (graph, layers) = write(&network, &split.alpha(AlphaInput::Uniform), layer, whole)?;
+        let program = engine.compile(&graph)?;
+        Ok(ClosedFormula { graph, program, layers })
+    }
+
+    /// The terms for images `[N, C, H, W]`, one class per image and one α for all layers.
+    pub fn terms(&self, images: &Tensor, classes: &[usize], alpha: f64) -> Result<Vec<Term>> {
+        let classes: Vec<i64> = classes.iter().map(|&c| c as i64).collect();
+        let name = |id: NodeId| self.graph.node(id).label.tensor.as_str();
+        let given = self.graph.inputs().iter().enumerate().map(|(i, &id)| match name(id) {
+            _ if i == 0 => Ok(images.clone()),
+            inputs::CLASS => Ok(Tensor::vector(classes.clone())),
+            inputs::ALPHA => Ok(Tensor::scalar(alpha)),
+            other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
+        });
+        let shares = self.program.run(&given.collect::<Result<Vec<_>>>()?)?;
+        Ok(self.layers.iter().cloned().zip(shares).map(|(layer, share)| Term { layer, share }).collect())
+    }
+}
+
+fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<(Graph, Vec<String>)> {
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    let class = class_input(&mut g, network.samples());
+    let seed = one_hot(&mut g, class, network.classes())?;
+    let shifts = Shifts::new(&mut g, network, split)?;
+    let mass = g.times(seed, shifts.seed())?;
+    let masses = walk(&mut g, network, &mut Masses { network, shifts: &shifts }, network.logits(), mass)?;
+    let layer = LayerName::parse(layer);
+    let at = network.graph().layer(layer.name)?.value(network.graph(), layer.end);
+
+    let mut terms = vec![(network.logits(), network.logits(), seed, 0.5)];
+    for (id, node) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
+        let Some(&mass) = masses.get(&id) else { continue };
+        if let Some(thrown_away) = injection(&mut g, id, mass)? {
+            terms.push((id, node.inputs[0], thrown_away, -0.5));
+        }
+    }
+    let image = g.node(network.input()).shape.clone();
+    let mut names = Vec::new();
+    for (source, start, seed, factor) in terms {
+        let mut rules = Gradient { network, open_at_zero: true };
+        let gradients = walk(&mut g, network, &mut rules, start, seed)?;
+        let Some(&gradient) = gradients.get(&at) else { continue };
+        let share = g.scaled(factor, gradient)?;
+        let (share, channels) = match whole {
+            Whole::SplitGrad => (share, Reduction::Mean),
+            Whole::SplitCam => (g.times(share, at)?, Reduction::Sum),
+        };
+        let map = finish(&mut g, share, channels, Finish::default(), &image)?;
+        let name = network.graph().node(source).label.display().to_owned();
+        g.output(name.clone(), map);
+        names.push(name);
+    }
+    if names.is_empty() {
+        let message = format!("layer '{}' does not lie between the image and the class scores", layer.name);
+        return Err(Error::argument(message));
+    }
+    Ok((g.pruned()?, names))
+}
+
+/// What node `id` throws away, weighted by the mass of its value: the seed of `∂Q[j]/∂x` at the node's input.
+fn injection(g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Option<NodeId>> {
+    let node = g.node(id).clone();
+    if let Some(rectifier) = rectifier(g, &node)? {
+        let on = g.at_least(node.inputs[0], 0.0)?;
+        let zero = g.number(0.0);
+        let lost = g.select(on, zero, mass)?;
+        let Some(slope) = rectifier.slope else { return Ok(Some(lost)) };
+        let one = g.number(1.0);
+        let share = g.minus(one, slope)?;
+        return g.times(share, lost).map(Some);
+    }
+    let Some(contest) = Contest::of(g, &node)? else { return Ok(None) };
+    let (all, won) = (contest.spread(g, mass)?, contest.scatter(g, mass)?);
+    if contest.minimum { g.minus(won, all).map(Some) } else { g.minus(all, won).map(Some) }
+}
+
+/// The mass alone: the transposed network with weights `|W|` and no nonlinearity.
+struct Masses<'a> {
+    network: &'a Network,
+    shifts: &'a Shifts,
+}
+
+impl Rules for Masses<'_> {
+    type Message = NodeId;
+
+    fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+        g.plus(a, b)
+    }
+
+    fn back(&mut self, g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
+        let mut messages = Vec::new();
+        for (index, input) in self.network.active_inputs(id) {
+            let passed = self.to_input(g, id, index, mass)?;
+            let shifted = match self.shifts.factor(id) {
+                Some(factor) => g.times(passed, factor)?,
+                None => passed,
+            };
+            messages.push((input, shifted));
+        }
+        Ok(messages)
+    }
+}
+
+impl Masses<'_> {
+    fn to_input(&self, g: &mut Graph, id: NodeId, index: usize, mass: NodeId) -> Result<NodeId> {
+        let node = g.node(id).clone();
+        if rectifier(g, &node)?.is_some() {
+            return Ok(mass);
+        }
+        if let Some(contest) = Contest::of(g, &node)? {
+            return contest.spread(g, mass);
+        }
+        let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
+        if !is_multilinear(&node.op) || (product && self.network.active_inputs(id).len() > 1) {
+            let message = format!("the closed formula speaks of affine nodes, ReLUs and maxima, not of {}", node.op.name());
+            return Err(Error::unsupported(message).at(node.label.display()));
+        }
+        let mut operands = node.inputs.clone();
+        for operand in &mut operands {
+            if !self.network.is_active(*operand) && g.node(*operand).kind == Kind::Float {
+                *operand = g.magnitude(*operand)?;
+            }
+        }
+        transpose(g, id, index, mass, Coefficients { operands: &operands, magnitude: true })
+    }
+}

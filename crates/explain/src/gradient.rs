@@ -1,0 +1,91 @@
+//! The ordinary gradient, as a rule set over the walk. Its message is one value.
+
+use monosplit_graph::op::Binary;
+use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
+
+use crate::contest::Contest;
+use crate::derivative::{power_slope, slope};
+use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::network::Network;
+use crate::rectifier::rectifier;
+use crate::sum_stream::first_wins;
+use crate::walk::Rules;
+
+/// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
+pub(crate) struct Gradient<'a> {
+    /// Whether a ReLU passes the gradient where its input is exactly zero.
+    pub(crate) open_at_zero: bool,
+    pub(crate) network: &'a Network,
+}
+
+impl Rules for Gradient<'_> {
+    type Message = NodeId;
+
+    fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+        g.plus(a, b)
+    }
+
+    fn back(&mut self, g: &mut Graph, id: NodeId, d: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
+        let mut messages = Vec::new();
+        for (index, input) in self.network.active_inputs(id) {
+            if let Some(message) = gradient_to(g, id, index, d, self.open_at_zero)? {
+                messages.push((input, message));
+            }
+        }
+        Ok(messages)
+    }
+}
+
+/// The gradient at input `index` of a node, given the gradient `d` at its output; `None` where it is zero.
+fn gradient_to(g: &mut Graph, id: NodeId, index: usize, d: NodeId, open_at_zero: bool) -> Result<Option<NodeId>> {
+    let node = g.node(id).clone();
+    if is_multilinear(&node.op) {
+        return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false }).map(Some);
+    }
+    if let Some(contest) = Contest::of(g, &node)? {
+        return contest.scatter(g, d).map(Some);
+    }
+    if let Some(rectifier) = rectifier(g, &node)? {
+        let z = node.inputs[0];
+        let on = if open_at_zero { g.at_least(z, 0.0)? } else { g.more_than(z, 0.0)? };
+        return match rectifier.slope {
+            None => g.masked(on, d).map(Some),
+            Some(slope) => {
+                let sloped = g.times(slope, d)?;
+                g.select(on, d, sloped).map(Some)
+            }
+        };
+    }
+    local_gradient(g, &node, id, index, d).map_err(|e| e.at(node.label.display()))
+}
+
+fn local_gradient(g: &mut Graph, node: &Node, id: NodeId, index: usize, d: NodeId) -> Result<Option<NodeId>> {
+    match &node.op {
+        Op::Unary(function) => {
+            let Some(slope) = slope(g, *function, node.inputs[0], id)? else { return Ok(None) };
+            g.times(slope, d).map(Some)
+        }
+        Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
+            let wins = first_wins(g, node, *binary)?;
+            let zero = g.number(0.0);
+            let routed = if index == 0 { g.select(wins, d, zero)? } else { g.select(wins, zero, d)? };
+            let shape = g.node(node.inputs[index]).shape.clone();
+            g.summed_to(routed, &shape).map(Some)
+        }
+        Op::Binary(Binary::PRelu) if index == 0 => {
+            let on = g.more_than(node.inputs[0], 0.0)?;
+            let sloped = g.times(node.inputs[1], d)?;
+            g.select(on, d, sloped).map(Some)
+        }
+        Op::Binary(Binary::Pow) if index == 0 => {
+            let slope = power_slope(g, node.inputs[0], node.inputs[1])?;
+            let product = g.times(slope, d)?;
+            let shape = g.node(node.inputs[0]).shape.clone();
+            g.summed_to(product, &shape).map(Some)
+        }
+        op => Err(Error::unsupported(format!(
+            "{} has no gradient rule for its input {index}; `monosplit ops` lists what can be explained",
+            op.name()
+        ))),
+    }
+}

@@ -1,0 +1,127 @@
+//! How much a linear node can enlarge what passes through it, known from its weights before anything runs.
+
+use monosplit_graph::op::{Binary, Divisor, Reduction};
+use monosplit_graph::{Graph, Node, NodeId, Op, Tensor};
+
+/// What is assumed of coefficients that are computed rather than stored.
+const UNKNOWN: f64 = 20.0;
+
+/// A bound, as a power of two, on the growth of the largest element through a node with all coefficients made
+/// positive: forwards, or backwards to its input `index`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward(usize),
+}
+
+/// The growth of a node in a direction. Coefficients that depend on the input are not counted.
+pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
+    let bits = |factor: f64| factor.max(1.0).log2();
+    let stored = |id: NodeId| g.constant_value(id);
+    match &node.op {
+        Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } => {
+            let by_rows = matches!(node.op, Op::Conv { .. }) == (direction == Direction::Forward);
+            stored(node.inputs[1]).map_or(UNKNOWN, |w| bits(kernel_sum(w, *groups, by_rows)))
+        }
+        Op::MatMul { .. } => {
+            let inner = |id: NodeId| stored(id).map(|w| bits(matrix_sum(w)));
+            let length = node.inputs.iter().take(2).filter_map(|&i| inner(i)).next();
+            length.unwrap_or_else(|| if node.inputs.iter().take(2).any(|&i| g.node(i).is_constant()) { UNKNOWN } else { 12.0 })
+        }
+        Op::BatchNorm { epsilon } => match (stored(node.inputs[1]), stored(node.inputs[4])) {
+            (Some(scale), Some(variance)) => {
+                let pairs = scale.to_f64().iter().copied().zip(variance.to_f64().to_vec()).collect::<Vec<_>>();
+                bits(pairs.iter().map(|(s, v)| s.abs() / (v + epsilon).sqrt()).fold(0.0, f64::max))
+            }
+            _ => UNKNOWN,
+        },
+        Op::Binary(Binary::Mul | Binary::Div) => {
+            let constants = node.inputs.iter().filter(|&&i| g.node(i).is_constant());
+            constants.map(|&i| stored(i).map_or(UNKNOWN, |c| bits(extreme(c, matches!(node.op, Op::Binary(Binary::Div)))))).sum()
+        }
+        Op::AveragePool { window, divisor } => match (divisor, direction) {
+            (Divisor::One, _) | (_, Direction::Backward(_)) => bits(window.kernel.iter().product::<usize>() as f64),
+            _ => 0.0,
+        },
+        Op::AveragePoolTranspose { window, .. } => bits(window.kernel.iter().product::<usize>() as f64),
+        Op::Reduce { reduction: Reduction::Sum, axes, .. } if direction == Direction::Forward => {
+            let shape = &g.node(node.inputs[0]).shape;
+            bits(axes.iter().filter_map(|&a| shape.fixed_at(a)).map(|n| n as f64).product())
+        }
+        Op::Binary(Binary::Add | Binary::Sub) => 1.0,
+        Op::Resize { axes, .. } => axes.iter().map(|a| bits(4.0 * a.scale.max(1.0))).sum(),
+        Op::Expand { .. } | Op::Gather { .. } | Op::Pad { .. } if direction != Direction::Forward => UNKNOWN,
+        _ => 0.0,
+    }
+}
+
+/// The largest sum of magnitudes over one output channel (`by_rows`) or one input channel of a kernel.
+fn kernel_sum(w: &Tensor, groups: usize, by_rows: bool) -> f64 {
+    let shape = w.shape();
+    let (rows, columns) = (shape[0], shape.get(1).copied().unwrap_or(1));
+    let taps: usize = shape[2..].iter().product();
+    let weights = w.to_f64();
+    if weights.is_empty() {
+        return 0.0;
+    }
+    let tap_sum = |row: usize, column: usize| -> f64 {
+        weights[(row * columns + column) * taps..][..taps].iter().map(|v| v.abs()).sum()
+    };
+    if by_rows {
+        return (0..rows).map(|r| (0..columns).map(|c| tap_sum(r, c)).sum()).fold(0.0, f64::max);
+    }
+    let per_group = rows / groups.max(1);
+    let mut largest = 0.0f64;
+    for group in 0..groups {
+        for column in 0..columns {
+            let rows = group * per_group..(group + 1) * per_group;
+            largest = largest.max(rows.map(|r| tap_sum(r, column)).sum());
+        }
+    }
+    largest
+}
+
+/// The larger of the largest row sum and the largest column sum of magnitudes.
+fn matrix_sum(w: &Tensor) -> f64 {
+    let columns = w.shape().last().copied().unwrap_or(1).max(1);
+    let weights = w.to_f64();
+    let rows_per_matrix = w.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1);
+    let mut largest = 0.0f64;
+    for matrix in weights.chunks(columns * rows_per_matrix) {
+        let mut column_sums = vec![0.0; columns];
+        for row in matrix.chunks(columns) {
+            let mut row_sum = 0.0;
+            for (sum, v) in column_sums.iter_mut().zip(row) {
+                *sum += v.abs();
+                row_sum += v.abs();
+            }
+            largest = largest.max(row_sum);
+        }
+        largest = column_sums.into_iter().fold(largest, f64::max);
+    }
+    largest
+}
+
+fn extreme(c: &Tensor, reciprocal: bool) -> f64 {
+    let factor = |v: f64| if reciprocal { 1.0 / v.abs() } else { v.abs() };
+    c.to_f64().iter().map(|&v| factor(v)).fold(0.0, f64::max).min(UNKNOWN.exp2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_summed_over_the_right_channels() {
+        // Two groups of one input channel each; three outputs each, one tap.
+        let w = Tensor::new([6, 1, 1], vec![1f32, -2.0, 3.0, 4.0, -5.0, 6.0]).unwrap();
+        assert_eq!(kernel_sum(&w, 2, true), 6.0);
+        assert_eq!(kernel_sum(&w, 2, false), 15.0);
+    }
+
+    #[test]
+    fn matrices_are_bounded_both_ways() {
+        let w = Tensor::new([2, 3], vec![1f32, -2.0, 3.0, 0.0, 5.0, 0.0]).unwrap();
+        assert_eq!(matrix_sum(&w), 7.0);
+    }
+}

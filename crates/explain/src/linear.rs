@@ -1,0 +1,270 @@
+//! The linear part of a node: how it answers to one of its inputs, transposed, and the same with every
+//! coefficient replaced by its magnitude. Every rule set is built from these two.
+
+use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, Unary};
+use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
+
+use crate::axis::{AxisMap, apply_transposed};
+
+/// The values a node's coefficients are read from.
+#[derive(Clone, Copy)]
+pub(crate) struct Coefficients<'a> {
+    /// Stand-ins for the node's inputs: the inputs themselves, or their magnitudes.
+    pub(crate) operands: &'a [NodeId],
+    /// Whether signs that the op itself carries (a subtraction, a negative interpolation weight) are dropped.
+    pub(crate) magnitude: bool,
+}
+
+/// Whether the node is linear in each of its inputs, the others held.
+pub(crate) fn is_multilinear(op: &Op) -> bool {
+    match op {
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::BatchNorm { .. }
+        | Op::Where
+        | Op::AveragePool { .. }
+        | Op::AveragePoolTranspose { .. }
+        | Op::Concat { .. }
+        | Op::Slice { .. }
+        | Op::Pad { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Expand { .. }
+        | Op::Gather { .. }
+        | Op::Resize { .. }
+        | Op::Cast { .. }
+        | Op::Identity
+        | Op::Dropout { .. }
+        | Op::Unary(Unary::Neg)
+        | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => true,
+        Op::Reduce { reduction, .. } => matches!(reduction, Reduction::Sum | Reduction::Mean),
+        _ => false,
+    }
+}
+
+/// The transpose of the node's linear dependence on its input `index`, applied to `y`.
+pub(crate) fn transpose(
+    g: &mut Graph,
+    id: NodeId,
+    index: usize,
+    y: NodeId,
+    coefficients: Coefficients<'_>,
+) -> Result<NodeId> {
+    let node = g.node(id).clone();
+    let input = g.node(node.inputs[index]).shape.clone();
+    let name = node.label.display().to_owned();
+    transpose_node(g, &node, index, y, &input, coefficients).map_err(|e| e.at(name))
+}
+
+fn transpose_node(
+    g: &mut Graph,
+    node: &Node,
+    index: usize,
+    y: NodeId,
+    input: &Shape,
+    coefficients: Coefficients<'_>,
+) -> Result<NodeId> {
+    let Coefficients { operands, magnitude } = coefficients;
+    match (&node.op, index) {
+        (Op::Conv { window, groups }, 0) => {
+            let output_padding = (0..window.axes())
+                .map(|axis| {
+                    let (before, after) = window.pad[axis];
+                    let positions = node.shape.fixed_at(axis + 2).unwrap_or(1);
+                    let span = window.span(axis).unwrap_or(1);
+                    let read = (positions - 1) * window.stride[axis] + span;
+                    (input.fixed_at(axis + 2).unwrap_or(0) + before + after).saturating_sub(read)
+                })
+                .collect();
+            g.add(
+                Op::ConvTranspose { window: window.clone(), groups: *groups, output_padding },
+                &[y, operands[1]],
+            )
+        }
+        (Op::ConvTranspose { window, groups, .. }, 0) => {
+            g.add(Op::Conv { window: window.clone(), groups: *groups }, &[y, operands[1]])
+        }
+        (Op::MatMul { trans_a, trans_b }, 0 | 1) => {
+            let product = transpose_matmul(g, index, y, operands, *trans_a, *trans_b)?;
+            g.summed_to(product, input)
+        }
+        (Op::MatMul { .. }, 2) => g.summed_to(y, input),
+        (Op::BatchNorm { epsilon }, 0) => {
+            let scale = batch_norm_scale(g, node, *epsilon)?;
+            let scale = if magnitude { g.magnitude(scale)? } else { scale };
+            g.times(y, scale)
+        }
+        (Op::Binary(Binary::Add), _) | (Op::Binary(Binary::Sub), 0) => g.summed_to(y, input),
+        (Op::Binary(Binary::Sub), _) => {
+            let y = if magnitude { y } else { g.negated(y)? };
+            g.summed_to(y, input)
+        }
+        (Op::Binary(Binary::Mul), _) => {
+            let product = g.times(y, operands[1 - index])?;
+            g.summed_to(product, input)
+        }
+        (Op::Binary(Binary::Div), 0) => {
+            let quotient = g.over(y, operands[1])?;
+            g.summed_to(quotient, input)
+        }
+        (Op::Unary(Unary::Neg), _) => if magnitude { Ok(y) } else { g.negated(y) },
+        (Op::Where, 1) => {
+            let kept = g.masked(node.inputs[0], y)?;
+            g.summed_to(kept, input)
+        }
+        (Op::Where, 2) => {
+            let zero = g.number(0.0);
+            let kept = g.select(node.inputs[0], zero, y)?;
+            g.summed_to(kept, input)
+        }
+        (Op::AveragePool { window, divisor }, _) => {
+            let spatial = input.dims()[2..].iter().filter_map(|d| d.fixed()).collect();
+            g.add(Op::AveragePoolTranspose { window: window.clone(), divisor: *divisor, spatial }, &[y])
+        }
+        (Op::AveragePoolTranspose { window, divisor, .. }, _) => {
+            g.add(Op::AveragePool { window: window.clone(), divisor: *divisor }, &[y])
+        }
+        (Op::Reduce { reduction: Reduction::Sum, axes, .. }, _) => spread(g, y, input, axes, false),
+        (Op::Reduce { reduction: Reduction::Mean, axes, .. }, _) => spread(g, y, input, axes, true),
+        (Op::Concat { axis }, _) => transpose_concat(g, node, index, y, *axis),
+        (Op::Slice { axis, start, step: 1, length }, _) => {
+            let mut pads = vec![(0, 0); input.rank()];
+            let available = input.fixed_at(*axis).unwrap_or(*length);
+            pads[*axis] = (*start, available - start - length);
+            g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[y])
+        }
+        (Op::Slice { axis, start, step, length }, _) => {
+            let map = AxisMap::slice(input.fixed_at(*axis).unwrap_or(0), *start, *step, *length);
+            apply_transposed(g, y, *axis, map)
+        }
+        (Op::Pad { padding: Padding::Constant(_), pads }, _) => transpose_padding(g, y, pads, input),
+        (Op::Pad { padding, pads }, _) => {
+            let mut value = y;
+            for (axis, &(before, after)) in pads.iter().enumerate() {
+                if (before, after) != (0, 0) {
+                    let map = AxisMap::pad(input.fixed_at(axis).unwrap_or(0), before, after, *padding);
+                    value = apply_transposed(g, value, axis, map)?;
+                }
+            }
+            Ok(value)
+        }
+        (Op::Reshape { .. }, _) => g.reshaped(y, input.clone()),
+        (Op::Transpose { axes }, _) => {
+            let mut inverse = vec![0; axes.len()];
+            axes.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
+            g.add(Op::Transpose { axes: inverse }, &[y])
+        }
+        (Op::Expand { .. }, _) => g.summed_to(y, input),
+        (Op::Gather { axis }, 0) => transpose_gather(g, node, y, *axis, input),
+        (Op::Resize { axes, interpolation, coordinates }, _) => {
+            let mut value = y;
+            for resized in axes {
+                let length = input.fixed_at(resized.axis).unwrap_or(0);
+                let mut map =
+                    AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+                if magnitude {
+                    map.make_absolute();
+                }
+                value = apply_transposed(g, value, resized.axis, map)?;
+            }
+            Ok(value)
+        }
+        (Op::Identity | Op::Dropout { .. } | Op::Cast { .. }, _) => Ok(y),
+        (op, index) => Err(Error::unsupported(format!(
+            "{} cannot be explained through its input {index}; make that input a constant",
+            op.name()
+        ))),
+    }
+}
+
+fn transpose_matmul(
+    g: &mut Graph,
+    index: usize,
+    y: NodeId,
+    operands: &[NodeId],
+    trans_a: bool,
+    trans_b: bool,
+) -> Result<NodeId> {
+    let (a, b) = (operands[0], operands[1]);
+    let (flags, pair) = match (index, trans_a, trans_b) {
+        (0, false, _) => ((false, !trans_b), [y, b]),
+        (0, true, _) => ((trans_b, true), [b, y]),
+        (_, _, false) => ((!trans_a, false), [a, y]),
+        (_, _, true) => ((true, trans_a), [y, a]),
+    };
+    g.add(Op::MatMul { trans_a: flags.0, trans_b: flags.1 }, &pair)
+}
+
+/// `scale/√(variance + ε)`, shaped to multiply a value of the node's rank.
+pub(crate) fn batch_norm_scale(g: &mut Graph, node: &Node, epsilon: f64) -> Result<NodeId> {
+    let variance = g.offset(epsilon, node.inputs[4])?;
+    let deviation = g.unary(Unary::Sqrt, variance)?;
+    let scale = g.over(node.inputs[1], deviation)?;
+    per_channel(g, scale, node.shape.rank())
+}
+
+/// A vector over channels, shaped to meet axis 1 of a value of rank `rank`.
+pub(crate) fn per_channel(g: &mut Graph, vector: NodeId, rank: usize) -> Result<NodeId> {
+    let mut dims = vec![Dim::Fixed(1); rank];
+    dims[1] = g.node(vector).shape.dims()[0];
+    g.reshaped(vector, Shape::new(dims))
+}
+
+fn spread(g: &mut Graph, y: NodeId, input: &Shape, axes: &[usize], mean: bool) -> Result<NodeId> {
+    let kept = input.dims().iter().enumerate().map(|(i, &d)| if axes.contains(&i) { Dim::Fixed(1) } else { d });
+    let kept = g.reshaped(y, Shape::new(kept.collect::<Vec<_>>()))?;
+    let full = g.add(Op::Expand { shape: input.clone() }, &[kept])?;
+    if !mean {
+        return Ok(full);
+    }
+    let count = axes.iter().try_fold(1usize, |n, &axis| Some(n * input.fixed_at(axis)?));
+    let count = count.ok_or_else(|| Error::unsupported("a mean over the batch cannot be explained"))?;
+    g.scaled(1.0 / count as f64, full)
+}
+
+fn transpose_concat(g: &mut Graph, node: &Node, index: usize, y: NodeId, axis: usize) -> Result<NodeId> {
+    let lengths: Option<Vec<usize>> = node.inputs.iter().map(|&i| g.node(i).shape.fixed_at(axis)).collect();
+    let lengths = lengths.ok_or_else(|| Error::unsupported("joining along the batch cannot be explained"))?;
+    let start = lengths[..index].iter().sum();
+    g.add(Op::Slice { axis, start, step: 1, length: lengths[index] }, &[y])
+}
+
+fn transpose_padding(g: &mut Graph, y: NodeId, pads: &[(usize, usize)], input: &Shape) -> Result<NodeId> {
+    let mut value = y;
+    for (axis, &(start, after)) in pads.iter().enumerate() {
+        if (start, after) != (0, 0) {
+            let length = input.fixed_at(axis).unwrap_or(0);
+            value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+        }
+    }
+    Ok(value)
+}
+
+fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &Shape) -> Result<NodeId> {
+    let indices = g
+        .constant_value(node.inputs[1])
+        .and_then(|t| t.to_i64())
+        .ok_or_else(|| Error::unsupported("Gather can only be explained where its indices are constant"))?;
+    let length = input.fixed_at(axis).ok_or_else(|| Error::unsupported("gathering from the batch cannot be explained"))?;
+    let map = AxisMap::gather(length, &indices)?;
+    let dims = input.dims();
+    let flat = [&dims[..axis], &[Dim::Fixed(indices.len())], &dims[axis + 1..]].concat();
+    let y = g.reshaped(y, Shape::new(flat))?;
+    apply_transposed(g, y, axis, map)
+}
+
+/// A resized value with every interpolation weight replaced by its magnitude.
+pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result<NodeId> {
+    let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } = &node.op else {
+        return g.add(node.op.clone(), &[value]);
+    };
+    let mut value = value;
+    for resized in axes {
+        let length = g.node(value).shape.fixed_at(resized.axis).unwrap_or(0);
+        let mut map = AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+        map.make_absolute();
+        value = apply_transposed(g, value, resized.axis, map.transposed())?;
+    }
+    Ok(value)
+}

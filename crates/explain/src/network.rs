@@ -1,0 +1,157 @@
+//! The network under explanation: the graph as it was handed in, and what every rule set needs to know of it.
+
+use std::collections::HashMap;
+
+use monosplit_graph::op::Binary;
+use monosplit_graph::{Dim, Error, Graph, Kind, Label, Node, NodeId, Op, Result};
+
+/// A network prepared for rewriting. The graph under construction starts as a copy of [`Network::graph`], so
+/// a node of the network has the same id there.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    graph: Graph,
+    ids: Vec<NodeId>,
+    active: Vec<bool>,
+    stand_ins: HashMap<NodeId, NodeId>,
+    inner: Vec<bool>,
+    input: NodeId,
+    logits: NodeId,
+}
+
+impl Network {
+    /// Prepares `source`: its first input is what is explained, its first output holds the class scores.
+    pub(crate) fn new(source: &Graph) -> Result<Self> {
+        let (graph, stand_ins, inner) = with_stand_ins(source)?;
+        let input = *graph.inputs().first().ok_or_else(|| Error::argument("the network has no input to explain"))?;
+        let logits = graph.outputs().first().ok_or_else(|| Error::argument("the network has no output"))?.node;
+        let mut active = vec![false; graph.len()];
+        for (id, node) in graph.nodes() {
+            let reads = node.inputs.iter().any(|i| active[i.index()]);
+            active[id.index()] = id == input || (reads && node.kind == Kind::Float);
+        }
+        if graph.node(input).kind != Kind::Float || !active[logits.index()] {
+            return Err(Error::argument("the class scores do not depend on the first input through real numbers"));
+        }
+        let shape = &graph.node(logits).shape;
+        if shape.rank() != 2 || shape.fixed_at(1).is_none() {
+            return Err(Error::shape(format!("expected class scores of shape [N, classes], found {shape}"))
+                .at(graph.node(logits).label.display()));
+        }
+        let ids = graph.nodes().map(|(id, _)| id).collect();
+        Ok(Network { graph, ids, active, stand_ins, inner, input, logits })
+    }
+
+    /// The network's own graph.
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The node at a position in topological order.
+    pub(crate) fn id(&self, index: usize) -> NodeId {
+        self.ids[index]
+    }
+
+    /// All nodes in topological order.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.graph.nodes()
+    }
+
+    /// Whether the value depends on the explained input.
+    pub(crate) fn is_active(&self, id: NodeId) -> bool {
+        self.active.get(id.index()).copied().unwrap_or(false)
+    }
+
+    /// For a node that is treated as a composition of simpler ones: the node that computes the same value by
+    /// that composition.
+    pub(crate) fn stand_in(&self, id: NodeId) -> Option<NodeId> {
+        self.stand_ins.get(&id).copied()
+    }
+
+    /// Whether the node is an intermediate step of such a composition, its last step not counted.
+    pub(crate) fn is_inner(&self, id: NodeId) -> bool {
+        self.inner[id.index()]
+    }
+
+    /// The explained input.
+    pub(crate) fn input(&self) -> NodeId {
+        self.input
+    }
+
+    /// The class scores.
+    pub(crate) fn logits(&self) -> NodeId {
+        self.logits
+    }
+
+    /// Number of classes.
+    pub(crate) fn classes(&self) -> usize {
+        self.graph.node(self.logits).shape.fixed_at(1).unwrap_or(0)
+    }
+
+    /// The length of the sample axis of the explained input.
+    pub(crate) fn samples(&self) -> Dim {
+        self.graph.node(self.input).shape.dims().first().copied().unwrap_or(Dim::Fixed(1))
+    }
+
+    /// Those inputs of a node that depend on the explained input, with their positions.
+    pub(crate) fn active_inputs(&self, id: NodeId) -> Vec<(usize, NodeId)> {
+        let inputs = self.graph.node(id).inputs.iter().copied().enumerate();
+        inputs.filter(|&(_, input)| self.is_active(input)).collect()
+    }
+}
+
+/// The first axis of a value that runs over samples, and how many of its elements belong to one sample.
+pub(crate) fn sample_axis(dims: &[Dim], samples: Dim) -> Option<(usize, usize)> {
+    dims.iter().enumerate().find_map(|(axis, &dim)| match (dim.over(samples), samples) {
+        (Some(Dim::Fixed(per_sample)), Dim::Batch(_)) => Some((axis, per_sample)),
+        (Some(Dim::Fixed(per_sample)), Dim::Fixed(_)) if axis == 0 => Some((axis, per_sample)),
+        _ => None,
+    })
+}
+
+type StandIns = HashMap<NodeId, NodeId>;
+
+/// The graph with a composition of simpler nodes standing before each node that has no rule of its own. Readers
+/// keep reading the original node, so the network's values stay what they were, to the bit.
+fn with_stand_ins(source: &Graph) -> Result<(Graph, StandIns, Vec<bool>)> {
+    let mut graph = Graph::new();
+    let mut stand_ins = HashMap::new();
+    let mut inner = Vec::new();
+    let mut map: Vec<NodeId> = Vec::with_capacity(source.len());
+    for (_, node) in source.nodes() {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|i| map[i.index()]).collect();
+        let composed = if node.is_constant() { None } else { compose(&mut graph, node, &inputs)? };
+        inner.resize(graph.len(), true);
+        if let Some(stand_in) = composed {
+            inner[stand_in.index()] = false;
+        }
+        let id = match &node.op {
+            Op::Input => {
+                let id = graph.input(node.label.tensor.clone(), node.shape.clone(), node.kind);
+                *graph.label_mut(id) = node.label.clone();
+                id
+            }
+            Op::Constant(tensor) => graph.named_constant(node.label.clone(), tensor.clone()),
+            op => graph.add_named(node.label.clone(), op.clone(), &inputs)?,
+        };
+        inner.push(false);
+        if let Some(stand_in) = composed {
+            stand_ins.insert(id, stand_in);
+        }
+        map.push(id);
+    }
+    for output in source.outputs() {
+        graph.output(output.name.clone(), map[output.node.index()]);
+    }
+    Ok((graph, stand_ins, inner))
+}
+
+fn compose(g: &mut Graph, node: &Node, inputs: &[NodeId]) -> Result<Option<NodeId>> {
+    let named = |e: Error| e.at(node.label.display());
+    match &node.op {
+        Op::Binary(Binary::Div) if !g.node(inputs[1]).is_constant() => {
+            let reciprocal = g.unary(monosplit_graph::op::Unary::Reciprocal, inputs[1]).map_err(named)?;
+            g.add_named(Label::default(), Op::Binary(Binary::Mul), &[inputs[0], reciprocal]).map(Some)
+        }
+        op => monosplit_graph::passes::primitive(g, op, inputs).map_err(named),
+    }
+}

@@ -1,0 +1,402 @@
+//! The materialised pair: `g` and `h` as networks in their own right, with non-negative weights only and two inputs
+//! `x⁺`, `x⁻`. Needed to ship the two networks, and to test what the theory says of them on inputs they were not
+//! derived from.
+
+use std::collections::HashMap;
+
+use monosplit_graph::op::{Binary, Padding, Reduction, Unary, Window};
+use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
+
+use crate::linear::{batch_norm_scale, per_channel, resized_in_magnitude};
+use crate::network::Network;
+use crate::sum_stream::bias_shaped;
+
+/// What a window reads past the edge: it never wins a maximum.
+const NEVER: f64 = -1e30;
+
+/// The two networks.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// `g(x⁺, x⁻)`, convex and non-decreasing in both inputs.
+    pub g: Graph,
+    /// `h(x⁺, x⁻)`, likewise; `f(x⁺ − x⁻) = g − h`.
+    pub h: Graph,
+    /// Both in one graph, outputs `g` and `h`, what they share computed once.
+    pub both: Graph,
+}
+
+/// The positive and the negative stream of a value.
+#[derive(Clone, Copy)]
+struct Streams {
+    plus: NodeId,
+    minus: NodeId,
+}
+
+impl Streams {
+    fn swapped(self) -> Self {
+        Streams { plus: self.minus, minus: self.plus }
+    }
+
+    fn map(self, mut f: impl FnMut(NodeId) -> Result<NodeId>) -> Result<Self> {
+        Ok(Streams { plus: f(self.plus)?, minus: f(self.minus)? })
+    }
+}
+
+/// Splits `source` into two monotone convex networks.
+///
+/// An error names the first node that is not made of affine maps, ReLUs and maxima; smooth activations can be
+/// replaced by piecewise-linear ones beforehand.
+pub fn materialise(source: &Graph) -> Result<Pair> {
+    let network = Network::new(source)?;
+    let mut writer = Writer { network: &network, graph: Graph::new(), constants: HashMap::new(), streams: HashMap::new() };
+    let input = network.graph().node(network.input());
+    let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
+    let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
+    writer.streams.insert(network.input(), Streams { plus, minus });
+    for (id, node) in network.nodes() {
+        if network.is_active(id) && id != network.input() {
+            let streams = writer.node(id, node).map_err(|e| e.at(node.label.display()))?;
+            writer.streams.insert(id, streams);
+        }
+    }
+    let logits = writer.streams[&network.logits()];
+    let with_outputs = |outputs: &[(&str, NodeId)]| {
+        let mut graph = writer.graph.clone();
+        outputs.iter().for_each(|(name, id)| graph.output(*name, *id));
+        graph.pruned()
+    };
+    Ok(Pair {
+        g: with_outputs(&[("g", logits.plus)])?,
+        h: with_outputs(&[("h", logits.minus)])?,
+        both: with_outputs(&[("g", logits.plus), ("h", logits.minus)])?,
+    })
+}
+
+struct Writer<'a> {
+    network: &'a Network,
+    graph: Graph,
+    constants: HashMap<NodeId, NodeId>,
+    streams: HashMap<NodeId, Streams>,
+}
+
+impl Writer<'_> {
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<Streams> {
+        if self.network.stand_in(id).is_some() {
+            return Err(not_split(node));
+        }
+        match &node.op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {
+                let z = self.product(node, |g, x, w| g.add(node.op.clone(), &[x, w]))?;
+                self.with_bias(z, node)
+            }
+            Op::Binary(Binary::Mul) => self.product(node, |g, a, b| g.times(a, b)),
+            Op::Binary(Binary::Div) => {
+                let divisor = self.constant(node.inputs[1])?;
+                let factor = self.graph.unary(Unary::Reciprocal, divisor)?;
+                let a = self.operand(node.inputs[0])?;
+                self.scaled(a, factor, |g, a, b| g.times(a, b))
+            }
+            Op::BatchNorm { epsilon } => self.batch_norm(node, *epsilon),
+            Op::Binary(Binary::Add) => self.sum(node, false),
+            Op::Binary(Binary::Sub) => self.sum(node, true),
+            Op::Concat { .. } => self.joined(node),
+            Op::Resize { .. } => {
+                let g = &mut self.graph;
+                self.streams[&node.inputs[0]].map(|x| resized_in_magnitude(g, node, x))
+            }
+            op if is_positive_linear(op) => {
+                let g = &mut self.graph;
+                self.streams[&node.inputs[0]].map(|x| g.add(op.clone(), &[x]))
+            }
+            _ => self.nonlinear(node),
+        }
+    }
+
+    fn nonlinear(&mut self, node: &Node) -> Result<Streams> {
+        let within = |slope: f64| (0.0..=1.0).contains(&slope);
+        match &node.op {
+            Op::Unary(Unary::Neg) => Ok(self.streams[&node.inputs[0]].swapped()),
+            Op::Unary(Unary::Relu) => self.rectified(self.streams[&node.inputs[0]]),
+            Op::Unary(Unary::LeakyRelu { slope }) if within(*slope) => {
+                let slope = self.graph.number(*slope);
+                self.leaky(self.streams[&node.inputs[0]], slope)
+            }
+            Op::Binary(Binary::PRelu) => {
+                let slopes = self.network.graph().constant_value(node.inputs[1]);
+                if !slopes.is_some_and(|t| t.to_f64().iter().all(|&c| within(c))) {
+                    return Err(not_split(node));
+                }
+                let slope = self.constant(node.inputs[1])?;
+                self.leaky(self.streams[&node.inputs[0]], slope)
+            }
+            Op::Unary(Unary::Abs) => {
+                let z = self.streams[&node.inputs[0]];
+                let (right, left) = (self.rectified(z)?, self.rectified(z.swapped())?);
+                self.added(right, left)
+            }
+            Op::Unary(Unary::Clip { min, max }) => self.clipped(node.inputs[0], *min, *max),
+            Op::Binary(Binary::Max) => {
+                let contestants = [self.operand(node.inputs[0])?, self.operand(node.inputs[1])?];
+                self.maximum(&contestants)
+            }
+            Op::Binary(Binary::Min) => {
+                let contestants = [self.operand(node.inputs[0])?.swapped(), self.operand(node.inputs[1])?.swapped()];
+                Ok(self.maximum(&contestants)?.swapped())
+            }
+            Op::MaxPool(window) => self.max_pool(node, window),
+            Op::Reduce { reduction: Reduction::Max, axes, .. } => self.reduced_maximum(node, axes, false),
+            Op::Reduce { reduction: Reduction::Min, axes, .. } => self.reduced_maximum(node, axes, true),
+            _ => Err(not_split(node)),
+        }
+    }
+
+    /// A product with one constant factor.
+    fn product(
+        &mut self,
+        node: &Node,
+        apply: impl Fn(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
+    ) -> Result<Streams> {
+        let [a, b] = [node.inputs[0], node.inputs[1]];
+        match (self.network.is_active(a), self.network.is_active(b)) {
+            (true, false) => {
+                let w = self.constant(b)?;
+                self.scaled(self.streams[&a], w, apply)
+            }
+            (false, true) => {
+                let w = self.constant(a)?;
+                self.scaled(self.streams[&b], w, |g, x, w| apply(g, w, x))
+            }
+            _ => Err(not_split(node)),
+        }
+    }
+
+    /// `z⁺ = W⁺a⁺ + W⁻a⁻`, `z⁻ = W⁻a⁺ + W⁺a⁻`
+    fn scaled(
+        &mut self,
+        a: Streams,
+        weight: NodeId,
+        apply: impl Fn(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
+    ) -> Result<Streams> {
+        let w = self.parts(weight)?;
+        let g = &mut self.graph;
+        let (pp, nn) = (apply(g, a.plus, w.plus)?, apply(g, a.minus, w.minus)?);
+        let (np, pn) = (apply(g, a.plus, w.minus)?, apply(g, a.minus, w.plus)?);
+        Ok(Streams { plus: g.plus(pp, nn)?, minus: g.plus(np, pn)? })
+    }
+
+    fn with_bias(&mut self, z: Streams, node: &Node) -> Result<Streams> {
+        let Some(&bias) = node.inputs.get(2) else { return Ok(z) };
+        let bias = self.constant(bias)?;
+        let bias = bias_shaped(&mut self.graph, node, bias)?;
+        let bias = self.parts(bias)?;
+        self.added(z, bias)
+    }
+
+    fn batch_norm(&mut self, node: &Node, epsilon: f64) -> Result<Streams> {
+        let mut local = node.clone();
+        for input in local.inputs.iter_mut().skip(1) {
+            *input = self.constant(*input)?;
+        }
+        let g = &mut self.graph;
+        let scale = batch_norm_scale(g, &local, epsilon)?;
+        let rank = node.shape.rank();
+        let (bias, mean) = (per_channel(g, local.inputs[2], rank)?, per_channel(g, local.inputs[3], rank)?);
+        let moved = g.times(mean, scale)?;
+        let shift = g.minus(bias, moved)?;
+        let z = self.scaled(self.streams[&node.inputs[0]], scale, |g, a, b| g.times(a, b))?;
+        let shift = self.parts(shift)?;
+        self.added(z, shift)
+    }
+
+    fn sum(&mut self, node: &Node, difference: bool) -> Result<Streams> {
+        let (a, b) = (self.operand(node.inputs[0])?, self.operand(node.inputs[1])?);
+        self.added(a, if difference { b.swapped() } else { b })
+    }
+
+    fn added(&mut self, a: Streams, b: Streams) -> Result<Streams> {
+        Ok(Streams { plus: self.graph.plus(a.plus, b.plus)?, minus: self.graph.plus(a.minus, b.minus)? })
+    }
+
+    /// `a⁺ = max(z⁺, z⁻)`, `a⁻ = z⁻`
+    fn rectified(&mut self, z: Streams) -> Result<Streams> {
+        Ok(Streams { plus: self.graph.binary(Binary::Max, z.plus, z.minus)?, minus: z.minus })
+    }
+
+    /// `max(z, c·z)` for a slope `c` between 0 and 1.
+    fn leaky(&mut self, z: Streams, slope: NodeId) -> Result<Streams> {
+        let g = &mut self.graph;
+        let low = z.map(|stream| g.times(slope, stream))?;
+        self.maximum(&[z, low])
+    }
+
+    /// `clip(z) = low + relu(z − low) − relu(z − high)`
+    fn clipped(&mut self, z: NodeId, low: f64, high: f64) -> Result<Streams> {
+        let z = self.streams[&z];
+        let mut result = z;
+        if low.is_finite() {
+            let below = self.number(low);
+            let moved = self.added(z, below.swapped())?;
+            let rectified = self.rectified(moved)?;
+            result = self.added(rectified, below)?;
+        }
+        if high.is_finite() {
+            let above = self.number(high);
+            let moved = self.added(z, above.swapped())?;
+            let rectified = self.rectified(moved)?;
+            result = self.added(result, rectified.swapped())?;
+        }
+        Ok(result)
+    }
+
+    fn number(&mut self, value: f64) -> Streams {
+        Streams { plus: self.graph.number(value.max(0.0)), minus: self.graph.number((-value).max(0.0)) }
+    }
+
+    /// `max_j(a_j) = max_j(a⁺_j + Σ_{i≠j} a⁻_i) − Σ_i a⁻_i`, sums only.
+    fn maximum(&mut self, contestants: &[Streams]) -> Result<Streams> {
+        let g = &mut self.graph;
+        let join = |g: &mut Graph, a: Option<NodeId>, b: NodeId| a.map_or(Ok(b), |a| g.plus(a, b));
+        let n = contestants.len();
+        let (mut before, mut after) = (vec![None; n + 1], vec![None; n + 1]);
+        for j in 0..n {
+            before[j + 1] = Some(join(g, before[j], contestants[j].minus)?);
+            after[n - 1 - j] = Some(join(g, after[n - j], contestants[n - 1 - j].minus)?);
+        }
+        let mut best: Option<NodeId> = None;
+        for (j, contestant) in contestants.iter().enumerate() {
+            let mut candidate = contestant.plus;
+            for others in [before[j], after[j + 1]].into_iter().flatten() {
+                candidate = g.plus(candidate, others)?;
+            }
+            best = Some(best.map_or(Ok(candidate), |b| g.binary(Binary::Max, b, candidate))?);
+        }
+        match (best, before[n]) {
+            (Some(plus), Some(minus)) => Ok(Streams { plus, minus }),
+            _ => Err(Error::shape("a maximum of nothing")),
+        }
+    }
+
+    fn max_pool(&mut self, node: &Node, window: &Window) -> Result<Streams> {
+        let a = self.streams[&node.inputs[0]];
+        let input = self.network.graph().node(node.inputs[0]).shape.clone();
+        let mut pads = vec![(0, 0); 2];
+        for axis in 0..window.axes() {
+            let length = input.fixed_at(axis + 2).unwrap_or(0);
+            let positions = node.shape.fixed_at(axis + 2).unwrap_or(1);
+            let reach = (positions - 1) * window.stride[axis] + window.span(axis).unwrap_or(1);
+            let before = window.pad[axis].0;
+            pads.push((before, reach.saturating_sub(length + before)));
+        }
+        let mut framed = |value: NodeId, fill: f64| {
+            self.graph.add(Op::Pad { padding: Padding::Constant(fill), pads: pads.clone() }, &[value])
+        };
+        let padded = Streams { plus: framed(a.plus, NEVER)?, minus: framed(a.minus, 0.0)? };
+        let taps: usize = window.kernel.iter().product();
+        let contestants = (0..taps).map(|tap| self.tap(padded, window, node, tap)).collect::<Result<Vec<_>>>()?;
+        self.maximum(&contestants)
+    }
+
+    /// What the window sees at its `tap`-th position, for every place it stands at.
+    fn tap(&mut self, padded: Streams, window: &Window, node: &Node, tap: usize) -> Result<Streams> {
+        let (mut streams, mut rest) = (padded, tap);
+        for axis in (0..window.axes()).rev() {
+            let op = Op::Slice {
+                axis: axis + 2,
+                start: rest % window.kernel[axis] * window.dilation[axis],
+                step: window.stride[axis] as isize,
+                length: node.shape.fixed_at(axis + 2).unwrap_or(1),
+            };
+            rest /= window.kernel[axis];
+            let g = &mut self.graph;
+            streams = streams.map(|stream| g.add(op.clone(), &[stream]))?;
+        }
+        Ok(streams)
+    }
+
+    fn reduced_maximum(&mut self, node: &Node, axes: &[usize], minimum: bool) -> Result<Streams> {
+        let a = self.streams[&node.inputs[0]];
+        let mut contestants = vec![if minimum { a.swapped() } else { a }];
+        for &axis in axes {
+            let mut slices = Vec::new();
+            for streams in contestants {
+                let length = self.graph.node(streams.plus).shape.fixed_at(axis).ok_or_else(|| not_split(node))?;
+                for start in 0..length {
+                    let g = &mut self.graph;
+                    slices.push(streams.map(|s| g.add(Op::Slice { axis, start, step: 1, length: 1 }, &[s]))?);
+                }
+            }
+            contestants = slices;
+        }
+        let best = self.maximum(&contestants)?;
+        let best = if minimum { best.swapped() } else { best };
+        let g = &mut self.graph;
+        best.map(|stream| g.reshaped(stream, node.shape.clone()))
+    }
+
+    fn joined(&mut self, node: &Node) -> Result<Streams> {
+        let parts = node.inputs.iter().map(|&i| self.operand(i)).collect::<Result<Vec<_>>>()?;
+        let plus: Vec<NodeId> = parts.iter().map(|p| p.plus).collect();
+        let minus: Vec<NodeId> = parts.iter().map(|p| p.minus).collect();
+        Ok(Streams { plus: self.graph.add(node.op.clone(), &plus)?, minus: self.graph.add(node.op.clone(), &minus)? })
+    }
+
+    /// The streams of an active value, or the positive and negative parts of a constant.
+    fn operand(&mut self, id: NodeId) -> Result<Streams> {
+        if let Some(&streams) = self.streams.get(&id) {
+            return Ok(streams);
+        }
+        let constant = self.constant(id)?;
+        self.parts(constant)
+    }
+
+    fn parts(&mut self, constant: NodeId) -> Result<Streams> {
+        let negative = self.graph.negated(constant)?;
+        Ok(Streams { plus: self.graph.rectified(constant)?, minus: self.graph.rectified(negative)? })
+    }
+
+    /// A constant of the network, copied over with everything it is computed from.
+    fn constant(&mut self, id: NodeId) -> Result<NodeId> {
+        if let Some(&copied) = self.constants.get(&id) {
+            return Ok(copied);
+        }
+        let node = self.network.graph().node(id);
+        if !node.is_constant() {
+            return Err(not_split(node));
+        }
+        let copied = match &node.op {
+            Op::Constant(tensor) => self.graph.named_constant(node.label.clone(), tensor.clone()),
+            op => {
+                let inputs = node.inputs.iter().map(|&i| self.constant(i)).collect::<Result<Vec<_>>>()?;
+                self.graph.add(op.clone(), &inputs)?
+            }
+        };
+        self.constants.insert(id, copied);
+        Ok(copied)
+    }
+}
+
+fn is_positive_linear(op: &Op) -> bool {
+    match op {
+        Op::Pad { padding, .. } => !matches!(padding, Padding::Constant(c) if *c != 0.0),
+        Op::AveragePool { .. }
+        | Op::AveragePoolTranspose { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Slice { .. }
+        | Op::Expand { .. }
+        | Op::Identity
+        | Op::Dropout { .. }
+        | Op::Cast { .. } => true,
+        Op::Reduce { reduction, .. } => matches!(reduction, Reduction::Sum | Reduction::Mean),
+        _ => false,
+    }
+}
+
+fn not_split(node: &Node) -> Error {
+    Error::unsupported(format!(
+        "{} is not made of affine maps, ReLUs and maxima, so the network has no pair of monotone convex networks; \
+         smooth activations can be replaced by piecewise-linear ones first",
+        node.op.name()
+    ))
+    .at(node.label.display())
+}

@@ -1,0 +1,194 @@
+//! Values that outgrow floating point. Sums of magnitudes grow like products of `|W|`, so where a bound known
+//! before the run says that a value may overflow, it is held as `value·2^exponent` with one exponent per
+//! sample; everywhere else it is a plain value and costs nothing more.
+
+use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
+
+use crate::network::sample_axis;
+
+/// A value is rescaled before an operation that could take it past two to this power.
+const LIMIT: f64 = 110.0;
+/// A rescaled value is at most two to this power, and the step by which exponents grow.
+const STEP: f64 = 60.0;
+/// Two to this power is taken to bound the network's own activations.
+pub(crate) const ACTIVATION_BOUND: f64 = 30.0;
+
+/// `value·2^exponent`, and a bound on the value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scaled {
+    /// The value, up to the exponent.
+    pub(crate) value: NodeId,
+    /// One exponent per sample (a number of its own if there are no samples), never negative; none is 0.
+    pub(crate) exponent: Option<NodeId>,
+    /// The value's magnitude is at most two to this power.
+    pub(crate) bound: f64,
+}
+
+/// Writes arithmetic on [`Scaled`] values. Knows how samples are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Length of the sample axis of the network's input.
+    pub(crate) samples: Dim,
+}
+
+impl Scaled {
+    /// A value that needs no exponent.
+    pub(crate) fn plain(value: NodeId, bound: f64) -> Self {
+        Scaled { value, exponent: None, bound }
+    }
+
+    /// The same exponent with another value whose bound is `growth` larger.
+    pub(crate) fn grown(self, value: NodeId, growth: f64) -> Self {
+        Scaled { value, bound: self.bound + growth, ..self }
+    }
+
+    /// Another value under the same exponent, by a linear operation that cannot enlarge it.
+    pub(crate) fn map(
+        self,
+        g: &mut Graph,
+        f: impl FnOnce(&mut Graph, NodeId) -> Result<NodeId>,
+    ) -> Result<Self> {
+        Ok(Scaled { value: f(g, self.value)?, ..self })
+    }
+}
+
+impl Scale {
+    /// `a`, ready for an operation that enlarges it by at most two to the power `growth`.
+    pub(crate) fn ready(&self, g: &mut Graph, a: Scaled, growth: f64) -> Result<Scaled> {
+        if a.bound + growth <= LIMIT {
+            return Ok(a);
+        }
+        let magnitude = g.magnitude(a.value)?;
+        let largest = self.largest(g, magnitude)?;
+        let step = g.number(STEP);
+        let none = g.number(0.0);
+        let threshold = g.number(STEP.exp2());
+        let large = g.binary(Binary::Greater, largest, threshold)?;
+        let raise = g.select(large, step, none)?;
+        let exponent = match a.exponent {
+            Some(exponent) => g.plus(exponent, raise)?,
+            None => raise,
+        };
+        let factor = self.power(g, raise, a.value, -1.0)?;
+        let value = g.times(a.value, factor)?;
+        Ok(Scaled { value, exponent: Some(exponent), bound: STEP.max(a.bound - STEP) })
+    }
+
+    /// The largest element of each sample.
+    pub(crate) fn largest(&self, g: &mut Graph, a: NodeId) -> Result<NodeId> {
+        let shape = g.node(a).shape.clone();
+        let Some((axis, per_sample)) = sample_axis(shape.dims(), self.samples) else {
+            let axes: Vec<usize> = (0..shape.rank()).collect();
+            return if axes.is_empty() { Ok(a) } else { g.reduced(Reduction::Max, a, &axes, false) };
+        };
+        let others: Vec<usize> = (0..shape.rank()).filter(|&i| i != axis).collect();
+        let largest = if others.is_empty() { a } else { g.reduced(Reduction::Max, a, &others, false)? };
+        if per_sample == 1 {
+            return Ok(largest);
+        }
+        let grouped = g.reshaped(largest, Shape::new([self.samples, Dim::Fixed(per_sample)]))?;
+        g.reduced(Reduction::Max, grouped, &[1], false)
+    }
+
+    /// One number per sample, shaped to be broadcast against `like`.
+    pub(crate) fn per_sample(&self, g: &mut Graph, numbers: NodeId, like: NodeId) -> Result<NodeId> {
+        let shape = g.node(like).shape.clone();
+        let Some((axis, per_sample)) = sample_axis(shape.dims(), self.samples) else { return Ok(numbers) };
+        if g.node(numbers).shape.rank() == 0 {
+            return Ok(numbers);
+        }
+        let numbers = if per_sample == 1 {
+            numbers
+        } else {
+            let column = g.reshaped(numbers, Shape::new([self.samples, Dim::Fixed(1)]))?;
+            g.add(Op::Expand { shape: Shape::new([self.samples, Dim::Fixed(per_sample)]) }, &[column])?
+        };
+        let mut dims = vec![Dim::Fixed(1); shape.rank()];
+        dims[axis] = shape.dims()[axis];
+        g.reshaped(numbers, Shape::new(dims))
+    }
+
+    /// `2^(sign·exponent)`, shaped to be broadcast against `like`.
+    pub(crate) fn power(&self, g: &mut Graph, exponent: NodeId, like: NodeId, sign: f64) -> Result<NodeId> {
+        let two = g.number(2.0);
+        let exponent = g.scaled(sign, exponent)?;
+        let power = g.binary(Binary::Pow, two, exponent)?;
+        self.per_sample(g, power, like)
+    }
+
+    /// A plain value under the exponent of `like`.
+    pub(crate) fn under(&self, g: &mut Graph, plain: NodeId, like: Scaled) -> Result<NodeId> {
+        match like.exponent {
+            None => Ok(plain),
+            Some(exponent) => {
+                let factor = self.power(g, exponent, like.value, -1.0)?;
+                g.times(plain, factor)
+            }
+        }
+    }
+
+    /// Both values under one exponent, the larger of the two.
+    pub(crate) fn aligned(&self, g: &mut Graph, a: Scaled, b: Scaled) -> Result<(NodeId, NodeId, Option<NodeId>)> {
+        let (ea, eb) = match (a.exponent, b.exponent) {
+            (None, None) => return Ok((a.value, b.value, None)),
+            (Some(ea), Some(eb)) if ea == eb => return Ok((a.value, b.value, Some(ea))),
+            (ea, eb) => {
+                let zero = g.number(0.0);
+                (ea.unwrap_or(zero), eb.unwrap_or(zero))
+            }
+        };
+        let larger = g.binary(Binary::Max, ea, eb)?;
+        let mut lowered = |value: NodeId, exponent: NodeId| -> Result<NodeId> {
+            let drop = g.minus(larger, exponent)?;
+            let factor = self.power(g, drop, value, -1.0)?;
+            g.times(value, factor)
+        };
+        Ok((lowered(a.value, ea)?, lowered(b.value, eb)?, Some(larger)))
+    }
+
+    /// `f(a, b)` of two values under one exponent, for an `f` that is linear in both together and adds at most
+    /// their magnitudes.
+    pub(crate) fn combine(
+        &self,
+        g: &mut Graph,
+        a: Scaled,
+        b: Scaled,
+        f: impl FnOnce(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
+    ) -> Result<Scaled> {
+        let (a, b) = (self.ready(g, a, 1.0)?, self.ready(g, b, 1.0)?);
+        let (va, vb, exponent) = self.aligned(g, a, b)?;
+        let value = f(g, va, vb)?;
+        Ok(Scaled { value, exponent, bound: a.bound.max(b.bound) + 1.0 })
+    }
+
+    /// `a + b`
+    pub(crate) fn sum(&self, g: &mut Graph, a: Scaled, b: Scaled) -> Result<Scaled> {
+        self.combine(g, a, b, |g, a, b| g.plus(a, b))
+    }
+
+    /// The sum of those that are there; nothing is zero.
+    pub(crate) fn sum_of(&self, g: &mut Graph, a: Option<Scaled>, b: Option<Scaled>) -> Result<Option<Scaled>> {
+        match (a, b) {
+            (Some(a), Some(b)) => self.sum(g, a, b).map(Some),
+            (a, b) => Ok(a.or(b)),
+        }
+    }
+
+    /// `a·b`, elementwise.
+    pub(crate) fn product(&self, g: &mut Graph, a: Scaled, b: Scaled) -> Result<Scaled> {
+        let a = self.ready(g, a, b.bound.min(STEP - 10.0))?;
+        let b = self.ready(g, b, a.bound)?;
+        let value = g.times(a.value, b.value)?;
+        let exponent = self.exponent_sum(g, a.exponent, b.exponent)?;
+        Ok(Scaled { value, exponent, bound: a.bound + b.bound })
+    }
+
+    /// The exponent of a product.
+    pub(crate) fn exponent_sum(&self, g: &mut Graph, a: Option<NodeId>, b: Option<NodeId>) -> Result<Option<NodeId>> {
+        match (a, b) {
+            (Some(a), Some(b)) => g.plus(a, b).map(Some),
+            (a, b) => Ok(a.or(b)),
+        }
+    }
+}

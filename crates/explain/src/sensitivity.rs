@@ -1,0 +1,289 @@
+//! The split's backward pass as a rule set. Of the paper's four sensitivities only three are independent: the
+//! ordinary gradient `d`, the hidden gradient `E` and the mass `σ`:
+//!
+//! ```text
+//! δ⁺ᵍ = (σ + d − E)/2    δ⁻ᵍ = (σ − d + E)/2    δᵍ = (d − E)/2
+//! δ⁺ʰ = (σ − d − E)/2    δ⁻ʰ = (σ + d + E)/2    δʰ = −(d + E)/2
+//! ```
+
+use monosplit_graph::op::{Binary, Unary};
+use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
+
+use crate::contest::Contest;
+use crate::derivative::{power_slope, slope, steepest};
+use crate::growth::{Direction, growth};
+use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::network::Network;
+use crate::rectifier::{Rectifier, rectifier};
+use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
+use crate::shift::Shifts;
+use crate::split::{Pooling, Split};
+use crate::sum_stream::{SumStream, first_wins};
+use crate::walk::Rules;
+
+/// The three independent sensitivities of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sensitivity {
+    /// `d`, the ordinary gradient.
+    pub(crate) gradient: NodeId,
+    /// `E`; none is zero.
+    pub(crate) hidden: Option<Scaled>,
+    /// `σ`
+    pub(crate) mass: Scaled,
+}
+
+/// The rules for `(d, E, σ)`.
+pub(crate) struct Sensitivities<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) split: &'a Split,
+    pub(crate) scale: Scale,
+    pub(crate) stream: &'a SumStream,
+    pub(crate) shifts: &'a Shifts,
+}
+
+impl Rules for Sensitivities<'_> {
+    type Message = Sensitivity;
+
+    fn join(&mut self, g: &mut Graph, a: Sensitivity, b: Sensitivity) -> Result<Sensitivity> {
+        self.both(g, a, b)
+    }
+
+    fn back(&mut self, g: &mut Graph, id: NodeId, message: Sensitivity) -> Result<Vec<(NodeId, Sensitivity)>> {
+        let node = g.node(id).clone();
+        let mut messages = Vec::new();
+        for (index, input) in self.network.active_inputs(id) {
+            let passed = self.to_input(g, id, &node, index, message).map_err(|e| e.at(node.label.display()))?;
+            if let Some(mut passed) = passed {
+                passed.mass = self.shifts.apply(g, id, passed.mass)?;
+                messages.push((input, passed));
+            }
+        }
+        Ok(messages)
+    }
+}
+
+impl Sensitivities<'_> {
+    fn to_input(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        m: Sensitivity,
+    ) -> Result<Option<Sensitivity>> {
+        if let Some(rectifier) = rectifier(g, node)? {
+            return self.rectified(g, node.inputs[0], rectifier, m).map(Some);
+        }
+        if let Some(contest) = Contest::of(g, node)? {
+            return self.contest(g, &contest, m).map(Some);
+        }
+        match &node.op {
+            Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, node, index, *binary, m).map(Some),
+            Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max, m).map(Some),
+            Op::Unary(Unary::Abs) => self.absolute(g, node.inputs[0], m).map(Some),
+            op if is_multilinear(op) => self.linear(g, id, node, index, m).map(Some),
+            Op::Unary(function) => {
+                let slope = slope(g, *function, node.inputs[0], id)?;
+                let steepest = steepest(*function);
+                slope.map(|slope| self.locally_affine(g, slope, steepest, m)).transpose()
+            }
+            Op::Binary(Binary::Pow) if index == 0 => {
+                let slope = power_slope(g, node.inputs[0], node.inputs[1])?;
+                self.locally_affine(g, slope, ACTIVATION_BOUND, m).map(Some)
+            }
+            Op::Binary(Binary::PRelu) if index == 0 => {
+                let on = g.at_least(node.inputs[0], 0.0)?;
+                let one = g.number(1.0);
+                let slope = g.select(on, one, node.inputs[1])?;
+                self.locally_affine(g, slope, ACTIVATION_BOUND, m).map(Some)
+            }
+            op => Err(Error::unsupported(format!(
+                "{} cannot be split with respect to its input {index}; `monosplit ops` lists what can",
+                op.name()
+            ))),
+        }
+    }
+
+    /// `d ← Wᵀd`, `E ← WᵀE`, `σ ← |W|ᵀσ`; a coefficient that is itself an activation counts with its sum stream.
+    fn linear(&self, g: &mut Graph, id: NodeId, node: &Node, index: usize, m: Sensitivity) -> Result<Sensitivity> {
+        let grows = growth(g, node, Direction::Backward(index));
+        let signed = Coefficients { operands: &node.inputs, magnitude: false };
+        let gradient = transpose(g, id, index, m.gradient, signed)?;
+        let partner = (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
+        let bilinear = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul) | Op::Conv { .. });
+        let factor = partner.filter(|_| bilinear).map(|i| self.stream.at(node.inputs[i]));
+        let larger = grows + if factor.is_some() { ACTIVATION_BOUND } else { 0.0 };
+        let hidden = match m.hidden {
+            Some(hidden) => {
+                let ready = self.scale.ready(g, hidden, larger)?;
+                Some(ready.grown(transpose(g, id, index, ready.value, signed)?, larger))
+            }
+            None => None,
+        };
+        let mass = self.linear_mass(g, id, node, index, m.mass, factor, grows)?;
+        Ok(Sensitivity { gradient, hidden, mass })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn linear_mass(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        mass: Scaled,
+        factor: Option<Scaled>,
+        grows: f64,
+    ) -> Result<Scaled> {
+        let mut operands = node.inputs.clone();
+        for (i, operand) in operands.iter_mut().enumerate() {
+            if i != index && g.node(*operand).kind == monosplit_graph::Kind::Float && !self.network.is_active(*operand) {
+                *operand = g.magnitude(*operand)?;
+            }
+        }
+        let mut grows = grows;
+        let mut exponent = None;
+        if let Some(factor) = factor {
+            let factor = self.scale.ready(g, factor, 50.0)?;
+            let partner = (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
+            if let Some(i) = partner {
+                operands[i] = factor.value;
+            }
+            grows += factor.bound;
+            exponent = factor.exponent;
+        }
+        let ready = self.scale.ready(g, mass, grows)?;
+        let value = transpose(g, id, index, ready.value, Coefficients { operands: &operands, magnitude: true })?;
+        let exponent = self.scale.exponent_sum(g, ready.exponent, exponent)?;
+        Ok(Scaled { value, exponent, bound: ready.bound + grows })
+    }
+
+    fn rectified(&self, g: &mut Graph, z: NodeId, rectifier: Rectifier, m: Sensitivity) -> Result<Sensitivity> {
+        let on = g.at_least(z, 0.0)?;
+        let sign = self.split.relu.sign();
+        let mut lost = if sign == 0.0 { None } else { Some(m.mass.map(g, |g, v| if sign < 0.0 { g.negated(v) } else { Ok(v) })?) };
+        let (gradient, mut kept) = match rectifier.slope {
+            None => (g.masked(on, m.gradient)?, None),
+            Some(slope) => {
+                let sloped = g.times(slope, m.gradient)?;
+                let one = g.number(1.0);
+                let share = g.minus(one, slope)?;
+                lost = lost.map(|l| l.map(g, |g, v| g.times(share, v))).transpose()?;
+                let kept = m.hidden.map(|e| e.map(g, |g, v| g.times(slope, v))).transpose()?;
+                (g.select(on, m.gradient, sloped)?, kept)
+            }
+        };
+        kept = self.scale.sum_of(g, kept, lost)?;
+        let hidden = self.either(g, on, m.hidden, kept)?;
+        Ok(Sensitivity { gradient, hidden, mass: m.mass })
+    }
+
+    /// `a` where the condition holds, else `b`; none is zero.
+    fn either(&self, g: &mut Graph, on: NodeId, a: Option<Scaled>, b: Option<Scaled>) -> Result<Option<Scaled>> {
+        Ok(match (a, b) {
+            (None, None) => None,
+            (Some(a), None) => Some(a.map(g, |g, v| g.masked(on, v))?),
+            (None, Some(b)) => Some(b.map(g, |g, v| {
+                let zero = g.number(0.0);
+                g.select(on, zero, v)
+            })?),
+            (Some(a), Some(b)) => {
+                let bound = a.bound.max(b.bound);
+                let (va, vb, exponent) = self.scale.aligned(g, a, b)?;
+                Some(Scaled { value: g.select(on, va, vb)?, exponent, bound })
+            }
+        })
+    }
+
+    fn contest(&self, g: &mut Graph, contest: &Contest, m: Sensitivity) -> Result<Sensitivity> {
+        let gradient = contest.scatter(g, m.gradient)?;
+        let growth = (contest.size() as f64).log2();
+        let ready = m.hidden.map(|e| self.scale.ready(g, e, growth)).transpose()?;
+        let won = match ready {
+            Some(hidden) => Some(hidden.grown(contest.scatter(g, hidden.value)?, growth)),
+            None => None,
+        };
+        let mass = self.scale.ready(g, m.mass, growth)?;
+        let won_mass = mass.grown(contest.scatter(g, mass.value)?, growth);
+        if self.split.pooling == Pooling::Winner {
+            return Ok(Sensitivity { gradient, hidden: won, mass: won_mass });
+        }
+        let spread = mass.grown(contest.spread(g, mass.value)?, growth);
+        let lost = self.scale.combine(g, spread, won_mass, |g, all, won| {
+            if contest.minimum { g.minus(won, all) } else { g.minus(all, won) }
+        })?;
+        let hidden = self.scale.sum_of(g, won, Some(lost))?;
+        Ok(Sensitivity { gradient, hidden, mass: spread })
+    }
+
+    fn extremum(&self, g: &mut Graph, node: &Node, index: usize, binary: Binary, m: Sensitivity) -> Result<Sensitivity> {
+        let first = first_wins(g, node, binary)?;
+        let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
+        let shape = g.node(node.inputs[index]).shape.clone();
+        let to_input = |g: &mut Graph, v: NodeId| g.summed_to(v, &shape);
+        let gradient = g.masked(on, m.gradient)?;
+        let gradient = to_input(g, gradient)?;
+        let (lost, mass) = match self.split.pooling {
+            Pooling::Winner => (None, m.mass.map(g, |g, v| g.masked(on, v))?),
+            Pooling::Convex if binary == Binary::Max => (Some(m.mass), m.mass),
+            Pooling::Convex => (Some(m.mass.map(g, |g, v| g.negated(v))?), m.mass),
+        };
+        let hidden = self.either(g, on, m.hidden, lost)?;
+        let hidden = hidden.map(|e| e.map(g, to_input)).transpose()?;
+        Ok(Sensitivity { gradient, hidden, mass: mass.map(g, to_input)? })
+    }
+
+    /// `clip(z) = low + relu(z − low) − relu(z − high)`, both ReLUs by the rule for ReLUs.
+    fn clipped(&self, g: &mut Graph, z: NodeId, low: f64, high: f64, m: Sensitivity) -> Result<Sensitivity> {
+        let rising = if low.is_finite() { self.threshold(g, z, low, m)? } else { m };
+        if !high.is_finite() {
+            return Ok(rising);
+        }
+        let falling = self.negated(g, m)?;
+        let falling = self.threshold(g, z, high, falling)?;
+        self.both(g, rising, falling)
+    }
+
+    /// `|z| = relu(z) + relu(−z)`
+    fn absolute(&self, g: &mut Graph, z: NodeId, m: Sensitivity) -> Result<Sensitivity> {
+        let right = self.threshold(g, z, 0.0, m)?;
+        let mirrored = g.negated(z)?;
+        let left = self.threshold(g, mirrored, 0.0, m)?;
+        let left = self.negated(g, left)?;
+        self.both(g, right, left)
+    }
+
+    fn threshold(&self, g: &mut Graph, z: NodeId, bound: f64, m: Sensitivity) -> Result<Sensitivity> {
+        let moved = g.offset(-bound, z)?;
+        self.rectified(g, moved, Rectifier { slope: None }, m)
+    }
+
+    fn negated(&self, g: &mut Graph, m: Sensitivity) -> Result<Sensitivity> {
+        let hidden = m.hidden.map(|e| e.map(g, |g, v| g.negated(v))).transpose()?;
+        Ok(Sensitivity { gradient: g.negated(m.gradient)?, hidden, mass: m.mass })
+    }
+
+    fn both(&self, g: &mut Graph, a: Sensitivity, b: Sensitivity) -> Result<Sensitivity> {
+        Ok(Sensitivity {
+            gradient: g.plus(a.gradient, b.gradient)?,
+            hidden: self.scale.sum_of(g, a.hidden, b.hidden)?,
+            mass: self.scale.sum(g, a.mass, b.mass)?,
+        })
+    }
+
+    /// `(J·d, J·E, |J|·σ)` for a node that acts on each element alone with slope `J`.
+    fn locally_affine(&self, g: &mut Graph, slope: NodeId, steepest: f64, m: Sensitivity) -> Result<Sensitivity> {
+        let gradient = g.times(slope, m.gradient)?;
+        let hidden = match m.hidden {
+            Some(hidden) => {
+                let ready = self.scale.ready(g, hidden, steepest)?;
+                Some(ready.grown(g.times(slope, ready.value)?, steepest))
+            }
+            None => None,
+        };
+        let steepness = g.magnitude(slope)?;
+        let ready = self.scale.ready(g, m.mass, steepest)?;
+        let mass = ready.grown(g.times(steepness, ready.value)?, steepest);
+        Ok(Sensitivity { gradient, hidden, mass })
+    }
+}

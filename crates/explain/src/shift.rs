@@ -1,0 +1,98 @@
+//! The shift of sensitivities: at each counted node the mass is multiplied by `1 − 2α`, which keeps the hidden
+//! gradient from drowning the ordinary one.
+
+use std::collections::HashMap;
+
+use monosplit_graph::op::Binary;
+use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape};
+
+use crate::network::Network;
+use crate::scaled::Scaled;
+use crate::split::{AlphaInput, ShiftAt, Split};
+use crate::sum_stream::is_shape_node;
+
+/// The factor `1 − 2α` of every counted node.
+pub(crate) struct Shifts {
+    factors: HashMap<NodeId, NodeId>,
+    seed: NodeId,
+}
+
+impl Shifts {
+    /// Adds the input `alpha` to the graph and the factors read off it.
+    pub(crate) fn new(g: &mut Graph, network: &Network, split: &Split) -> Result<Self> {
+        let nodes = shifted_nodes(network, split.shift_at);
+        match split.alpha {
+            AlphaInput::Uniform => {
+                let alpha = g.input("alpha", Shape::default(), Kind::Float);
+                let seed = complement(g, alpha)?;
+                Ok(Shifts { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
+            }
+            AlphaInput::PerLayer => {
+                let alphas = g.input("alpha", Shape::fixed(&[nodes.len() + 1]), Kind::Float);
+                let all = complement(g, alphas)?;
+                let mut at = |start: usize| -> Result<NodeId> {
+                    let one = g.add(Op::Slice { axis: 0, start, step: 1, length: 1 }, &[all])?;
+                    g.reshaped(one, Shape::default())
+                };
+                let seed = at(nodes.len())?;
+                let factors = nodes.iter().enumerate().map(|(i, &id)| Ok((id, at(i)?))).collect::<Result<_>>()?;
+                Ok(Shifts { factors, seed })
+            }
+        }
+    }
+
+    /// The factor at the class scores.
+    pub(crate) fn seed(&self) -> NodeId {
+        self.seed
+    }
+
+    /// The factor at a counted node.
+    pub(crate) fn factor(&self, id: NodeId) -> Option<NodeId> {
+        self.factors.get(&id).copied()
+    }
+
+    /// The mass that leaves node `id`.
+    pub(crate) fn apply(&self, g: &mut Graph, id: NodeId, mass: Scaled) -> Result<Scaled> {
+        match self.factor(id) {
+            Some(factor) => mass.map(g, |g, value| g.times(value, factor)),
+            None => Ok(mass),
+        }
+    }
+}
+
+fn complement(g: &mut Graph, alpha: NodeId) -> Result<NodeId> {
+    let doubled = g.scaled(-2.0, alpha)?;
+    g.offset(1.0, doubled)
+}
+
+/// The nodes at which sensitivities are shifted, in topological order; the class scores come after all of them.
+pub(crate) fn shifted_nodes(network: &Network, at: ShiftAt) -> Vec<NodeId> {
+    let counts = |id: NodeId| match at {
+        ShiftAt::Every => is_counted(network, id),
+        ShiftAt::Affine => is_counted(network, id) && is_affine(network, id),
+    };
+    network.nodes().map(|(id, _)| id).filter(|&id| counts(id)).collect()
+}
+
+fn is_counted(network: &Network, id: NodeId) -> bool {
+    let graph = network.graph();
+    let node = graph.node(id);
+    let given_mask = matches!(node.op, Op::Binary(Binary::Mul))
+        && node.inputs.iter().any(|&i| !network.is_active(i) && !graph.node(i).is_constant());
+    network.is_active(id)
+        && id != network.input()
+        && network.stand_in(id).is_none()
+        && !network.is_inner(id)
+        && !is_shape_node(&node.op)
+        && !given_mask
+}
+
+fn is_affine(network: &Network, id: NodeId) -> bool {
+    let node = network.graph().node(id);
+    let one_operand = || network.active_inputs(id).len() == 1;
+    match &node.op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::BatchNorm { .. } => true,
+        Op::MatMul { .. } | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => one_operand(),
+        _ => false,
+    }
+}

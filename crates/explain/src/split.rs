@@ -1,0 +1,138 @@
+//! Choices of the split that shape its graph: how streams are stabilised, how nonlinearities divide between them,
+//! how the input is split, and where sensitivities are shifted.
+
+/// How the sum stream is kept small. None of these can disturb the network's activations or any gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Stabiliser {
+    /// Not at all.
+    None,
+    /// Multiplied by θ, once per node, for samples with an element of `a⁺` or `a⁻` past Θ (the paper's choice).
+    #[default]
+    Scale,
+    /// Set to zero: `a⁺ = a/2`, `a⁻ = −a/2`.
+    Shift,
+    /// Set to `|a|`: `a⁺ = relu(a)`, `a⁻ = relu(−a)`.
+    Recentre,
+}
+
+/// How max pooling (and any maximum) divides between the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pooling {
+    /// Both streams stay convex and monotone.
+    #[default]
+    Convex,
+    /// Winner takes all: both streams follow the winner of the original activations; convexity is given up.
+    Winner,
+}
+
+/// How the input is written as `x⁺ − x⁻`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InputSplit {
+    /// `x/2` and `−x/2`.
+    #[default]
+    Half,
+    /// `relu(x)` and `relu(−x)`.
+    Signed,
+    /// `x` and `0`.
+    Positive,
+    /// `0` and `−x`.
+    Negative,
+}
+
+/// How a ReLU divides between the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReluMode {
+    /// `g` takes the maximum (the paper's choice; convex).
+    #[default]
+    Max,
+    /// `h` takes the minimum.
+    Min,
+    /// Half each.
+    Half,
+}
+
+impl ReluMode {
+    pub(crate) fn sign(self) -> f64 {
+        match self {
+            ReluMode::Max => 1.0,
+            ReluMode::Min => -1.0,
+            ReluMode::Half => 0.0,
+        }
+    }
+}
+
+/// The nodes at which sensitivities are shifted by `α` times their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ShiftAt {
+    /// The class scores and every affine, activation, pooling and addition node.
+    #[default]
+    Every,
+    /// The class scores and affine nodes only: the letter of the paper's algebra.
+    Affine,
+}
+
+/// Whether the shift is one number or one per shifted node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AlphaInput {
+    /// One number for all nodes.
+    #[default]
+    Uniform,
+    /// One number per shifted node, in the order [`crate::Explainer::shifted_layers`] lists them.
+    PerLayer,
+}
+
+/// The choices that shape the graph of a split. `α`, `θ`, `Θ`, the class and the image are not among them: they
+/// are inputs of the compiled graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Split {
+    /// How the sum stream is kept small.
+    pub stabiliser: Stabiliser,
+    /// How maxima divide between the streams.
+    pub pooling: Pooling,
+    /// How the input is divided.
+    pub input_split: InputSplit,
+    /// How ReLUs divide between the streams.
+    pub relu: ReluMode,
+    /// Where sensitivities are shifted.
+    pub shift_at: ShiftAt,
+    /// Whether all shifts are the same number.
+    pub alpha: AlphaInput,
+}
+
+impl Split {
+    /// Another stabiliser.
+    #[must_use]
+    pub fn stabiliser(self, stabiliser: Stabiliser) -> Self {
+        Split { stabiliser, ..self }
+    }
+
+    /// Another treatment of maxima.
+    #[must_use]
+    pub fn pooling(self, pooling: Pooling) -> Self {
+        Split { pooling, ..self }
+    }
+
+    /// Another division of the input.
+    #[must_use]
+    pub fn input_split(self, input_split: InputSplit) -> Self {
+        Split { input_split, ..self }
+    }
+
+    /// Another treatment of ReLUs.
+    #[must_use]
+    pub fn relu(self, relu: ReluMode) -> Self {
+        Split { relu, ..self }
+    }
+
+    /// Another placement of the shift.
+    #[must_use]
+    pub fn shift_at(self, shift_at: ShiftAt) -> Self {
+        Split { shift_at, ..self }
+    }
+
+    /// One α for all nodes or one each.
+    #[must_use]
+    pub fn alpha(self, alpha: AlphaInput) -> Self {
+        Split { alpha, ..self }
+    }
+}

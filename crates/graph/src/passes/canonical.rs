@@ -1,0 +1,144 @@
+//! The form every method starts from: no constant arithmetic, no node that does nothing, batch norms merged away, logits at
+//! the outputs.
+
+use std::fmt;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::op::Op;
+
+use super::batch_norm::fold_batch_norm;
+use super::constants::{Evaluate, fold_constants};
+use super::identities::drop_identities;
+use super::softmax::{Stripped, strip_softmax};
+
+/// Which parts of the canonical form are wanted; all by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CanonicalOptions {
+    /// Merge batch norms into affine nodes.
+    pub fold_batch_norm: bool,
+    /// Make logits of probabilities.
+    pub strip_softmax: bool,
+}
+
+impl Default for CanonicalOptions {
+    fn default() -> Self {
+        CanonicalOptions { fold_batch_norm: true, strip_softmax: true }
+    }
+}
+
+/// What [`canonicalise`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Canonical {
+    /// Number of constant nodes evaluated.
+    pub constants_folded: usize,
+    /// Number of nodes dropped because they did nothing.
+    pub identities_dropped: usize,
+    /// Number of batch norms merged into another node.
+    pub batch_norms_folded: usize,
+    /// Number of batch norms that stayed.
+    pub batch_norms_left: usize,
+    /// What was found at the outputs.
+    pub outputs: Stripped,
+}
+
+/// Brings a graph into canonical form and says what was done. `evaluate` runs graphs without inputs.
+pub fn canonicalise(
+    graph: &Graph,
+    options: CanonicalOptions,
+    evaluate: &Evaluate,
+) -> Result<(Graph, Canonical)> {
+    let mut report = Canonical::default();
+    let mut graph = graph.pruned()?;
+    let computed = |graph: &Graph| {
+        graph.nodes().filter(|(_, n)| n.is_constant() && !matches!(n.op, Op::Constant(_))).count()
+    };
+    let before = computed(&graph);
+    graph = fold_constants(&graph, evaluate)?;
+    report.constants_folded = before.saturating_sub(computed(&graph));
+    let before = graph.len();
+    graph = drop_identities(&graph)?;
+    report.identities_dropped = before.saturating_sub(graph.len());
+    let norms = |graph: &Graph| graph.nodes().filter(|(_, n)| matches!(n.op, Op::BatchNorm { .. })).count();
+    let before = norms(&graph);
+    if options.fold_batch_norm {
+        graph = fold_batch_norm(&graph)?;
+    }
+    report.batch_norms_left = norms(&graph);
+    report.batch_norms_folded = before.saturating_sub(report.batch_norms_left);
+    if options.strip_softmax {
+        (graph, report.outputs) = strip_softmax(&graph)?;
+    }
+    Ok((graph, report))
+}
+
+impl fmt::Display for Canonical {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.constants_folded, "constant nodes evaluated"),
+            (self.identities_dropped, "nodes without effect dropped"),
+            (self.batch_norms_folded, "batch norms folded"),
+            (self.batch_norms_left, "batch norms left"),
+        ];
+        let mut parts: Vec<String> =
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
+        parts.extend(self.outputs.softmax.iter().map(|name| format!("softmax at '{name}' removed")));
+        parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{name}' kept")));
+        f.write_str(&if parts.is_empty() { "nothing to do".to_string() } else { parts.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reference;
+    use super::*;
+    use crate::graph::{Label, NodeId};
+    use crate::op::{Unary, Window};
+    use crate::shape::Shape;
+    use crate::tensor::Kind;
+
+    fn classifier() -> Graph {
+        let mut g = Graph::new();
+        let mut noise = reference::Noise::new(1);
+        let x = g.input("x", Shape::batched(&[2, 4, 4]), Kind::Float);
+        let w = g.constant(noise.tensor(&[3, 2, 3, 3]));
+        let w = g.unary(Unary::Neg, w).unwrap();
+        let y = g.add(Op::Conv { window: Window::new([3, 3]), groups: 1 }, &[x, w]).unwrap();
+        let y = g.add_named(Label::named("between"), Op::Identity, &[y]).unwrap();
+        let parameters: Vec<NodeId> = (0..3).map(|_| g.constant(noise.tensor(&[3]))).collect();
+        let variance = g.constant(crate::Tensor::vector(vec![1.0, 2.0, 0.5]));
+        let inputs = [&[y], &parameters[..], &[variance]].concat();
+        let y = g.add(Op::BatchNorm { epsilon: 1e-5 }, &inputs).unwrap();
+        let y = g.add(Op::Reshape { shape: Shape::batched(&[12]) }, &[y]).unwrap();
+        let y = g.add(Op::Softmax { axis: 1 }, &[y]).unwrap();
+        g.output("probabilities", y);
+        g
+    }
+
+    #[test]
+    fn the_chain_leaves_a_convolution_and_a_reshape() {
+        let g = classifier();
+        let evaluate = |g: &Graph| Ok(reference::evaluate(g, &[]));
+        let (canonical, report) = canonicalise(&g, CanonicalOptions::default(), &evaluate).unwrap();
+        let ops: Vec<&str> = canonical.nodes().map(|(_, n)| n.op.name()).collect();
+        assert_eq!(
+            ops.iter().filter(|op| **op != "Constant").collect::<Vec<_>>(),
+            [&"Input", &"Conv", &"Reshape"]
+        );
+        assert_eq!(
+            (report.constants_folded, report.identities_dropped, report.batch_norms_folded),
+            (1, 1, 1)
+        );
+        let said = "constant nodes evaluated: 1, nodes without effect dropped: 1, batch norms folded: 1, \
+                    softmax at 'probabilities' removed";
+        assert_eq!(report.to_string(), said);
+    }
+
+    #[test]
+    fn with_the_softmax_kept_the_numbers_are_the_same() {
+        let g = classifier();
+        let evaluate = |g: &Graph| Ok(reference::evaluate(g, &[]));
+        let options = CanonicalOptions { strip_softmax: false, ..CanonicalOptions::default() };
+        reference::agree(&g, &canonicalise(&g, options, &evaluate).unwrap().0, 1e-12);
+    }
+}

@@ -1,0 +1,29 @@
+//! Passes: functions from graph to graph. Each is a walk over the old graph ([`Rewrite`]) that leaves outputs, names and
+//! properties where they were; none of them knows how a graph is run.
+
+mod batch_norm;
+mod canonical;
+mod compose;
+mod constants;
+mod decompose;
+mod function;
+mod identities;
+mod interpolation;
+mod max_form;
+mod piecewise;
+#[cfg(test)]
+mod reference;
+mod rewrite;
+mod smooth;
+mod softmax;
+
+pub use batch_norm::fold_batch_norm;
+pub use canonical::{Canonical, CanonicalOptions, canonicalise};
+pub use constants::{Evaluate, fold_constants};
+pub use decompose::decompose;
+pub use identities::drop_identities;
+pub use max_form::max_form;
+pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, piecewise};
+pub use rewrite::{NodeMap, Rewrite, Step};
+pub use smooth::{SmoothActivation, recognise_activations, smooth_activations};
+pub use softmax::{Stripped, strip_softmax};

@@ -1,0 +1,260 @@
+//! How one number lies in a file: its type, its width and its byte order. Everything that reads raw
+//! elements decodes them here, and nothing here trusts a length it was not shown.
+
+use std::borrow::Cow;
+
+use crate::half::{bf16_to_f32, f16_to_f32};
+use crate::tensor::{Data, element_count};
+use crate::{Error, Result};
+
+/// More axes than PyTorch and NumPy allow are a sign of a hostile file.
+pub(crate) const MAX_RANK: usize = 64;
+
+/// Broadcast views larger than the storage behind them are only honoured up to this many elements.
+const MAX_EXPANDED: usize = 1 << 16;
+
+/// The type of the numbers in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Element {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+/// Which byte of a number comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl Element {
+    /// Bytes of one number.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Element::Bool | Element::I8 | Element::U8 => 1,
+            Element::I16 | Element::U16 | Element::F16 | Element::BF16 => 2,
+            Element::I32 | Element::U32 | Element::F32 => 4,
+            Element::I64 | Element::U64 | Element::F64 => 8,
+        }
+    }
+
+    /// The numbers in `bytes`: halves widen to single precision, every integer to `i64`.
+    pub(crate) fn decode(self, bytes: &[u8], order: ByteOrder) -> Result<Data> {
+        if !bytes.len().is_multiple_of(self.width()) {
+            return Err(Error::malformed(format!(
+                "{} bytes are no whole number of {self:?} elements",
+                bytes.len()
+            )));
+        }
+        Ok(match self {
+            Element::Bool => bytes.iter().map(|&b| b != 0).collect::<Vec<_>>().into(),
+            Element::I8 => words(bytes, order, |w| i64::from(i8::from_le_bytes(w))).into(),
+            Element::I16 => words(bytes, order, |w| i64::from(i16::from_le_bytes(w))).into(),
+            Element::I32 => words(bytes, order, |w| i64::from(i32::from_le_bytes(w))).into(),
+            Element::I64 => words(bytes, order, i64::from_le_bytes).into(),
+            Element::U8 => words(bytes, order, |w| i64::from(u8::from_le_bytes(w))).into(),
+            Element::U16 => words(bytes, order, |w| i64::from(u16::from_le_bytes(w))).into(),
+            Element::U32 => words(bytes, order, |w| i64::from(u32::from_le_bytes(w))).into(),
+            Element::U64 => unsigned(bytes, order)?,
+            Element::F16 => words(bytes, order, |w| f16_to_f32(u16::from_le_bytes(w))).into(),
+            Element::BF16 => words(bytes, order, |w| bf16_to_f32(u16::from_le_bytes(w))).into(),
+            Element::F32 => words(bytes, order, f32::from_le_bytes).into(),
+            Element::F64 => words(bytes, order, f64::from_le_bytes).into(),
+        })
+    }
+}
+
+fn words<const WIDTH: usize, T>(bytes: &[u8], order: ByteOrder, number: impl Fn([u8; WIDTH]) -> T) -> Vec<T> {
+    let (words, _) = bytes.as_chunks::<WIDTH>();
+    match order {
+        ByteOrder::Little => words.iter().map(|&word| number(word)).collect(),
+        ByteOrder::Big => words
+            .iter()
+            .map(|&(mut word)| {
+                word.reverse();
+                number(word)
+            })
+            .collect(),
+    }
+}
+
+fn unsigned(bytes: &[u8], order: ByteOrder) -> Result<Data> {
+    let numbers = words(bytes, order, u64::from_le_bytes);
+    let signed: Result<Vec<i64>, _> = numbers.into_iter().map(i64::try_from).collect();
+    signed.map(Data::from).map_err(|_| {
+        Error::unsupported("an unsigned 64-bit number exceeds 2^63 - 1, the largest we can hold")
+    })
+}
+
+/// A window on a flat storage: element `(i, j, …)` lies at `offset + i·strides[0] + j·strides[1] + …`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct View {
+    pub(crate) offset: usize,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) strides: Vec<usize>,
+}
+
+impl View {
+    /// The view whose first axis varies fastest, as Fortran stores arrays.
+    pub(crate) fn fortran(shape: &[usize]) -> Option<Self> {
+        let mut strides = Vec::with_capacity(shape.len());
+        let mut step = 1usize;
+        for &length in shape {
+            strides.push(step);
+            step = step.checked_mul(length.max(1))?;
+        }
+        Some(View { offset: 0, shape: shape.to_vec(), strides })
+    }
+
+    /// The viewed elements of `width` bytes each, row-major; an error where the view leaves the storage or
+    /// repeats it beyond measure.
+    pub(crate) fn gather<'a>(&self, storage: &'a [u8], width: usize) -> Result<Cow<'a, [u8]>> {
+        let held = storage.len() / width;
+        let count = self.checked_count(held)?;
+        if count == 0 {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        if self.is_contiguous() {
+            return Ok(Cow::Borrowed(&storage[self.offset * width..(self.offset + count) * width]));
+        }
+        // An axis of length one is never walked, and its stride may be anything.
+        let walked: Vec<(usize, usize)> = self
+            .shape
+            .iter()
+            .copied()
+            .zip(self.strides.iter().copied())
+            .filter(|&(length, _)| length > 1)
+            .collect();
+        let mut gathered = Vec::with_capacity(count * width);
+        let mut index = vec![0; walked.len()];
+        let mut at = self.offset;
+        for _ in 0..count {
+            gathered.extend_from_slice(&storage[at * width..(at + 1) * width]);
+            for (index, &(length, stride)) in index.iter_mut().zip(&walked).rev() {
+                *index += 1;
+                at += stride;
+                if *index < length {
+                    break;
+                }
+                at -= *index * stride;
+                *index = 0;
+            }
+        }
+        Ok(Cow::Owned(gathered))
+    }
+
+    /// Number of elements, once every one of them is known to lie among the `held` ones.
+    fn checked_count(&self, held: usize) -> Result<usize> {
+        if self.shape.len() != self.strides.len() || self.shape.len() > MAX_RANK {
+            return Err(Error::malformed(format!(
+                "a tensor needs one stride for each of at most {MAX_RANK} axes, found {} axes and {} strides",
+                self.shape.len(),
+                self.strides.len()
+            )));
+        }
+        let outside = || {
+            Error::malformed(format!(
+                "shape {:?} with strides {:?} from element {} reaches outside of its storage of {held} elements",
+                self.shape, self.strides, self.offset
+            ))
+        };
+        let count = element_count(&self.shape).ok_or_else(outside)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let spans =
+            self.shape.iter().zip(&self.strides).map(|(&length, &stride)| (length - 1).checked_mul(stride));
+        let last = spans.into_iter().try_fold(self.offset, |at, span| at.checked_add(span?));
+        if last.is_none_or(|last| last >= held) {
+            return Err(outside());
+        }
+        if count > held && count > MAX_EXPANDED {
+            return Err(Error::malformed(format!(
+                "shape {:?} repeats a storage of {held} elements: save a contiguous() copy of the tensor",
+                self.shape
+            )));
+        }
+        Ok(count)
+    }
+
+    fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&length, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if length != 1 && stride != expected {
+                return false;
+            }
+            expected *= length;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(offset: usize, shape: &[usize], strides: &[usize]) -> View {
+        View { offset, shape: shape.to_vec(), strides: strides.to_vec() }
+    }
+
+    #[test]
+    fn byte_order_only_changes_the_order_of_bytes() {
+        let little = [1.5f32, -2.25].map(f32::to_le_bytes).concat();
+        let big = [1.5f32, -2.25].map(f32::to_be_bytes).concat();
+        assert_eq!(
+            Element::F32.decode(&little, ByteOrder::Little).unwrap(),
+            Element::F32.decode(&big, ByteOrder::Big).unwrap()
+        );
+        assert!(Element::F32.decode(&little[1..], ByteOrder::Little).is_err());
+    }
+
+    #[test]
+    fn unsigned_numbers_beyond_the_signed_range_are_refused() {
+        let bytes = u64::MAX.to_le_bytes();
+        assert!(Element::U64.decode(&bytes, ByteOrder::Little).is_err());
+        assert_eq!(
+            Element::U64.decode(&[7, 0, 0, 0, 0, 0, 0, 0], ByteOrder::Little).unwrap(),
+            vec![7i64].into()
+        );
+    }
+
+    #[test]
+    fn a_transposed_view_reads_columns_first() {
+        let storage = [0u8, 1, 2, 3, 4, 5];
+        assert_eq!(&*view(0, &[3, 2], &[1, 3]).gather(&storage, 1).unwrap(), &[0, 3, 1, 4, 2, 5]);
+        assert_eq!(&*view(1, &[2, 2], &[3, 1]).gather(&storage, 1).unwrap(), &[1, 2, 4, 5]);
+        assert_eq!(&*view(4, &[], &[]).gather(&storage, 1).unwrap(), &[4]);
+        assert_eq!(&*view(0, &[2, 1, 2], &[1, usize::MAX, 3]).gather(&storage, 1).unwrap(), &[0, 3, 1, 4]);
+        assert_eq!(&*view(2, &[3], &[0]).gather(&storage, 1).unwrap(), &[2, 2, 2]);
+        assert_eq!(&*View::fortran(&[2, 3]).unwrap().gather(&storage, 1).unwrap(), &[0, 2, 4, 1, 3, 5]);
+    }
+
+    #[test]
+    fn views_that_leave_or_multiply_their_storage_are_refused() {
+        let storage = [0u8; 6];
+        for hostile in [
+            view(0, &[7], &[1]),
+            view(6, &[1], &[1]),
+            view(usize::MAX, &[2], &[1]),
+            view(0, &[2], &[usize::MAX]),
+            view(0, &[usize::MAX, usize::MAX], &[0, 0]),
+            view(0, &[1 << 20, 1 << 20], &[0, 0]),
+            view(0, &[1; 65], &[1; 65]),
+            view(0, &[2], &[]),
+        ] {
+            assert!(hostile.gather(&storage, 1).is_err(), "{hostile:?}");
+        }
+        assert!(view(9, &[0, 5], &[5, 1]).gather(&storage, 1).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! A picture in memory: 8-bit RGB, whatever the file held.
+//!
+//! The format is told from the first bytes, never from the file's name. Colours become RGB as Pillow's
+//! `Image.open(path).convert("RGB")` makes them: alpha is dropped rather than blended, palettes are looked
+//! up, colour profiles are ignored, and so is the EXIF orientation (neither Pillow nor torchvision turns
+//! a picture unless asked). The one departure: Pillow clips 16-bit grey PNGs at 255, which turns almost
+//! all of them white; here the high byte is taken, as Pillow itself does for 16-bit colour.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use monosplit_graph::{Error, Result};
+
+use crate::{jpeg, png};
+
+/// Longest side of a picture, in pixels.
+pub const MAX_SIDE: usize = 20_000;
+
+/// Most bytes a file may hold, and most bytes any one copy of its pixels may take: decoding holds at most
+/// two copies at a time, scaling three.
+pub const MAX_BYTES: usize = 512 << 20;
+
+const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+const JPEG_SIGNATURE: &[u8] = b"\xff\xd8\xff";
+
+/// A picture: rows from top to bottom, each pixel three bytes, red, green, blue.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    width: usize,
+    height: usize,
+    rgb: Vec<u8>,
+}
+
+impl Picture {
+    /// A picture over `rgb`, which must hold `width * height * 3` bytes; no side may be zero or longer
+    /// than [`MAX_SIDE`].
+    pub fn new(width: usize, height: usize, rgb: Vec<u8>) -> Result<Self> {
+        let expected = checked_area(width, height, 3)?;
+        if rgb.len() != expected {
+            return Err(Error::argument(format!(
+                "a picture of {width}×{height} pixels needs {expected} bytes of RGB, but {} were given",
+                rgb.len()
+            )));
+        }
+        Ok(Picture { width, height, rgb })
+    }
+
+    /// Reads and decodes the JPEG or PNG file at `path`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;
+        Picture::decode(&bytes)
+            .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// Decodes the bytes of a JPEG or PNG file.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            return Err(Error::malformed("the file is empty; give a JPEG or PNG picture"));
+        }
+        if bytes.len() > MAX_BYTES {
+            return Err(Error::unsupported(format!(
+                "the file is larger than the limit of {MAX_BYTES} bytes"
+            )));
+        }
+        if bytes.starts_with(PNG_SIGNATURE) {
+            png::decode(bytes)
+        } else if bytes.starts_with(JPEG_SIGNATURE) {
+            jpeg::decode(bytes)
+        } else {
+            Err(Error::unsupported(
+                "the file starts neither as a JPEG nor as a PNG; convert the picture to one of them",
+            ))
+        }
+    }
+
+    /// Number of columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Number of rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// The pixels, three bytes each, row by row.
+    pub fn rgb(&self) -> &[u8] {
+        &self.rgb
+    }
+
+    /// The pixels, giving up the picture.
+    pub fn into_rgb(self) -> Vec<u8> {
+        self.rgb
+    }
+
+    /// The picture in shades of grey, `L = 0.299 R + 0.587 G + 0.114 B` rounded as Pillow's `convert("L")`
+    /// rounds it, repeated in all three channels.
+    pub fn to_grey(&self) -> Picture {
+        let mut rgb = self.rgb.clone();
+        for pixel in rgb.chunks_exact_mut(3) {
+            let [r, g, b] = [pixel[0], pixel[1], pixel[2]].map(u32::from);
+            pixel.fill(((r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16) as u8);
+        }
+        Picture { rgb, ..*self }
+    }
+}
+
+impl std::fmt::Debug for Picture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Picture({}×{})", self.width, self.height)
+    }
+}
+
+/// Bytes taken by `width * height` pixels of `bytes_per_pixel`, if the picture is neither empty nor
+/// beyond the limits.
+pub(crate) fn checked_area(width: usize, height: usize, bytes_per_pixel: usize) -> Result<usize> {
+    if width == 0 || height == 0 {
+        return Err(Error::malformed(format!("a picture of {width}×{height} pixels is empty")));
+    }
+    let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(bytes_per_pixel));
+    match bytes {
+        Some(bytes) if width.max(height) <= MAX_SIDE && bytes <= MAX_BYTES => Ok(bytes),
+        _ => Err(Error::unsupported(format!(
+            "a picture of {width}×{height} pixels is beyond the limits of {MAX_SIDE} pixels a side and {} MiB; \
+             scale it down first",
+            MAX_BYTES >> 20
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_bytes_must_fit_the_sides() {
+        assert!(Picture::new(2, 1, vec![0; 6]).is_ok());
+        assert!(Picture::new(2, 1, vec![0; 5]).is_err());
+        assert!(Picture::new(0, 1, vec![]).is_err());
+        assert!(Picture::new(usize::MAX, 3, vec![]).is_err());
+        assert!(Picture::new(MAX_SIDE + 1, 1, vec![0; 3 * (MAX_SIDE + 1)]).is_err());
+    }
+
+    #[test]
+    fn grey_pixels_stay_as_they_are_in_grey() {
+        let ramp: Vec<u8> = (0..=255).flat_map(|v| [v; 3]).collect();
+        let picture = Picture::new(256, 1, ramp).unwrap();
+        assert_eq!(picture.to_grey(), picture);
+    }
+}

@@ -1,0 +1,145 @@
+//! Decoding, resizing, cropping and normalising against files made by Pillow and torchvision
+//! (`scripts/make_image_fixtures.py`); nothing may differ by even one bit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use monosplit_image::{Channels, Filter, Fit, Picture, Preprocess, Preset, Resize, Scale};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn open(name: &str) -> Picture {
+    Picture::open(fixture(name)).unwrap()
+}
+
+/// Names, without extension, of the files in `folder` that end in `extension`.
+fn names(folder: &str, extension: &str) -> Vec<String> {
+    let files = fs::read_dir(fixture(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|found| found == extension));
+    files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string()).collect()
+}
+
+/// Shape and bytes of a NumPy file whose elements are of type `descr`.
+fn npy(name: &str, descr: &str) -> (Vec<usize>, Vec<u8>) {
+    let bytes = fs::read(fixture(name)).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = std::str::from_utf8(&bytes[10..10 + length]).unwrap();
+    assert!(header.contains(descr) && header.contains("'fortran_order': False"), "{header}");
+    let shape = header.split(['(', ')']).nth(1).unwrap();
+    let shape = shape.split(',').filter_map(|side| side.trim().parse().ok()).collect();
+    (shape, bytes[10 + length..].to_vec())
+}
+
+fn sides(text: &str) -> (usize, usize) {
+    let (width, height) = text.split_once('x').unwrap();
+    (width.parse().unwrap(), height.parse().unwrap())
+}
+
+#[track_caller]
+fn assert_same(found: &Picture, expected: &Picture, name: &str) {
+    assert_eq!((found.width(), found.height()), (expected.width(), expected.height()), "{name}");
+    let differing = found.rgb().iter().zip(expected.rgb()).filter(|(a, b)| a != b).count();
+    assert_eq!(differing, 0, "{name}: bytes that differ of {}", expected.rgb().len());
+}
+
+#[test]
+fn jpegs_decode_to_pillows_bytes() {
+    let names = names("jpeg", "jpg");
+    assert!(names.len() >= 19, "{names:?}");
+    for name in names {
+        assert_same(&open(&format!("jpeg/{name}.jpg")), &open(&format!("jpeg/{name}.png")), &name);
+    }
+}
+
+#[test]
+fn pngs_of_every_kind_become_pillows_rgb() {
+    let names = names("png", "png");
+    assert!(names.len() >= 16, "{names:?}");
+    for name in names {
+        let (shape, rgb) = npy(&format!("png/{name}.npy"), "|u1");
+        let expected = Picture::new(shape[1], shape[0], rgb).unwrap();
+        assert_same(&open(&format!("png/{name}.png")), &expected, &name);
+    }
+}
+
+#[test]
+fn resizing_is_pillows() {
+    let names = names("resize", "png");
+    assert!(names.len() >= 65, "{names:?}");
+    for name in names {
+        let parts: Vec<&str> = name.split('-').collect();
+        let filter = match parts[1] {
+            "nearest" => Filter::Nearest,
+            "box" => Filter::Box,
+            "bilinear" => Filter::Bilinear,
+            "bicubic" => Filter::Bicubic,
+            "lanczos" => Filter::Lanczos,
+            other => panic!("no filter is named {other}"),
+        };
+        let (width, height) = sides(parts[2]);
+        let found = open(&format!("{}.png", parts[0])).resize(width, height, filter).unwrap();
+        assert_same(&found, &open(&format!("resize/{name}.png")), &name);
+    }
+}
+
+#[test]
+fn cropping_is_torchvisions() {
+    let names = names("crop", "png");
+    assert!(names.len() >= 9, "{names:?}");
+    for name in names {
+        let (source, size) = name.split_once('-').unwrap();
+        let (width, height) = sides(size);
+        let found = open(&format!("{source}.png")).centre_crop(width, height).unwrap();
+        assert_same(&found, &open(&format!("crop/{name}.png")), &name);
+    }
+}
+
+/// Every `step`-th number of the tensor made of `source`, bit for bit.
+#[track_caller]
+fn assert_tensor(options: Preprocess, source: &str, name: &str, step: usize) {
+    let tensor = options.apply(&open(source)).unwrap().tensor;
+    let (shape, bytes) = npy(&format!("tensor/{name}.npy"), "<f4");
+    if step == 1 {
+        assert_eq!(tensor.shape(), shape, "{name}");
+    }
+    let found: Vec<u8> = tensor.to_f32().iter().step_by(step).flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(found.len(), bytes.len(), "{name}");
+    let differing = found.chunks(4).zip(bytes.chunks(4)).filter(|(a, b)| a != b).count();
+    assert_eq!(differing, 0, "{name}: numbers that differ of {}", bytes.len() / 4);
+}
+
+#[test]
+fn tensors_are_torchvisions() {
+    let chelsea = "chelsea.png";
+    assert_tensor(Preprocess::default(), chelsea, "imagenet-every-97th", 97);
+    let fitted = |preset: Preset, size| preset.options().fit([3, size, size], Fit::Auto).unwrap();
+    assert_tensor(fitted(Preset::Imagenet, 20), chelsea, "imagenet-20", 1);
+    assert_tensor(fitted(Preset::ImagenetBgr, 20), chelsea, "imagenet-bgr-20", 1);
+    assert_tensor(fitted(Preset::Unit, 20).filter(Filter::Bicubic), chelsea, "unit-bicubic-20", 1);
+    let squashed = Preprocess::default().fit([3, 17, 24], Fit::Squash).unwrap();
+    assert_tensor(squashed, chelsea, "squash-17x24", 1);
+    let padded = Preprocess::default().resize(Resize::Shorter(12)).crop(Some((16, 15)));
+    assert_tensor(padded, "noise.png", "imagenet-padded", 1);
+    let digit = Preset::Unit.options().fit([1, 28, 28], Fit::Squash).unwrap().mean([0.1307]).std([0.3081]);
+    assert_tensor(digit, chelsea, "grey-28", 1);
+    let raw = Preset::None.options().scale(Scale::Bytes).channels(Channels::Rgb);
+    assert_tensor(raw, "line.png", "raw", 1);
+}
+
+/// The photographs used for evaluation are prepared in the size of the networks: they go in untouched.
+#[test]
+fn prepared_photographs_go_in_untouched() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pets/test/images");
+    let Ok(files) = fs::read_dir(&folder) else {
+        println!("skipped: the photographs are not here");
+        return;
+    };
+    let options = Preprocess::default().fit([3, 224, 224], Fit::default()).unwrap();
+    for file in files.take(20) {
+        let picture = Picture::open(file.unwrap().path()).unwrap();
+        assert_eq!(options.apply(&picture).unwrap().picture, picture);
+    }
+}

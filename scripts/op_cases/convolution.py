@@ -1,0 +1,97 @@
+"""Convolutions and transposed convolutions."""
+
+from .case import Case, w, x
+
+
+def conv(name, data, weight, bias=True, opset=11, **attributes):
+    inputs = [x(*data), w(*weight)] + ([w(weight[0])] if bias else [])
+    return Case("Conv", name, opset, inputs, attributes)
+
+
+def transposed(name, data, weight, bias=True, opset=11, **attributes):
+    channels = weight[1] * attributes.get("group", 1)
+    inputs = [x(*data), w(*weight)] + ([w(channels)] if bias else [])
+    return Case("ConvTranspose", name, opset, inputs, attributes)
+
+
+CASES = [
+    conv("plain_3x3", (2, 3, 7, 6), (4, 3, 3, 3)),
+    conv("plain_3x3", (1, 3, 7, 6), (4, 3, 3, 3), opset=1),
+    conv("plain_3x3", (1, 3, 7, 6), (4, 3, 3, 3), opset=22),
+    conv("no_bias", (2, 3, 7, 6), (4, 3, 3, 3), bias=False),
+    conv("kernel_shape_stated", (1, 2, 6, 5), (3, 2, 3, 2), kernel_shape=[3, 2]),
+    conv("padded_1", (2, 3, 8, 8), (5, 3, 3, 3), pads=[1, 1, 1, 1]),
+    conv("padded_1_odd_map", (2, 3, 9, 7), (5, 3, 3, 3), pads=[1, 1, 1, 1]),
+    conv("padded_1_tiny_map", (3, 4, 2, 3), (5, 4, 3, 3), pads=[1, 1, 1, 1]),
+    conv("padded_1_one_pixel", (2, 4, 1, 1), (5, 4, 3, 3), pads=[1, 1, 1, 1]),
+    conv("padded_2_3x3", (1, 2, 5, 5), (3, 2, 3, 3), pads=[2, 2, 2, 2]),
+    conv("padded_unlike_3x3", (1, 3, 6, 7), (4, 3, 3, 3), pads=[1, 0, 2, 1]),
+    conv("many_channels_3x3", (1, 17, 10, 11), (19, 17, 3, 3), pads=[1, 1, 1, 1]),
+    conv("pads_end_only", (1, 3, 6, 7), (4, 3, 3, 3), pads=[0, 0, 1, 1], strides=[2, 2]),
+    conv("pads_all_unlike", (1, 3, 6, 7), (4, 3, 3, 4), pads=[0, 1, 2, 3]),
+    conv("stride_2", (2, 3, 9, 8), (4, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2]),
+    conv("stride_1_2", (2, 3, 9, 8), (4, 3, 3, 3), pads=[1, 1, 1, 1], strides=[1, 2]),
+    conv("stride_3_2_leaves_remainder", (1, 3, 10, 9), (4, 3, 3, 2), strides=[3, 2]),
+    conv("stride_over_kernel", (1, 3, 9, 9), (4, 3, 1, 1), strides=[3, 2]),
+    conv("dilated_2", (1, 3, 9, 9), (4, 3, 3, 3), dilations=[2, 2], pads=[2, 2, 2, 2]),
+    conv("dilated_1_3", (1, 3, 6, 11), (4, 3, 3, 3), dilations=[1, 3]),
+    conv("dilated_strided", (1, 2, 11, 10), (3, 2, 3, 3), dilations=[2, 3], strides=[2, 2], pads=[1, 2, 3, 0]),
+    conv("pointwise", (2, 5, 4, 3), (7, 5, 1, 1)),
+    conv("pointwise_strided", (2, 5, 5, 7), (6, 5, 1, 1), strides=[2, 2]),
+    conv("pointwise_padded", (1, 3, 3, 4), (2, 3, 1, 1), pads=[1, 0, 0, 2]),
+    conv("pointwise_one_pixel", (3, 9, 1, 1), (4, 9, 1, 1)),
+    conv("kernel_5x5", (1, 3, 9, 9), (2, 3, 5, 5), pads=[2, 2, 2, 2]),
+    conv("kernel_7x7_stem", (1, 3, 15, 14), (3, 3, 7, 7), pads=[3, 3, 3, 3], strides=[2, 2]),
+    conv("kernel_11x11_stem", (1, 3, 19, 18), (1, 3, 11, 11), pads=[2, 2, 2, 2], strides=[4, 4]),
+    conv("kernel_1x7", (1, 3, 5, 9), (4, 3, 1, 7), pads=[0, 3, 0, 3]),
+    conv("kernel_7x1", (1, 3, 9, 5), (4, 3, 7, 1), pads=[3, 0, 3, 0]),
+    conv("kernel_2x2_even", (1, 3, 5, 6), (4, 3, 2, 2), pads=[0, 0, 1, 1]),
+    conv("whole_map", (2, 3, 4, 5), (6, 3, 4, 5)),
+    conv("one_channel", (2, 1, 7, 7), (3, 1, 3, 3), pads=[1, 1, 1, 1]),
+    conv("one_output_channel", (2, 3, 7, 7), (1, 3, 3, 3)),
+    conv("groups_2", (1, 4, 6, 6), (6, 2, 3, 3), group=2, pads=[1, 1, 1, 1]),
+    conv("groups_3_strided", (2, 6, 7, 8), (9, 2, 3, 2), group=3, strides=[2, 2]),
+    conv("groups_pointwise", (2, 6, 3, 5), (4, 3, 1, 1), group=2),
+    conv("depthwise", (2, 5, 7, 6), (5, 1, 3, 3), group=5, pads=[1, 1, 1, 1]),
+    conv("depthwise_no_bias", (2, 5, 7, 6), (5, 1, 3, 3), bias=False, group=5, pads=[1, 1, 1, 1]),
+    conv("depthwise_strided", (1, 5, 9, 8), (5, 1, 3, 3), group=5, pads=[1, 1, 1, 1], strides=[2, 2]),
+    conv("depthwise_5x5_dilated", (1, 3, 11, 10), (3, 1, 5, 5), group=3, pads=[4, 4, 4, 4], dilations=[2, 2]),
+    conv("depthwise_multiplier_2", (1, 3, 7, 6), (6, 1, 3, 3), group=3, pads=[1, 0, 0, 1]),
+    conv("same_upper", (1, 3, 7, 8), (4, 3, 3, 3), auto_pad="SAME_UPPER"),
+    conv("same_upper_even_kernel", (1, 3, 7, 8), (4, 3, 2, 4), auto_pad="SAME_UPPER"),
+    conv("same_lower_even_kernel", (1, 3, 7, 8), (4, 3, 2, 4), auto_pad="SAME_LOWER"),
+    conv("same_upper_strided", (1, 3, 8, 7), (4, 3, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]),
+    conv("same_lower_strided", (1, 3, 8, 7), (4, 3, 3, 3), auto_pad="SAME_LOWER", strides=[2, 2]),
+    conv("same_upper_stride_3", (1, 2, 10, 11), (3, 2, 2, 3), auto_pad="SAME_UPPER", strides=[3, 3]),
+    conv("valid", (1, 3, 7, 8), (4, 3, 3, 3), auto_pad="VALID", strides=[2, 1]),
+    conv("notset", (1, 3, 7, 8), (4, 3, 3, 3), auto_pad="NOTSET", pads=[1, 1, 1, 1]),
+    conv("1d", (2, 3, 11), (4, 3, 3)),
+    conv("1d_strided_padded", (2, 3, 11), (4, 3, 5), pads=[2, 1], strides=[3], bias=False),
+    conv("1d_dilated_groups", (1, 4, 13), (6, 2, 3), dilations=[2], pads=[0, 3], group=2),
+    conv("1d_depthwise", (1, 4, 9), (4, 1, 3), pads=[1, 1], group=4),
+    conv("1d_same_lower", (1, 2, 8), (3, 2, 4), auto_pad="SAME_LOWER", strides=[2]),
+    conv("1d_pointwise", (2, 3, 5), (4, 3, 1)),
+    transposed("plain_3x3", (2, 3, 4, 5), (3, 4, 3, 3)),
+    transposed("plain_3x3", (1, 3, 4, 5), (3, 4, 3, 3), opset=1),
+    transposed("no_bias", (1, 3, 4, 5), (3, 4, 3, 3), bias=False),
+    transposed("stride_2_2x2", (2, 4, 3, 4), (4, 3, 2, 2), strides=[2, 2]),
+    transposed("stride_2_4x4_padded", (1, 3, 4, 3), (3, 2, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1]),
+    transposed("stride_3_leaves_gaps", (1, 2, 3, 3), (2, 3, 2, 2), strides=[3, 3]),
+    transposed("pads_unlike", (1, 2, 5, 4), (2, 3, 4, 3), pads=[0, 1, 2, 0], strides=[2, 1]),
+    transposed("output_padding", (1, 3, 4, 4), (3, 2, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
+    transposed("output_padding_unlike", (1, 3, 4, 4), (3, 2, 3, 3), strides=[2, 3], output_padding=[1, 2]),
+    transposed("output_shape", (1, 2, 3, 3), (2, 3, 3, 3), strides=[3, 2], output_shape=[10, 8]),
+    transposed("output_shape_odd_total", (1, 2, 4, 4), (2, 3, 4, 4), strides=[2, 2], output_shape=[9, 7]),
+    transposed("output_shape_same_upper", (1, 2, 4, 4), (2, 3, 4, 4), strides=[2, 2], output_shape=[9, 7], auto_pad="SAME_UPPER"),
+    transposed("same_upper", (1, 2, 3, 4), (2, 3, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER"),
+    transposed("same_lower", (1, 2, 3, 4), (2, 3, 3, 3), strides=[2, 2], auto_pad="SAME_LOWER"),
+    transposed("valid", (1, 2, 3, 4), (2, 3, 3, 3), strides=[2, 2], auto_pad="VALID"),
+    transposed("groups", (1, 4, 4, 3), (4, 3, 3, 3), group=2, strides=[2, 2], pads=[1, 1, 1, 1]),
+    transposed("depthwise", (1, 3, 4, 5), (3, 1, 4, 4), bias=False, group=3, strides=[2, 2], pads=[1, 1, 1, 1]),
+    transposed("dilated", (1, 2, 4, 4), (2, 3, 3, 2), dilations=[2, 3]),
+    transposed("dilated_strided_padded", (1, 2, 4, 5), (2, 3, 3, 3), dilations=[2, 2], strides=[2, 3], pads=[1, 2, 0, 1]),
+    transposed("pointwise", (2, 3, 3, 4), (3, 5, 1, 1)),
+    transposed("one_pixel_input", (2, 6, 1, 1), (6, 3, 4, 4)),
+    transposed("1d", (2, 3, 6), (3, 4, 3), strides=[2], pads=[1, 0]),
+    transposed("1d_output_padding_groups", (1, 4, 5), (4, 2, 3), strides=[3], output_padding=[2], group=2),
+]

@@ -2,10 +2,12 @@
 //!
 //! An [`Engine`] knows graphs and machines. It does not know what a graph is for.
 
+mod cpu;
 mod profile;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
+pub use cpu::Cpu;
 pub use profile::{NodeTime, Profile};
 
 /// The precision real numbers are computed in.

@@ -53,7 +53,9 @@ impl AxisMap {
     pub(crate) fn gather(columns: usize, indices: &[i64]) -> Result<Self> {
         let picks: Option<Vec<usize>> = indices
             .iter()
-            .map(|&i| usize::try_from(if i < 0 { i + columns as i64 } else { i }).ok().filter(|&i| i < columns))
+            .map(|&i| {
+                usize::try_from(if i < 0 { i + columns as i64 } else { i }).ok().filter(|&i| i < columns)
+            })
             .collect();
         let picks = picks.ok_or_else(|| Error::shape(format!("an index lies outside 0..{columns}")))?;
         Ok(AxisMap::selecting(columns, picks.into_iter()))

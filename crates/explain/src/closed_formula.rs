@@ -52,7 +52,13 @@ pub struct ClosedFormula {
 
 impl ClosedFormula {
     /// Takes apart the map of stream `g` at `layer`.
-    pub fn new(source: &Graph, split: &Split, layer: &str, whole: Whole, engine: &dyn Engine) -> Result<Self> {
+    pub fn new(
+        source: &Graph,
+        split: &Split,
+        layer: &str,
+        whole: Whole,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
         if split.pooling != Pooling::Convex || split.relu != ReluMode::Max {
             return Err(Error::argument("the closed formula holds for convex pooling and max-mode ReLUs"));
         }
@@ -85,8 +91,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
     let shifts = Shifts::new(&mut g, network, split)?;
     let mass = g.times(seed, shifts.seed())?;
     let masses = walk(&mut g, network, &mut Masses { network, shifts: &shifts }, network.logits(), mass)?;
-    let layer = LayerName::parse(layer);
-    let at = network.graph().layer(layer.name)?.value(network.graph(), layer.end);
+    let at = LayerName::parse(layer).value(network.graph())?;
 
     let mut terms = vec![(network.logits(), network.logits(), seed, 0.5)];
     for (id, node) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
@@ -112,7 +117,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
         names.push(name);
     }
     if names.is_empty() {
-        let message = format!("layer '{}' does not lie between the image and the class scores", layer.name);
+        let message = format!("layer '{layer}' does not lie between the image and the class scores");
         return Err(Error::argument(message));
     }
     Ok((g.pruned()?, names))
@@ -173,7 +178,10 @@ impl Masses<'_> {
         }
         let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
         if !is_multilinear(&node.op) || (product && self.network.active_inputs(id).len() > 1) {
-            let message = format!("the closed formula speaks of affine nodes, ReLUs and maxima, not of {}", node.op.name());
+            let message = format!(
+                "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}",
+                node.op.name()
+            );
             return Err(Error::unsupported(message).at(node.label.display()));
         }
         let mut operands = node.inputs.clone();

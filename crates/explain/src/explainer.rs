@@ -113,7 +113,13 @@ impl Explainer {
 
     /// Prepares the explainer to remember, per class and settings, what does not depend on the image. Worth its
     /// memory when many images are explained for few classes that are known beforehand.
-    pub fn remember(mut self, network: &Graph, split: &Split, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
+    pub fn remember(
+        mut self,
+        network: &Graph,
+        split: &Split,
+        requests: &[Request],
+        engine: &dyn Engine,
+    ) -> Result<Self> {
         let given = Explanation::new(network, split, ClassInput::Given, requests)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
@@ -174,13 +180,20 @@ impl Explainer {
             Class::Index(index) => vec![*index; samples],
             Class::PerSample(classes) if classes.len() == samples => classes.clone(),
             Class::PerSample(classes) => {
-                return Err(Error::argument(format!("{} classes were given for {samples} images", classes.len())));
+                return Err(Error::argument(format!(
+                    "{} classes were given for {samples} images",
+                    classes.len()
+                )));
             }
         };
         match numbers.iter().find(|&&c| c >= self.classes) {
             Some(c) => Err(Error::new(
                 ErrorKind::Argument,
-                format!("there is no class {c}: the network has {} classes, 0 to {}", self.classes, self.classes - 1),
+                format!(
+                    "there is no class {c}: the network has {} classes, 0 to {}",
+                    self.classes,
+                    self.classes - 1
+                ),
             )),
             None => Ok(numbers.into_iter().map(|c| c as i64).collect()),
         }
@@ -199,7 +212,11 @@ impl Explainer {
                 inputs::ALPHA => Tensor::vector(settings.alpha.clone()),
                 inputs::THETA => Tensor::scalar(settings.theta),
                 inputs::LIMIT => Tensor::scalar(settings.limit),
-                other => return Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
+                other => {
+                    return Err(Error::argument(format!(
+                        "the network also reads '{other}', which was not given"
+                    )));
+                }
             });
         }
         Ok(tensors)
@@ -248,8 +265,10 @@ impl Explainer {
     }
 
     fn explained(&self, outputs: Vec<Tensor>, samples: usize) -> Result<Explained> {
-        let classes = outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
-        let maps = self.explanation.readings().iter().map(|reading| read(&outputs, *reading, samples)).collect();
+        let classes =
+            outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
+        let maps =
+            self.explanation.readings().iter().map(|reading| read(&outputs, *reading, samples)).collect();
         let classes = classes.iter().map(|&c| c as usize).collect();
         Ok(Explained { logits: outputs[0].clone(), classes, maps })
     }
@@ -257,7 +276,13 @@ impl Explainer {
 
 impl Invariant {
     /// The values that cross the cut for one class, computed once.
-    fn values(&self, explainer: &Explainer, class: i64, settings: &Settings, images: &Tensor) -> Result<Vec<Tensor>> {
+    fn values(
+        &self,
+        explainer: &Explainer,
+        class: i64,
+        settings: &Settings,
+        images: &Tensor,
+    ) -> Result<Vec<Tensor>> {
         let key = Key { class: class as usize, settings: settings.clone() };
         if let Ok(mut cache) = self.cache.lock()
             && let Some(position) = cache.iter().position(|(k, _)| *k == key)

@@ -155,7 +155,8 @@ impl<'a> Writer<'a> {
             let map = self.map(request, &messages)?;
             readings.push(self.output(request, map));
         }
-        let shifted = shifted_nodes(self.network, self.split.shift_at).into_iter().chain([self.network.logits()]);
+        let shifted =
+            shifted_nodes(self.network, self.split.shift_at).into_iter().chain([self.network.logits()]);
         let shifted = shifted.map(|id| self.graph.node(id).label.display().to_owned()).collect();
         let graph = self.graph.pruned()?;
         Ok(Explanation { graph, readings, shifted })
@@ -179,8 +180,7 @@ impl<'a> Writer<'a> {
         let mut messages = Messages { stream: None, gradients: None, sensitivities: None, relevances: None };
         if sensitivities || relevances {
             let thresholds = self.thresholds();
-            let stream =
-                SumStream::build(&mut self.graph, self.network, self.split, thresholds, relevances)?;
+            let stream = SumStream::build(&mut self.graph, self.network, self.split, thresholds, relevances)?;
             if sensitivities {
                 messages.sensitivities = Some(self.sensitivities(&stream)?);
             }
@@ -220,10 +220,7 @@ impl<'a> Writer<'a> {
         walk(g, self.network, &mut rules, self.network.logits(), seed)
     }
 
-    fn relevances(
-        &mut self,
-        stream: &SumStream,
-    ) -> Result<(HashMap<NodeId, Relevance>, Option<NodeId>)> {
+    fn relevances(&mut self, stream: &SumStream) -> Result<(HashMap<NodeId, Relevance>, Option<NodeId>)> {
         let g = &mut self.graph;
         let logits = self.network.logits();
         let output = maps::activation(g, &self.scale, logits, stream.at(logits), maps::Part::Plus)?;
@@ -235,8 +232,7 @@ impl<'a> Writer<'a> {
     }
 
     fn map(&mut self, request: &Request, messages: &Messages) -> Result<Scaled> {
-        let layer = LayerName::parse(&request.layer);
-        let at = self.network.graph().layer(layer.name)?.value(self.network.graph(), layer.end);
+        let at = LayerName::parse(&request.layer).value(self.network.graph())?;
         let unreached = || {
             Error::argument(format!(
                 "layer '{}' does not lie between the image and the class scores",

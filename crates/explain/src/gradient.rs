@@ -37,10 +37,17 @@ impl Rules for Gradient<'_> {
 }
 
 /// The gradient at input `index` of a node, given the gradient `d` at its output; `None` where it is zero.
-fn gradient_to(g: &mut Graph, id: NodeId, index: usize, d: NodeId, open_at_zero: bool) -> Result<Option<NodeId>> {
+fn gradient_to(
+    g: &mut Graph,
+    id: NodeId,
+    index: usize,
+    d: NodeId,
+    open_at_zero: bool,
+) -> Result<Option<NodeId>> {
     let node = g.node(id).clone();
     if is_multilinear(&node.op) {
-        return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false }).map(Some);
+        return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false })
+            .map(Some);
     }
     if let Some(contest) = Contest::of(g, &node)? {
         return contest.scatter(g, d).map(Some);

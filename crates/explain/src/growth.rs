@@ -26,21 +26,31 @@ pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
         Op::MatMul { .. } => {
             let inner = |id: NodeId| stored(id).map(|w| bits(matrix_sum(w)));
             let length = node.inputs.iter().take(2).filter_map(|&i| inner(i)).next();
-            length.unwrap_or_else(|| if node.inputs.iter().take(2).any(|&i| g.node(i).is_constant()) { UNKNOWN } else { 12.0 })
+            length.unwrap_or_else(|| {
+                if node.inputs.iter().take(2).any(|&i| g.node(i).is_constant()) { UNKNOWN } else { 12.0 }
+            })
         }
         Op::BatchNorm { epsilon } => match (stored(node.inputs[1]), stored(node.inputs[4])) {
             (Some(scale), Some(variance)) => {
-                let pairs = scale.to_f64().iter().copied().zip(variance.to_f64().to_vec()).collect::<Vec<_>>();
+                let pairs =
+                    scale.to_f64().iter().copied().zip(variance.to_f64().to_vec()).collect::<Vec<_>>();
                 bits(pairs.iter().map(|(s, v)| s.abs() / (v + epsilon).sqrt()).fold(0.0, f64::max))
             }
             _ => UNKNOWN,
         },
         Op::Binary(Binary::Mul | Binary::Div) => {
             let constants = node.inputs.iter().filter(|&&i| g.node(i).is_constant());
-            constants.map(|&i| stored(i).map_or(UNKNOWN, |c| bits(extreme(c, matches!(node.op, Op::Binary(Binary::Div)))))).sum()
+            constants
+                .map(|&i| {
+                    stored(i)
+                        .map_or(UNKNOWN, |c| bits(extreme(c, matches!(node.op, Op::Binary(Binary::Div)))))
+                })
+                .sum()
         }
         Op::AveragePool { window, divisor } => match (divisor, direction) {
-            (Divisor::One, _) | (_, Direction::Backward(_)) => bits(window.kernel.iter().product::<usize>() as f64),
+            (Divisor::One, _) | (_, Direction::Backward(_)) => {
+                bits(window.kernel.iter().product::<usize>() as f64)
+            }
             _ => 0.0,
         },
         Op::AveragePoolTranspose { window, .. } => bits(window.kernel.iter().product::<usize>() as f64),

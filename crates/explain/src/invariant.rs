@@ -35,7 +35,10 @@ pub(crate) fn cut(graph: &Graph, key: &str, numbers: &[&str]) -> Result<Option<C
         .nodes()
         .filter(|(id, node)| {
             let read_across = readers[id.index()].iter().any(|&reader| of(reader) == Dependence::Image);
-            of(*id) == Dependence::Key && !matches!(node.op, Op::Input) && read_across && node.shape.is_batched()
+            of(*id) == Dependence::Key
+                && !matches!(node.op, Op::Input)
+                && read_across
+                && node.shape.is_batched()
         })
         .map(|(id, _)| id)
         .collect();

@@ -108,7 +108,13 @@ fn transpose_node(
             let quotient = g.over(y, operands[1])?;
             g.summed_to(quotient, input)
         }
-        (Op::Unary(Unary::Neg), _) => if magnitude { Ok(y) } else { g.negated(y) },
+        (Op::Unary(Unary::Neg), _) => {
+            if magnitude {
+                Ok(y)
+            } else {
+                g.negated(y)
+            }
+        }
         (Op::Where, 1) => {
             let kept = g.masked(node.inputs[0], y)?;
             g.summed_to(kept, input)
@@ -212,7 +218,8 @@ pub(crate) fn per_channel(g: &mut Graph, vector: NodeId, rank: usize) -> Result<
 }
 
 fn spread(g: &mut Graph, y: NodeId, input: &Shape, axes: &[usize], mean: bool) -> Result<NodeId> {
-    let kept = input.dims().iter().enumerate().map(|(i, &d)| if axes.contains(&i) { Dim::Fixed(1) } else { d });
+    let kept =
+        input.dims().iter().enumerate().map(|(i, &d)| if axes.contains(&i) { Dim::Fixed(1) } else { d });
     let kept = g.reshaped(y, Shape::new(kept.collect::<Vec<_>>()))?;
     let full = g.add(Op::Expand { shape: input.clone() }, &[kept])?;
     if !mean {
@@ -246,7 +253,9 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
         .constant_value(node.inputs[1])
         .and_then(|t| t.to_i64())
         .ok_or_else(|| Error::unsupported("Gather can only be explained where its indices are constant"))?;
-    let length = input.fixed_at(axis).ok_or_else(|| Error::unsupported("gathering from the batch cannot be explained"))?;
+    let length = input
+        .fixed_at(axis)
+        .ok_or_else(|| Error::unsupported("gathering from the batch cannot be explained"))?;
     let map = AxisMap::gather(length, &indices)?;
     let dims = input.dims();
     let flat = [&dims[..axis], &[Dim::Fixed(indices.len())], &dims[axis + 1..]].concat();
@@ -256,7 +265,9 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
 
 /// A resized value with every interpolation weight replaced by its magnitude.
 pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result<NodeId> {
-    let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } = &node.op else {
+    let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
+        &node.op
+    else {
         return g.add(node.op.clone(), &[value]);
     };
     let mut value = value;

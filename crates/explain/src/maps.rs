@@ -106,7 +106,13 @@ pub struct Finish {
 }
 
 /// `(±d ∓ E)/2` or `(σ ± d ∓ E)/2`, as the stream and the part say.
-pub(crate) fn sensitivity(g: &mut Graph, scale: &Scale, m: Sensitivity, stream: Stream, part: Part) -> Result<Scaled> {
+pub(crate) fn sensitivity(
+    g: &mut Graph,
+    scale: &Scale,
+    m: Sensitivity,
+    stream: Stream,
+    part: Part,
+) -> Result<Scaled> {
     // In every case the sensitivity is (c·σ + p·d + q·E)/2.
     let (c, p, q) = match (stream, part) {
         (Stream::G, Part::Combined) => (0.0, 1.0, -1.0),
@@ -119,7 +125,8 @@ pub(crate) fn sensitivity(g: &mut Graph, scale: &Scale, m: Sensitivity, stream: 
     let gradient = if p < 0.0 { g.negated(m.gradient)? } else { m.gradient };
     let mut total = Scaled::plain(gradient, crate::scaled::ACTIVATION_BOUND);
     if let Some(hidden) = m.hidden {
-        total = scale.combine(g, total, hidden, |g, d, e| if q < 0.0 { g.minus(d, e) } else { g.plus(d, e) })?;
+        total =
+            scale.combine(g, total, hidden, |g, d, e| if q < 0.0 { g.minus(d, e) } else { g.plus(d, e) })?;
     }
     if c != 0.0 {
         total = scale.sum(g, total, m.mass)?;
@@ -176,7 +183,11 @@ pub(crate) fn finish(
 fn resized(g: &mut Graph, map: NodeId, image: &Shape) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
     let spatial = &image.dims()[image.rank().min(2)..];
-    let bad = || Error::argument(format!("a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"));
+    let bad = || {
+        Error::argument(format!(
+            "a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"
+        ))
+    };
     if shape.rank() != spatial.len() + 1 || spatial.is_empty() {
         return Err(bad());
     }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use monosplit_graph::op::Binary;
-use monosplit_graph::{Dim, Error, Graph, Kind, Label, Node, NodeId, Op, Result};
+use monosplit_graph::passes::primitive;
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result};
 
 /// A network prepared for rewriting. The graph under construction starts as a copy of [`Network::graph`], so
 /// a node of the network has the same id there.
@@ -22,15 +22,19 @@ impl Network {
     /// Prepares `source`: its first input is what is explained, its first output holds the class scores.
     pub(crate) fn new(source: &Graph) -> Result<Self> {
         let (graph, stand_ins, inner) = with_stand_ins(source)?;
-        let input = *graph.inputs().first().ok_or_else(|| Error::argument("the network has no input to explain"))?;
-        let logits = graph.outputs().first().ok_or_else(|| Error::argument("the network has no output"))?.node;
+        let input =
+            *graph.inputs().first().ok_or_else(|| Error::argument("the network has no input to explain"))?;
+        let logits =
+            graph.outputs().first().ok_or_else(|| Error::argument("the network has no output"))?.node;
         let mut active = vec![false; graph.len()];
         for (id, node) in graph.nodes() {
             let reads = node.inputs.iter().any(|i| active[i.index()]);
             active[id.index()] = id == input || (reads && node.kind == Kind::Float);
         }
         if graph.node(input).kind != Kind::Float || !active[logits.index()] {
-            return Err(Error::argument("the class scores do not depend on the first input through real numbers"));
+            return Err(Error::argument(
+                "the class scores do not depend on the first input through real numbers",
+            ));
         }
         let shape = &graph.node(logits).shape;
         if shape.rank() != 2 || shape.fixed_at(1).is_none() {
@@ -146,12 +150,5 @@ fn with_stand_ins(source: &Graph) -> Result<(Graph, StandIns, Vec<bool>)> {
 }
 
 fn compose(g: &mut Graph, node: &Node, inputs: &[NodeId]) -> Result<Option<NodeId>> {
-    let named = |e: Error| e.at(node.label.display());
-    match &node.op {
-        Op::Binary(Binary::Div) if !g.node(inputs[1]).is_constant() => {
-            let reciprocal = g.unary(monosplit_graph::op::Unary::Reciprocal, inputs[1]).map_err(named)?;
-            g.add_named(Label::default(), Op::Binary(Binary::Mul), &[inputs[0], reciprocal]).map(Some)
-        }
-        op => monosplit_graph::passes::primitive(g, op, inputs).map_err(named),
-    }
+    primitive(g, &node.op, inputs).map_err(|e| e.at(node.label.display()))
 }

@@ -48,7 +48,8 @@ impl Streams {
 /// replaced by piecewise-linear ones beforehand.
 pub fn materialise(source: &Graph) -> Result<Pair> {
     let network = Network::new(source)?;
-    let mut writer = Writer { network: &network, graph: Graph::new(), constants: HashMap::new(), streams: HashMap::new() };
+    let mut writer =
+        Writer { network: &network, graph: Graph::new(), constants: HashMap::new(), streams: HashMap::new() };
     let input = network.graph().node(network.input());
     let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
     let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
@@ -140,7 +141,8 @@ impl Writer<'_> {
                 self.maximum(&contestants)
             }
             Op::Binary(Binary::Min) => {
-                let contestants = [self.operand(node.inputs[0])?.swapped(), self.operand(node.inputs[1])?.swapped()];
+                let contestants =
+                    [self.operand(node.inputs[0])?.swapped(), self.operand(node.inputs[1])?.swapped()];
                 Ok(self.maximum(&contestants)?.swapped())
             }
             Op::MaxPool(window) => self.max_pool(node, window),
@@ -292,7 +294,8 @@ impl Writer<'_> {
         };
         let padded = Streams { plus: framed(a.plus, NEVER)?, minus: framed(a.minus, 0.0)? };
         let taps: usize = window.kernel.iter().product();
-        let contestants = (0..taps).map(|tap| self.tap(padded, window, node, tap)).collect::<Result<Vec<_>>>()?;
+        let contestants =
+            (0..taps).map(|tap| self.tap(padded, window, node, tap)).collect::<Result<Vec<_>>>()?;
         self.maximum(&contestants)
     }
 
@@ -319,7 +322,8 @@ impl Writer<'_> {
         for &axis in axes {
             let mut slices = Vec::new();
             for streams in contestants {
-                let length = self.graph.node(streams.plus).shape.fixed_at(axis).ok_or_else(|| not_split(node))?;
+                let length =
+                    self.graph.node(streams.plus).shape.fixed_at(axis).ok_or_else(|| not_split(node))?;
                 for start in 0..length {
                     let g = &mut self.graph;
                     slices.push(streams.map(|s| g.add(Op::Slice { axis, start, step: 1, length: 1 }, &[s]))?);
@@ -337,7 +341,10 @@ impl Writer<'_> {
         let parts = node.inputs.iter().map(|&i| self.operand(i)).collect::<Result<Vec<_>>>()?;
         let plus: Vec<NodeId> = parts.iter().map(|p| p.plus).collect();
         let minus: Vec<NodeId> = parts.iter().map(|p| p.minus).collect();
-        Ok(Streams { plus: self.graph.add(node.op.clone(), &plus)?, minus: self.graph.add(node.op.clone(), &minus)? })
+        Ok(Streams {
+            plus: self.graph.add(node.op.clone(), &plus)?,
+            minus: self.graph.add(node.op.clone(), &minus)?,
+        })
     }
 
     /// The streams of an active value, or the positive and negative parts of a constant.

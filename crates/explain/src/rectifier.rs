@@ -15,7 +15,9 @@ pub(crate) fn rectifier(g: &mut Graph, node: &Node) -> Result<Option<Rectifier>>
     let within = |slope: f64| (0.0..=1.0).contains(&slope);
     Ok(match &node.op {
         Op::Unary(Unary::Relu) => Some(Rectifier { slope: None }),
-        Op::Unary(Unary::LeakyRelu { slope }) if within(*slope) => Some(Rectifier { slope: Some(g.number(*slope)) }),
+        Op::Unary(Unary::LeakyRelu { slope }) if within(*slope) => {
+            Some(Rectifier { slope: Some(g.number(*slope)) })
+        }
         Op::Binary(Binary::PRelu) => {
             let slopes = g.constant_value(node.inputs[1]);
             let fits = slopes.is_some_and(|t| t.to_f64().iter().all(|&slope| within(slope)));

@@ -103,8 +103,18 @@ impl Relevances<'_> {
 
     /// `z± = (|W|s ± Wa)/2`, `c± = R±/stab(z±)`, `u = c⁺ + c⁻`, `v = c⁺ − c⁻`, then
     /// `R⁺ ← a⁺(|W|ᵀu + Wᵀv)/2` and `R⁻ ← a⁻(|W|ᵀu − Wᵀv)/2`.
-    fn affine(&self, g: &mut Graph, id: NodeId, node: &Node, index: usize, r: Relevance) -> Result<Relevance> {
-        let sums = self.stream.contribution(id).ok_or_else(|| Error::argument("the sum stream kept no contributions"))?;
+    fn affine(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        r: Relevance,
+    ) -> Result<Relevance> {
+        let sums = self
+            .stream
+            .contribution(id)
+            .ok_or_else(|| Error::argument("the sum stream kept no contributions"))?;
         let differences = match affine_bias(g, node)? {
             Some(bias) => g.minus(id, bias)?,
             None => id,
@@ -131,7 +141,14 @@ impl Relevances<'_> {
     }
 
     /// A product of two activations is affine in each with the other held; each gets half of the relevance.
-    fn product(&self, g: &mut Graph, id: NodeId, node: &Node, index: usize, r: Relevance) -> Result<Relevance> {
+    fn product(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        r: Relevance,
+    ) -> Result<Relevance> {
         let half = r.map(g, |g, v| g.scaled(0.5, v))?;
         self.affine(g, id, node, index, half)
     }

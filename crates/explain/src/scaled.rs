@@ -129,7 +129,12 @@ impl Scale {
     }
 
     /// Both values under one exponent, the larger of the two.
-    pub(crate) fn aligned(&self, g: &mut Graph, a: Scaled, b: Scaled) -> Result<(NodeId, NodeId, Option<NodeId>)> {
+    pub(crate) fn aligned(
+        &self,
+        g: &mut Graph,
+        a: Scaled,
+        b: Scaled,
+    ) -> Result<(NodeId, NodeId, Option<NodeId>)> {
         let (ea, eb) = match (a.exponent, b.exponent) {
             (None, None) => return Ok((a.value, b.value, None)),
             (Some(ea), Some(eb)) if ea == eb => return Ok((a.value, b.value, Some(ea))),
@@ -168,7 +173,12 @@ impl Scale {
     }
 
     /// The sum of those that are there; nothing is zero.
-    pub(crate) fn sum_of(&self, g: &mut Graph, a: Option<Scaled>, b: Option<Scaled>) -> Result<Option<Scaled>> {
+    pub(crate) fn sum_of(
+        &self,
+        g: &mut Graph,
+        a: Option<Scaled>,
+        b: Option<Scaled>,
+    ) -> Result<Option<Scaled>> {
         match (a, b) {
             (Some(a), Some(b)) => self.sum(g, a, b).map(Some),
             (a, b) => Ok(a.or(b)),
@@ -185,7 +195,12 @@ impl Scale {
     }
 
     /// The exponent of a product.
-    pub(crate) fn exponent_sum(&self, g: &mut Graph, a: Option<NodeId>, b: Option<NodeId>) -> Result<Option<NodeId>> {
+    pub(crate) fn exponent_sum(
+        &self,
+        g: &mut Graph,
+        a: Option<NodeId>,
+        b: Option<NodeId>,
+    ) -> Result<Option<NodeId>> {
         match (a, b) {
             (Some(a), Some(b)) => g.plus(a, b).map(Some),
             (a, b) => Ok(a.or(b)),

@@ -48,11 +48,17 @@ impl Rules for Sensitivities<'_> {
         self.both(g, a, b)
     }
 
-    fn back(&mut self, g: &mut Graph, id: NodeId, message: Sensitivity) -> Result<Vec<(NodeId, Sensitivity)>> {
+    fn back(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        message: Sensitivity,
+    ) -> Result<Vec<(NodeId, Sensitivity)>> {
         let node = g.node(id).clone();
         let mut messages = Vec::new();
         for (index, input) in self.network.active_inputs(id) {
-            let passed = self.to_input(g, id, &node, index, message).map_err(|e| e.at(node.label.display()))?;
+            let passed =
+                self.to_input(g, id, &node, index, message).map_err(|e| e.at(node.label.display()))?;
             if let Some(mut passed) = passed {
                 passed.mass = self.shifts.apply(g, id, passed.mass)?;
                 messages.push((input, passed));
@@ -78,7 +84,9 @@ impl Sensitivities<'_> {
             return self.contest(g, &contest, m).map(Some);
         }
         match &node.op {
-            Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, node, index, *binary, m).map(Some),
+            Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
+                self.extremum(g, node, index, *binary, m).map(Some)
+            }
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max, m).map(Some),
             Op::Unary(Unary::Abs) => self.absolute(g, node.inputs[0], m).map(Some),
             op if is_multilinear(op) => self.linear(g, id, node, index, m).map(Some),
@@ -105,7 +113,14 @@ impl Sensitivities<'_> {
     }
 
     /// `d ← Wᵀd`, `E ← WᵀE`, `σ ← |W|ᵀσ`; a coefficient that is itself an activation counts with its sum stream.
-    fn linear(&self, g: &mut Graph, id: NodeId, node: &Node, index: usize, m: Sensitivity) -> Result<Sensitivity> {
+    fn linear(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        m: Sensitivity,
+    ) -> Result<Sensitivity> {
         let grows = growth(g, node, Direction::Backward(index));
         let signed = Coefficients { operands: &node.inputs, magnitude: false };
         let gradient = transpose(g, id, index, m.gradient, signed)?;
@@ -137,7 +152,10 @@ impl Sensitivities<'_> {
     ) -> Result<Scaled> {
         let mut operands = node.inputs.clone();
         for (i, operand) in operands.iter_mut().enumerate() {
-            if i != index && g.node(*operand).kind == monosplit_graph::Kind::Float && !self.network.is_active(*operand) {
+            if i != index
+                && g.node(*operand).kind == monosplit_graph::Kind::Float
+                && !self.network.is_active(*operand)
+            {
                 *operand = g.magnitude(*operand)?;
             }
         }
@@ -145,7 +163,8 @@ impl Sensitivities<'_> {
         let mut exponent = None;
         if let Some(factor) = factor {
             let factor = self.scale.ready(g, factor, 50.0)?;
-            let partner = (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
+            let partner =
+                (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
             if let Some(i) = partner {
                 operands[i] = factor.value;
             }
@@ -153,15 +172,26 @@ impl Sensitivities<'_> {
             exponent = factor.exponent;
         }
         let ready = self.scale.ready(g, mass, grows)?;
-        let value = transpose(g, id, index, ready.value, Coefficients { operands: &operands, magnitude: true })?;
+        let value =
+            transpose(g, id, index, ready.value, Coefficients { operands: &operands, magnitude: true })?;
         let exponent = self.scale.exponent_sum(g, ready.exponent, exponent)?;
         Ok(Scaled { value, exponent, bound: ready.bound + grows })
     }
 
-    fn rectified(&self, g: &mut Graph, z: NodeId, rectifier: Rectifier, m: Sensitivity) -> Result<Sensitivity> {
+    fn rectified(
+        &self,
+        g: &mut Graph,
+        z: NodeId,
+        rectifier: Rectifier,
+        m: Sensitivity,
+    ) -> Result<Sensitivity> {
         let on = g.at_least(z, 0.0)?;
         let sign = self.split.relu.sign();
-        let mut lost = if sign == 0.0 { None } else { Some(m.mass.map(g, |g, v| if sign < 0.0 { g.negated(v) } else { Ok(v) })?) };
+        let mut lost = if sign == 0.0 {
+            None
+        } else {
+            Some(m.mass.map(g, |g, v| if sign < 0.0 { g.negated(v) } else { Ok(v) })?)
+        };
         let (gradient, mut kept) = match rectifier.slope {
             None => (g.masked(on, m.gradient)?, None),
             Some(slope) => {
@@ -179,7 +209,13 @@ impl Sensitivities<'_> {
     }
 
     /// `a` where the condition holds, else `b`; none is zero.
-    fn either(&self, g: &mut Graph, on: NodeId, a: Option<Scaled>, b: Option<Scaled>) -> Result<Option<Scaled>> {
+    fn either(
+        &self,
+        g: &mut Graph,
+        on: NodeId,
+        a: Option<Scaled>,
+        b: Option<Scaled>,
+    ) -> Result<Option<Scaled>> {
         Ok(match (a, b) {
             (None, None) => None,
             (Some(a), None) => Some(a.map(g, |g, v| g.masked(on, v))?),
@@ -216,7 +252,14 @@ impl Sensitivities<'_> {
         Ok(Sensitivity { gradient, hidden, mass: spread })
     }
 
-    fn extremum(&self, g: &mut Graph, node: &Node, index: usize, binary: Binary, m: Sensitivity) -> Result<Sensitivity> {
+    fn extremum(
+        &self,
+        g: &mut Graph,
+        node: &Node,
+        index: usize,
+        binary: Binary,
+        m: Sensitivity,
+    ) -> Result<Sensitivity> {
         let first = first_wins(g, node, binary)?;
         let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
         let shape = g.node(node.inputs[index]).shape.clone();
@@ -272,7 +315,13 @@ impl Sensitivities<'_> {
     }
 
     /// `(J·d, J·E, |J|·σ)` for a node that acts on each element alone with slope `J`.
-    fn locally_affine(&self, g: &mut Graph, slope: NodeId, steepest: f64, m: Sensitivity) -> Result<Sensitivity> {
+    fn locally_affine(
+        &self,
+        g: &mut Graph,
+        slope: NodeId,
+        steepest: f64,
+        m: Sensitivity,
+    ) -> Result<Sensitivity> {
         let gradient = g.times(slope, m.gradient)?;
         let hidden = match m.hidden {
             Some(hidden) => {

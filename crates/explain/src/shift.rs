@@ -35,7 +35,8 @@ impl Shifts {
                     g.reshaped(one, Shape::default())
                 };
                 let seed = at(nodes.len())?;
-                let factors = nodes.iter().enumerate().map(|(i, &id)| Ok((id, at(i)?))).collect::<Result<_>>()?;
+                let factors =
+                    nodes.iter().enumerate().map(|(i, &id)| Ok((id, at(i)?))).collect::<Result<_>>()?;
                 Ok(Shifts { factors, seed })
             }
         }
@@ -92,7 +93,9 @@ fn is_affine(network: &Network, id: NodeId) -> bool {
     let one_operand = || network.active_inputs(id).len() == 1;
     match &node.op {
         Op::Conv { .. } | Op::ConvTranspose { .. } | Op::BatchNorm { .. } => true,
-        Op::MatMul { .. } | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => one_operand(),
+        Op::MatMul { .. } | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
+            one_operand()
+        }
         _ => false,
     }
 }

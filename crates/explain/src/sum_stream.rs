@@ -87,7 +87,11 @@ impl Builder<'_> {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
-        if is_shape_node(&node.op) || self.network.is_inner(id) { Ok(raw) } else { self.stabilised(g, id, raw) }
+        if is_shape_node(&node.op) || self.network.is_inner(id) {
+            Ok(raw)
+        } else {
+            self.stabilised(g, id, raw)
+        }
     }
 
     fn input(&self, g: &mut Graph, x: NodeId) -> Result<Scaled> {
@@ -231,7 +235,8 @@ impl Builder<'_> {
                 self.with_bias(g, id, node, &[s.value, w], s.grown(s.value, grows), bias)
             }
             Op::MatMul { .. } => {
-                let (a, b) = (self.stream.operand(g, node.inputs[0])?, self.stream.operand(g, node.inputs[1])?);
+                let (a, b) =
+                    (self.stream.operand(g, node.inputs[0])?, self.stream.operand(g, node.inputs[1])?);
                 let a = self.scale.ready(g, a, grows + b.bound.min(40.0))?;
                 let b = self.scale.ready(g, b, grows + a.bound)?;
                 let exponent = self.scale.exponent_sum(g, a.exponent, b.exponent)?;
@@ -275,7 +280,14 @@ impl Builder<'_> {
         self.scale.ready(g, self.stream.at(input), growth)
     }
 
-    fn batch_norm(&mut self, g: &mut Graph, id: NodeId, node: &Node, epsilon: f64, grows: f64) -> Result<Scaled> {
+    fn batch_norm(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        epsilon: f64,
+        grows: f64,
+    ) -> Result<Scaled> {
         let s = self.active_only(g, node, 0, grows)?;
         let scale = batch_norm_scale(g, node, epsilon)?;
         let magnitude = g.magnitude(scale)?;

@@ -18,7 +18,12 @@ pub(crate) trait Rules {
 
     /// The messages a node passes on to its inputs, given the message of the value it produces. Only inputs
     /// that depend on the explained input need one.
-    fn back(&mut self, g: &mut Graph, id: NodeId, message: Self::Message) -> Result<Vec<(NodeId, Self::Message)>>;
+    fn back(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        message: Self::Message,
+    ) -> Result<Vec<(NodeId, Self::Message)>>;
 }
 
 /// Walks from `start`, whose message is `seed`, down to the explained input; the messages of all values passed.

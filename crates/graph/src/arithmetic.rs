@@ -43,14 +43,20 @@ impl Graph {
         self.binary(Binary::Div, a, b)
     }
 
-    /// `factor·a`
+    /// `factor·a`; `a` itself if the factor is one.
     pub fn scaled(&mut self, factor: f64, a: NodeId) -> Result<NodeId> {
+        if factor == 1.0 {
+            return Ok(a);
+        }
         let factor = self.number(factor);
         self.times(factor, a)
     }
 
-    /// `term + a`
+    /// `term + a`; `a` itself if the term is zero.
     pub fn offset(&mut self, term: f64, a: NodeId) -> Result<NodeId> {
+        if term == 0.0 {
+            return Ok(a);
+        }
         let term = self.number(term);
         self.plus(term, a)
     }
@@ -138,5 +144,15 @@ mod tests {
             let summed = g.summed_to(a, &shape).unwrap();
             assert_eq!(g.node(summed).shape, shape);
         }
+    }
+
+    #[test]
+    fn neutral_elements_add_no_node() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+        assert_eq!(g.scaled(1.0, x).unwrap(), x);
+        assert_eq!(g.offset(0.0, x).unwrap(), x);
+        assert_eq!(g.reshaped(x, Shape::batched(&[3])).unwrap(), x);
+        assert_ne!(g.scaled(2.0, x).unwrap(), x);
     }
 }

@@ -156,10 +156,10 @@ mod tests {
     fn an_expansion_is_not_stored_nor_what_is_made_from_it() {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[1]), Kind::Float);
-        let w = g.scalar(2.0);
+        let w = g.number(2.0);
         let w = g.unary(Unary::Exp, w).unwrap();
         let huge = g.add(Op::Expand { shape: Shape::fixed(&[1 << 20, 1 << 15]) }, &[w]).unwrap();
-        let sum = g.reduced(crate::op::Reduction::Sum, huge, &[0, 1]).unwrap();
+        let sum = g.reduced(crate::op::Reduction::Sum, huge, &[0, 1], true).unwrap();
         let y = g.binary(Binary::Add, x, sum).unwrap();
         g.output("y", y);
         let folded = fold_constants(&g, &evaluate).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_constant_of_every_sample_stays() {
         let mut g = Graph::new();
-        let w = g.scalar(2.0);
+        let w = g.number(2.0);
         let each = g.add(Op::Expand { shape: Shape::batched(&[1]) }, &[w]).unwrap();
         g.output("y", each);
         assert_eq!(reference::count(&fold_constants(&g, &evaluate).unwrap(), "Expand"), 1);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_wrong_evaluator_is_an_error() {
         let mut g = Graph::new();
-        let w = g.scalar(2.0);
+        let w = g.number(2.0);
         let y = g.unary(Unary::Exp, w).unwrap();
         g.output("y", y);
         assert!(fold_constants(&g, &|_| Ok(Vec::new())).is_err());

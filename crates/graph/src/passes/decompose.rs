@@ -28,42 +28,47 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
             return Ok(Step::Keep);
         }
         let inputs = rewrite.inputs(node);
-        let g = &mut rewrite.target;
-        let value = match &node.op {
-            Op::LayerNorm { axis, epsilon } => Some(layer_norm(g, &inputs, *axis, *epsilon)?),
-            Op::GroupNorm { groups, epsilon } => Some(group_norm(g, &inputs, *groups, *epsilon)?),
-            Op::Softmax { axis } => Some(softmax(g, inputs[0], *axis)?),
-            Op::LogSoftmax { axis } => Some(log_softmax(g, inputs[0], *axis)?),
-            Op::LocalResponseNorm { size, alpha, beta, bias } => {
-                let sum = sum_of_neighbours(g, inputs[0], *size)?;
-                let sum = g.scaled(sum, alpha / *size as f64)?;
-                let base = g.shifted(sum, *bias)?;
-                let factor = power(g, base, -beta)?;
-                Some(g.binary(Binary::Mul, inputs[0], factor)?)
-            }
-            Op::Binary(Binary::Div) if !g.node(inputs[1]).is_constant() => {
-                let inverse = g.unary(Unary::Reciprocal, inputs[1])?;
-                Some(g.binary(Binary::Mul, inputs[0], inverse)?)
-            }
-            Op::Binary(Binary::Pow) if g.node(inputs[0]).shape == node.shape => {
-                match exponent(g, inputs[1]) {
-                    Some(exponent) => Some(power(g, inputs[0], exponent)?),
-                    None => None,
-                }
-            }
-            _ => None,
-        };
+        let value = primitive(&mut rewrite.target, &node.op, &inputs)?;
         Ok(value.map_or(Step::Keep, Step::Replace))
+    })
+}
+
+/// Appends the composition of primitive ops that computes `op`, as [`decompose`] spells it; `None` if `op` is
+/// primitive itself.
+pub fn primitive(g: &mut Graph, op: &Op, inputs: &[NodeId]) -> Result<Option<NodeId>> {
+    Ok(match op {
+        Op::LayerNorm { axis, epsilon } => Some(layer_norm(g, inputs, *axis, *epsilon)?),
+        Op::GroupNorm { groups, epsilon } => Some(group_norm(g, inputs, *groups, *epsilon)?),
+        Op::Softmax { axis } => Some(softmax(g, inputs[0], *axis)?),
+        Op::LogSoftmax { axis } => Some(log_softmax(g, inputs[0], *axis)?),
+        Op::LocalResponseNorm { size, alpha, beta, bias } => {
+            let sum = sum_of_neighbours(g, inputs[0], *size)?;
+            let sum = g.scaled(alpha / *size as f64, sum)?;
+            let base = g.offset(*bias, sum)?;
+            let factor = power(g, base, -beta)?;
+            Some(g.times(inputs[0], factor)?)
+        }
+        Op::Binary(Binary::Div) if !g.node(inputs[1]).is_constant() => {
+            let inverse = g.unary(Unary::Reciprocal, inputs[1])?;
+            Some(g.times(inputs[0], inverse)?)
+        }
+        Op::Binary(Binary::Pow) => {
+            let (base, result) = (&g.node(inputs[0]).shape, &g.node(inputs[1]).shape);
+            let same_shape = base.broadcast(result)? == *base;
+            let exponent = exponent(g, inputs[1]).filter(|_| same_shape);
+            exponent.map(|exponent| power(g, inputs[0], exponent)).transpose()?
+        }
+        _ => None,
     })
 }
 
 /// `(x − mean)/√(variance + ε)` over `axes`.
 fn normalised(g: &mut Graph, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId> {
-    let mean = g.reduced(Reduction::Mean, x, axes)?;
+    let mean = g.reduced(Reduction::Mean, x, axes, true)?;
     let centred = g.binary(Binary::Sub, x, mean)?;
     let squared = g.binary(Binary::Mul, centred, centred)?;
-    let variance = g.reduced(Reduction::Mean, squared, axes)?;
-    let variance = g.shifted(variance, epsilon)?;
+    let variance = g.reduced(Reduction::Mean, squared, axes, true)?;
+    let variance = g.offset(epsilon, variance)?;
     let deviation = g.unary(Unary::Sqrt, variance)?;
     let inverse = g.unary(Unary::Reciprocal, deviation)?;
     g.binary(Binary::Mul, centred, inverse)
@@ -116,10 +121,10 @@ fn log_softmax(g: &mut Graph, x: NodeId, axis: usize) -> Result<NodeId> {
 
 /// `x − max(x)`, its exponential, and the sum of that. The maximum keeps the exponential from overflowing.
 fn exponentials(g: &mut Graph, x: NodeId, axis: usize) -> Result<(NodeId, NodeId, NodeId)> {
-    let largest = g.reduced(Reduction::Max, x, &[axis])?;
+    let largest = g.reduced(Reduction::Max, x, &[axis], true)?;
     let shifted = g.binary(Binary::Sub, x, largest)?;
     let exponentials = g.unary(Unary::Exp, shifted)?;
-    let sum = g.reduced(Reduction::Sum, exponentials, &[axis])?;
+    let sum = g.reduced(Reduction::Sum, exponentials, &[axis], true)?;
     Ok((shifted, exponentials, sum))
 }
 
@@ -157,7 +162,7 @@ fn power(g: &mut Graph, x: NodeId, exponent: f64) -> Result<NodeId> {
     let whole = magnitude.fract() == 0.0 && magnitude <= LARGEST_PRODUCT;
     if !whole && magnitude != 0.5 {
         let log = g.unary(Unary::Log, x)?;
-        let scaled = g.scaled(log, exponent)?;
+        let scaled = g.scaled(exponent, log)?;
         return g.unary(Unary::Exp, scaled);
     }
     let y = if whole { integer_power(g, x, magnitude as u32)? } else { g.unary(Unary::Sqrt, x)? };
@@ -182,8 +187,8 @@ fn integer_power(g: &mut Graph, x: NodeId, exponent: u32) -> Result<NodeId> {
     match result {
         Some(y) => Ok(y),
         None => {
-            let nothing = g.scaled(x, 0.0)?;
-            g.shifted(nothing, 1.0)
+            let nothing = g.scaled(0.0, x)?;
+            g.offset(1.0, nothing)
         }
     }
 }
@@ -249,7 +254,7 @@ mod tests {
         for exponent in [-0.5, 0.5, 1.5, -0.75] {
             decomposed(|g, x, _| {
                 let positive = g.unary(Unary::Abs, x)?;
-                let exponent = g.scalar(exponent);
+                let exponent = g.number(exponent);
                 g.binary(Binary::Pow, positive, exponent)
             });
         }
@@ -259,7 +264,7 @@ mod tests {
     fn division_by_a_constant_is_affine_and_stays() {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[3]), Kind::Float);
-        let c = g.scalar(3.0);
+        let c = g.number(3.0);
         let y = g.binary(Binary::Div, x, c).unwrap();
         g.output("y", y);
         assert_eq!(count(&decompose(&g).unwrap(), "Div"), 1);

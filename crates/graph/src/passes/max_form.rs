@@ -61,7 +61,7 @@ fn unary(g: &mut Graph, function: Unary, x: NodeId) -> Result<Option<NodeId>> {
             g.binary(Binary::Add, positive, negative).map(Some)
         }
         Unary::LeakyRelu { slope } if !(0.0..=1.0).contains(&slope) => {
-            let slope = g.scalar(slope);
+            let slope = g.number(slope);
             sloped(g, x, slope).map(Some)
         }
         _ => Ok(None),
@@ -78,29 +78,29 @@ fn clip(g: &mut Graph, x: NodeId, min: f64, max: f64) -> Result<Option<NodeId>> 
         return Ok(None);
     }
     if min < max && min.is_finite() && max.is_finite() {
-        let above_min = g.shifted(x, -min)?;
+        let above_min = g.offset(-min, x)?;
         let above_min = g.unary(Unary::Relu, above_min)?;
-        let above_max = g.shifted(x, -max)?;
+        let above_max = g.offset(-max, x)?;
         let above_max = g.unary(Unary::Relu, above_max)?;
         let between = g.binary(Binary::Sub, above_min, above_max)?;
-        return g.shifted(between, min).map(Some);
+        return g.offset(min, between).map(Some);
     }
     let mut y = x;
     if min.is_finite() {
-        let above = g.shifted(y, -min)?;
+        let above = g.offset(-min, y)?;
         let above = g.unary(Unary::Relu, above)?;
-        y = g.shifted(above, min)?;
+        y = g.offset(min, above)?;
     }
     if max.is_finite() {
-        let bound = g.scalar(max);
+        let bound = g.number(max);
         y = smaller_than_constant(g, y, bound)?;
     }
     Ok(Some(y))
 }
 
 fn hard_sigmoid(g: &mut Graph, x: NodeId, alpha: f64, beta: f64) -> Result<Option<NodeId>> {
-    let line = g.scaled(x, alpha)?;
-    let line = g.shifted(line, beta)?;
+    let line = g.scaled(alpha, x)?;
+    let line = g.offset(beta, line)?;
     clip(g, line, 0.0, 1.0)
 }
 
@@ -247,7 +247,7 @@ mod tests {
                 }
             }
         }
-        let g = rewritten(|g, x| g.reduced(Reduction::Max, x, &[0, 1]));
+        let g = rewritten(|g, x| g.reduced(Reduction::Max, x, &[0, 1], true));
         assert_eq!(count(&g, "ReduceMax"), 1, "the batch cannot be under a window");
     }
 }

@@ -3,7 +3,6 @@
 
 mod batch_norm;
 mod canonical;
-mod compose;
 mod constants;
 mod decompose;
 mod function;
@@ -20,7 +19,7 @@ mod softmax;
 pub use batch_norm::fold_batch_norm;
 pub use canonical::{Canonical, CanonicalOptions, canonicalise};
 pub use constants::{Evaluate, fold_constants};
-pub use decompose::decompose;
+pub use decompose::{decompose, primitive};
 pub use identities::drop_identities;
 pub use max_form::max_form;
 pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, piecewise};

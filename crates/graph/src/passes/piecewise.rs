@@ -202,7 +202,7 @@ mod tests {
     fn observed_ranges_make_it_closer_there() {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[400]), Kind::Float);
-        let half = g.scaled(x, 0.5).unwrap();
+        let half = g.scaled(0.5, x).unwrap();
         let gate = g.unary(Unary::Sigmoid, half).unwrap();
         let y = g.binary(Binary::Mul, half, gate).unwrap();
         g.output("y", y);

@@ -179,20 +179,20 @@ mod tests {
         let root = g.constant(crate::Tensor::scalar(std::f32::consts::SQRT_2));
         let scaled = g.binary(Binary::Div, x, root)?;
         let erf = g.unary(Unary::Erf, scaled)?;
-        let one_more = g.shifted(erf, 1.0)?;
+        let one_more = g.offset(1.0, erf)?;
         let product = g.binary(Binary::Mul, x, one_more)?;
-        g.scaled(product, 0.5)
+        g.scaled(0.5, product)
     }
 
     fn gelu_tanh(g: &mut Graph, x: NodeId) -> Result<NodeId> {
-        let three = g.scalar(3.0);
+        let three = g.number(3.0);
         let cube = g.binary(Binary::Pow, x, three)?;
-        let cube = g.scaled(cube, 0.044715)?;
+        let cube = g.scaled(0.044715, cube)?;
         let inner = g.binary(Binary::Add, x, cube)?;
-        let inner = g.scaled(inner, 0.797_884_560_8)?;
+        let inner = g.scaled(0.797_884_560_8, inner)?;
         let tanh = g.unary(Unary::Tanh, inner)?;
-        let one_more = g.shifted(tanh, 1.0)?;
-        let half = g.scaled(x, 0.5)?;
+        let one_more = g.offset(1.0, tanh)?;
+        let half = g.scaled(0.5, x)?;
         g.binary(Binary::Mul, half, one_more)
     }
 
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_only_looks_alike_is_left() {
         let g = network(|g, x| {
-            let doubled = g.scaled(x, 1.702)?;
+            let doubled = g.scaled(1.702, x)?;
             let gate = g.unary(Unary::Sigmoid, doubled)?;
             g.binary(Binary::Mul, x, gate)
         });

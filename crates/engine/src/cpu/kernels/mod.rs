@@ -1,0 +1,24 @@
+//! The inner loops. `policy` chooses which of them runs a node; the rest are plain functions over slices
+//! that know nothing of graphs. Everything here cuts work by sizes alone and never splits a sum between
+//! threads, which is why results do not depend on how many there are.
+
+mod activation;
+mod broadcast;
+mod columns;
+mod conv;
+mod conv_transpose;
+mod depthwise;
+mod elementwise;
+mod erf;
+pub(crate) mod gemm;
+mod matmul;
+mod movement;
+mod norm;
+pub(crate) mod policy;
+mod pool;
+mod reduce;
+mod resize;
+mod softmax;
+#[cfg(test)]
+pub(crate) mod testing;
+mod window;

@@ -1,0 +1,231 @@
+//! Operations that only move elements: joining, cutting, padding, reordering and picking them.
+
+use monosplit_graph::op::Padding;
+use monosplit_graph::{Error, Result};
+use rayon::prelude::*;
+
+use super::broadcast::GRAIN;
+use crate::cpu::real::Element;
+
+/// `out ← x` with axis `i` of the result being axis `order[i]` of `x`.
+pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize], out: &mut [T]) {
+    let mut pitches = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        pitches[axis - 1] = pitches[axis] * shape[axis];
+    }
+    let mut axes: Vec<(usize, usize)> = Vec::new();
+    for (length, pitch) in order.iter().map(|&axis| (shape[axis], pitches[axis])).filter(|a| a.0 != 1) {
+        match axes.last_mut() {
+            Some((outer, of)) if *of == pitch * length => {
+                *outer *= length;
+                *of = pitch;
+            }
+            _ => axes.push((length, pitch)),
+        }
+    }
+    let (row, step) = axes.pop().unwrap_or((1, 1));
+    let rows_per_task = (GRAIN / row.max(1)).max(1);
+    out.par_chunks_mut(row * rows_per_task).enumerate().for_each(|(task, part)| {
+        for (i, target) in part.chunks_mut(row).enumerate() {
+            let mut rest = task * rows_per_task + i;
+            let mut start = 0;
+            for &(length, pitch) in axes.iter().rev() {
+                start += rest % length * pitch;
+                rest /= length;
+            }
+            match step {
+                1 => target.copy_from_slice(&x[start..start + target.len()]),
+                _ => {
+                    for (t, &x) in target.iter_mut().zip(x[start..].iter().step_by(step)) {
+                        *t = x;
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Joins values along `axis`; each comes with its shape.
+pub(crate) fn concat<T: Element>(axis: usize, parts: &[(&[T], &[usize])], out: &mut [T]) {
+    let widths: Vec<usize> = parts.iter().map(|(_, shape)| shape[axis..].iter().product()).collect();
+    out.par_chunks_mut(widths.iter().sum()).enumerate().for_each(|(outer, out)| {
+        let mut done = 0;
+        for ((part, _), &width) in parts.iter().zip(&widths) {
+            out[done..done + width].copy_from_slice(&part[outer * width..(outer + 1) * width]);
+            done += width;
+        }
+    });
+}
+
+/// Copies the slices of `x` along `axis` that `source` names, in order, into `out`.
+fn pick<T: Element>(
+    axis: usize,
+    (x, shape): (&[T], &[usize]),
+    count: usize,
+    out: &mut [T],
+    source: impl Fn(usize) -> usize + Sync,
+) {
+    let inner: usize = shape[axis + 1..].iter().product();
+    let length = shape[axis];
+    out.par_chunks_mut(count * inner).enumerate().for_each(|(outer, out)| {
+        if inner == 1 {
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = x[outer * length + source(i)];
+            }
+        } else {
+            for (i, out) in out.chunks_mut(inner).enumerate() {
+                let from = (outer * length + source(i)) * inner;
+                out.copy_from_slice(&x[from..from + inner]);
+            }
+        }
+    });
+}
+
+/// Elements `start, start + step, …` along `axis`, `length` of them.
+pub(crate) fn slice<T: Element>(
+    axis: usize,
+    start: usize,
+    step: isize,
+    length: usize,
+    x: (&[T], &[usize]),
+    out: &mut [T],
+) {
+    pick(axis, x, length, out, |i| start.wrapping_add_signed(i as isize * step));
+}
+
+/// Slices of `x` along `axis` in the order of `indices`, negative ones counted from the end.
+pub(crate) fn gather<T: Element>(
+    axis: usize,
+    x: (&[T], &[usize]),
+    indices: &[i64],
+    out: &mut [T],
+) -> Result<()> {
+    let length = x.1[axis] as i64;
+    let outside = indices.iter().find(|&&i| i < -length || i >= length);
+    if let Some(index) = outside {
+        return Err(Error::argument(format!(
+            "expected indices from {} to {} into axis {axis}, found {index}",
+            -length,
+            length - 1
+        )));
+    }
+    let source = |i: usize| if indices[i] < 0 { indices[i] + length } else { indices[i] } as usize;
+    pick(axis, x, indices.len(), out, source);
+    Ok(())
+}
+
+/// Which element of an axis stands at each place of the padded axis; `None` for a constant.
+fn sources(padding: Padding, length: usize, (before, after): (usize, usize)) -> Vec<Option<usize>> {
+    (0..before + length + after)
+        .map(|place| match padding {
+            Padding::Constant(_) => place.checked_sub(before).filter(|&i| i < length),
+            Padding::Edge => Some(place.saturating_sub(before).min(length - 1)),
+            Padding::Reflect if place < before => Some(before - place),
+            Padding::Reflect if place >= before + length => Some(2 * (length - 1) + before - place),
+            Padding::Reflect => Some(place - before),
+        })
+        .collect()
+}
+
+/// Elements added around `x`; `constant` is what [`Padding::Constant`] adds.
+pub(crate) fn pad<T: Element>(
+    padding: Padding,
+    constant: T,
+    pads: &[(usize, usize)],
+    (x, shape): (&[T], &[usize]),
+    out: &mut [T],
+) {
+    let Some(last) = shape.len().checked_sub(1) else { return out.copy_from_slice(x) };
+    let tables: Vec<Vec<Option<usize>>> =
+        shape.iter().zip(pads).map(|(&length, &pads)| sources(padding, length, pads)).collect();
+    let table = &tables[last];
+    let row = table.len();
+    out.par_chunks_mut(row).enumerate().for_each(|(index, out)| {
+        let (mut rest, mut start, mut pitch) = (index, Some(0), shape[last]);
+        for axis in (0..last).rev() {
+            let place = tables[axis][rest % tables[axis].len()];
+            rest /= tables[axis].len();
+            start = start.zip(place).map(|(start, place)| start + place * pitch);
+            pitch *= shape[axis];
+        }
+        for (o, place) in out.iter_mut().zip(table) {
+            *o = start.zip(*place).map_or(constant, |(start, place)| x[start + place]);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(n: usize) -> Vec<i64> {
+        (0..n as i64).collect()
+    }
+
+    #[test]
+    fn permuting_reads_the_element_at_the_permuted_index() {
+        let shape = [2, 3, 4, 5];
+        let x = count(120);
+        let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 3, 1], [0, 3, 1, 2], [1, 0, 3, 2], [2, 3, 0, 1]];
+        for order in orders {
+            let mut out = vec![0; 120];
+            permute((&x, &shape), &order, &mut out);
+            let lengths = order.map(|axis| shape[axis]);
+            for (flat, &value) in out.iter().enumerate() {
+                let (mut rest, mut at) = (flat, [0; 4]);
+                for i in (0..4).rev() {
+                    at[order[i]] = rest % lengths[i];
+                    rest /= lengths[i];
+                }
+                assert_eq!(value as usize, ((at[0] * 3 + at[1]) * 4 + at[2]) * 5 + at[3]);
+            }
+        }
+    }
+
+    #[test]
+    fn cutting_and_joining_along_any_axis_gives_the_value_back() {
+        let shape = [3, 4, 5];
+        let x = count(60);
+        for axis in 0..3 {
+            let mut parts = Vec::new();
+            for i in 0..shape[axis] {
+                let mut part_shape = shape.to_vec();
+                part_shape[axis] = 1;
+                let mut part = vec![0; part_shape.iter().product()];
+                slice(axis, i, 1, 1, (&x, &shape), &mut part);
+                parts.push((part, part_shape));
+            }
+            let views: Vec<(&[i64], &[usize])> = parts.iter().map(|(p, s)| (&p[..], &s[..])).collect();
+            let mut joined = vec![0; 60];
+            concat(axis, &views, &mut joined);
+            assert_eq!(joined, x);
+            let length = shape[axis];
+            let (mut backwards, mut gathered) = (vec![0; 60], vec![0; 60]);
+            slice(axis, length - 1, -1, length, (&x, &shape), &mut backwards);
+            let indices: Vec<i64> = (1..=length as i64).map(|i| -i).collect();
+            gather(axis, (&x, &shape), &indices, &mut gathered).unwrap();
+            assert_eq!(backwards, gathered);
+        }
+    }
+
+    #[test]
+    fn an_index_outside_is_an_error_that_says_so() {
+        let error = gather(0, (&[1.0f32, 2.0], &[2]), &[2], &mut [0.0]).unwrap_err();
+        assert!(error.to_string().contains("-2 to 1") && error.to_string().contains("found 2"), "{error}");
+        assert!(gather(0, (&[1.0f32, 2.0], &[2]), &[-3], &mut [0.0]).is_err());
+    }
+
+    /// NumPy's `pad` of `[[0, 1, 2], [3, 4, 5]]` by `((1, 0), (2, 1))`.
+    #[test]
+    fn padding_is_numpys() {
+        let pads = [(1, 0), (2, 1)];
+        let padded = |padding| {
+            let mut out = vec![0; 18];
+            pad(padding, 9, &pads, (&count(6), &[2, 3]), &mut out);
+            out
+        };
+        assert_eq!(padded(Padding::Constant(9.0)), [9, 9, 9, 9, 9, 9, 9, 9, 0, 1, 2, 9, 9, 9, 3, 4, 5, 9]);
+        assert_eq!(padded(Padding::Edge), [0, 0, 0, 1, 2, 2, 0, 0, 0, 1, 2, 2, 3, 3, 3, 4, 5, 5]);
+        assert_eq!(padded(Padding::Reflect), [5, 4, 3, 4, 5, 4, 2, 1, 0, 1, 2, 1, 5, 4, 3, 4, 5, 4]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Normalisations: by stored statistics, over trailing axes, over groups of channels, over neighbouring
+//! channels. Means and variances are taken in double precision, in two passes.
+
+use rayon::prelude::*;
+
+use crate::cpu::real::Real;
+
+/// Per-channel factor and summand of a batch normalisation.
+#[derive(Clone, Debug)]
+pub(crate) struct ScaleShift<R> {
+    scale: Vec<R>,
+    shift: Vec<R>,
+}
+
+impl<R: Real> ScaleShift<R> {
+    /// `(x − mean)/√(variance + ε)·scale + bias` as `x·factor + summand`.
+    pub(crate) fn new(epsilon: f64, scale: &[R], bias: &[R], mean: &[R], variance: &[R]) -> Self {
+        let factor = |c: usize| scale[c].to_f64() / (variance[c].to_f64() + epsilon).sqrt();
+        let channels = 0..scale.len();
+        ScaleShift {
+            scale: channels.clone().map(|c| R::from_f64(factor(c))).collect(),
+            shift: channels.map(|c| R::from_f64(bias[c].to_f64() - mean[c].to_f64() * factor(c))).collect(),
+        }
+    }
+
+    /// Applied along axis 1.
+    pub(crate) fn run(&self, (x, shape): (&[R], &[usize]), out: &mut [R]) {
+        let plane: usize = shape[2..].iter().product();
+        let channels = self.scale.len();
+        if plane == 1 {
+            out.par_chunks_mut(channels).zip(x.par_chunks(channels)).for_each(|(out, x)| {
+                for (((o, &x), &scale), &shift) in out.iter_mut().zip(x).zip(&self.scale).zip(&self.shift) {
+                    *o = x * scale + shift;
+                }
+            });
+            return;
+        }
+        out.par_chunks_mut(plane).zip(x.par_chunks(plane)).enumerate().for_each(|(index, (out, x))| {
+            let (scale, shift) = (self.scale[index % channels], self.shift[index % channels]);
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = x * scale + shift;
+            }
+        });
+    }
+}
+
+/// Mean and `1/√(variance + ε)`.
+fn moments<R: Real>(x: &[R], epsilon: f64) -> (f64, f64) {
+    let count = x.len() as f64;
+    let mean = x.iter().map(|v| v.to_f64()).sum::<f64>() / count;
+    let variance = x.iter().map(|v| (v.to_f64() - mean).powi(2)).sum::<f64>() / count;
+    (mean, 1.0 / (variance + epsilon).sqrt())
+}
+
+/// Normalises every run of `scale.len()` elements; scale and bias are per element of a run.
+pub(crate) fn layer_norm<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: Option<&[R]>, out: &mut [R]) {
+    let length = scale.len();
+    out.par_chunks_mut(length).zip(x.par_chunks(length)).for_each(|(out, x)| {
+        let (mean, factor) = moments(x, epsilon);
+        for (i, (o, x)) in out.iter_mut().zip(x).enumerate() {
+            let shift = bias.map_or(0.0, |b| b[i].to_f64());
+            *o = R::from_f64((x.to_f64() - mean) * factor * scale[i].to_f64() + shift);
+        }
+    });
+}
+
+/// Normalises every group of channels; scale and bias are per channel.
+pub(crate) fn group_norm<R: Real>(
+    groups: usize,
+    epsilon: f64,
+    (x, shape): (&[R], &[usize]),
+    scale: &[R],
+    bias: &[R],
+    out: &mut [R],
+) {
+    let plane: usize = shape[2..].iter().product();
+    let per_group = shape[1] / groups;
+    let block = per_group * plane;
+    out.par_chunks_mut(block).zip(x.par_chunks(block)).enumerate().for_each(|(index, (out, x))| {
+        let (mean, factor) = moments(x, epsilon);
+        let first = index % groups * per_group;
+        for (channel, (out, x)) in out.chunks_mut(plane).zip(x.chunks(plane)).enumerate() {
+            let (scale, shift) = (scale[first + channel].to_f64(), bias[first + channel].to_f64());
+            for (o, x) in out.iter_mut().zip(x) {
+                *o = R::from_f64((x.to_f64() - mean) * factor * scale + shift);
+            }
+        }
+    });
+}
+
+/// Constants of a local response normalisation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalResponse {
+    pub(crate) size: usize,
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    pub(crate) bias: f64,
+}
+
+impl LocalResponse {
+    /// `x/(bias + alpha/size·Σ x²)^beta`, the sum over `size` channels around each, the longer side after it.
+    pub(crate) fn run<R: Real>(&self, (x, shape): (&[R], &[usize]), out: &mut [R]) {
+        let plane: usize = shape[2..].iter().product();
+        let channels = shape[1];
+        let (before, after) = ((self.size - 1) / 2, self.size / 2);
+        out.par_chunks_mut(plane).enumerate().for_each_init(
+            || vec![0.0f64; plane],
+            |sums, (index, out)| {
+                let (image, channel) = (index / channels * channels, index % channels);
+                sums.fill(0.0);
+                let last = channel.saturating_add(after).min(channels - 1);
+                for neighbour in channel.saturating_sub(before)..=last {
+                    for (sum, x) in sums.iter_mut().zip(&x[(image + neighbour) * plane..]) {
+                        *sum += x.to_f64() * x.to_f64();
+                    }
+                }
+                for ((o, x), sum) in out.iter_mut().zip(&x[index * plane..]).zip(sums.iter()) {
+                    let base = self.bias + self.alpha / self.size as f64 * sum;
+                    *o = R::from_f64(x.to_f64() / base.powf(self.beta));
+                }
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::testing::{Random, assert_close};
+
+    #[test]
+    fn normalised_groups_have_the_asked_mean_and_variance() {
+        let mut random = Random::new(13);
+        let shape = [2, 6, 4, 5];
+        let x: Vec<f64> = random.reals::<f64>(240).iter().map(|v| v * 3.0 + 100.0).collect();
+        let mut out = vec![0.0; 240];
+        let check = |group: &[f64]| {
+            let mean = group.iter().sum::<f64>() / group.len() as f64;
+            let variance = group.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / group.len() as f64;
+            assert!((mean - 2.0).abs() < 1e-12 && (variance - 9.0).abs() < 1e-10);
+        };
+        group_norm(3, 0.0, (&x, &shape), &[3.0; 6], &[2.0; 6], &mut out);
+        out.chunks(40).for_each(check);
+        layer_norm(0.0, &x, &[3.0; 20], Some(&[2.0; 20]), &mut out);
+        out.chunks(20).for_each(check);
+    }
+
+    #[test]
+    fn local_response_and_batch_norm_follow_their_formulas() {
+        let mut random = Random::new(14);
+        let x = random.reals::<f64>(14);
+        let shape = [1, 7, 2];
+        for size in 1..=9 {
+            let lrn = LocalResponse { size, alpha: 0.5, beta: 0.75, bias: 1.5 };
+            let expected: Vec<f64> = (0..14)
+                .map(|i| {
+                    let (c, p) = ((i / 2) as isize, i % 2);
+                    let (low, high) = (c - (size as isize - 1) / 2, c + size as isize / 2);
+                    let channels = (low.max(0)..=high.min(6)).map(|k| x[k as usize * 2 + p].powi(2));
+                    x[i] / (1.5 + 0.5 / size as f64 * channels.sum::<f64>()).powf(0.75)
+                })
+                .collect();
+            let mut out = vec![0.0; 14];
+            lrn.run((&x, &shape), &mut out);
+            assert_close(&out, &expected, 1e-14);
+        }
+        let [scale, bias, mean, mut variance] = [(); 4].map(|_| random.reals::<f64>(7));
+        variance.iter_mut().for_each(|v| *v = v.abs());
+        let expected: Vec<f64> = (0..14)
+            .map(|i| (x[i] - mean[i / 2]) / (variance[i / 2] + 0.1).sqrt() * scale[i / 2] + bias[i / 2])
+            .collect();
+        let mut out = vec![0.0; 14];
+        ScaleShift::new(0.1, &scale, &bias, &mean, &variance).run((&x, &shape), &mut out);
+        assert_close(&out, &expected, 1e-13);
+    }
+}

@@ -1,0 +1,275 @@
+//! Which kernel runs a node. Chosen once, when a graph is compiled; what can be computed then from constant
+//! operands is computed then.
+
+use monosplit_graph::op::{Padding, Window};
+use monosplit_graph::{Error, Node, Op, Result};
+
+use super::conv::{Convolution, is_pointwise};
+use super::conv_transpose::TransposedConvolution;
+use super::depthwise::Depthwise;
+use super::matmul::Product;
+use super::norm::{LocalResponse, ScaleShift};
+use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
+use crate::cpu::real::Real;
+use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
+
+type Run<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+type RunInPlace<R> = dyn Fn(&mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+
+/// What runs a node.
+pub(crate) struct Kernel<R> {
+    /// Its name in profiles.
+    pub(crate) name: &'static str,
+    /// Reads the node's inputs, overwrites its output.
+    pub(crate) run: Box<Run<R>>,
+    /// The same for a node that may overwrite its only input.
+    pub(crate) in_place: Option<Box<RunInPlace<R>>>,
+}
+
+impl<R: Real> Kernel<R> {
+    fn new(
+        name: &'static str,
+        run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Kernel { name, run: Box::new(run), in_place: None }
+    }
+}
+
+/// Runs the same expression on elements of whichever kind two values hold.
+macro_rules! of_any_kind {
+    ($x:expr, $out:expr, |$from:ident, $to:ident| $body:expr) => {
+        match ($x.data, &mut $out.data) {
+            (Slice::Real($from), SliceMut::Real($to)) => $body,
+            (Slice::Int($from), SliceMut::Int($to)) => $body,
+            (Slice::Bool($from), SliceMut::Bool($to)) => $body,
+            _ => return Err(Error::shape("expected input and output of one kind")),
+        }
+    };
+}
+
+/// Chooses the kernel for `node`. `constants` holds, for every input, its elements if they are known.
+pub(crate) fn choose<R: Real>(node: &Node, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {
+    match node.op.clone() {
+        Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
+        Op::Conv { window, groups } => Ok(convolution(window, groups, node)),
+        Op::ConvTranspose { window, groups, .. } => {
+            Ok(Kernel::new("conv transpose, gemm + fold", move |v, out| {
+                let kernel = TransposedConvolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
+                let bias = v.get(2).map(|b| b.real()).transpose()?;
+                kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
+                Ok(())
+            }))
+        }
+        Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
+            let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
+            let shape = out.shape;
+            Product { trans_a, trans_b }.run(
+                (v[0].real()?, v[0].shape),
+                (v[1].real()?, v[1].shape),
+                bias,
+                (out.real()?, shape),
+            )
+        })),
+        Op::BatchNorm { epsilon } => batch_norm(epsilon, constants),
+        Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => normalisation(&node.op),
+        Op::Unary(unary) => Ok(Kernel {
+            in_place: Some(Box::new(move |out| activation::apply_in_place(unary, out))),
+            ..Kernel::new("elementwise", move |v, out| activation::apply(unary, &v[0], out))
+        }),
+        Op::Binary(binary) => {
+            Ok(Kernel::new("elementwise", move |v, out| elementwise::apply(binary, &v[0], &v[1], out)))
+        }
+        Op::Where => Ok(Kernel::new("choice", |v, out| elementwise::select(&v[0], &v[1], &v[2], out))),
+        Op::Cast { .. } => Ok(Kernel::new("cast", |v, out| {
+            elementwise::cast(&v[0], out);
+            Ok(())
+        })),
+        Op::Softmax { axis } => Ok(softmax_kernel(false, axis)),
+        Op::LogSoftmax { axis } => Ok(softmax_kernel(true, axis)),
+        Op::MaxPool(_)
+        | Op::AveragePool { .. }
+        | Op::AveragePoolTranspose { .. }
+        | Op::WinnerGather(_)
+        | Op::WinnerScatter(_) => Ok(pooling(node.op.clone())),
+        Op::Reduce { reduction, axes, .. } => {
+            Ok(Kernel::new("reduction", move |v, out| reduce::reduce(reduction, &axes, &v[0], out)))
+        }
+        Op::ArgMax { axis, .. } => {
+            Ok(Kernel::new("index of maximum", move |v, out| reduce::arg_max(axis, &v[0], out)))
+        }
+        _ => Ok(moving(node.op.clone())),
+    }
+}
+
+fn convolution<R: Real>(window: Window, groups: usize, node: &Node) -> Kernel<R> {
+    let one_input_channel = groups > 1 && node.shape.fixed_at(1).is_some_and(|o| o >= groups);
+    let name = match is_pointwise(&window) {
+        true => "conv, pointwise gemm",
+        false => "conv, unfold + gemm",
+    };
+    Kernel::new(name, move |v, out| {
+        let (x, w) = (v[0].real()?, v[1].real()?);
+        let bias = v.get(2).map(|b| b.real()).transpose()?;
+        if one_input_channel && v[1].shape[1] == 1 {
+            Depthwise::new(&window, v[0].shape, v[1].shape, out.shape).run(x, w, bias, out.real()?);
+        } else {
+            Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape).run(x, w, bias, out.real()?);
+        }
+        Ok(())
+    })
+}
+
+fn batch_norm<R: Real>(epsilon: f64, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {
+    let parameters = move |v: &[View<'_, R>]| {
+        Ok(ScaleShift::new(epsilon, v[0].real()?, v[1].real()?, v[2].real()?, v[3].real()?))
+    };
+    let known: Option<Vec<View<'_, R>>> = constants[1..].iter().copied().collect();
+    let ready = known.map(|v| parameters(&v)).transpose()?;
+    Ok(Kernel::new("batch norm", move |v, out| {
+        let x = (v[0].real()?, v[0].shape);
+        match &ready {
+            Some(ready) => ready.run(x, out.real()?),
+            None => parameters(&v[1..])?.run(x, out.real()?),
+        }
+        Ok(())
+    }))
+}
+
+fn normalisation<R: Real>(op: &Op) -> Result<Kernel<R>> {
+    Ok(match *op {
+        Op::LayerNorm { axis, epsilon } => Kernel::new("layer norm", move |v, out| {
+            let normalised = &v[0].shape[axis..];
+            let full = |parameter: &View<'_, R>| {
+                let mut expanded = vec![R::ZERO; normalised.iter().product()];
+                broadcast::expand((parameter.real()?, parameter.shape), (&mut expanded, normalised))?;
+                Ok(expanded)
+            };
+            let scale = full(&v[1])?;
+            let bias = v.get(2).map(full).transpose()?;
+            norm::layer_norm(epsilon, v[0].real()?, &scale, bias.as_deref(), out.real()?);
+            Ok(())
+        }),
+        Op::GroupNorm { groups, epsilon } => Kernel::new("group norm", move |v, out| {
+            let x = (v[0].real()?, v[0].shape);
+            norm::group_norm(groups, epsilon, x, v[1].real()?, v[2].real()?, out.real()?);
+            Ok(())
+        }),
+        Op::LocalResponseNorm { size, alpha, beta, bias } => {
+            let kernel = LocalResponse { size, alpha, beta, bias };
+            Kernel::new("local response norm", move |v, out| {
+                kernel.run((v[0].real()?, v[0].shape), out.real()?);
+                Ok(())
+            })
+        }
+        _ => return Err(Error::argument("not a normalisation")),
+    })
+}
+
+fn softmax_kernel<R: Real>(logarithm: bool, axis: usize) -> Kernel<R> {
+    Kernel::new("softmax", move |v, out| {
+        softmax::softmax(logarithm, axis, (v[0].real()?, v[0].shape), out.real()?);
+        Ok(())
+    })
+}
+
+fn pooling<R: Real>(op: Op) -> Kernel<R> {
+    Kernel::new("pool", move |v, out| {
+        let (x, xs, ys) = (v[0].real()?, v[0].shape, out.shape);
+        let out = out.real()?;
+        if x.is_empty() {
+            return Err(Error::shape(format!("there is nothing to pool in a value of shape {xs:?}")));
+        }
+        match &op {
+            Op::MaxPool(window) => pool::max_pool(window, (x, xs), (out, ys)),
+            Op::AveragePool { window, divisor } => {
+                pool::average_pool(window, *divisor, (x, xs), (out, ys));
+            }
+            Op::AveragePoolTranspose { window, divisor, .. } => {
+                pool::average_pool_transpose(window, *divisor, (x, xs), (out, ys));
+            }
+            Op::WinnerGather(window) => pool::winner_gather(window, (x, xs), v[1].real()?, (out, ys)),
+            Op::WinnerScatter(window) => {
+                pool::winner_scatter(window, (x, xs), (v[1].real()?, v[1].shape), out);
+            }
+            _ => return Err(Error::argument("not a pool")),
+        }
+        Ok(())
+    })
+}
+
+/// Kernels that only move elements, of whichever kind they are.
+fn moving<R: Real>(op: Op) -> Kernel<R> {
+    let name = match &op {
+        Op::Resize { .. } => "resize",
+        Op::Gather { .. } => "gather",
+        _ => "copy",
+    };
+    Kernel::new(name, move |v, out| {
+        let (shape, target) = (v[0].shape, out.shape);
+        match &op {
+            Op::Concat { axis } => concat(*axis, v, out)?,
+            &Op::Slice { axis, start, step, length } => of_any_kind!(v[0], out, |x, out| {
+                movement::slice(axis, start, step, length, (x, shape), out);
+            }),
+            Op::Pad { padding, pads } => pad(*padding, pads, &v[0], out)?,
+            Op::Transpose { axes } => {
+                of_any_kind!(v[0], out, |x, out| movement::permute((x, shape), axes, out));
+            }
+            Op::Expand { .. } => {
+                of_any_kind!(v[0], out, |x, out| broadcast::expand((x, shape), (out, target))?);
+            }
+            Op::Gather { axis } => {
+                let indices = v[1].int()?;
+                of_any_kind!(v[0], out, |x, out| movement::gather(*axis, (x, shape), indices, out)?);
+            }
+            Op::Resize { axes, interpolation, coordinates } => {
+                resize::resize(axes, *interpolation, *coordinates, (v[0].real()?, shape), out.real()?);
+            }
+            _ => of_any_kind!(v[0], out, |x, out| out.copy_from_slice(x)),
+        }
+        Ok(())
+    })
+}
+
+fn concat<R: Real>(axis: usize, v: &[View<'_, R>], out: &mut ViewMut<'_, R>) -> Result<()> {
+    match &mut out.data {
+        SliceMut::Real(out) => {
+            let parts: Result<Vec<_>> = v.iter().map(|v| Ok((v.real()?, v.shape))).collect();
+            movement::concat(axis, &parts?, out);
+        }
+        SliceMut::Int(out) => {
+            let parts: Result<Vec<_>> = v.iter().map(|v| Ok((v.int()?, v.shape))).collect();
+            movement::concat(axis, &parts?, out);
+        }
+        SliceMut::Bool(out) => {
+            let parts: Result<Vec<_>> = v.iter().map(|v| Ok((v.bool()?, v.shape))).collect();
+            movement::concat(axis, &parts?, out);
+        }
+    }
+    Ok(())
+}
+
+fn pad<R: Real>(
+    padding: Padding,
+    pads: &[(usize, usize)],
+    x: &View<'_, R>,
+    out: &mut ViewMut<'_, R>,
+) -> Result<()> {
+    let constant = match padding {
+        Padding::Constant(value) => value,
+        Padding::Reflect | Padding::Edge => 0.0,
+    };
+    match (x.data, &mut out.data) {
+        (Slice::Real(v), SliceMut::Real(out)) => {
+            movement::pad(padding, R::from_f64(constant), pads, (v, x.shape), out);
+        }
+        (Slice::Int(v), SliceMut::Int(out)) => {
+            movement::pad(padding, constant as i64, pads, (v, x.shape), out);
+        }
+        (Slice::Bool(v), SliceMut::Bool(out)) => {
+            movement::pad(padding, constant != 0.0, pads, (v, x.shape), out);
+        }
+        _ => return Err(Error::shape("expected input and output of one kind")),
+    }
+    Ok(())
+}

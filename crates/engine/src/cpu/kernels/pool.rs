@@ -1,0 +1,280 @@
+//! Pools over windows and their transposes. A NaN under a window is its maximum, as in PyTorch.
+
+use monosplit_graph::op::{Divisor, Window};
+use rayon::prelude::*;
+
+use super::window::Walk;
+use crate::cpu::real::Real;
+
+/// Whether `candidate` replaces `best` as the maximum: it is larger, or the first NaN.
+#[inline]
+fn beats<R: Real>(candidate: R, best: R) -> bool {
+    candidate > best || (candidate.is_nan() && !best.is_nan())
+}
+
+/// The walk from planes of shape `x` to planes of shape `y`.
+fn walk(window: &Window, x: &[usize], y: &[usize]) -> Walk {
+    Walk::new(window, &x[2..], &y[2..])
+}
+
+/// The largest element under every window; `−∞` where a window covers only padding.
+pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, ys): (&mut [R], &[usize])) {
+    let walk = walk(window, xs, ys);
+    let step = walk.step();
+    let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
+    planes.for_each(|(y, x)| {
+        y.fill(R::NEG_INFINITY);
+        for (row, y) in y.chunks_mut(walk.width()).enumerate() {
+            walk.visit(row, |_, start, run| {
+                let x = x[start + run.input..].iter().step_by(step);
+                for (y, &x) in y[run.first..run.end].iter_mut().zip(x) {
+                    *y = if beats(x, *y) { x } else { *y };
+                }
+            });
+        }
+    });
+}
+
+/// The mean (or sum) under every window, summed in double precision.
+pub(crate) fn average_pool<R: Real>(
+    window: &Window,
+    divisor: Divisor,
+    (x, xs): (&[R], &[usize]),
+    (y, ys): (&mut [R], &[usize]),
+) {
+    let walk = walk(window, xs, ys);
+    let (step, width) = (walk.step(), walk.width());
+    let reciprocals = walk.reciprocals(divisor);
+    let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
+    planes.for_each_init(
+        || vec![0.0f64; width],
+        |sums, (y, x)| {
+            for (row, y) in y.chunks_mut(width).enumerate() {
+                sums.fill(0.0);
+                walk.visit(row, |_, start, run| {
+                    let x = x[start + run.input..].iter().step_by(step);
+                    for (sum, x) in sums[run.first..run.end].iter_mut().zip(x) {
+                        *sum += x.to_f64();
+                    }
+                });
+                let reciprocals = &reciprocals[row * width..];
+                for ((y, &sum), &r) in y.iter_mut().zip(sums.iter()).zip(reciprocals) {
+                    *y = R::from_f64(sum * r);
+                }
+            }
+        },
+    );
+}
+
+/// The transpose of [`average_pool`]: every element of `y` handed to all it was the mean of.
+pub(crate) fn average_pool_transpose<R: Real>(
+    window: &Window,
+    divisor: Divisor,
+    (y, ys): (&[R], &[usize]),
+    (x, xs): (&mut [R], &[usize]),
+) {
+    let walk = walk(window, xs, ys);
+    let (step, width) = (walk.step(), walk.width());
+    let reciprocals: Vec<R> = walk.reciprocals(divisor).into_iter().map(R::from_f64).collect();
+    let planes = x.par_chunks_mut(walk.input_len()).zip(y.par_chunks(walk.output_len()));
+    planes.for_each_init(
+        || vec![R::ZERO; width],
+        |shares, (x, y)| {
+            x.fill(R::ZERO);
+            for (row, y) in y.chunks(width).enumerate() {
+                for ((share, &y), &r) in shares.iter_mut().zip(y).zip(&reciprocals[row * width..]) {
+                    *share = y * r;
+                }
+                walk.visit(row, |_, start, run| {
+                    let x = x[start + run.input..].iter_mut().step_by(step);
+                    for (x, &share) in x.zip(&shares[run.first..run.end]) {
+                        *x += share;
+                    }
+                });
+            }
+        },
+    );
+}
+
+/// For every output of one row, where in the plane the first largest element lies; `None` where a window
+/// covers only padding.
+fn winners<R: Real>(walk: &Walk, plane: &[R], row: usize, winners: &mut [Option<usize>]) {
+    winners.fill(None);
+    walk.visit(row, |_, start, run| {
+        for (i, winner) in winners[run.first..run.end].iter_mut().enumerate() {
+            let at = start + run.input + i * walk.step();
+            if winner.is_none_or(|best| beats(plane[at], plane[best])) {
+                *winner = Some(at);
+            }
+        }
+    });
+}
+
+/// `s` where `a` has its first largest element under every window; 0 where a window covers only padding.
+pub(crate) fn winner_gather<R: Real>(
+    window: &Window,
+    (a, xs): (&[R], &[usize]),
+    s: &[R],
+    (y, ys): (&mut [R], &[usize]),
+) {
+    let walk = walk(window, xs, ys);
+    let inputs = walk.input_len();
+    let planes = y.par_chunks_mut(walk.output_len()).zip(a.par_chunks(inputs)).zip(s.par_chunks(inputs));
+    planes.for_each_init(
+        || vec![None; walk.width()],
+        |won, ((y, a), s)| {
+            for (row, y) in y.chunks_mut(walk.width()).enumerate() {
+                winners(&walk, a, row, won);
+                for (y, winner) in y.iter_mut().zip(won.iter()) {
+                    *y = winner.map_or(R::ZERO, |at| s[at]);
+                }
+            }
+        },
+    );
+}
+
+/// The transpose of [`winner_gather`] in `s`: every `y` added where `a` won.
+pub(crate) fn winner_scatter<R: Real>(
+    window: &Window,
+    (a, xs): (&[R], &[usize]),
+    (y, ys): (&[R], &[usize]),
+    s: &mut [R],
+) {
+    let walk = walk(window, xs, ys);
+    let inputs = walk.input_len();
+    let planes = s.par_chunks_mut(inputs).zip(a.par_chunks(inputs)).zip(y.par_chunks(walk.output_len()));
+    planes.for_each_init(
+        || vec![None; walk.width()],
+        |won, ((s, a), y)| {
+            s.fill(R::ZERO);
+            for (row, y) in y.chunks(walk.width()).enumerate() {
+                winners(&walk, a, row, won);
+                for (&y, winner) in y.iter().zip(won.iter()) {
+                    if let Some(at) = *winner {
+                        s[at] += y;
+                    }
+                }
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::conv::tests::output_shape;
+    use crate::cpu::kernels::testing::{Random, assert_close, windows};
+
+    fn inner(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    /// Elements each window covers, in row-major order, and how many it covers counting padding.
+    fn covered(window: &Window, input: &[usize], output: &[usize]) -> Vec<(Vec<usize>, usize)> {
+        let digits = |mut flat: usize, shape: &[usize]| {
+            let mut at = vec![0; shape.len()];
+            for (digit, &n) in at.iter_mut().zip(shape).rev() {
+                *digit = flat % n;
+                flat /= n;
+            }
+            at
+        };
+        (0..output.iter().product())
+            .map(|position| {
+                let position = digits(position, output);
+                let (mut elements, mut padded) = (Vec::new(), 0);
+                for tap in 0..window.kernel.iter().product() {
+                    let tap = digits(tap, &window.kernel);
+                    let at: Vec<usize> = (0..input.len())
+                        .map(|i| position[i] * window.stride[i] + tap[i] * window.dilation[i])
+                        .collect();
+                    let room = |i: usize| window.pad[i].0 + input[i] + window.pad[i].1;
+                    padded += usize::from((0..input.len()).all(|i| at[i] < room(i)));
+                    let inside: Option<Vec<usize>> = (0..input.len())
+                        .map(|i| at[i].checked_sub(window.pad[i].0).filter(|&a| a < input[i]))
+                        .collect();
+                    elements.extend(
+                        inside.map(|at| at.iter().zip(input).fold(0, |index, (&a, &n)| index * n + a)),
+                    );
+                }
+                (elements, padded)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn pools_equal_their_definition() {
+        let mut random = Random::new(8);
+        for axes in 1..=3 {
+            for (window, input) in windows(&mut random, axes, 40) {
+                let xs = [&[1, 1], input.as_slice()].concat();
+                let ys = output_shape(&window, 1, 1, &input);
+                let x = random.reals::<f64>(xs.iter().product());
+                let windows = covered(&window, &input, &ys[2..]);
+                let mut y = vec![0.0; windows.len()];
+                max_pool(&window, (&x, &xs), (&mut y, &ys));
+                let largest = |(at, _): &(Vec<usize>, usize)| {
+                    at.iter().map(|&i| x[i]).fold(f64::NEG_INFINITY, f64::max)
+                };
+                assert_eq!(y, windows.iter().map(largest).collect::<Vec<_>>());
+                for divisor in [Divisor::Covered, Divisor::Padded, Divisor::One] {
+                    average_pool(&window, divisor, (&x, &xs), (&mut y, &ys));
+                    let mean = |(at, padded): &(Vec<usize>, usize)| {
+                        let sum: f64 = at.iter().map(|&i| x[i]).sum();
+                        match divisor {
+                            _ if at.is_empty() => 0.0,
+                            Divisor::Covered => sum / at.len() as f64,
+                            Divisor::Padded => sum / *padded as f64,
+                            Divisor::One => sum,
+                        }
+                    };
+                    assert_close(&y, &windows.iter().map(mean).collect::<Vec<_>>(), 1e-13);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn transposes_are_adjoint_and_winners_agree_with_the_maximum() {
+        let mut random = Random::new(9);
+        for axes in 1..=3 {
+            for (window, input) in windows(&mut random, axes, 40) {
+                let xs = [&[2, 3], input.as_slice()].concat();
+                let ys = output_shape(&window, 2, 3, &input);
+                let count = xs.iter().product();
+                // Few distinct values, so that there are ties to be broken.
+                let a: Vec<f64> = (0..count).map(|_| random.within(0, 3) as f64).collect();
+                let s = random.reals::<f64>(count);
+                let dual = random.reals::<f64>(ys.iter().product());
+                let (mut y, mut back) = (vec![0.0; dual.len()], vec![f64::NAN; count]);
+                for divisor in [Divisor::Covered, Divisor::Padded, Divisor::One] {
+                    average_pool(&window, divisor, (&s, &xs), (&mut y, &ys));
+                    average_pool_transpose(&window, divisor, (&dual, &ys), (&mut back, &xs));
+                    assert!((inner(&y, &dual) - inner(&s, &back)).abs() < 1e-11);
+                }
+                winner_gather(&window, (&a, &xs), &s, (&mut y, &ys));
+                winner_scatter(&window, (&a, &xs), (&dual, &ys), &mut back);
+                assert!((inner(&y, &dual) - inner(&s, &back)).abs() < 1e-11);
+                winner_gather(&window, (&a, &xs), &a, (&mut y, &ys));
+                let mut largest = vec![0.0; y.len()];
+                max_pool(&window, (&a, &xs), (&mut largest, &ys));
+                let zeroed = largest.iter().map(|&v| if v == f64::NEG_INFINITY { 0.0 } else { v });
+                assert_eq!(y, zeroed.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_equal_elements_wins_and_nan_beats_all() {
+        let window = Window::new([2, 2]);
+        let shape = ([1, 1, 2, 2], [1, 1, 1, 1]);
+        let mut y = [0.0f32];
+        winner_gather(&window, (&[1.0, 5.0, 5.0, 5.0], &shape.0), &[1.0, 2.0, 3.0, 4.0], (&mut y, &shape.1));
+        assert_eq!(y, [2.0]);
+        let nan = f32::NAN;
+        winner_gather(&window, (&[1.0, nan, 5.0, nan], &shape.0), &[1.0, 2.0, 3.0, 4.0], (&mut y, &shape.1));
+        assert_eq!(y, [2.0]);
+        max_pool(&window, (&[1.0, nan, 5.0, 2.0], &shape.0), (&mut y, &shape.1));
+        assert!(y[0].is_nan());
+    }
+}

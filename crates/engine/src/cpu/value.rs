@@ -1,0 +1,193 @@
+//! What kernels read and write: borrowed elements of one of the three kinds with a concrete shape, and the
+//! owned or shared storage behind them.
+
+use monosplit_graph::{Buffer, Error, Kind, Result, Tensor};
+
+use super::real::Real;
+
+/// Owned elements of one kind.
+#[derive(Debug)]
+pub(crate) enum Storage<R> {
+    Real(Vec<R>),
+    Int(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+/// Shared elements of one kind: inputs, weights, results.
+#[derive(Clone, Debug)]
+pub(crate) enum Shared<R> {
+    Real(Buffer<R>),
+    Int(Buffer<i64>),
+    Bool(Buffer<bool>),
+}
+
+/// Borrowed elements of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Slice<'a, R> {
+    Real(&'a [R]),
+    Int(&'a [i64]),
+    Bool(&'a [bool]),
+}
+
+/// Elements of one kind, borrowed to be overwritten.
+#[derive(Debug)]
+pub(crate) enum SliceMut<'a, R> {
+    Real(&'a mut [R]),
+    Int(&'a mut [i64]),
+    Bool(&'a mut [bool]),
+}
+
+/// A value a kernel reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a, R> {
+    pub(crate) shape: &'a [usize],
+    pub(crate) data: Slice<'a, R>,
+}
+
+/// A value a kernel writes; what it held before is arbitrary.
+#[derive(Debug)]
+pub(crate) struct ViewMut<'a, R> {
+    pub(crate) shape: &'a [usize],
+    pub(crate) data: SliceMut<'a, R>,
+}
+
+/// Bytes of one element of `kind`.
+pub(crate) fn element_bytes<R>(kind: Kind) -> usize {
+    match kind {
+        Kind::Float => size_of::<R>(),
+        Kind::Int => size_of::<i64>(),
+        Kind::Bool => size_of::<bool>(),
+    }
+}
+
+fn grow<T: Copy + Default>(elements: &mut Vec<T>, length: usize) -> Result<()> {
+    if elements.len() < length {
+        let missing = length - elements.len();
+        elements.try_reserve_exact(missing).map_err(|_| {
+            Error::argument(format!("there is no memory for {length} elements; use a smaller batch"))
+        })?;
+        elements.resize(length, T::default());
+    }
+    Ok(())
+}
+
+impl<R: Real> Storage<R> {
+    pub(crate) fn empty(kind: Kind) -> Self {
+        match kind {
+            Kind::Float => Storage::Real(Vec::new()),
+            Kind::Int => Storage::Int(Vec::new()),
+            Kind::Bool => Storage::Bool(Vec::new()),
+        }
+    }
+
+    /// Makes room for at least `length` elements.
+    pub(crate) fn grow(&mut self, length: usize) -> Result<()> {
+        match self {
+            Storage::Real(v) => grow(v, length),
+            Storage::Int(v) => grow(v, length),
+            Storage::Bool(v) => grow(v, length),
+        }
+    }
+
+    pub(crate) fn slice(&self, length: usize) -> Slice<'_, R> {
+        match self {
+            Storage::Real(v) => Slice::Real(&v[..length]),
+            Storage::Int(v) => Slice::Int(&v[..length]),
+            Storage::Bool(v) => Slice::Bool(&v[..length]),
+        }
+    }
+
+    pub(crate) fn slice_mut(&mut self, length: usize) -> SliceMut<'_, R> {
+        match self {
+            Storage::Real(v) => SliceMut::Real(&mut v[..length]),
+            Storage::Int(v) => SliceMut::Int(&mut v[..length]),
+            Storage::Bool(v) => SliceMut::Bool(&mut v[..length]),
+        }
+    }
+
+    pub(crate) fn share(self) -> Shared<R> {
+        match self {
+            Storage::Real(v) => Shared::Real(v.into()),
+            Storage::Int(v) => Shared::Int(v.into()),
+            Storage::Bool(v) => Shared::Bool(v.into()),
+        }
+    }
+}
+
+impl<R: Real> Shared<R> {
+    /// The elements of `tensor`, in precision `R` if they are real.
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        match tensor.data() {
+            monosplit_graph::Data::I64(b) => Shared::Int(b.clone()),
+            monosplit_graph::Data::Bool(b) => Shared::Bool(b.clone()),
+            _ => Shared::Real(R::of(tensor)),
+        }
+    }
+
+    pub(crate) fn slice(&self) -> Slice<'_, R> {
+        match self {
+            Shared::Real(b) => Slice::Real(b),
+            Shared::Int(b) => Slice::Int(b),
+            Shared::Bool(b) => Slice::Bool(b),
+        }
+    }
+
+    pub(crate) fn tensor(&self, shape: Vec<usize>) -> Result<Tensor> {
+        match self {
+            Shared::Real(b) => Tensor::new(shape, R::into_data(b.clone())),
+            Shared::Int(b) => Tensor::new(shape, monosplit_graph::Data::I64(b.clone())),
+            Shared::Bool(b) => Tensor::new(shape, monosplit_graph::Data::Bool(b.clone())),
+        }
+    }
+}
+
+fn misfit(expected: Kind) -> Error {
+    Error::shape(format!("expected a value of kind {expected}"))
+}
+
+impl<'a, R> View<'a, R> {
+    pub(crate) fn real(&self) -> Result<&'a [R]> {
+        match self.data {
+            Slice::Real(v) => Ok(v),
+            _ => Err(misfit(Kind::Float)),
+        }
+    }
+
+    pub(crate) fn int(&self) -> Result<&'a [i64]> {
+        match self.data {
+            Slice::Int(v) => Ok(v),
+            _ => Err(misfit(Kind::Int)),
+        }
+    }
+
+    pub(crate) fn bool(&self) -> Result<&'a [bool]> {
+        match self.data {
+            Slice::Bool(v) => Ok(v),
+            _ => Err(misfit(Kind::Bool)),
+        }
+    }
+}
+
+impl<R> ViewMut<'_, R> {
+    pub(crate) fn real(&mut self) -> Result<&mut [R]> {
+        match &mut self.data {
+            SliceMut::Real(v) => Ok(v),
+            _ => Err(misfit(Kind::Float)),
+        }
+    }
+
+    pub(crate) fn int(&mut self) -> Result<&mut [i64]> {
+        match &mut self.data {
+            SliceMut::Int(v) => Ok(v),
+            _ => Err(misfit(Kind::Int)),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.data {
+            SliceMut::Real(v) => v.is_empty(),
+            SliceMut::Int(v) => v.is_empty(),
+            SliceMut::Bool(v) => v.is_empty(),
+        }
+    }
+}

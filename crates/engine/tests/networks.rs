@@ -1,0 +1,273 @@
+//! Whole programs: the same bits at any number of threads, planned memory, and clear errors.
+
+use monosplit_engine::{Cpu, Engine, Precision, Program};
+use monosplit_graph::op::{Binary, Divisor, Unary, Window};
+use monosplit_graph::{Dim, ErrorKind, Graph, Kind, Label, NodeId, Op, Shape, Tensor};
+
+/// Reproducible numbers in `[-1, 1)`.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn tensor(shape: &[usize], seed: u64) -> Tensor {
+    Tensor::new(shape, numbers(shape.iter().product(), seed)).unwrap()
+}
+
+fn window(kernel: usize, stride: usize, pad: usize) -> Window {
+    Window { stride: vec![stride; 2], pad: vec![(pad, pad); 2], ..Window::new([kernel, kernel]) }
+}
+
+fn conv(g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize, groups: usize) -> NodeId {
+    let weight = tensor(&shape, shape.iter().sum::<usize>() as u64);
+    let (w, b) = (g.constant(weight), g.constant(tensor(&[shape[0]], 1)));
+    let window = window(shape[2], stride, shape[2] / 2);
+    g.add(Op::Conv { window, groups }, &[x, w, b]).unwrap()
+}
+
+/// A small network with a bit of everything whose work is shared out.
+fn network() -> Graph {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3, 61, 53]), Kind::Float);
+    let a = conv(&mut g, x, [32, 3, 3, 3], 1, 1);
+    let a = g.add(Op::Unary(Unary::Gelu), &[a]).unwrap();
+    let a = conv(&mut g, a, [32, 1, 3, 3], 2, 32);
+    let a = conv(&mut g, a, [70, 32, 1, 1], 1, 1);
+    let a = g.add(Op::Unary(Unary::Relu), &[a]).unwrap();
+    let pooled = g.add(Op::MaxPool(window(3, 2, 1)), &[a]).unwrap();
+    let c = conv(&mut g, pooled, [70, 35, 3, 3], 1, 2);
+    let sum = g.add(Op::Binary(Binary::Add), &[c, pooled]).unwrap();
+    let w = g.constant(tensor(&[70, 20, 3, 3], 5));
+    let up = Op::ConvTranspose { window: window(3, 2, 1), groups: 1, output_padding: vec![1, 1] };
+    let up = g.add(up, &[sum, w]).unwrap();
+    let mean = Op::AveragePool { window: window(4, 3, 1), divisor: Divisor::Padded };
+    let mean = g.add(mean, &[up]).unwrap();
+    let flat: usize = g.node(mean).shape.dims()[1..].iter().map(|d| d.fixed().unwrap()).product();
+    let flat_shape = Shape::batched(&[flat]);
+    let y = g.add(Op::Reshape { shape: flat_shape }, &[mean]).unwrap();
+    let w = g.constant(tensor(&[300, flat], 6));
+    let y = g.add(Op::MatMul { trans_a: false, trans_b: true }, &[y, w]).unwrap();
+    let p = g.add(Op::Softmax { axis: 1 }, &[y]).unwrap();
+    g.output("probabilities", p);
+    g.output("features", up);
+    g
+}
+
+fn run(cpu: Cpu, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
+    cpu.compile(graph).unwrap().run(inputs).unwrap()
+}
+
+#[test]
+fn the_bits_do_not_depend_on_the_number_of_threads_or_the_run() {
+    let graph = network();
+    for precision in [Precision::F32, Precision::F64] {
+        for batch in [1, 3] {
+            let x = [tensor(&[batch, 3, 61, 53], 9)];
+            let expected = run(Cpu::default().precision(precision).threads(1), &graph, &x);
+            for threads in [2, 3, 7, 0] {
+                let program = Cpu::default().precision(precision).threads(threads).compile(&graph).unwrap();
+                for _ in 0..3 {
+                    assert_eq!(program.run(&x).unwrap(), expected, "{threads} threads");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn single_and_double_precision_agree() {
+    let graph = network();
+    let x = [tensor(&[2, 3, 61, 53], 9)];
+    let narrow = run(Cpu::default(), &graph, &x);
+    let wide = run(Cpu::default().precision(Precision::F64), &graph, &x);
+    for (a, b) in narrow.iter().zip(&wide) {
+        let (a, b) = (a.to_f64(), b.to_f64());
+        let scale = b.iter().fold(0f64, |m, v| m.max(v.abs()));
+        let worst = a.iter().zip(b.iter()).fold(0f64, |m, (a, b)| m.max((a - b).abs()));
+        assert!(worst < 2e-5 * scale, "{worst} of {scale}");
+    }
+}
+
+#[test]
+fn every_sample_of_a_batch_is_computed_as_if_alone() {
+    let graph = network();
+    let program = Cpu::default().compile(&graph).unwrap();
+    let x = tensor(&[3, 3, 61, 53], 9);
+    let together = program.run(std::slice::from_ref(&x)).unwrap();
+    for sample in 0..3 {
+        let size = x.len() / 3;
+        let one = x.to_f32()[sample * size..(sample + 1) * size].to_vec();
+        let alone = program.run(&[Tensor::new([1, 3, 61, 53], one).unwrap()]).unwrap();
+        for (all, one) in together.iter().zip(&alone) {
+            let part = one.len();
+            let all = &all.to_f32()[sample * part..(sample + 1) * part];
+            let worst = all.iter().zip(one.to_f32().iter()).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+            assert!(worst < 1e-4 * one.to_f32().iter().fold(0f32, |m, v| m.max(v.abs())));
+        }
+    }
+}
+
+#[test]
+fn a_long_chain_needs_no_more_memory_than_a_short_one() {
+    let chain = |depth: usize| {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
+        let mut y = x;
+        for _ in 0..depth {
+            y = conv(&mut g, y, [8, 8, 3, 3], 1, 1);
+            y = g.add(Op::Unary(Unary::Tanh), &[y]).unwrap();
+        }
+        g.output("y", y);
+        g
+    };
+    let value = 8 * 16 * 16 * 4;
+    let x = [tensor(&[1, 8, 16, 16], 1)];
+    for depth in [3, 100] {
+        let enough = Cpu::default().memory_limit(3 * value);
+        enough.compile(&chain(depth)).unwrap().run(&x).unwrap();
+    }
+    let error = Cpu::default().memory_limit(value).compile(&chain(3)).unwrap().run(&x).unwrap_err();
+    assert!(error.node().is_some() && error.to_string().contains("memory limit"), "{error}");
+}
+
+#[test]
+fn absurd_sizes_are_refused_before_anything_is_allocated() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[1]), Kind::Float);
+    let wide = Op::Expand { shape: Shape::new([Dim::Batch(1), Dim::Fixed(1 << 38)]) };
+    let y = g.add_named(Label::named("wide"), wide, &[x]).unwrap();
+    g.output("y", y);
+    let program = Cpu::default().compile(&g).unwrap();
+    let error = program.run(&[tensor(&[1, 1], 1)]).unwrap_err();
+    assert_eq!(error.node(), Some("wide"));
+    let mut g = Graph::new();
+    let c = g.constant(Tensor::scalar(1f32));
+    let y = g.add_named(Label::named("flat"), Op::Expand { shape: Shape::fixed(&[1 << 38]) }, &[c]).unwrap();
+    g.output("y", y);
+    assert_eq!(Cpu::default().compile(&g).err().unwrap().node(), Some("flat"));
+}
+
+#[test]
+fn wrong_inputs_are_named() {
+    let mut g = Graph::new();
+    let a = g.input("image", Shape::batched(&[3, 4]), Kind::Float);
+    let b = g.input("mask", Shape::batched(&[1, 1]), Kind::Float);
+    let y = g.add(Op::Binary(Binary::Mul), &[a, b]).unwrap();
+    g.output("y", y);
+    let program = Cpu::default().compile(&g).unwrap();
+    let said = |inputs: &[Tensor]| {
+        let error = program.run(inputs).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Argument));
+        error.to_string()
+    };
+    let (image, mask) = (tensor(&[2, 3, 4], 1), tensor(&[2, 1, 1], 1));
+    assert!(program.run(&[image.clone(), mask.clone()]).is_ok());
+    assert!(said(std::slice::from_ref(&image)).contains("image, mask"));
+    let wrong = said(&[tensor(&[2, 3, 5], 1), mask.clone()]);
+    assert!(
+        wrong.contains("'image'") && wrong.contains("[N, 3, 4]") && wrong.contains("[2, 3, 5]"),
+        "{wrong}"
+    );
+    assert!(said(&[image.clone(), tensor(&[3, 1, 1], 1)]).contains("batch size so far is 2"));
+    let ints = Tensor::new([2, 1, 1], vec![1i64, 2]).unwrap();
+    assert!(said(&[image, ints]).contains("'mask'"));
+    let empty = [
+        Tensor::new([0, 3, 4], Vec::<f32>::new()).unwrap(),
+        Tensor::new([0, 1, 1], Vec::<f32>::new()).unwrap(),
+    ];
+    assert_eq!(program.run(&empty).unwrap()[0].shape(), &[0, 3, 4]);
+}
+
+#[test]
+fn an_index_out_of_range_names_the_node() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::fixed(&[4]), Kind::Float);
+    let i = g.input("i", Shape::fixed(&[2]), Kind::Int);
+    let y = g.add_named(Label::named("lookup"), Op::Gather { axis: 0 }, &[x, i]).unwrap();
+    g.output("y", y);
+    let program = Cpu::default().compile(&g).unwrap();
+    let at = |i: i64| program.run(&[tensor(&[4], 1), Tensor::vector(vec![0, i])]);
+    assert!(at(-4).is_ok());
+    assert_eq!(at(4).unwrap_err().node(), Some("lookup"));
+}
+
+#[test]
+fn a_graph_without_inputs_keeps_its_constants_precision() {
+    let mut g = Graph::new();
+    let a = g.constant(Tensor::vector(vec![0.1f64, 0.2]));
+    let b = g.constant(Tensor::vector(vec![0.3f64, 0.4]));
+    let y = g.add(Op::Binary(Binary::Add), &[a, b]).unwrap();
+    let same = g.add(Op::Identity, &[a]).unwrap();
+    g.output("y", y);
+    g.output("a", same);
+    let outputs = run(Cpu::default().precision(Precision::F64), &g, &[]);
+    assert_eq!(outputs, [Tensor::vector(vec![0.1 + 0.3, 0.2 + 0.4]), Tensor::vector(vec![0.1f64, 0.2])]);
+    let outputs = run(Cpu::default(), &g, &[]);
+    assert_eq!(outputs[0], Tensor::vector(vec![0.1f32 + 0.3, 0.2 + 0.4]));
+}
+
+#[test]
+fn a_constant_expanded_to_the_batch_follows_the_batch() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[2]), Kind::Float);
+    let c = g.constant(Tensor::new([1, 1], vec![5f32]).unwrap());
+    let token = g.add(Op::Expand { shape: Shape::batched(&[1]) }, &[c]).unwrap();
+    let y = g.add(Op::Concat { axis: 1 }, &[token, x]).unwrap();
+    g.output("y", y);
+    let program = Cpu::default().compile(&g).unwrap();
+    for batch in [3, 1, 4] {
+        let y = &program.run(&[tensor(&[batch, 2], 1)]).unwrap()[0];
+        assert_eq!(y.shape(), &[batch, 3]);
+        assert!(y.to_f32().chunks(3).all(|row| row[0] == 5.0));
+    }
+}
+
+#[test]
+fn outputs_may_be_inputs_constants_renames_and_duplicates() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[2, 3]), Kind::Float);
+    let c = g.constant(Tensor::vector(vec![1f32]));
+    let y = g.add(Op::Unary(Unary::Neg), &[x]).unwrap();
+    let flat = g.add(Op::Reshape { shape: Shape::batched(&[6]) }, &[y]).unwrap();
+    let z = g.add(Op::Unary(Unary::Neg), &[flat]).unwrap();
+    for (name, id) in [("x", x), ("c", c), ("y", y), ("flat", flat), ("y2", y), ("z", z)] {
+        g.output(name, id);
+    }
+    let input = tensor(&[2, 2, 3], 3);
+    let program = Cpu::default().compile(&g).unwrap();
+    for _ in 0..2 {
+        let o = program.run(std::slice::from_ref(&input)).unwrap();
+        assert_eq!(o[0], input);
+        assert_eq!(o[1].to_f32()[0], 1.0);
+        assert_eq!(o[2], o[4]);
+        assert_eq!(o[3].shape(), &[2, 6]);
+        assert_eq!(o[3].to_f32(), o[2].to_f32());
+        assert_eq!(o[5].to_f32(), input.to_f32());
+    }
+}
+
+#[test]
+fn a_profile_names_the_kernels_in_order() {
+    let graph = network();
+    let program = Cpu::default().compile(&graph).unwrap();
+    let (_, profile) = program.run_profiled(&[tensor(&[1, 3, 61, 53], 9)]).unwrap();
+    assert!(profile.nodes.is_sorted_by_key(|n| n.node));
+    assert!(profile.nodes.iter().any(|n| n.kernel.contains("gemm")));
+    assert!(profile.total().as_nanos() > 0);
+}
+
+#[test]
+fn programs_run_concurrently() {
+    let program: Box<dyn Program> = Cpu::default().threads(2).compile(&network()).unwrap();
+    let x = [tensor(&[1, 3, 61, 53], 9)];
+    let expected = program.run(&x).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(program.run(&x).unwrap(), expected));
+        }
+    });
+}

@@ -11,6 +11,7 @@ mod graph;
 mod half;
 mod infer;
 pub mod npy;
+pub mod onnx;
 pub mod op;
 pub mod passes;
 mod shape;

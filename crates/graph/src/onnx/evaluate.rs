@@ -1,0 +1,362 @@
+//! Nodes that are computed while the file is read, because everything they read is known: shape arithmetic,
+//! masks, axes and bounds. Weights that are too large to bother are left to the graph.
+
+use super::call::{self, Call};
+use super::elements;
+use super::evaluate_arithmetic as arithmetic;
+use super::extent::Extent;
+use super::host::{self, Elements, Host};
+use super::import::Importer;
+use super::import_layout::permutation;
+use super::import_select::{parts_of, slices};
+use super::import_shape::{flattened, reshaped, squeezed, unsqueezed};
+use super::value::{Content, Known, Ramp, Value};
+use crate::error::{Error, Result};
+use crate::shape::{Dim, Shape};
+use crate::tensor::Kind;
+
+/// The most real numbers an op that also exists in graphs is computed on here.
+const MAX_FLOATS: usize = 1 << 16;
+
+/// The values a node produces, if they can be computed now.
+pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
+    let host = match call.op() {
+        "Constant" => return constant(importer, call).map(|value| Some(vec![value])),
+        "Shape" => shape(importer, call)?,
+        "Size" => {
+            let count = value_shape(importer, call.input(0)?).count().and_then(Extent::of);
+            Host::int(
+                count.ok_or_else(|| Error::unsupported("the size is not a multiple of the batch size"))?,
+            )
+        }
+        _ => return evaluate_known(importer, call),
+    };
+    Ok(Some(vec![Value::host("", host)]))
+}
+
+fn value_shape(importer: &Importer, value: &Value) -> Shape {
+    match value {
+        Value::Node(id) => importer.shape(*id),
+        Value::Known(known) => known.shape(),
+        Value::Sequence(_) | Value::Unknown => Shape::default(),
+    }
+}
+
+fn shape(importer: &Importer, call: &Call) -> Result<Host> {
+    let shape = value_shape(importer, call.input(0)?);
+    let rank = shape.rank() as i64;
+    let clamped = |v: i64| if v < 0 { v.saturating_add(rank) } else { v }.clamp(0, rank) as usize;
+    let (start, end) = (clamped(call.int("start", 0)?), clamped(call.int("end", i64::MAX)?));
+    let dims = shape.dims().get(start..end).unwrap_or(&[]);
+    Host::of_shape(&Shape::new(dims)).ok_or_else(|| Error::shape(format!("the shape {shape} is absurd")))
+}
+
+fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {
+    if let Some(proto) = call.tensor("value")? {
+        let tensor = elements::tensor(proto, importer.folder)?;
+        // A function may be called many times, each time with constants of its own.
+        if !importer.active.is_empty() {
+            importer.spend(tensor.len())?;
+        }
+        return Ok(Value::known("", Content::Tensor(tensor)));
+    }
+    let float = |values: Vec<f64>| Elements::Float { values, double: false };
+    let host = if call.has("value_float") {
+        Host::new(Vec::new(), float(vec![call.float("value_float", 0.0)?]))?
+    } else if call.has("value_int") {
+        Host::int(call.int("value_int", 0)?.into())
+    } else if let Some(values) = call.floats("value_floats")? {
+        Host::new(vec![values.len()], float(values))?
+    } else if let Some(values) = call.ints("value_ints")? {
+        Host::ints(values.into_iter().map(Extent::from).collect())
+    } else {
+        return Err(Error::unsupported("a Constant of strings or sparse values is not supported"));
+    };
+    Ok(Value::host("", host))
+}
+
+fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
+    let all_known = call.inputs.iter().flatten().all(|v| matches!(v, Value::Known(_)));
+    if !all_known || call.inputs.is_empty() || matches!(call.op(), "If") {
+        return Ok(None);
+    }
+    if matches!(call.op(), "Identity") {
+        return Ok(Some(vec![call.input(0)?.clone()]));
+    }
+    if let Some(ramp) = ramp(call) {
+        return Ok(Some(vec![Value::known("", Content::Ramp(ramp))]));
+    }
+    let mut hosts = Vec::with_capacity(call.inputs.len());
+    for index in 0..call.inputs.len() {
+        match (call.optional(index), call.known(index).and_then(Known::host)) {
+            (None, _) => hosts.push(None),
+            (_, Some(host)) => hosts.push(Some(host)),
+            (Some(_), None) => return Ok(None),
+        }
+    }
+    let only_here = matches!(call.op(), "ScatterND" | "Trilu" | "Range" | "NonZero" | "Mod" | "CumSum");
+    let floats = |h: &Host| if matches!(h.elements, Elements::Float { .. }) { h.elements.len() } else { 0 };
+    if !only_here && hosts.iter().flatten().map(floats).sum::<usize>() > MAX_FLOATS {
+        return Ok(None);
+    }
+    let results = compute(call, &hosts)?;
+    importer.spend(results.iter().flatten().map(|h| h.elements.len()).sum())?;
+    Ok(results.map(|results| results.into_iter().map(|h| Value::host("", h)).collect()))
+}
+
+fn compute(call: &Call, hosts: &[Option<Host>]) -> Result<Option<Vec<Host>>> {
+    let x = || {
+        hosts
+            .first()
+            .and_then(Option::as_ref)
+            .ok_or_else(|| Error::malformed(format!("{} is missing its input 0", call.op())))
+    };
+    let one = |host: Result<Host>| host.map(|h| Some(vec![h]));
+    let own = |host: &Host| Shape::fixed(&host.shape);
+    let relaid = |shape: Shape| x()?.reshaped(fixed(&shape)?);
+    match call.op() {
+        "Reshape" => one(reshaped(call, &own(x()?)).and_then(relaid)),
+        "Flatten" => one(flattened(call, &own(x()?)).and_then(relaid)),
+        "Squeeze" => one(squeezed(call, &own(x()?)).and_then(relaid)),
+        "Unsqueeze" => one(unsqueezed(call, &own(x()?)).and_then(relaid)),
+        "Transpose" => one(permutation(call, x()?.shape.len()).and_then(|axes| x()?.transposed(&axes))),
+        "Concat" => one(concat(call, hosts)),
+        "Gather" => one(gather(call, hosts)),
+        "Slice" => one(slice(call, x()?)),
+        "Split" => split(call, x()?).map(Some),
+        "Expand" => expand(call, x()?),
+        "ConstantOfShape" => constant_of_shape(call),
+        "Range" => one(arithmetic::range(hosts)),
+        "ScatterND" => one(scatter(call, hosts)),
+        "Trilu" => one(trilu(call, x()?, hosts)),
+        "NonZero" => one(nonzero(x()?)),
+        "Where" => one(arithmetic::choose(hosts)),
+        "Cast" => one(arithmetic::cast(x()?, call.int("to", 1)?)),
+        op if op.starts_with("Reduce") => arithmetic::reduce(call, x()?),
+        _ => arithmetic::elementwise(call, hosts),
+    }
+}
+
+fn fixed(shape: &Shape) -> Result<Vec<usize>> {
+    let lengths: Option<Vec<usize>> = shape.dims().iter().map(|d| d.fixed()).collect();
+    lengths
+        .ok_or_else(|| Error::unsupported(format!("a constant of shape {shape} depends on the batch size")))
+}
+
+fn concat(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
+    let parts: Vec<Host> = hosts.iter().flatten().cloned().collect();
+    let rank = parts.first().map_or(0, |p| p.shape.len());
+    Host::joined(&parts, call::axis(call.int("axis", 1)?, rank)?)
+}
+
+fn gather(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
+    let [Some(x), Some(indices)] = hosts else { return Err(Error::malformed("Gather reads two values")) };
+    let axis = call::axis(call.int("axis", 0)?, x.shape.len())?;
+    let length = x.shape[axis] as i64;
+    let position = |e: &Extent| {
+        let index = e.known()?;
+        usize::try_from(if index < 0 { index.checked_add(length)? } else { index }).ok()
+    };
+    let positions = indices.as_ints()?.iter().map(position).collect::<Option<Vec<_>>>();
+    let positions =
+        positions.ok_or_else(|| Error::shape(format!("an index is outside an axis of {length}")))?;
+    x.taken(axis, &positions, &indices.shape)
+}
+
+fn slice(call: &Call, x: &Host) -> Result<Host> {
+    let mut result = x.clone();
+    for part in slices(call, &Shape::fixed(&x.shape))? {
+        result = result.taken(part.axis, &part.positions(), &[part.length])?;
+    }
+    Ok(result)
+}
+
+fn split(call: &Call, x: &Host) -> Result<Vec<Host>> {
+    parts_of(call, &Shape::fixed(&x.shape))?
+        .iter()
+        .map(|part| x.taken(part.axis, &part.positions(), &[part.length]))
+        .collect()
+}
+
+fn expand(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
+    let dims = call.extents(1, "shape")?.unwrap_or_default();
+    let lengths: Option<Vec<usize>> = dims.iter().map(|e| e.dim().and_then(Dim::fixed)).collect();
+    let Some(lengths) = lengths else { return Ok(None) };
+    let full = host::broadcast(&x.shape, &lengths)?;
+    if host::checked_count(&full).is_err() {
+        return Ok(None);
+    }
+    x.expanded(&full).map(|h| Some(vec![h]))
+}
+
+/// The element a `ConstantOfShape` repeats.
+pub(crate) fn fill(call: &Call) -> Result<Host> {
+    let value = match call.tensor("value")? {
+        Some(proto) => Host::of(&elements::tensor(proto, None)?),
+        None => {
+            Some(Host { shape: Vec::new(), elements: Elements::Float { values: vec![0.0], double: false } })
+        }
+    };
+    let value = value.filter(|h| h.elements.len() == 1);
+    value
+        .ok_or_else(|| Error::malformed("the value of ConstantOfShape should be one number"))?
+        .reshaped(Vec::new())
+}
+
+fn constant_of_shape(call: &Call) -> Result<Option<Vec<Host>>> {
+    let dims = call.extents(0, "shape")?.unwrap_or_default();
+    let lengths: Option<Vec<usize>> = dims.iter().map(|e| e.dim().and_then(Dim::fixed)).collect();
+    let Some(lengths) = lengths else { return Ok(None) };
+    if host::checked_count(&lengths).is_err() {
+        return Ok(None);
+    }
+    fill(call)?.expanded(&lengths).map(|h| Some(vec![h]))
+}
+
+fn scatter(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
+    let [Some(data), Some(indices), Some(updates)] = hosts else {
+        return Err(Error::malformed("ScatterND reads three values"));
+    };
+    if call.text("reduction", "none")? != "none" {
+        return Err(Error::unsupported("ScatterND with a reduction is not supported"));
+    }
+    let targets = nd_positions(&data.shape, indices)?;
+    let depth = indices.shape.last().copied().unwrap_or(0);
+    let block: usize = data.shape[depth..].iter().product();
+    if updates.elements.len() != targets.len() * block {
+        return Err(Error::shape("the updates of ScatterND do not fit its indices"));
+    }
+    let mut all = Host::joined(
+        &[data.reshaped(vec![data.elements.len()])?, updates.reshaped(vec![updates.elements.len()])?],
+        0,
+    )?;
+    let mut sources: Vec<usize> = (0..data.elements.len()).collect();
+    for (i, &target) in targets.iter().enumerate() {
+        for k in 0..block {
+            sources[target * block + k] = data.elements.len() + i * block + k;
+        }
+    }
+    all = all.select(data.shape.clone(), &sources)?;
+    Ok(all)
+}
+
+/// For indices whose last axis addresses the leading axes of `shape`: the flat position of each.
+pub(crate) fn nd_positions(shape: &[usize], indices: &Host) -> Result<Vec<usize>> {
+    let depth = indices.shape.last().copied().filter(|&d| d > 0 && d <= shape.len()).ok_or_else(|| {
+        Error::shape(format!("indices of shape {:?} do not fit a value of shape {shape:?}", indices.shape))
+    })?;
+    let flat = |tuple: &[Extent]| {
+        tuple.iter().zip(shape).try_fold(0usize, |position, (index, &length)| {
+            let index = index.known()?;
+            let index = if index < 0 { index.checked_add(length as i64)? } else { index };
+            let index = usize::try_from(index).ok().filter(|&i| i < length)?;
+            position.checked_mul(length)?.checked_add(index)
+        })
+    };
+    let positions = indices.as_ints()?.chunks(depth).map(flat).collect::<Option<Vec<_>>>();
+    positions.ok_or_else(|| Error::shape("an index is outside the value it addresses"))
+}
+
+fn trilu(call: &Call, x: &Host, hosts: &[Option<Host>]) -> Result<Host> {
+    let [.., rows, columns] = x.shape[..] else { return Err(Error::shape("Trilu reads matrices")) };
+    let k = match hosts.get(1).and_then(Option::as_ref) {
+        Some(k) => k.as_ints()?.first().and_then(|e| e.known()).unwrap_or(0),
+        None => 0,
+    };
+    let kept = triangle(call, rows, columns, k)?;
+    let mut result = x.clone();
+    match &mut result.elements {
+        Elements::Int(v) => {
+            v.iter_mut().enumerate().filter(|(i, _)| !kept(*i)).for_each(|(_, e)| *e = 0.into())
+        }
+        Elements::Float { values, .. } => {
+            values.iter_mut().enumerate().filter(|(i, _)| !kept(*i)).for_each(|(_, e)| *e = 0.0)
+        }
+        Elements::Bool(v) => {
+            v.iter_mut().enumerate().filter(|(i, _)| !kept(*i)).for_each(|(_, e)| *e = false)
+        }
+    }
+    Ok(result)
+}
+
+/// Whether an element of a matrix lies in the triangle `Trilu` keeps.
+pub(crate) fn triangle(call: &Call, rows: usize, columns: usize, k: i64) -> Result<impl Fn(usize) -> bool> {
+    let upper = call.flag("upper", true)?;
+    Ok(move |i: usize| {
+        let (row, column) = ((i / columns % rows) as i64, (i % columns) as i64);
+        if upper { column >= row.saturating_add(k) } else { column <= row.saturating_add(k) }
+    })
+}
+
+fn nonzero(x: &Host) -> Result<Host> {
+    let values = x.floats().ok_or_else(|| Error::unsupported("NonZero depends on the batch size"))?;
+    let found: Vec<usize> = (0..values.len()).filter(|&i| values[i] != 0.0).collect();
+    let strides = host::strides(&x.shape);
+    let coordinate = |axis: usize, i: usize| ((i / strides[axis] % x.shape[axis]) as i64).into();
+    let rank = x.shape.len();
+    let elements =
+        (0..rank).flat_map(|axis| found.iter().map(move |&i| (axis, i))).map(|(a, i)| coordinate(a, i));
+    Host::new(vec![rank, found.len()], Elements::Int(elements.collect()))
+}
+
+/// Positions within the batch, as exporters compute them to gather from a flattened batch.
+fn ramp(call: &Call) -> Option<Ramp> {
+    let content = |i: usize| call.known(i).map(|k| &k.content);
+    match call.op() {
+        "Range" => {
+            let ints: Vec<Extent> = (0..3)
+                .map(|i| call.known(i)?.host()?.as_ints().ok()?.first().copied())
+                .collect::<Option<_>>()?;
+            let counts_the_batch = ints[0].known() == Some(0)
+                && ints[1] == Extent { fixed: 0, batch: 1 }
+                && ints[2].known() == Some(1);
+            counts_the_batch.then(|| Ramp { stride: 1, base: Host::int(0.into()) })
+        }
+        "Mul" => match (content(0)?, content(1)?) {
+            (Content::Ramp(ramp), _) => ramp.times(single(call, 1)?),
+            (_, Content::Ramp(ramp)) => ramp.times(single(call, 0)?),
+            _ => None,
+        },
+        "Add" => match (content(0)?, content(1)?) {
+            (Content::Ramp(ramp), _) => shifted(ramp, &call.known(1)?.host()?),
+            (_, Content::Ramp(ramp)) => shifted(ramp, &call.known(0)?.host()?),
+            _ => None,
+        },
+        "Unsqueeze" | "Reshape" => {
+            let Content::Ramp(ramp) = content(0)? else { return None };
+            let full = Shape::batched(&ramp.base.shape);
+            let shape =
+                if call.op() == "Reshape" { reshaped(call, &full) } else { unsqueezed(call, &full) }.ok()?;
+            let (Dim::Batch(1), rest) = shape.dims().split_first()? else { return None };
+            let rest = rest.iter().map(|d| d.fixed()).collect::<Option<Vec<_>>>()?;
+            Some(Ramp { stride: ramp.stride, base: ramp.base.reshaped(rest).ok()? })
+        }
+        "Cast" => match content(0)? {
+            Content::Ramp(ramp) => {
+                let to = elements::DataType::from_number(call.int("to", 1).ok()?).ok()?;
+                (to.kind() == Kind::Int).then(|| ramp.clone())
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn single(call: &Call, index: usize) -> Option<i64> {
+    let host = call.known(index)?.host()?;
+    match host.as_ints().ok()? {
+        [only] => only.known(),
+        _ => None,
+    }
+}
+
+fn shifted(ramp: &Ramp, by: &Host) -> Option<Ramp> {
+    let rank = ramp.base.shape.len() + 1;
+    let rest = match by.shape.len() {
+        n if n == rank && by.shape[0] == 1 => by.reshaped(by.shape[1..].to_vec()).ok()?,
+        n if n < rank => by.clone(),
+        _ => return None,
+    };
+    let base = arithmetic::binary("Add", &ramp.base, &rest).ok().flatten()?;
+    (base.shape.len() + 1 == rank).then_some(Ramp { stride: ramp.stride, base })
+}

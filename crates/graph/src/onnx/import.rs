@@ -1,0 +1,424 @@
+//! Reading a file into a graph, node by node: what is known is computed, what is not becomes nodes that carry
+//! the names of the file. The ops themselves are in the neighbouring files.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::call::Call;
+use super::elements::{self, DataType};
+use super::evaluate;
+use super::input_shape::ImportOptions;
+use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId};
+use super::operators::operator;
+use super::order::reading_order;
+use super::value::{Content, Known, Value};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Label, NodeId};
+use crate::op::Op;
+use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
+
+/// The most nodes a file may unfold into, functions written out.
+const MAX_NODES: usize = 1 << 18;
+
+/// The most elements that may be computed while a file is read, in all.
+const MAX_COMPUTED: usize = 1 << 25;
+
+/// The most characters the names of all nodes may have.
+const MAX_TEXT: usize = 1 << 27;
+
+/// The most elements a value may have that depends on no input.
+const MAX_CONSTANT: usize = 1 << 28;
+
+/// Something in a file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The node.
+    pub node: String,
+    /// Its op.
+    pub op: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// What a file holds and what of it cannot be read.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Version of ONNX's operator set the file is written in.
+    pub opset: i64,
+    /// The program that wrote it.
+    pub producer: String,
+    /// Everything that cannot be read, in file order.
+    pub problems: Vec<Problem>,
+    /// The network, if there are no problems.
+    pub graph: Option<Graph>,
+}
+
+/// The names visible to the nodes being read.
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) values: HashMap<String, Value>,
+    /// Names of the enclosing scope are not visible (in a function).
+    pub(crate) closed: bool,
+    pub(crate) opset: i64,
+    /// What the names of nodes begin with.
+    pub(crate) prefix: String,
+}
+
+/// A file being read.
+pub(crate) struct Importer<'m> {
+    pub(crate) graph: Graph,
+    pub(crate) folder: Option<&'m Path>,
+    pub(crate) functions: HashMap<(&'m str, &'m str), &'m FunctionProto<'m>>,
+    pub(crate) scopes: Vec<Scope>,
+    /// The functions being written out, to notice one that contains itself.
+    pub(crate) active: Vec<(&'m str, &'m str)>,
+    model: &'m ModelProto<'m>,
+    source: &'m GraphProto<'m>,
+    options: &'m ImportOptions,
+    pub(crate) names: HashSet<String>,
+    nodes_read: usize,
+    computed: usize,
+    text: usize,
+    problems: Option<Vec<Problem>>,
+}
+
+impl<'m> Importer<'m> {
+    pub(crate) fn new(
+        model: &'m ModelProto<'m>,
+        folder: Option<&'m Path>,
+        options: &'m ImportOptions,
+    ) -> Result<Self> {
+        let source = model.graph.as_ref().ok_or_else(|| {
+            Error::malformed(
+                "not an ONNX model: it contains no graph (is the file complete and really ONNX?)",
+            )
+        })?;
+        let functions = model.functions.iter().map(|f| ((&*f.domain, &*f.name), f)).collect();
+        Ok(Importer {
+            graph: Graph::new(),
+            folder,
+            functions,
+            scopes: vec![Scope { opset: opset_of(&model.opsets)?, ..Scope::default() }],
+            active: Vec::new(),
+            model,
+            source,
+            options,
+            names: HashSet::new(),
+            nodes_read: 0,
+            computed: 0,
+            text: 0,
+            problems: None,
+        })
+    }
+
+    /// Reads the file; the first problem is an error.
+    pub(crate) fn graph(mut self) -> Result<Graph> {
+        self.read_all()?;
+        Ok(self.graph)
+    }
+
+    /// Reads the file as far as that is possible.
+    pub(crate) fn survey(mut self) -> Result<Survey> {
+        self.problems = Some(Vec::new());
+        let opset = self.scopes[0].opset;
+        self.read_all()?;
+        let problems = self.problems.unwrap_or_default();
+        let producer = format!("{} {}", self.model.producer_name, self.model.producer_version);
+        Ok(Survey {
+            opset,
+            producer: producer.trim().to_owned(),
+            graph: problems.is_empty().then_some(self.graph),
+            problems,
+        })
+    }
+
+    fn read_all(&mut self) -> Result<()> {
+        let source = self.source;
+        if source.outputs.is_empty() {
+            return Err(Error::malformed("the graph has no outputs"));
+        }
+        self.bind_initializers(source)?;
+        self.bind_inputs()?;
+        let wanted: Vec<&str> = source.outputs.iter().map(|o| o.name.as_str()).collect();
+        self.read_nodes(&source.nodes, &wanted)?;
+        for name in wanted {
+            let value = self
+                .lookup(name)
+                .ok_or_else(|| Error::malformed(format!("the output '{name}' is produced by nothing")))?;
+            if matches!(value, Value::Unknown) {
+                continue;
+            }
+            let read = self.node_of(&value).map_err(|e| e.at(name));
+            if let Some(id) = self.tolerate(read, name, "Output")? {
+                self.graph.output(name, id);
+            }
+        }
+        for property in &self.model.metadata {
+            self.graph.set_metadata(&property.key, &property.value);
+        }
+        Ok(())
+    }
+
+    /// In a survey, notes a failure and goes on; otherwise hands it on.
+    fn tolerate<T>(&mut self, result: Result<T>, node: &str, op: &str) -> Result<Option<T>> {
+        match (result, &mut self.problems) {
+            (Ok(value), _) => Ok(Some(value)),
+            (Err(error), None) => Err(error),
+            (Err(error), Some(problems)) => {
+                let reason = strip_node(&error);
+                problems.push(Problem { node: node.to_owned(), op: op.to_owned(), reason });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the weights of a graph known; they are not looked at until something reads them.
+    pub(crate) fn bind_initializers(&mut self, graph: &'m GraphProto<'m>) -> Result<()> {
+        if graph.sparse_initializers > 0 {
+            return Err(Error::unsupported("sparse weights are not supported; store them as dense ones"));
+        }
+        let mut seen = HashSet::new();
+        for proto in &graph.initializers {
+            if !seen.insert(proto.name.as_str()) {
+                return Err(Error::malformed(format!("two weights are named '{}'", proto.name)));
+            }
+        }
+        let read: HashSet<&str> = names_read(graph);
+        for proto in graph.initializers.iter().filter(|t| read.contains(t.name.as_str())) {
+            let tensor = elements::tensor(proto, self.folder);
+            let value = match self.tolerate(tensor, &proto.name, "Initializer")? {
+                Some(tensor) => Value::known(&proto.name, Content::Tensor(tensor)),
+                None => Value::Unknown,
+            };
+            self.bind(&proto.name, value);
+        }
+        Ok(())
+    }
+
+    fn bind_inputs(&mut self) -> Result<()> {
+        let source = self.source;
+        let weights: HashSet<&str> = source.initializers.iter().map(|t| t.name.as_str()).collect();
+        let inputs: Vec<_> = source.inputs.iter().filter(|i| !weights.contains(i.name.as_str())).collect();
+        self.options.check_names(&inputs)?;
+        let mut seen = HashSet::new();
+        for info in &inputs {
+            if !seen.insert(info.name.as_str()) {
+                return Err(Error::malformed(format!("two inputs are named '{}'", info.name)));
+            }
+            let shape = self.options.shape_of(info, inputs.len() == 1);
+            let kind = DataType::from_number(info.data_type).map(DataType::kind);
+            let declared = shape.and_then(|shape| Ok((shape, kind?)));
+            let declared = declared.map_err(|e| e.at(&info.name));
+            let value = match self.tolerate(declared, &info.name, "Input")? {
+                Some((shape, kind)) => Value::Node(self.graph.input(&info.name, shape, kind)),
+                None => Value::Unknown,
+            };
+            self.names.insert(info.name.clone());
+            self.bind(&info.name, value);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, name: &str, value: Value) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.values.insert(name.to_owned(), value);
+        }
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Option<Value> {
+        for scope in self.scopes.iter().rev() {
+            if let Some(value) = scope.values.get(name) {
+                return Some(value.clone());
+            }
+            if scope.closed {
+                break;
+            }
+        }
+        None
+    }
+
+    pub(crate) fn opset(&self) -> i64 {
+        self.scopes.last().map_or(0, |scope| scope.opset)
+    }
+
+    /// Reads the nodes that `wanted` depends on.
+    pub(crate) fn read_nodes(&mut self, nodes: &[NodeProto], wanted: &[&str]) -> Result<()> {
+        for index in reading_order(nodes, wanted, |name| self.lookup(name).is_some())? {
+            self.read_node(&nodes[index], index)?;
+        }
+        Ok(())
+    }
+
+    fn read_node(&mut self, node: &NodeProto, index: usize) -> Result<()> {
+        self.nodes_read += 1;
+        if self.nodes_read > MAX_NODES {
+            return Err(Error::malformed(format!("the file unfolds into more than {MAX_NODES} nodes")));
+        }
+        let name = self.unique_name(node, index);
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            inputs.push(if input.is_empty() { None } else { self.lookup(input) });
+        }
+        let call = Call { node, opset: self.opset(), inputs };
+        let outputs = self.outputs_of(&call, &name).map_err(|e| e.at(&name));
+        match self.tolerate(outputs, &name, &node.op_type)? {
+            Some(values) => {
+                for (output, value) in node.outputs.iter().zip(values) {
+                    self.bind(output, value.renamed(output));
+                }
+                let missing = node.outputs.iter().filter(|o| !o.is_empty());
+                for output in missing {
+                    if self.scopes.last().is_some_and(|s| !s.values.contains_key(output)) {
+                        let error = Error::unsupported(format!(
+                            "{} with the output '{output}' is not supported",
+                            node.op_type
+                        ));
+                        self.tolerate::<()>(Err(error.at(&name)), &name, &node.op_type)?;
+                        self.bind(output, Value::Unknown);
+                    }
+                }
+            }
+            None => node.outputs.iter().for_each(|output| self.bind(output, Value::Unknown)),
+        }
+        Ok(())
+    }
+
+    fn outputs_of(&mut self, call: &Call, name: &str) -> Result<Vec<Value>> {
+        let unreadable = call.inputs.iter().flatten().any(|v| matches!(v, Value::Unknown));
+        if let Some(&function) = self.functions.get(&(&*call.node.domain, call.op())) {
+            return if unreadable { Ok(unknown(call)) } else { self.call_function(function, call, name) };
+        }
+        let operator = operator(&call.node.domain, call.op())?;
+        if unreadable {
+            return Ok(unknown(call));
+        }
+        if let Some(values) = evaluate::evaluate(self, call)? {
+            return Ok(values);
+        }
+        let first = self.graph.len();
+        self.names.insert(name.to_owned());
+        let label = Label { node: name.to_owned(), ..Label::default() };
+        let values = (operator.import)(self, call).map_err(|e| e.at(label.display()))?;
+        self.label_nodes(call, name, first, &values);
+        let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
+        self.text += self.graph.nodes().skip(first).map(|(_, n)| label(n)).sum::<usize>();
+        if self.text > MAX_TEXT {
+            return Err(Error::malformed("the names in the file are absurdly long"));
+        }
+        Ok(values)
+    }
+
+    /// Counts elements computed while reading, so that a small file cannot ask for endless work.
+    pub(crate) fn spend(&mut self, elements: usize) -> Result<()> {
+        self.computed = self.computed.saturating_add(elements);
+        if self.computed > MAX_COMPUTED {
+            return Err(Error::malformed("the file computes more constants than a network needs"));
+        }
+        Ok(())
+    }
+
+    /// Adds a node on behalf of the node being read.
+    pub(crate) fn add(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId> {
+        let id = self.graph.add(op, inputs).map_err(|e| Error::new(e.kind(), strip_node(&e)))?;
+        let node = self.graph.node(id);
+        match node.shape.count() {
+            Some(Dim::Fixed(n) | Dim::Batch(n)) if node.is_constant() && n > MAX_CONSTANT => {
+                Err(Error::unsupported(format!("a constant of shape {} is too large", node.shape)))
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// Adds a node and hands it out as the only value.
+    pub(crate) fn one(&mut self, op: Op, inputs: &[NodeId]) -> Result<Vec<Value>> {
+        Ok(vec![Value::Node(self.add(op, inputs)?)])
+    }
+
+    /// Adds a constant.
+    pub(crate) fn constant(&mut self, tensor: Tensor) -> NodeId {
+        self.graph.constant(tensor)
+    }
+
+    /// The shape of a node.
+    pub(crate) fn shape(&self, id: NodeId) -> Shape {
+        self.graph.node(id).shape.clone()
+    }
+
+    /// The node behind a value, made a constant if it is only known so far.
+    pub(crate) fn node_of(&mut self, value: &Value) -> Result<NodeId> {
+        match value {
+            Value::Node(id) => Ok(*id),
+            Value::Known(known) => self.constant_of(known),
+            Value::Sequence(_) => Err(Error::unsupported("reads a sequence where one value is expected")),
+            Value::Unknown => Err(Error::unsupported("reads a value that could not be read")),
+        }
+    }
+
+    fn constant_of(&mut self, known: &Known) -> Result<NodeId> {
+        if let Some(id) = known.node.get() {
+            return Ok(id);
+        }
+        let Content::Tensor(tensor) = &known.content else {
+            return Err(Error::unsupported(format!(
+                "computes with the batch size itself ('{}'), which only shapes may depend on",
+                known.name
+            )));
+        };
+        let label = Label { tensor: known.name.clone(), ..Label::default() };
+        let id = self.graph.named_constant(label, tensor.clone());
+        known.node.set(Some(id));
+        Ok(id)
+    }
+
+    /// The node behind an input that must be there.
+    pub(crate) fn operand(&mut self, call: &Call, index: usize) -> Result<NodeId> {
+        let value = call.input(index)?.clone();
+        self.node_of(&value)
+    }
+
+    /// The nodes behind the first `count` inputs, those after the first that is left out not included.
+    pub(crate) fn operands(&mut self, call: &Call, count: usize) -> Result<Vec<NodeId>> {
+        let present = (0..count).take_while(|&i| call.optional(i).is_some()).count();
+        (0..present).map(|i| self.operand(call, i)).collect()
+    }
+}
+
+fn strip_node(error: &Error) -> String {
+    let text = error.to_string();
+    let prefix = error.node().map(|n| format!("in node '{n}': ")).unwrap_or_default();
+    text.strip_prefix(&prefix).unwrap_or(&text).to_owned()
+}
+
+fn unknown(call: &Call) -> Vec<Value> {
+    vec![Value::Unknown; call.node.outputs.len()]
+}
+
+fn names_read<'g>(graph: &'g GraphProto) -> HashSet<&'g str> {
+    fn collect<'g>(graph: &'g GraphProto, names: &mut HashSet<&'g str>) {
+        names.extend(graph.outputs.iter().map(|o| o.name.as_str()));
+        for node in &graph.nodes {
+            names.extend(node.inputs.iter().map(String::as_str));
+            for attribute in &node.attributes {
+                if let super::model::AttributeValue::Graph(inner) = &attribute.value {
+                    collect(inner, names);
+                }
+            }
+        }
+    }
+    let mut names = HashSet::new();
+    collect(graph, &mut names);
+    names
+}
+
+/// The version of ONNX's own operator set.
+pub(crate) fn opset_of(opsets: &[OperatorSetId]) -> Result<i64> {
+    let own = opsets.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx");
+    match own {
+        Some(id) if id.version >= 1 => Ok(id.version),
+        Some(id) => Err(Error::malformed(format!("there is no operator set {}", id.version))),
+        None => Err(Error::malformed(
+            "not an ONNX model: it names no operator set (is the file complete and really ONNX?)",
+        )),
+    }
+}

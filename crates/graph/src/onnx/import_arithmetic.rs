@@ -1,0 +1,80 @@
+//! Elementwise functions of two or more values.
+
+use super::call::Call;
+use super::import::Importer;
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::op::{Binary, Op};
+use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
+
+fn function(name: &str) -> Result<Binary> {
+    Ok(match name {
+        "Add" | "Sum" | "Mean" => Binary::Add,
+        "Sub" => Binary::Sub,
+        "Mul" => Binary::Mul,
+        "Div" => Binary::Div,
+        "Pow" => Binary::Pow,
+        "Max" => Binary::Max,
+        "Min" => Binary::Min,
+        "Equal" => Binary::Equal,
+        "Less" => Binary::Less,
+        "LessOrEqual" => Binary::LessOrEqual,
+        "Greater" => Binary::Greater,
+        "GreaterOrEqual" => Binary::GreaterOrEqual,
+        "And" => Binary::And,
+        "Or" => Binary::Or,
+        "Xor" => Binary::Xor,
+        other => return Err(Error::unsupported(format!("the op {other} is not supported"))),
+    })
+}
+
+pub(crate) fn binary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    if call.has("broadcast") || call.has("axis") {
+        return Err(Error::unsupported("broadcasting as before operator set 7 is not supported"));
+    }
+    let (a, b) = (importer.operand(call, 0)?, importer.operand(call, 1)?);
+    importer.one(Op::Binary(function(call.op())?), &[a, b])
+}
+
+/// Sum, Mean, Max and Min of any number of values, pair by pair.
+pub(crate) fn variadic(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let operands = importer.operands(call, call.inputs.len())?;
+    let (&first, rest) =
+        operands.split_first().ok_or_else(|| Error::malformed(format!("{} reads nothing", call.op())))?;
+    if rest.is_empty() {
+        return importer.one(Op::Identity, &[first]);
+    }
+    let function = function(call.op())?;
+    let mut result = first;
+    for &other in rest {
+        result = importer.add(Op::Binary(function), &[result, other])?;
+    }
+    if call.op() == "Mean" {
+        let count = importer.constant(Tensor::scalar(operands.len() as f32));
+        result = importer.add(Op::Binary(Binary::Div), &[result, count])?;
+    }
+    Ok(vec![Value::Node(result)])
+}
+
+pub(crate) fn prelu(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let (x, mut slope) = (importer.operand(call, 0)?, importer.operand(call, 1)?);
+    let (shape, own) = (importer.shape(x), importer.shape(slope));
+    // Before operator set 7, and in files that still do it, one slope per channel is a plain list.
+    let per_channel = own.rank() == 1
+        && own.dims()[0] != Dim::Fixed(1)
+        && shape.rank() > 2
+        && shape.dims().get(1) == own.dims().first()
+        && shape.dims().last() != own.dims().first();
+    if per_channel {
+        let mut dims = vec![own.dims()[0]];
+        dims.resize(shape.rank() - 1, Dim::Fixed(1));
+        slope = importer.add(Op::Reshape { shape: Shape::new(dims) }, &[slope])?;
+    }
+    importer.one(Op::Binary(Binary::PRelu), &[x, slope])
+}
+
+pub(crate) fn select(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let operands = importer.operands(call, 3)?;
+    importer.one(Op::Where, &operands)
+}

@@ -1,0 +1,98 @@
+//! Normalisation over channels, groups and trailing axes.
+
+use super::call::{self, Call, decimal};
+use super::import::Importer;
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::op::{Binary, Op, Reduction, Unary};
+use crate::shape::Shape;
+
+const EPSILON: f64 = 1e-5;
+
+pub(crate) fn batch_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    if call.flag("training_mode", false)? {
+        return Err(Error::unsupported(
+            "BatchNormalization in training mode is not supported; export the model in evaluation mode",
+        ));
+    }
+    call.only_first_output("its running statistics as outputs (training mode)")?;
+    if call.has("spatial") && !call.flag("spatial", true)? {
+        return Err(Error::unsupported("BatchNormalization per activation (spatial = 0) is not supported"));
+    }
+    let operands = importer.operands(call, 5)?;
+    importer.one(Op::BatchNorm { epsilon: call.float("epsilon", EPSILON)? }, &operands)
+}
+
+pub(crate) fn instance_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let operands = importer.operands(call, 3)?;
+    let shape = importer.shape(first(&operands)?);
+    let groups = shape.fixed_at(1).ok_or_else(|| Error::shape(format!("{shape} has no fixed channels")))?;
+    importer.one(Op::GroupNorm { groups, epsilon: call.float("epsilon", EPSILON)? }, &operands)
+}
+
+fn first(operands: &[crate::graph::NodeId]) -> Result<crate::graph::NodeId> {
+    operands.first().copied().ok_or_else(|| Error::malformed("a normalisation without inputs"))
+}
+
+pub(crate) fn group_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let mut operands = importer.operands(call, 3)?;
+    let shape = importer.shape(first(&operands)?);
+    let groups = call.int("num_groups", 0)?;
+    let channels = shape.fixed_at(1);
+    let groups = usize::try_from(groups).ok().filter(|&g| g > 0 && channels.is_some_and(|c| c % g == 0));
+    let (Some(groups), Some(channels)) = (groups, channels) else {
+        return Err(Error::shape(format!("the channels of {shape} cannot be put into groups")));
+    };
+    // Before operator set 21 there was one scale and bias per group.
+    if call.opset < 21 && groups != channels {
+        for parameter in &mut operands[1..] {
+            let column = importer.add(Op::Reshape { shape: Shape::fixed(&[groups, 1]) }, &[*parameter])?;
+            let full = Shape::fixed(&[groups, channels / groups]);
+            let table = importer.add(Op::Expand { shape: full }, &[column])?;
+            *parameter = importer.add(Op::Reshape { shape: Shape::fixed(&[channels]) }, &[table])?;
+        }
+    }
+    importer.one(Op::GroupNorm { groups, epsilon: call.float("epsilon", EPSILON)? }, &operands)
+}
+
+pub(crate) fn layer_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    call.only_first_output("its mean or deviation as outputs")?;
+    let operands = importer.operands(call, 3)?;
+    let rank = importer.shape(first(&operands)?).rank();
+    let axis = call::axis(call.int("axis", -1)?, rank)?;
+    importer.one(Op::LayerNorm { axis, epsilon: call.float("epsilon", EPSILON)? }, &operands)
+}
+
+pub(crate) fn local_response_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let size = call.int("size", 0)?;
+    let size = usize::try_from(size).map_err(|_| Error::malformed(format!("LRN over {size} channels")))?;
+    let op = Op::LocalResponseNorm {
+        size,
+        alpha: call.float("alpha", decimal(1e-4))?,
+        beta: call.float("beta", 0.75)?,
+        bias: call.float("bias", 1.0)?,
+    };
+    importer.one(op, &[x])
+}
+
+/// `x / ‖x‖` along an axis.
+pub(crate) fn lp_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let shape = importer.shape(x);
+    let axis = call::axis(call.int("axis", -1)?, shape.rank())?;
+    let sum = |axes| Op::Reduce { reduction: Reduction::Sum, axes, keep: true };
+    let norm = match call.int("p", 2)? {
+        1 => {
+            let size = importer.add(Op::Unary(Unary::Abs), &[x])?;
+            importer.add(sum(vec![axis]), &[size])?
+        }
+        2 => {
+            let square = importer.add(Op::Binary(Binary::Mul), &[x, x])?;
+            let total = importer.add(sum(vec![axis]), &[square])?;
+            importer.add(Op::Unary(Unary::Sqrt), &[total])?
+        }
+        p => return Err(Error::malformed(format!("LpNormalization has no norm {p}"))),
+    };
+    importer.one(Op::Binary(Binary::Div), &[x, norm])
+}

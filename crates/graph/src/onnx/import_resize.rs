@@ -1,0 +1,181 @@
+//! Resizing: sizes and scales resolved per axis, the conventions of every operator set named.
+
+use super::call::{self, Call};
+use super::extent::Extent;
+use super::import::Importer;
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::op::{Coordinates, Interpolation, Op, ResizeAxis, Rounding};
+use crate::shape::{Dim, Shape};
+
+/// How one axis is asked to change.
+#[derive(Clone, Copy)]
+enum Wish {
+    Scale(f64),
+    Length(usize),
+}
+
+pub(crate) fn upsample(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let shape = importer.shape(x);
+    let scales = match call.floats("scales")? {
+        Some(scales) => scales,
+        None => call.host(1, "scales")?.and_then(|h| h.floats()).unwrap_or_default(),
+    };
+    let axes = from_scales(&shape, &(0..shape.rank()).collect::<Vec<_>>(), &scales)?;
+    finish(importer, x, axes, legacy(call)?, Coordinates::Asymmetric)
+}
+
+/// What `Upsample` and the first `Resize` did: the neighbour towards the value's middle.
+fn legacy(call: &Call) -> Result<fn(&[ResizeAxis]) -> Interpolation> {
+    match call.text("mode", "nearest")?.as_str() {
+        "nearest" => Ok(|axes| {
+            let shrinks = axes.iter().any(|a| a.scale < 1.0);
+            Interpolation::Nearest(if shrinks { Rounding::Ceil } else { Rounding::Floor })
+        }),
+        "linear" | "bilinear" => Ok(|_| Interpolation::Linear),
+        other => Err(Error::unsupported(format!("{} in mode '{other}' is not supported", call.op()))),
+    }
+}
+
+pub(crate) fn resize(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    if call.opset < 11 {
+        return upsample(importer, call);
+    }
+    let x = importer.operand(call, 0)?;
+    let shape = importer.shape(x);
+    let named = match call.ints("axes")? {
+        Some(axes) => axes.iter().map(|&a| call::axis(a, shape.rank())).collect::<Result<Vec<_>>>()?,
+        None => (0..shape.rank()).collect(),
+    };
+    let scales = call.host(2, "scales")?.and_then(|h| h.floats()).filter(|s| !s.is_empty());
+    let sizes = call.extents(3, "sizes")?.filter(|s| !s.is_empty());
+    let axes = match (scales, sizes) {
+        (_, Some(sizes)) => from_sizes(call, &shape, &named, &sizes)?,
+        (Some(scales), None) => from_scales(&shape, &named, &scales)?,
+        (None, None) => return Err(Error::malformed("Resize has neither scales nor sizes")),
+    };
+    if call.flag("antialias", false)? && axes.iter().any(|a| a.scale < 1.0) {
+        return Err(Error::unsupported("Resize with antialiasing is not supported"));
+    }
+    let interpolation = interpolation(call)?;
+    let coordinates = coordinates(call, &shape, &axes)?;
+    let add = move |_: &[ResizeAxis]| interpolation;
+    finish(importer, x, axes, add, coordinates)
+}
+
+fn finish(
+    importer: &mut Importer,
+    x: crate::graph::NodeId,
+    axes: Vec<ResizeAxis>,
+    interpolation: impl Fn(&[ResizeAxis]) -> Interpolation,
+    coordinates: Coordinates,
+) -> Result<Vec<Value>> {
+    if axes.is_empty() {
+        return importer.one(Op::Identity, &[x]);
+    }
+    let interpolation = interpolation(&axes);
+    importer.one(Op::Resize { axes, interpolation, coordinates }, &[x])
+}
+
+fn interpolation(call: &Call) -> Result<Interpolation> {
+    match call.text("mode", "nearest")?.as_str() {
+        "nearest" => {
+            let rounding = match call.text("nearest_mode", "round_prefer_floor")?.as_str() {
+                "round_prefer_floor" => Rounding::PreferFloor,
+                "round_prefer_ceil" => Rounding::PreferCeil,
+                "floor" => Rounding::Floor,
+                "ceil" => Rounding::Ceil,
+                other => return Err(Error::malformed(format!("there is no nearest_mode '{other}'"))),
+            };
+            Ok(Interpolation::Nearest(rounding))
+        }
+        "linear" => Ok(Interpolation::Linear),
+        "cubic" => Ok(Interpolation::Cubic {
+            coefficient: call.float("cubic_coeff_a", -0.75)?,
+            exclude_outside: call.flag("exclude_outside", false)?,
+        }),
+        other => Err(Error::malformed(format!("there is no mode '{other}' of Resize"))),
+    }
+}
+
+fn coordinates(call: &Call, shape: &Shape, axes: &[ResizeAxis]) -> Result<Coordinates> {
+    let name = call.text("coordinate_transformation_mode", "half_pixel")?;
+    match name.as_str() {
+        "half_pixel" => Ok(Coordinates::HalfPixel),
+        "pytorch_half_pixel" => Ok(Coordinates::PytorchHalfPixel),
+        "align_corners" => Ok(Coordinates::AlignCorners),
+        "asymmetric" => Ok(Coordinates::Asymmetric),
+        // The symmetric variant differs only where the scale does not give a whole length.
+        "half_pixel_symmetric"
+            if axes
+                .iter()
+                .all(|a| shape.fixed_at(a.axis).map(|n| n as f64 * a.scale) == Some(a.length as f64)) =>
+        {
+            Ok(Coordinates::HalfPixel)
+        }
+        _ => Err(Error::unsupported(format!("Resize with the coordinates '{name}' is not supported"))),
+    }
+}
+
+fn from_scales(shape: &Shape, named: &[usize], scales: &[f64]) -> Result<Vec<ResizeAxis>> {
+    if named.len() != scales.len() {
+        return Err(Error::shape(format!("scales {scales:?} do not fit a value of shape {shape}")));
+    }
+    let wishes = named.iter().zip(scales).map(|(&axis, &scale)| (axis, Wish::Scale(scale)));
+    wishes.filter_map(|(axis, wish)| resized(shape, axis, wish).transpose()).collect()
+}
+
+fn from_sizes(call: &Call, shape: &Shape, named: &[usize], sizes: &[Extent]) -> Result<Vec<ResizeAxis>> {
+    if named.len() != sizes.len() {
+        return Err(Error::shape(format!("{} sizes do not fit a value of shape {shape}", sizes.len())));
+    }
+    let mut wishes = Vec::new();
+    for (&axis, size) in named.iter().zip(sizes) {
+        match (shape.dims()[axis], size.dim()) {
+            (own, Some(wanted)) if own == wanted => wishes.push((axis, Wish::Scale(1.0))),
+            (Dim::Fixed(_), Some(Dim::Fixed(wanted))) => wishes.push((axis, Wish::Length(wanted))),
+            _ => return Err(Error::shape(format!("axis {axis} of {shape} cannot be resized"))),
+        }
+    }
+    let policy = call.text("keep_aspect_ratio_policy", "stretch")?;
+    if policy != "stretch" {
+        let quotient = |&(axis, wish): &(usize, Wish)| match wish {
+            Wish::Scale(scale) => Some(scale),
+            Wish::Length(wanted) => Some(wanted as f64 / shape.fixed_at(axis)? as f64),
+        };
+        let quotients = wishes.iter().filter_map(quotient);
+        let scale = match policy.as_str() {
+            "not_larger" => quotients.fold(f64::INFINITY, f64::min),
+            "not_smaller" => quotients.fold(0.0, f64::max),
+            other => return Err(Error::malformed(format!("there is no policy '{other}' of Resize"))),
+        };
+        for (axis, wish) in &mut wishes {
+            if let Some(length) = shape.fixed_at(*axis) {
+                *wish = Wish::Length((scale * length as f64 + 0.5).floor() as usize);
+            }
+        }
+    }
+    wishes.into_iter().filter_map(|(axis, wish)| resized(shape, axis, wish).transpose()).collect()
+}
+
+/// One axis; `None` if it stays as it is.
+fn resized(shape: &Shape, axis: usize, wish: Wish) -> Result<Option<ResizeAxis>> {
+    let bad = || Error::shape(format!("axis {axis} of {shape} cannot be resized so"));
+    if matches!(wish, Wish::Scale(1.0)) {
+        return Ok(None);
+    }
+    let own = shape.fixed_at(axis).filter(|&n| n > 0).ok_or_else(bad)?;
+    let (length, scale) = match wish {
+        Wish::Length(length) => (length, length as f64 / own as f64),
+        Wish::Scale(scale) => {
+            // In single precision, as ONNX Runtime multiplies.
+            let length = (own as f32 * scale as f32).floor();
+            if !(scale > 0.0 && (1.0..1e9).contains(&length)) {
+                return Err(bad());
+            }
+            (length as usize, scale)
+        }
+    };
+    Ok((length != own || scale != 1.0).then_some(ResizeAxis { axis, length, scale }))
+}

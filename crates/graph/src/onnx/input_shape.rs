@@ -1,0 +1,130 @@
+//! The shapes of a network's inputs: as declared in the file, with what the file leaves open filled in by the
+//! caller.
+
+use super::model::{DimProto, ValueInfoProto};
+use crate::error::{Error, Result};
+use crate::shape::{Dim, Shape};
+
+/// What to decide where a file leaves something open.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    only: Option<Vec<usize>>,
+    named: Vec<(String, Vec<usize>)>,
+}
+
+impl ImportOptions {
+    /// The shape of the only input: without the batch axis (`3,224,224`), or with it to fix the batch size.
+    #[must_use]
+    pub fn input_shape(mut self, lengths: impl Into<Vec<usize>>) -> Self {
+        self.only = Some(lengths.into());
+        self
+    }
+
+    /// The shape of the input of this name, as in [`ImportOptions::input_shape`].
+    #[must_use]
+    pub fn named_input_shape(mut self, name: impl Into<String>, lengths: impl Into<Vec<usize>>) -> Self {
+        self.named.push((name.into(), lengths.into()));
+        self
+    }
+
+    pub(crate) fn check_names(&self, inputs: &[&ValueInfoProto]) -> Result<()> {
+        let names = || inputs.iter().map(|i| format!("'{}'", i.name)).collect::<Vec<_>>().join(", ");
+        if let Some((name, _)) = self.named.iter().find(|(name, _)| inputs.iter().all(|i| i.name != *name)) {
+            return Err(Error::argument(format!("there is no input '{name}'; the inputs are {}", names())));
+        }
+        if self.only.is_some() && inputs.len() != 1 {
+            let message = format!("a shape was given for the only input, but the inputs are {}", names());
+            return Err(Error::argument(message));
+        }
+        Ok(())
+    }
+
+    /// The shape of an input.
+    pub(crate) fn shape_of(&self, info: &ValueInfoProto, is_only: bool) -> Result<Shape> {
+        if !info.is_tensor {
+            return Err(Error::unsupported("the input is not a tensor"));
+        }
+        let named = self.named.iter().find(|(name, _)| *name == info.name).map(|(_, lengths)| lengths);
+        let given = named.or(self.only.as_ref().filter(|_| is_only));
+        match (&info.shape, given) {
+            (None, None) => Err(Error::unsupported(format!(
+                "the shape of input '{}' is not in the file; give --input-shape 3,224,224",
+                info.name
+            ))),
+            (None, Some(lengths)) => Ok(Shape::batched(lengths)),
+            (Some(dims), given) => resolve(&info.name, dims, given.map(Vec::as_slice)),
+        }
+    }
+}
+
+fn resolve(name: &str, dims: &[DimProto], given: Option<&[usize]>) -> Result<Shape> {
+    let mismatch = |lengths: &[usize]| {
+        Error::argument(format!(
+            "the shape {lengths:?} does not fit input '{name}', which has {} axes",
+            dims.len()
+        ))
+    };
+    let offset = match given {
+        Some(lengths) if lengths.len() == dims.len() => 0,
+        Some(lengths) if lengths.len() + 1 == dims.len() => 1,
+        Some(lengths) => return Err(mismatch(lengths)),
+        None => 0,
+    };
+    let mut resolved = Vec::with_capacity(dims.len());
+    for (axis, dim) in dims.iter().enumerate() {
+        let wish = given.and_then(|lengths| axis.checked_sub(offset).and_then(|i| lengths.get(i)));
+        resolved.push(match (dim, wish) {
+            (_, Some(&length)) => Dim::Fixed(length),
+            (DimProto::Value(n), None) if *n > 0 => Dim::Fixed(usize::try_from(*n).map_err(|_| {
+                Error::malformed(format!("axis {axis} of input '{name}' has the length {n}"))
+            })?),
+            // Some converters write zero or minus one for a length that is open.
+            _ if axis == 0 => Dim::Batch(1),
+            (open, None) => return Err(not_fixed(name, axis, open)),
+        });
+    }
+    Ok(Shape::new(resolved))
+}
+
+fn not_fixed(name: &str, axis: usize, dim: &DimProto) -> Error {
+    let symbol = match dim {
+        DimProto::Param(symbol) if !symbol.is_empty() => format!(" ('{symbol}')"),
+        _ => String::new(),
+    };
+    Error::unsupported(format!(
+        "axis {axis}{symbol} of input '{name}' is not fixed; give --input-shape 3,224,224"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(dims: &[DimProto]) -> ValueInfoProto {
+        ValueInfoProto { name: "x".into(), is_tensor: true, data_type: 1, shape: Some(dims.to_vec()) }
+    }
+
+    fn symbol(name: &str) -> DimProto {
+        DimProto::Param(name.into())
+    }
+
+    #[test]
+    fn an_open_leading_axis_is_the_batch_and_others_must_be_given() {
+        let open = info(&[symbol("unk__0"), DimProto::Value(3), symbol("height"), DimProto::Unknown]);
+        let options = ImportOptions::default();
+        let message = options.shape_of(&open, true).unwrap_err().to_string();
+        assert!(message.contains("axis 2 ('height') of input 'x' is not fixed"), "{message}");
+        let given = options.clone().input_shape([3, 5, 7]).shape_of(&open, true).unwrap();
+        assert_eq!(given, Shape::batched(&[3, 5, 7]));
+        let fixed = options.clone().named_input_shape("x", [2, 3, 5, 7]).shape_of(&open, true).unwrap();
+        assert_eq!(fixed, Shape::fixed(&[2, 3, 5, 7]));
+        assert!(options.clone().input_shape([3]).shape_of(&open, true).is_err());
+        assert!(options.named_input_shape("z", [3]).check_names(&[&open]).is_err());
+    }
+
+    #[test]
+    fn a_fixed_batch_stays() {
+        let fixed = info(&[DimProto::Value(4), DimProto::Value(3)]);
+        assert_eq!(ImportOptions::default().shape_of(&fixed, true).unwrap(), Shape::fixed(&[4, 3]));
+    }
+}

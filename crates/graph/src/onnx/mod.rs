@@ -1,0 +1,67 @@
+//! Networks as ONNX files. Reading accepts operator sets 7 to the newest and files of every exporter in use,
+//! and leaves a graph in which everything ONNX decides at run time is decided; writing turns any graph into a
+//! file other tools run.
+
+mod call;
+mod elements;
+mod evaluate;
+mod evaluate_arithmetic;
+mod export;
+mod export_constant;
+mod export_layout;
+mod export_op;
+mod export_window;
+mod extent;
+mod host;
+mod import;
+mod import_activation;
+mod import_arithmetic;
+mod import_conv;
+mod import_layout;
+mod import_matrix;
+mod import_normalisation;
+mod import_pool;
+mod import_reduce;
+mod import_resize;
+mod import_select;
+mod import_shape;
+mod input_shape;
+mod label;
+mod model;
+mod module_path;
+mod operators;
+mod order;
+mod subgraph;
+mod tensor_proto;
+mod value;
+mod wire;
+
+use std::path::Path;
+
+pub use self::export::{ExportOptions, save, write};
+pub use self::import::{Problem, Survey};
+pub use self::input_shape::ImportOptions;
+pub use self::operators::supported_ops;
+
+use self::import::Importer;
+use self::model::ModelProto;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+
+/// Reads the network in an ONNX file, and the files of external data beside it.
+pub fn open(path: &Path, options: &ImportOptions) -> Result<Graph> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io(path, &e))?;
+    read(&bytes, path.parent(), options)
+}
+
+/// Reads a network from the bytes of an ONNX file; `folder` is where its external data lies, if it has any.
+pub fn read(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Graph> {
+    let model = ModelProto::decode(bytes)?;
+    Importer::new(&model, folder, options)?.graph()
+}
+
+/// Everything in an ONNX file that cannot be read, all at once; and the network, if there is nothing such.
+pub fn survey(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
+    let model = ModelProto::decode(bytes)?;
+    Importer::new(&model, folder, options)?.survey()
+}

@@ -1,0 +1,106 @@
+//! What a name in an ONNX file stands for while the file is read: a node of the graph, something already
+//! known, or (in a survey) nothing that could be made sense of.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::extent::Extent;
+use super::host::Host;
+use crate::graph::NodeId;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// The value behind a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Node(NodeId),
+    Known(Rc<Known>),
+    /// Several values under one name.
+    Sequence(Rc<Vec<Value>>),
+    /// Could not be read; only in a survey.
+    Unknown,
+}
+
+/// A value known without running anything.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Its name in the file.
+    pub(crate) name: String,
+    pub(crate) content: Content,
+    /// The constant it became, once something in the graph reads it.
+    pub(crate) node: Cell<Option<NodeId>>,
+}
+
+/// What is known.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Tensor(Tensor),
+    /// Integers that contain the batch size.
+    Symbolic(Host),
+    /// `stride·n + base` for every `n` of a leading batch axis.
+    Ramp(Ramp),
+}
+
+/// Integers that grow with the position in the batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Ramp {
+    /// Growth from one element of the batch to the next.
+    pub(crate) stride: i64,
+    /// The integers of the first element of the batch.
+    pub(crate) base: Host,
+}
+
+impl Value {
+    pub(crate) fn known(name: impl Into<String>, content: Content) -> Self {
+        Value::Known(Rc::new(Known { name: name.into(), content, node: Cell::new(None) }))
+    }
+
+    /// A computed value: a tensor if the batch size is not in it.
+    pub(crate) fn host(name: impl Into<String>, host: Host) -> Self {
+        let content = match host.tensor() {
+            Some(tensor) => Content::Tensor(tensor),
+            None => Content::Symbolic(host),
+        };
+        Value::known(name, content)
+    }
+
+    /// The same known value under another name; nodes stay as they are.
+    pub(crate) fn renamed(&self, name: &str) -> Self {
+        match self {
+            Value::Known(known) => Value::known(name, known.content.clone()),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Known {
+    /// The value to compute with, if it is small enough.
+    pub(crate) fn host(&self) -> Option<Host> {
+        match &self.content {
+            Content::Tensor(tensor) => Host::of(tensor),
+            Content::Symbolic(host) => Some(host.clone()),
+            Content::Ramp(_) => None,
+        }
+    }
+
+    /// The axis lengths.
+    pub(crate) fn shape(&self) -> Shape {
+        match &self.content {
+            Content::Tensor(tensor) => Shape::fixed(tensor.shape()),
+            Content::Symbolic(host) => Shape::fixed(&host.shape),
+            Content::Ramp(ramp) => Shape::batched(&ramp.base.shape),
+        }
+    }
+}
+
+impl Ramp {
+    /// Multiplied by a number.
+    pub(crate) fn times(&self, factor: i64) -> Option<Ramp> {
+        let scaled = |e: &Extent| e.times(factor.into());
+        let base = self.base.as_ints().ok()?.iter().map(scaled).collect::<Option<Vec<_>>>()?;
+        Some(Ramp {
+            stride: self.stride.checked_mul(factor)?,
+            base: Host::new(self.base.shape.clone(), super::host::Elements::Int(base)).ok()?,
+        })
+    }
+}

@@ -6,6 +6,10 @@ mod call;
 mod elements;
 mod evaluate;
 mod evaluate_arithmetic;
+mod export;
+mod export_layout;
+mod export_op;
+mod export_window;
 mod extent;
 mod host;
 mod import;
@@ -31,6 +35,7 @@ mod wire;
 
 use std::path::Path;
 
+pub use self::export::{ExportOptions, save, write};
 pub use self::import::{Problem, Survey};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;

@@ -1,0 +1,457 @@
+//! Writing a graph as an ONNX file: names and module paths kept, the batch a named dimension, ops the chosen
+//! operator set does not have spelled out in those it has. The ops themselves are in the neighbouring files.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::model::{
+    AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
+    StringStringEntry, TensorProto, ValueInfoProto,
+};
+use super::module_path;
+use crate::error::{Error, ErrorKind, Result};
+use crate::graph::{Graph, Label, Node, NodeId};
+use crate::op::Op;
+use crate::shape::{Dim, Shape};
+use crate::tensor::{Data, Kind, Tensor};
+
+/// What a protocol buffer may hold.
+const MAX_BYTES: usize = i32::MAX as usize;
+
+/// Operator sets that can be written.
+const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
+
+/// How a graph is written.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    opset: i64,
+    double: bool,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        ExportOptions { opset: 17, double: false }
+    }
+}
+
+impl ExportOptions {
+    /// Version of ONNX's operator set to write, 13 to 26; 17 unless told otherwise.
+    #[must_use]
+    pub fn opset(mut self, version: i64) -> Self {
+        self.opset = version;
+        self
+    }
+
+    /// Writes real numbers in double precision.
+    #[must_use]
+    pub fn double(mut self, double: bool) -> Self {
+        self.double = double;
+        self
+    }
+}
+
+/// The bytes of an ONNX file that holds `graph`.
+pub fn write(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
+    if !OPSETS.contains(&options.opset) {
+        let (least, most) = (OPSETS.start(), OPSETS.end());
+        return Err(Error::argument(format!(
+            "operator set {} cannot be written, only {least} to {most}",
+            options.opset
+        )));
+    }
+    let model = Exporter::new(graph, options).model()?;
+    let bytes = model.encode();
+    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Writes `graph` to an ONNX file, which appears under its name only once it is complete.
+pub fn save(graph: &Graph, path: &Path, options: &ExportOptions) -> Result<()> {
+    let bytes = write(graph, options)?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| Error::argument(format!("'{}' is not the name of a file", path.display())))?;
+    let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io(path, &e)
+    })
+}
+
+fn too_large() -> Error {
+    Error::unsupported("the model is larger than 2 GiB, which is more than one ONNX file can hold")
+}
+
+/// A graph being written.
+pub(crate) struct Exporter<'g> {
+    pub(crate) graph: &'g Graph,
+    pub(crate) opset: i64,
+    pub(crate) double: bool,
+    nodes: Vec<NodeProto<'g>>,
+    initializers: Vec<TensorProto<'g>>,
+    /// The name of every value that is written.
+    values: HashMap<NodeId, String>,
+    value_names: HashSet<String>,
+    node_names: HashSet<String>,
+    current: Label,
+    result: String,
+    batch: Option<String>,
+    bytes: usize,
+}
+
+impl<'g> Exporter<'g> {
+    fn new(graph: &'g Graph, options: &ExportOptions) -> Self {
+        Exporter {
+            graph,
+            opset: options.opset,
+            double: options.double,
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            values: HashMap::new(),
+            value_names: HashSet::new(),
+            node_names: HashSet::new(),
+            current: Label::default(),
+            result: String::new(),
+            batch: None,
+            bytes: 0,
+        }
+    }
+
+    fn model(mut self) -> Result<ModelProto<'g>> {
+        let graph = self.graph;
+        if graph.outputs().is_empty() {
+            return Err(Error::argument("a graph without outputs cannot be written"));
+        }
+        self.name_values()?;
+        let needed = needed(graph);
+        for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
+            self.current = node.label.clone();
+            self.result = self.name(id).to_owned();
+            match &node.op {
+                Op::Input => {}
+                Op::Constant(tensor) => {
+                    let name = self.result.clone();
+                    self.initializer(name, tensor)?;
+                }
+                op => self.op(op, node).map_err(|e| e.at(node.label.display()))?,
+            }
+        }
+        let outputs = self.outputs();
+        let inputs = graph.inputs().iter().map(|&id| self.info(self.name(id).to_owned(), id)).collect();
+        let main = GraphProto {
+            name: "monosplit".into(),
+            nodes: self.nodes,
+            initializers: self.initializers,
+            sparse_initializers: 0,
+            inputs,
+            outputs,
+        };
+        let ir_version = match self.opset {
+            ..15 => 7,
+            15..19 => 8,
+            19..21 => 9,
+            _ => 10,
+        };
+        Ok(ModelProto {
+            ir_version,
+            producer_name: "monosplit".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            graph: Some(main),
+            opsets: vec![OperatorSetId { domain: String::new(), version: self.opset }],
+            metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
+            functions: Vec::new(),
+        })
+    }
+
+    /// Decides what every value is called: outputs and inputs first, they must keep their names.
+    fn name_values(&mut self) -> Result<()> {
+        let graph = self.graph;
+        for output in graph.outputs() {
+            if output.name.is_empty() || !self.value_names.insert(output.name.clone()) {
+                return Err(Error::argument(format!("two outputs are named '{}'", output.name)));
+            }
+        }
+        for output in graph.outputs() {
+            if !matches!(graph.node(output.node).op, Op::Input | Op::Constant(_)) {
+                self.values.entry(output.node).or_insert_with(|| output.name.clone());
+            }
+        }
+        for (id, node) in graph.nodes() {
+            if !self.values.contains_key(&id) {
+                let wish = match (&*node.label.tensor, &*node.label.node) {
+                    ("", "") => format!("{}_{}", node.op.name(), id.index()),
+                    ("", name) | (name, _) => name.to_owned(),
+                };
+                let name = fresh(&mut self.value_names, &wish);
+                self.values.insert(id, name);
+            }
+        }
+        // Inner nodes must not take a name that a later node of the graph has.
+        self.node_names = graph.nodes().map(|(_, n)| n.label.node.clone()).collect();
+        Ok(())
+    }
+
+    /// The outputs, with an identity where one has a name that is not its value's.
+    fn outputs(&mut self) -> Vec<ValueInfoProto> {
+        let graph = self.graph;
+        for output in graph.outputs() {
+            if self.name(output.node) != output.name {
+                let source = self.name(output.node).to_owned();
+                self.current = Label::default();
+                self.result = output.name.clone();
+                self.finish("Identity", &[&source], &[]);
+            }
+        }
+        graph.outputs().iter().map(|o| self.info(o.name.clone(), o.node)).collect()
+    }
+
+    fn info(&self, name: String, id: NodeId) -> ValueInfoProto {
+        let node = self.graph.node(id);
+        let dim = |(axis, d): (usize, &Dim)| match d {
+            Dim::Fixed(n) => DimProto::Value(*n as i64),
+            Dim::Batch(1) => DimProto::Param("N".into()),
+            Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
+        };
+        let shape = node.shape.dims().iter().enumerate().map(dim).collect();
+        ValueInfoProto { data_type: self.data_type(node.kind), is_tensor: true, shape: Some(shape), name }
+    }
+
+    /// ONNX's number for the type a kind of number is written as.
+    pub(crate) fn data_type(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Float if self.double => 11,
+            Kind::Float => 1,
+            Kind::Int => 7,
+            Kind::Bool => 9,
+        }
+    }
+
+    /// The name of a value.
+    pub(crate) fn name(&self, id: NodeId) -> &str {
+        self.values.get(&id).map_or("", |name| name)
+    }
+
+    /// The names of the values a node reads.
+    pub(crate) fn inputs(&self, node: &Node) -> Vec<String> {
+        node.inputs.iter().map(|&id| self.name(id).to_owned()).collect()
+    }
+
+    /// The shape of a value a node reads.
+    pub(crate) fn input_shape(&self, node: &Node, index: usize) -> &'g Shape {
+        &self.graph.node(node.inputs[index]).shape
+    }
+
+    /// Adds a node whose result is read by others on the way; its name.
+    pub(crate) fn emit(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
+        let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
+        let name = fresh(&mut self.node_names, &format!("{base}/{op}"));
+        let result = fresh(&mut self.value_names, &name);
+        self.push(op, inputs, vec![result.clone()], attributes, name);
+        result
+    }
+
+    /// Adds a node with more than one result; their names.
+    pub(crate) fn emit_two(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attributes: &[Attribute],
+    ) -> (String, String) {
+        let first = self.emit(op, inputs, attributes);
+        let second = fresh(&mut self.value_names, &format!("{first}.1"));
+        if let Some(node) = self.nodes.last_mut() {
+            node.outputs.push(second.clone());
+        }
+        (first, second)
+    }
+
+    /// Adds the node that produces the value being written.
+    pub(crate) fn finish(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) {
+        let name = match self.current.node.as_str() {
+            "" => fresh(&mut self.node_names, &self.result.clone()),
+            own => own.to_owned(),
+        };
+        let result = self.result.clone();
+        self.push(op, inputs, vec![result], attributes, name);
+    }
+
+    fn push(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        outputs: Vec<String>,
+        attributes: &[Attribute],
+        name: String,
+    ) {
+        let module = &self.current.module;
+        let metadata = match module.is_empty() {
+            true => Vec::new(),
+            false => vec![StringStringEntry::new(module_path::PROPERTY, module)],
+        };
+        let attributes = attributes
+            .iter()
+            .map(|(name, value)| AttributeProto { name: (*name).to_owned(), value: value.clone() });
+        self.nodes.push(NodeProto {
+            inputs: inputs.iter().map(|s| (*s).to_owned()).collect(),
+            outputs,
+            name,
+            op_type: op.to_owned(),
+            domain: String::new(),
+            attributes: attributes.collect(),
+            metadata,
+        });
+    }
+
+    fn initializer(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+        let (data_type, raw) = self.raw(tensor);
+        self.bytes = self.bytes.saturating_add(raw.len());
+        if self.bytes > MAX_BYTES {
+            return Err(too_large());
+        }
+        self.initializers.push(TensorProto {
+            name,
+            dims: tensor.shape().iter().map(|&n| n as i64).collect(),
+            data_type,
+            raw: Some(Cow::Owned(raw)),
+            ..TensorProto::default()
+        });
+        Ok(())
+    }
+
+    fn raw(&self, tensor: &Tensor) -> (i64, Vec<u8>) {
+        let bytes = match tensor.data() {
+            Data::F32(_) | Data::F64(_) if self.double => {
+                tensor.to_f64().iter().flat_map(|v| v.to_le_bytes()).collect()
+            }
+            Data::F32(_) | Data::F64(_) => tensor.to_f32().iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Data::I64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Data::Bool(v) => v.iter().map(|&b| u8::from(b)).collect(),
+        };
+        (self.data_type(tensor.kind()), bytes)
+    }
+
+    /// Adds a constant of the op being written; its name.
+    pub(crate) fn constant(&mut self, role: &str, tensor: &Tensor) -> Result<String> {
+        let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
+        let name = fresh(&mut self.value_names, &format!("{base}/{role}"));
+        self.initializer(name.clone(), tensor)?;
+        Ok(name)
+    }
+
+    /// Adds a list of integers.
+    pub(crate) fn ints(&mut self, role: &str, values: Vec<i64>) -> Result<String> {
+        self.constant(role, &Tensor::vector(values))
+    }
+
+    /// Adds the scales of a resize, which are single precision whatever else is.
+    pub(crate) fn scales(&mut self, values: Vec<f32>) -> Result<String> {
+        let double = std::mem::replace(&mut self.double, false);
+        let name = self.constant("scales", &Tensor::vector(values));
+        self.double = double;
+        name
+    }
+
+    /// Adds one real number.
+    pub(crate) fn float(&mut self, role: &str, value: f64) -> Result<String> {
+        self.constant(role, &Tensor::scalar(value))
+    }
+
+    /// A list of axis lengths, computed from the batch size where it depends on it.
+    pub(crate) fn shape_value(&mut self, shape: &Shape) -> Result<String> {
+        if !shape.is_batched() {
+            return self.ints("shape", shape.dims().iter().map(|d| d.at(0).unwrap_or(0) as i64).collect());
+        }
+        let mut parts = Vec::new();
+        for &dim in shape.dims() {
+            parts.push(match dim {
+                Dim::Fixed(n) => self.ints("length", vec![n as i64])?,
+                Dim::Batch(1) => self.batch_size()?,
+                Dim::Batch(k) => {
+                    let (batch, factor) = (self.batch_size()?, self.ints("factor", vec![k as i64])?);
+                    self.emit("Mul", &[&batch, &factor], &[])
+                }
+            });
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Ok(self.emit("Concat", &parts, &[("axis", int(0))]))
+    }
+
+    /// The batch size, read off an input that has it.
+    fn batch_size(&mut self) -> Result<String> {
+        if let Some(name) = &self.batch {
+            return Ok(name.clone());
+        }
+        let graph = self.graph;
+        let found = graph.inputs().iter().find_map(|&id| {
+            let dims = graph.node(id).shape.dims();
+            dims.iter().enumerate().find_map(|(axis, d)| match d {
+                Dim::Batch(k) if *k > 0 => Some((id, axis, *k)),
+                _ => None,
+            })
+        });
+        let (id, axis, factor) = found
+            .ok_or_else(|| Error::new(ErrorKind::Shape, "the batch size is not known from any input"))?;
+        let input = self.name(id).to_owned();
+        let shape = self.emit("Shape", &[&input], &[]);
+        let index = self.ints("axis", vec![axis as i64])?;
+        let mut batch = self.emit("Gather", &[&shape, &index], &[]);
+        if factor != 1 {
+            let divisor = self.ints("factor", vec![factor as i64])?;
+            batch = self.emit("Div", &[&batch, &divisor], &[]);
+        }
+        self.batch = Some(batch.clone());
+        Ok(batch)
+    }
+}
+
+/// The nodes an output depends on, and the inputs.
+fn needed(graph: &Graph) -> Vec<bool> {
+    let mut needed = vec![false; graph.len()];
+    graph.outputs().iter().for_each(|o| needed[o.node.index()] = true);
+    for (id, node) in graph.nodes().rev() {
+        if needed[id.index()] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    needed
+}
+
+/// A name nobody has yet.
+fn fresh(taken: &mut HashSet<String>, wish: &str) -> String {
+    let mut name = wish.to_owned();
+    let mut count = 1;
+    while !taken.insert(name.clone()) {
+        name = format!("{wish}_{count}");
+        count += 1;
+    }
+    name
+}
+
+/// A name and value of an attribute.
+pub(crate) type Attribute<'a> = (&'a str, AttributeValue<'static>);
+
+/// An integer attribute.
+pub(crate) fn int(value: impl TryInto<i64>) -> AttributeValue<'static> {
+    AttributeValue::Int(value.try_into().unwrap_or(i64::MAX))
+}
+
+/// A yes-or-no attribute.
+pub(crate) fn flag(value: bool) -> AttributeValue<'static> {
+    AttributeValue::Int(i64::from(value))
+}
+
+/// A real attribute.
+pub(crate) fn float(value: f64) -> AttributeValue<'static> {
+    AttributeValue::Float(value as f32)
+}
+
+/// A text attribute.
+pub(crate) fn text(value: &str) -> AttributeValue<'static> {
+    AttributeValue::Text(value.as_bytes().to_vec())
+}
+
+/// An attribute that is a list of lengths.
+pub(crate) fn list(values: impl IntoIterator<Item = usize>) -> AttributeValue<'static> {
+    AttributeValue::Ints(values.into_iter().map(|v| v as i64).collect())
+}

@@ -39,12 +39,12 @@ impl Exporter<'_> {
             Op::Where => self.finish("Where", &inputs, &[]),
             Op::Softmax { axis } => self.finish("Softmax", &inputs, &[("axis", int(*axis))]),
             Op::LogSoftmax { axis } => self.finish("LogSoftmax", &inputs, &[("axis", int(*axis))]),
-            Op::MaxPool(window) => self.max_pool(window, &inputs),
+            Op::MaxPool(window) => self.max_pool(node, window, &inputs)?,
             Op::AveragePool { window, divisor } => self.average_pool(node, window, *divisor, inputs[0])?,
             Op::AveragePoolTranspose { window, divisor, spatial } => {
                 self.average_pool_transpose(node, window, *divisor, spatial, inputs[0])?
             }
-            Op::WinnerGather(window) => self.winner_gather(window, &inputs)?,
+            Op::WinnerGather(window) => self.winner_gather(node, window, &inputs)?,
             Op::WinnerScatter(window) => self.winner_scatter(node, window, &inputs)?,
             Op::Reduce { reduction, axes, keep } => self.reduce(*reduction, axes, *keep, inputs[0])?,
             Op::ArgMax { axis, keep } => {

@@ -17,6 +17,16 @@ fn window_attributes(window: &Window) -> Vec<Attribute<'static>> {
     ]
 }
 
+/// The rounding is stated only where it makes a difference: the checker counts a last position that begins
+/// past the value, which nobody computes.
+fn pool_attributes(window: &Window, spatial: &[usize]) -> Vec<Attribute<'static>> {
+    let floor = Window { ceil: false, ..window.clone() };
+    let differs = |(axis, &n): (usize, &usize)| window.positions(axis, n) != floor.positions(axis, n);
+    let mut attributes = window_attributes(window);
+    attributes.push(("ceil_mode", flag(spatial.iter().enumerate().any(differs))));
+    attributes
+}
+
 /// What a pool's sum is divided by at each position along each axis; the divisor is their product.
 fn divisors(window: &Window, spatial: &[usize], divisor: Divisor) -> Vec<Vec<usize>> {
     let along = |axis: usize| {
@@ -56,15 +66,10 @@ impl Exporter<'_> {
         self.finish("ConvTranspose", inputs, &attributes);
     }
 
-    fn pool_attributes(&self, window: &Window) -> Vec<Attribute<'static>> {
-        let mut attributes = window_attributes(window);
-        attributes.push(("ceil_mode", flag(window.ceil)));
-        attributes
-    }
-
-    pub(crate) fn max_pool(&mut self, window: &Window, inputs: &[&str]) {
-        let attributes = self.pool_attributes(window);
+    pub(crate) fn max_pool(&mut self, node: &Node, window: &Window, inputs: &[&str]) -> Result<()> {
+        let attributes = pool_attributes(window, &spatial(self.input_shape(node, 0))?);
         self.finish("MaxPool", inputs, &attributes);
+        Ok(())
     }
 
     pub(crate) fn average_pool(
@@ -83,7 +88,7 @@ impl Exporter<'_> {
             && (!dilated || self.opset >= 19)
             && !(overhangs && divisor == Divisor::Padded);
         if native {
-            let mut attributes = self.pool_attributes(window);
+            let mut attributes = pool_attributes(window, &spatial);
             attributes.retain(|(name, _)| *name != "dilations" || dilated);
             attributes.push(("count_include_pad", flag(divisor == Divisor::Padded)));
             self.finish("AveragePool", &[x], &attributes);
@@ -91,8 +96,8 @@ impl Exporter<'_> {
         }
         let ones = self.ones(shape, window)?;
         let mut reaching = window.clone();
-        for axis in 0..window.axes() {
-            reaching.pad[axis].1 = reach(window, axis, spatial[axis]);
+        for (axis, &length) in spatial.iter().enumerate() {
+            reaching.pad[axis].1 = reach(window, axis, length);
         }
         let mut attributes = window_attributes(&reaching);
         attributes.push(("group", int(channels(shape)?)));
@@ -153,14 +158,14 @@ impl Exporter<'_> {
         self.constant("divisor", &Tensor::new(dims, counts)?)
     }
 
-    /// The position of every winner in the flattened value, and the winners.
-    fn winners(&mut self, window: &Window, a: &str) -> String {
-        let attributes = self.pool_attributes(window);
-        self.emit_two("MaxPool", &[a], &attributes).1
+    /// The position of every winner in the flattened value.
+    fn winners(&mut self, node: &Node, window: &Window, a: &str) -> Result<String> {
+        let attributes = pool_attributes(window, &spatial(self.input_shape(node, 0))?);
+        Ok(self.emit_two("MaxPool", &[a], &attributes).1)
     }
 
-    pub(crate) fn winner_gather(&mut self, window: &Window, inputs: &[&str]) -> Result<()> {
-        let indices = self.winners(window, inputs[0]);
+    pub(crate) fn winner_gather(&mut self, node: &Node, window: &Window, inputs: &[&str]) -> Result<()> {
+        let indices = self.winners(node, window, inputs[0])?;
         let flat = self.ints("flat", vec![-1])?;
         let values = self.emit("Reshape", &[inputs[1], &flat], &[]);
         self.finish("Gather", &[&values, &indices], &[("axis", int(0))]);
@@ -174,7 +179,7 @@ impl Exporter<'_> {
                 self.opset
             )));
         }
-        let indices = self.winners(window, inputs[0]);
+        let indices = self.winners(node, window, inputs[0])?;
         let flat = self.ints("flat", vec![-1])?;
         let indices = self.emit("Reshape", &[&indices, &flat], &[]);
         let updates = self.emit("Reshape", &[inputs[1], &flat], &[]);

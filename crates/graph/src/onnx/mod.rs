@@ -25,10 +25,13 @@ mod import_reduce;
 mod import_resize;
 mod import_select;
 mod import_shape;
+#[cfg(test)]
+mod import_tests;
 mod input_shape;
 mod label;
 mod model;
 mod module_path;
+mod names;
 mod operators;
 mod order;
 mod subgraph;

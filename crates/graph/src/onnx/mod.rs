@@ -10,6 +10,8 @@ mod export;
 mod export_constant;
 mod export_layout;
 mod export_op;
+#[cfg(test)]
+mod export_tests;
 mod export_window;
 mod extent;
 mod host;

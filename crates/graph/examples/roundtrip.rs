@@ -1,4 +1,4 @@
-//! Reads an ONNX file and writes it again: `roundtrip IN OUT [--opset N]`. Checked against ONNX Runtime by
+//! Reads an ONNX file and writes it again: `roundtrip IN OUT [--opset N] [--double]`. Checked against ONNX Runtime by
 //! `scripts/check_roundtrip.py`.
 
 use std::path::Path;
@@ -19,14 +19,17 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<()> {
-    let usage = || Error::argument("usage: roundtrip IN OUT [--opset N]");
-    let (from, to, options) = match arguments {
-        [from, to] => (from, to, ExportOptions::default()),
-        [from, to, flag, opset] if flag == "--opset" => {
-            (from, to, ExportOptions::default().opset(opset.parse().map_err(|_| usage())?))
-        }
-        _ => return Err(usage()),
-    };
+    let usage = || Error::argument("usage: roundtrip IN OUT [--opset N] [--double]");
+    let [from, to, rest @ ..] = arguments else { return Err(usage()) };
+    let mut options = ExportOptions::default();
+    let mut rest = rest.iter();
+    while let Some(flag) = rest.next() {
+        options = match flag.as_str() {
+            "--double" => options.double(true),
+            "--opset" => options.opset(rest.next().and_then(|n| n.parse().ok()).ok_or_else(usage)?),
+            _ => return Err(usage()),
+        };
+    }
     let graph = onnx::open(Path::new(from), &ImportOptions::default())?;
     onnx::save(&graph, Path::new(to), &options)
 }

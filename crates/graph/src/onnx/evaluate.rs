@@ -29,6 +29,12 @@ pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Ve
                 count.ok_or_else(|| Error::unsupported("the size is not a multiple of the batch size"))?,
             )
         }
+        "CastLike" => match call.known(0).and_then(Known::host) {
+            Some(host) if host.elements.len() <= MAX_FLOATS => {
+                arithmetic::cast(&host, like(importer, call.input(1)?))?
+            }
+            _ => return Ok(None),
+        },
         _ => return evaluate_known(importer, call),
     };
     Ok(Some(vec![Value::host("", host)]))
@@ -39,6 +45,23 @@ fn value_shape(importer: &Importer, value: &Value) -> Shape {
         Value::Node(id) => importer.shape(*id),
         Value::Known(known) => known.shape(),
         Value::Sequence(_) | Value::Unknown => Shape::default(),
+    }
+}
+
+/// ONNX's number for the kind of a value.
+fn like(importer: &Importer, value: &Value) -> i64 {
+    let kind = match value {
+        Value::Node(id) => importer.graph.node(*id).kind,
+        Value::Known(known) => match &known.content {
+            Content::Tensor(tensor) => tensor.kind(),
+            Content::Symbolic(_) | Content::Ramp(_) => Kind::Int,
+        },
+        Value::Sequence(_) | Value::Unknown => Kind::Float,
+    };
+    match kind {
+        Kind::Float => 1,
+        Kind::Int => 7,
+        Kind::Bool => 9,
     }
 }
 

@@ -9,6 +9,7 @@ use super::model::{
     StringStringEntry, TensorProto, ValueInfoProto,
 };
 use super::module_path;
+use super::names::Names;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
@@ -91,8 +92,9 @@ pub(crate) struct Exporter<'g> {
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
-    pub(crate) value_names: HashSet<String>,
-    node_names: HashSet<String>,
+    pub(crate) value_names: Names,
+    node_names: Names,
+    written: HashSet<String>,
     pub(crate) current: Label,
     pub(crate) result: String,
     pub(crate) batch: Option<String>,
@@ -108,8 +110,9 @@ impl<'g> Exporter<'g> {
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
-            value_names: HashSet::new(),
-            node_names: HashSet::new(),
+            value_names: Names::default(),
+            node_names: Names::default(),
+            written: HashSet::new(),
             current: Label::default(),
             result: String::new(),
             batch: None,
@@ -167,27 +170,35 @@ impl<'g> Exporter<'g> {
     fn name_values(&mut self) -> Result<()> {
         let graph = self.graph;
         for output in graph.outputs() {
-            if output.name.is_empty() || !self.value_names.insert(output.name.clone()) {
+            if output.name.is_empty() || !self.value_names.take(&output.name) {
                 return Err(Error::argument(format!("two outputs are named '{}'", output.name)));
             }
         }
         for output in graph.outputs() {
-            if !matches!(graph.node(output.node).op, Op::Input | Op::Constant(_)) {
+            let node = graph.node(output.node);
+            let own_name = match node.op {
+                Op::Input | Op::Constant(_) => node.label.tensor == output.name,
+                _ => true,
+            };
+            if own_name {
                 self.values.entry(output.node).or_insert_with(|| output.name.clone());
             }
         }
-        for (id, node) in graph.nodes() {
+        let inputs = graph.inputs().iter().map(|&id| (id, graph.node(id)));
+        for (id, node) in inputs.chain(graph.nodes()) {
             if !self.values.contains_key(&id) {
                 let wish = match (&*node.label.tensor, &*node.label.node) {
                     ("", "") => format!("{}_{}", node.op.name(), id.index()),
                     ("", name) | (name, _) => name.to_owned(),
                 };
-                let name = fresh(&mut self.value_names, &wish);
+                let name = self.value_names.fresh(&wish);
                 self.values.insert(id, name);
             }
         }
         // Inner nodes must not take a name that a later node of the graph has.
-        self.node_names = graph.nodes().map(|(_, n)| n.label.node.clone()).collect();
+        for (_, node) in graph.nodes() {
+            self.node_names.take(&node.label.node);
+        }
         Ok(())
     }
 
@@ -244,8 +255,8 @@ impl<'g> Exporter<'g> {
     /// Adds a node whose result is read by others on the way; its name.
     pub(crate) fn emit(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
         let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
-        let name = fresh(&mut self.node_names, &format!("{base}/{op}"));
-        let result = fresh(&mut self.value_names, &name);
+        let name = self.node_names.fresh(&format!("{base}/{op}"));
+        let result = self.value_names.fresh(&name);
         self.push(op, inputs, vec![result.clone()], attributes, name);
         result
     }
@@ -258,7 +269,7 @@ impl<'g> Exporter<'g> {
         attributes: &[Attribute],
     ) -> (String, String) {
         let first = self.emit(op, inputs, attributes);
-        let second = fresh(&mut self.value_names, &format!("{first}.1"));
+        let second = self.value_names.fresh(&format!("{first}.1"));
         if let Some(node) = self.nodes.last_mut() {
             node.outputs.push(second.clone());
         }
@@ -268,8 +279,9 @@ impl<'g> Exporter<'g> {
     /// Adds the node that produces the value being written.
     pub(crate) fn finish(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) {
         let name = match self.current.node.as_str() {
-            "" => fresh(&mut self.node_names, &self.result.clone()),
-            own => own.to_owned(),
+            "" => self.node_names.fresh(&self.result.clone()),
+            own if self.written.insert(own.to_owned()) => own.to_owned(),
+            own => self.node_names.fresh(own),
         };
         let result = self.result.clone();
         self.push(op, inputs, vec![result], attributes, name);
@@ -313,17 +325,6 @@ fn needed(graph: &Graph) -> Vec<bool> {
         }
     }
     needed
-}
-
-/// A name nobody has yet.
-pub(crate) fn fresh(taken: &mut HashSet<String>, wish: &str) -> String {
-    let mut name = wish.to_owned();
-    let mut count = 1;
-    while !taken.insert(name.clone()) {
-        name = format!("{wish}_{count}");
-        count += 1;
-    }
-    name
 }
 
 /// A name and value of an attribute.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::export::{Exporter, MAX_BYTES, fresh, int, too_large};
+use super::export::{Exporter, MAX_BYTES, int, too_large};
 use super::model::TensorProto;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape::{Dim, Shape};
@@ -41,7 +41,7 @@ impl Exporter<'_> {
     /// Adds a constant of the op being written; its name.
     pub(crate) fn constant(&mut self, role: &str, tensor: &Tensor) -> Result<String> {
         let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
-        let name = fresh(&mut self.value_names, &format!("{base}/{role}"));
+        let name = self.value_names.fresh(&format!("{base}/{role}"));
         self.initializer(name.clone(), tensor)?;
         Ok(name)
     }

@@ -72,6 +72,13 @@ impl Exporter<'_> {
         let name = function.name();
         match function {
             Unary::LeakyRelu { slope } => self.finish(name, &[x], &[("alpha", float(slope))]),
+            // ONNX has this one in single precision only: alpha·elu(x/alpha) is the same.
+            Unary::Celu { alpha } if self.double => {
+                let alpha = self.float("alpha", alpha)?;
+                let small = self.emit("Div", &[x, &alpha], &[]);
+                let curve = self.emit("Elu", &[&small], &[]);
+                self.finish("Mul", &[&curve, &alpha], &[]);
+            }
             Unary::Elu { alpha } | Unary::Celu { alpha } => {
                 self.finish(name, &[x], &[("alpha", float(alpha))])
             }

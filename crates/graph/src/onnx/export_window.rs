@@ -17,13 +17,25 @@ fn window_attributes(window: &Window) -> Vec<Attribute<'static>> {
     ]
 }
 
-/// The rounding is stated only where it makes a difference: the checker counts a last position that begins
-/// past the value, which nobody computes.
+/// The attributes of a pool whose padding counts for nothing. The checker also counts a last position that
+/// begins past the value, which nobody computes; where it would, the positions are stated by padding instead.
 fn pool_attributes(window: &Window, spatial: &[usize]) -> Vec<Attribute<'static>> {
     let floor = Window { ceil: false, ..window.clone() };
-    let differs = |(axis, &n): (usize, &usize)| window.positions(axis, n) != floor.positions(axis, n);
-    let mut attributes = window_attributes(window);
-    attributes.push(("ceil_mode", flag(spatial.iter().enumerate().any(differs))));
+    let axes = || spatial.iter().enumerate();
+    let matters = axes().any(|(axis, &n)| window.positions(axis, n) != floor.positions(axis, n));
+    let miscounted = axes().any(|(axis, &n)| {
+        let room =
+            (n + window.pad[axis].0 + window.pad[axis].1).saturating_sub(window.span(axis).unwrap_or(1));
+        Some(room.div_ceil(window.stride[axis]) + 1) != window.positions(axis, n)
+    });
+    let mut stated = floor;
+    if matters && miscounted && axes().all(|(axis, &n)| reach(window, axis, n) < window.kernel[axis]) {
+        axes().for_each(|(axis, &n)| stated.pad[axis].1 = reach(window, axis, n));
+    } else {
+        stated.ceil = matters;
+    }
+    let mut attributes = window_attributes(&stated);
+    attributes.push(("ceil_mode", flag(stated.ceil)));
     attributes
 }
 

@@ -9,6 +9,7 @@ use super::elements::{self, DataType};
 use super::evaluate;
 use super::input_shape::ImportOptions;
 use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId};
+use super::names::Names;
 use super::operators::operator;
 use super::order::reading_order;
 use super::value::{Content, Known, Value};
@@ -78,7 +79,7 @@ pub(crate) struct Importer<'m> {
     model: &'m ModelProto<'m>,
     source: &'m GraphProto<'m>,
     options: &'m ImportOptions,
-    pub(crate) names: HashSet<String>,
+    pub(crate) names: Names,
     nodes_read: usize,
     computed: usize,
     text: usize,
@@ -106,7 +107,7 @@ impl<'m> Importer<'m> {
             model,
             source,
             options,
-            names: HashSet::new(),
+            names: Names::default(),
             nodes_read: 0,
             computed: 0,
             text: 0,
@@ -217,7 +218,7 @@ impl<'m> Importer<'m> {
                 Some((shape, kind)) => Value::Node(self.graph.input(&info.name, shape, kind)),
                 None => Value::Unknown,
             };
-            self.names.insert(info.name.clone());
+            self.names.take(&info.name);
             self.bind(&info.name, value);
         }
         Ok(())
@@ -300,12 +301,13 @@ impl<'m> Importer<'m> {
             return Ok(values);
         }
         let first = self.graph.len();
-        self.names.insert(name.to_owned());
+        self.names.take(name);
         let label = Label { node: name.to_owned(), ..Label::default() };
         let values = (operator.import)(self, call).map_err(|e| e.at(label.display()))?;
         self.label_nodes(call, name, first, &values);
         let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
-        self.text += self.graph.nodes().skip(first).map(|(_, n)| label(n)).sum::<usize>();
+        let made = self.graph.nodes().rev().take(self.graph.len() - first);
+        self.text += made.map(|(_, n)| label(n)).sum::<usize>();
         if self.text > MAX_TEXT {
             return Err(Error::malformed("the names in the file are absurdly long"));
         }

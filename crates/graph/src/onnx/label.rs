@@ -24,8 +24,9 @@ impl Importer<'_> {
                 outputs.entry(*id).or_insert(index);
             }
         }
-        let made: Vec<NodeId> = self.graph.nodes().skip(first).map(|(id, _)| id).collect();
-        for id in made {
+        let count = self.graph.len() - first;
+        let made: Vec<NodeId> = self.graph.nodes().rev().take(count).map(|(id, _)| id).collect();
+        for id in made.into_iter().rev() {
             let op = &self.graph.node(id).op;
             if matches!(op, Op::Constant(_)) {
                 continue;
@@ -33,13 +34,17 @@ impl Importer<'_> {
             let op_name = op.name();
             let label = match outputs.get(&id) {
                 Some(&index) => Label {
-                    node: if index == 0 { name.to_owned() } else { self.fresh(&format!("{name}.{index}")) },
+                    node: if index == 0 {
+                        name.to_owned()
+                    } else {
+                        self.names.fresh(&format!("{name}.{index}"))
+                    },
                     tensor: call.node.outputs.get(index).cloned().unwrap_or_default(),
                     module: module.clone(),
                     aliases: Vec::new(),
                 },
                 None => {
-                    let inner = self.fresh(&format!("{name}/{op_name}"));
+                    let inner = self.names.fresh(&format!("{name}/{op_name}"));
                     Label { module: module.clone(), ..Label::named(inner) }
                 }
             };
@@ -59,17 +64,6 @@ impl Importer<'_> {
             "" => format!("{prefix}{}_{index}", node.op_type),
             name => format!("{prefix}{name}"),
         };
-        if self.names.contains(&own) { self.fresh(&own) } else { own }
-    }
-
-    /// A name nobody has yet.
-    fn fresh(&mut self, wish: &str) -> String {
-        let mut name = wish.to_owned();
-        let mut count = 1;
-        while !self.names.insert(name.clone()) {
-            name = format!("{wish}_{count}");
-            count += 1;
-        }
-        name
+        if self.names.contains(&own) { self.names.fresh(&own) } else { own }
     }
 }

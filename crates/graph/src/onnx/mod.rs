@@ -10,6 +10,8 @@ mod export;
 mod export_constant;
 mod export_layout;
 mod export_op;
+#[cfg(test)]
+mod export_tests;
 mod export_window;
 mod extent;
 mod host;
@@ -25,10 +27,13 @@ mod import_reduce;
 mod import_resize;
 mod import_select;
 mod import_shape;
+#[cfg(test)]
+mod import_tests;
 mod input_shape;
 mod label;
 mod model;
 mod module_path;
+mod names;
 mod operators;
 mod order;
 mod subgraph;

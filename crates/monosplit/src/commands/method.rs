@@ -14,7 +14,14 @@ pub(crate) struct MethodArgs {
     ///   splitgrad  a stream's sensitivities, averaged over channels
     ///   splitlrp   relevance propagated through the pair of streams (in double precision)
     ///   gradient   the ordinary gradient, averaged over channels
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
     method: MethodName,
 
     /// The layer it is read off at: a module path as PyTorch writes it (layer4.1.conv2), an ONNX node

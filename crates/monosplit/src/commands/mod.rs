@@ -8,6 +8,8 @@ mod ops;
 mod preprocessing;
 mod profile;
 mod run;
+mod split;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -24,6 +26,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -47,6 +50,7 @@ is ever executed.
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -61,6 +65,8 @@ enum Command {
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Run(Box<run::Run>),
+    Split(split::SplitCommand),
+    Verify(Box<verify::Verify>),
     Ops(ops::Ops),
 }
 
@@ -88,6 +94,8 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Run(run)) => run.execute(out)?,
+        Some(Command::Split(split)) => split.execute(out)?,
+        Some(Command::Verify(verify)) => return verify.execute(out),
         Some(Command::Ops(ops)) => ops.execute(out)?,
     }
     Ok(ExitCode::SUCCESS)

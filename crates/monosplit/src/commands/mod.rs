@@ -96,7 +96,7 @@ fn refuse(answer: &clap::Error) -> ExitCode {
     }
     let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said = said.join(" ");
+    let said = said.join(" ").replace(" tip: ", "; ");
     complain(&format!("{} (`--help` explains the options)", said.trim_start_matches("error: ")))
 }
 

@@ -11,13 +11,13 @@ use crate::model::{ModelOptions, Origin};
 #[derive(Args)]
 pub(crate) struct NetworkArgs {
     /// Take a known architecture instead of an ONNX file: alexnet, vgg11 … vgg19_bn, resnet18 …
-    /// resnet152, resnext…, wide_resnet…, squeezenet1_0, densenet121, googlenet, mobilenet_v2, …;
+    /// resnet152, resnext…, wide_resnet…, squeezenet1_0, densenet121, googlenet, mobilenet_v2;
     /// the names are torchvision's. Needs --weights.
     #[arg(long, value_name = "NAME", requires = "weights", verbatim_doc_comment)]
     pub(crate) arch: Option<String>,
 
-    /// The weights of the architecture: a .safetensors file, or a .pth file written by torch.save.
-    /// Only tensors are read from it; it cannot run anything.
+    /// The weights of the architecture: a .safetensors file, or a .pth file of torch.save. Only
+    /// tensors are read from it; it cannot run anything.
     #[arg(long, value_name = "FILE", requires = "arch", verbatim_doc_comment)]
     pub(crate) weights: Option<PathBuf>,
 

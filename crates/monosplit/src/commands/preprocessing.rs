@@ -10,13 +10,14 @@ use monosplit_image::{Preprocess, Resize, Scale};
 #[command(next_help_heading = "Preprocessing of pictures")]
 pub(crate) struct PreprocessingArgs {
     /// How the network was trained to see pictures:
-    ///   imagenet      torchvision's networks: shorter side to 256, centre 224×224, RGB in 0 … 1 less
-    ///                 the mean (0.485, 0.456, 0.406) over the deviation (0.229, 0.224, 0.225)
+    ///   imagenet      torchvision's networks: shorter side to 256, centre 224×224, RGB in 0 … 1
+    ///                 less the mean (0.485, 0.456, 0.406), over the deviation
+    ///                 (0.229, 0.224, 0.225)
     ///   imagenet-bgr  Caffe's and Keras' older ones: the same crop, BGR in 0 … 255 less
     ///                 (103.939, 116.779, 123.68)
     ///   unit          the same crop, RGB in 0 … 1
     ///   none          the picture as it is, RGB in 0 … 255
-    /// For a network of another size the scaling keeps its ratio to the crop (146 around 128×128).
+    /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
     #[arg(
         long,
         value_name = "NAME",

@@ -45,7 +45,7 @@ pub(crate) fn print(inference: &Inference, out: &mut dyn Write) -> Result<(), Fa
     let mut table = Table::new(&[
         ("layer", Align::Left, 42),
         ("op", Align::Left, 18),
-        ("kernel", Align::Left, 18),
+        ("kernel", Align::Left, 28),
         ("ms", Align::Right, 12),
         ("share", Align::Right, 8),
     ]);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use monosplit_engine::Cpu;
+use monosplit_graph::passes::Stored;
 use monosplit_graph::{Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 
@@ -16,7 +17,7 @@ use crate::inference::{Inference, stack};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::labels::Labels;
-use crate::model::{Model, Origin};
+use crate::model::{Model, ModelOptions, Origin};
 use crate::prediction::{Meaning, Ranked};
 use crate::table::printable;
 
@@ -119,7 +120,7 @@ impl Run {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = Model::open(origin, &self.network.options())?;
+        let model = Model::open(origin, &self.options())?;
         let reading = self.reading(&model)?;
         let batch = self.batch(&model)?;
         let mut inference = Inference::new(&model, &self.engine())?;
@@ -166,6 +167,14 @@ impl Run {
             }
             _ => Ok((origin, inputs)),
         }
+    }
+
+    fn options(&self) -> ModelOptions {
+        let mut options = self.network.options();
+        if let Precision::F64 = self.precision {
+            options.canonical.stored = Stored::Double;
+        }
+        options
     }
 
     fn engine(&self) -> Cpu {

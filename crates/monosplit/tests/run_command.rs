@@ -59,7 +59,9 @@ fn names_come_from_the_labels() {
 fn a_folder_is_its_pictures_in_order() {
     let folder = Folder::new();
     let picture = std::fs::read(chelsea()).unwrap();
-    ["b.png", "a.PNG", "notes.txt"].map(|name| folder.write(name, &picture));
+    for name in ["b.png", "a.PNG", "notes.txt"] {
+        folder.write(name, &picture);
+    }
     let said =
         succeeds(arguments(&["--top", "1"], &[&model("fire/torchscript-20.onnx"), &folder.path("")])).out;
     let files: Vec<&str> = said.lines().step_by(2).map(|line| line.rsplit('/').next().unwrap()).collect();
@@ -144,9 +146,9 @@ fn json_holds_what_the_text_says() {
 }
 
 #[test]
-fn a_profile_names_the_layers() {
+fn a_profile_lists_the_layers() {
     let said = succeeds(arguments(&["--profile"], &[&model("vgg/torchscript-17.onnx"), &chelsea()])).out;
-    assert!(said.contains("features.0") && said.contains("Conv") && said.contains("share"), "{said}");
+    assert!(said.contains("MaxPool") && said.contains("Conv") && said.contains("share"), "{said}");
 }
 
 #[test]

@@ -68,9 +68,12 @@ pub(crate) fn chelsea() -> PathBuf {
     crates().join("image/tests/fixtures/chelsea.png")
 }
 
-/// `../shared/…` beside the repository; says so where it is not there.
+/// `../shared/…` beside the repository, or where `MONOSPLIT_SHARED` says (a worktree lies elsewhere); says so where it is
+/// not there.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let folder = std::env::var_os("MONOSPLIT_SHARED").map_or_else(beside, PathBuf::from);
+    let found = folder.join(path);
     if !found.exists() {
         println!("skipped: there is no ../shared/{path}");
         return None;

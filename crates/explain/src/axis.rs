@@ -110,6 +110,15 @@ impl AxisMap {
         map
     }
 
+    /// The positive and the negative part: non-negative matrices whose difference this is.
+    pub(crate) fn parts(&self) -> (Self, Self) {
+        let part = |sign: f64| {
+            let weights = self.weights.iter().map(|w| (sign * w).max(0.0)).collect();
+            AxisMap { weights, ..*self }
+        };
+        (part(1.0), part(-1.0))
+    }
+
     /// Replaces every weight by its magnitude.
     pub(crate) fn make_absolute(&mut self) {
         self.weights.iter_mut().for_each(|w| *w = w.abs());
@@ -128,7 +137,9 @@ fn source_coordinate(row: usize, columns: usize, rows: usize, scale: f64, coordi
     }
 }
 
+/// In single precision, as peers and our engine have it: a double can fall just short of the integer it stands for.
 fn nearest(x: f64, rounding: Rounding) -> i64 {
+    let x = x as f32;
     let value = match rounding {
         Rounding::PreferFloor => (x - 0.5).ceil(),
         Rounding::PreferCeil => (x + 0.5).floor(),

@@ -1,7 +1,7 @@
 //! The linear part of a node: how it answers to one of its inputs, transposed, and the same with every
 //! coefficient replaced by its magnitude. Every rule set is built from these two.
 
-use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, Unary};
+use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary};
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
 
 use crate::axis::{AxisMap, apply_transposed};
@@ -278,4 +278,33 @@ pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) ->
         value = apply_transposed(g, value, resized.axis, map.transposed())?;
     }
     Ok(value)
+}
+
+/// The coefficients of a resize along each of its axes, if some are negative.
+pub(crate) fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, AxisMap)>> {
+    let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
+        &node.op
+    else {
+        return None;
+    };
+    let map = |resized: &ResizeAxis| {
+        let length = input.fixed_at(resized.axis).unwrap_or(0);
+        let map = AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+        (resized.axis, map)
+    };
+    Some(axes.iter().map(map).collect())
+}
+
+/// `(M⁺ᵀp + M⁻ᵀn, M⁻ᵀp + M⁺ᵀn)` along an axis, of a pair `(p, n)`.
+pub(crate) fn apply_parts_transposed(
+    g: &mut Graph,
+    (p, n): (NodeId, NodeId),
+    axis: usize,
+    map: &AxisMap,
+) -> Result<(NodeId, NodeId)> {
+    let (positive, negative) = map.parts();
+    let (pp, nn) =
+        (apply_transposed(g, p, axis, positive.clone())?, apply_transposed(g, n, axis, negative.clone())?);
+    let (np, pn) = (apply_transposed(g, p, axis, negative)?, apply_transposed(g, n, axis, positive)?);
+    Ok((g.plus(pp, nn)?, g.plus(np, pn)?))
 }

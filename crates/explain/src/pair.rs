@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use monosplit_graph::op::{Binary, Padding, Reduction, Unary, Window};
 use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
 
-use crate::linear::{batch_norm_scale, per_channel, resized_in_magnitude};
+use crate::linear::{apply_parts_transposed, batch_norm_scale, per_channel, signed_resize};
 use crate::network::Network;
 use crate::sum_stream::bias_shaped;
 
@@ -101,9 +101,19 @@ impl Writer<'_> {
             Op::Binary(Binary::Add) => self.sum(node, false),
             Op::Binary(Binary::Sub) => self.sum(node, true),
             Op::Concat { .. } => self.joined(node),
-            Op::Resize { .. } => {
+            Op::Resize { .. } => self.resized(node),
+            Op::Gather { .. } => {
+                let indices = self.constant(node.inputs[1])?;
                 let g = &mut self.graph;
-                self.streams[&node.inputs[0]].map(|x| resized_in_magnitude(g, node, x))
+                self.streams[&node.inputs[0]].map(|x| g.add(node.op.clone(), &[x, indices]))
+            }
+            Op::Pad { padding: Padding::Constant(fill), pads } => {
+                let a = self.streams[&node.inputs[0]];
+                let mut framed = |x: NodeId, fill: f64| {
+                    let padding = Padding::Constant(fill.max(0.0));
+                    self.graph.add(Op::Pad { padding, pads: pads.clone() }, &[x])
+                };
+                Ok(Streams { plus: framed(a.plus, *fill)?, minus: framed(a.minus, -fill)? })
             }
             op if is_positive_linear(op) => {
                 let g = &mut self.graph;
@@ -111,6 +121,21 @@ impl Writer<'_> {
             }
             _ => self.nonlinear(node),
         }
+    }
+
+    /// Cubic interpolation has negative weights, which cross from one stream to the other.
+    fn resized(&mut self, node: &Node) -> Result<Streams> {
+        let a = self.streams[&node.inputs[0]];
+        let input = self.network.graph().node(node.inputs[0]).shape.clone();
+        let g = &mut self.graph;
+        let Some(maps) = signed_resize(node, &input) else {
+            return a.map(|x| g.add(node.op.clone(), &[x]));
+        };
+        let mut pair = (a.plus, a.minus);
+        for (axis, map) in maps {
+            pair = apply_parts_transposed(g, pair, axis, &map.transposed())?;
+        }
+        Ok(Streams { plus: pair.0, minus: pair.1 })
     }
 
     fn nonlinear(&mut self, node: &Node) -> Result<Streams> {
@@ -384,8 +409,8 @@ impl Writer<'_> {
 
 fn is_positive_linear(op: &Op) -> bool {
     match op {
-        Op::Pad { padding, .. } => !matches!(padding, Padding::Constant(c) if *c != 0.0),
-        Op::AveragePool { .. }
+        Op::Pad { .. }
+        | Op::AveragePool { .. }
         | Op::AveragePoolTranspose { .. }
         | Op::Reshape { .. }
         | Op::Transpose { .. }

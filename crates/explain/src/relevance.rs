@@ -5,10 +5,12 @@
 //! graphs with this rule set are meant to be run in double precision.
 
 use monosplit_graph::op::{Binary, Unary};
-use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
+use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::contest::Contest;
-use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::linear::{
+    Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
+};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
 use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
@@ -104,8 +106,10 @@ impl Relevances<'_> {
         }
     }
 
-    /// `z± = (|W|s ± Wa)/2`, `c± = R±/stab(z±)`, `u = c⁺ + c⁻`, `v = c⁺ − c⁻`, then
-    /// `R⁺ ← a⁺(|W|ᵀu + Wᵀv)/2` and `R⁻ ← a⁻(|W|ᵀu − Wᵀv)/2`.
+    /// `z± = (|W|s ± Wa)/2`, `c± = R±/stab(z±)`, then `R⁺ ← a⁺(W⁺ᵀc⁺ + W⁻ᵀc⁻)` and `R⁻ ← a⁻(W⁻ᵀc⁺ + W⁺ᵀc⁻)`.
+    ///
+    /// The sums are not written as `(|W|ᵀu ± Wᵀv)/2` with `u = c⁺ + c⁻`, `v = c⁺ − c⁻`: where one of `z±` vanishes, its
+    /// `c` is up to `1/ε` times the other, and what should cancel in `u` and `v` would leave its rounding behind.
     fn affine(
         &self,
         g: &mut Graph,
@@ -123,12 +127,11 @@ impl Relevances<'_> {
             None => id,
         };
         let (plus, minus) = self.pair(g, sums, differences)?;
-        let c_plus = self.divided(g, r.plus, plus, sums)?;
-        let c_minus = self.divided(g, r.minus, minus, sums)?;
-        let (u, v) = (g.plus(c_plus, c_minus)?, g.minus(c_plus, c_minus)?);
-        let (signed, magnitudes, partner) = self.coefficients(g, node, index)?;
-        let u = transpose(g, id, index, u, Coefficients { operands: &magnitudes, magnitude: true })?;
-        let v = transpose(g, id, index, v, Coefficients { operands: &signed, magnitude: false })?;
+        let c = Relevance {
+            plus: self.divided(g, r.plus, plus, sums)?,
+            minus: self.divided(g, r.minus, minus, sums)?,
+        };
+        let (gains, partner) = self.gains(g, id, node, index, c)?;
         let exponent = match (sums.exponent, partner) {
             (Some(all), Some(partner)) => Some(g.minus(all, partner)?),
             (all, _) => all,
@@ -138,9 +141,63 @@ impl Relevances<'_> {
         let stream = self.under_exponent_of(g, self.stream.at(input), like)?;
         let below = self.scale.under(g, input, like)?;
         let (a_plus, a_minus) = self.halves(g, stream, below)?;
-        let (gain, loss) = (g.plus(u, v)?, g.minus(u, v)?);
-        let (gain, loss) = (g.scaled(0.5, gain)?, g.scaled(0.5, loss)?);
-        Ok(Relevance { plus: g.times(a_plus, gain)?, minus: g.times(a_minus, loss)? })
+        Ok(Relevance { plus: g.times(a_plus, gains.plus)?, minus: g.times(a_minus, gains.minus)? })
+    }
+
+    /// `(W⁺ᵀc⁺ + W⁻ᵀc⁻, W⁻ᵀc⁺ + W⁺ᵀc⁻)`, and the exponent it is under if the coefficients are an activation.
+    fn gains(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        c: Relevance,
+    ) -> Result<(Relevance, Option<NodeId>)> {
+        if let Some(factor) = diagonal(g, node)? {
+            let positive = g.at_least(factor, 0.0)?;
+            let sorted = Relevance {
+                plus: g.select(positive, c.plus, c.minus)?,
+                minus: g.select(positive, c.minus, c.plus)?,
+            };
+            let operands = magnitudes(g, node, index)?;
+            let coefficients = Coefficients { operands: &operands, magnitude: true };
+            return Ok((sorted.map(g, |g, v| transpose(g, id, index, v, coefficients))?, None));
+        }
+        let other = (0..node.inputs.len().min(2)).find(|&i| i != index);
+        if let (Some(other), Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Binary(_)) =
+            (other, &node.op)
+        {
+            let (weight, exponent) = self.parts(g, node.inputs[other])?;
+            let mut through = |weight: NodeId, c: NodeId| {
+                let mut operands = node.inputs.clone();
+                operands[other] = weight;
+                transpose(g, id, index, c, Coefficients { operands: &operands, magnitude: true })
+            };
+            let (pp, mm) = (through(weight.plus, c.plus)?, through(weight.minus, c.minus)?);
+            let (mp, pm) = (through(weight.minus, c.plus)?, through(weight.plus, c.minus)?);
+            return Ok((Relevance { plus: g.plus(pp, mm)?, minus: g.plus(mp, pm)? }, exponent));
+        }
+        let input = g.node(node.inputs[index]).shape.clone();
+        if let Some(maps) = signed_resize(node, &input) {
+            let mut pair = (c.plus, c.minus);
+            for (axis, map) in maps {
+                pair = apply_parts_transposed(g, pair, axis, &map)?;
+            }
+            return Ok((Relevance { plus: pair.0, minus: pair.1 }, None));
+        }
+        let unsigned = Coefficients { operands: &node.inputs, magnitude: true };
+        Ok((c.map(g, |g, v| transpose(g, id, index, v, unsigned))?, None))
+    }
+
+    /// `W⁺` and `W⁻` of a weight, or the two streams of an activation under its exponent.
+    fn parts(&self, g: &mut Graph, weight: NodeId) -> Result<(Relevance, Option<NodeId>)> {
+        if self.network.is_active(weight) {
+            let stream = self.stream.at(weight);
+            let (plus, minus) = self.pair(g, stream, weight)?;
+            return Ok((Relevance { plus, minus }, stream.exponent));
+        }
+        let opposite = g.negated(weight)?;
+        Ok((Relevance { plus: g.rectified(weight)?, minus: g.rectified(opposite)? }, None))
     }
 
     /// A product of two activations is affine in each with the other held; each gets half of the relevance.
@@ -154,28 +211,6 @@ impl Relevances<'_> {
     ) -> Result<Relevance> {
         let half = r.map(g, |g, v| g.scaled(0.5, v))?;
         self.affine(g, id, node, index, half)
-    }
-
-    /// The node's operands with their signs and in magnitude, both under the exponent of the operand that is an
-    /// activation itself, which is returned too.
-    #[allow(clippy::type_complexity)]
-    fn coefficients(
-        &self,
-        g: &mut Graph,
-        node: &Node,
-        index: usize,
-    ) -> Result<(Vec<NodeId>, Vec<NodeId>, Option<NodeId>)> {
-        let (mut signed, mut magnitudes) = (node.inputs.clone(), node.inputs.clone());
-        let mut exponent = None;
-        for (i, &operand) in node.inputs.iter().enumerate() {
-            if i != index && g.node(operand).kind == Kind::Float {
-                let stream = self.stream.operand(g, operand)?;
-                signed[i] = self.scale.under(g, operand, stream)?;
-                magnitudes[i] = stream.value;
-                exponent = exponent.or(stream.exponent);
-            }
-        }
-        Ok((signed, magnitudes, exponent))
     }
 
     /// `(s + a)/2` and `(s − a)/2`, `a` brought under the exponent of `s`.
@@ -218,4 +253,21 @@ impl Relevances<'_> {
             (None, None) => Ok(s.value),
         }
     }
+}
+
+/// For a node that multiplies each element by a coefficient of its own: the coefficients, or numbers of their sign.
+fn diagonal(g: &mut Graph, node: &Node) -> Result<Option<NodeId>> {
+    let factor = |i: usize| g.node(node.inputs[i]).is_constant().then_some(node.inputs[i]);
+    match &node.op {
+        Op::BatchNorm { epsilon } => batch_norm_scale(g, node, *epsilon).map(Some),
+        Op::Binary(Binary::Div) => Ok(factor(1)),
+        Op::Binary(Binary::Mul) => Ok(factor(1).or(factor(0))),
+        _ => Ok(None),
+    }
+}
+
+/// The node's operands with those that are coefficients made positive.
+fn magnitudes(g: &mut Graph, node: &Node, index: usize) -> Result<Vec<NodeId>> {
+    let operands = node.inputs.iter().enumerate();
+    operands.map(|(i, &operand)| if i == index { Ok(operand) } else { g.magnitude(operand) }).collect()
 }

@@ -144,12 +144,19 @@ impl Scale {
             }
         };
         let larger = g.binary(Binary::Max, ea, eb)?;
-        let mut lowered = |value: NodeId, exponent: NodeId| -> Result<NodeId> {
+        let like = [self.sampled(g, a.value, b.value), self.sampled(g, b.value, a.value)];
+        let mut lowered = |value: NodeId, like: NodeId, exponent: NodeId| -> Result<NodeId> {
             let drop = g.minus(larger, exponent)?;
-            let factor = self.power(g, drop, value, -1.0)?;
+            let factor = self.power(g, drop, like, -1.0)?;
             g.times(value, factor)
         };
-        Ok((lowered(a.value, ea)?, lowered(b.value, eb)?, Some(larger)))
+        Ok((lowered(a.value, like[0], ea)?, lowered(b.value, like[1], eb)?, Some(larger)))
+    }
+
+    /// `value`, or `other` if only that has a sample axis: exponents are laid out by it.
+    fn sampled(&self, g: &Graph, value: NodeId, other: NodeId) -> NodeId {
+        let has_samples = |id: NodeId| sample_axis(g.node(id).shape.dims(), self.samples).is_some();
+        if !has_samples(value) && has_samples(other) { other } else { value }
     }
 
     /// `f(a, b)` of two values under one exponent, for an `f` that is linear in both together and adds at most

@@ -112,12 +112,7 @@ impl Builder<'_> {
         match &node.op {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, id, node, *binary),
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max),
-            Op::Unary(Unary::Abs) => {
-                let s = self.scale.ready(g, self.stream.at(node.inputs[0]), 2.0)?;
-                let doubled = g.scaled(2.0, s.value)?;
-                let a = self.scale.under(g, id, s)?;
-                Ok(s.grown(g.plus(doubled, a)?, 2.0))
-            }
+            Op::Unary(Unary::Abs) => self.absolute(g, id, node.inputs[0]),
             op if is_multilinear(op) => self.multilinear(g, id, node),
             _ => Ok(Scaled::plain(g.magnitude(id)?, ACTIVATION_BOUND)),
         }
@@ -176,24 +171,40 @@ impl Builder<'_> {
         Ok(total.grown(value, 1.0))
     }
 
+    /// `|z| = relu(z) + relu(−z)`
+    fn absolute(&self, g: &mut Graph, id: NodeId, z: NodeId) -> Result<Scaled> {
+        let s = self.scale.ready(g, self.stream.at(z), 2.0)?;
+        let doubled = g.scaled(2.0, s.value)?;
+        let lost = g.scaled(self.split.relu.sign(), id)?;
+        let lost = self.scale.under(g, lost, s)?;
+        let bound = s.bound.max(ACTIVATION_BOUND) + 2.0;
+        Ok(Scaled { value: g.plus(doubled, lost)?, bound, ..s })
+    }
+
     /// `clip(z) = low + relu(z − low) − relu(z − high)`, a bound that is infinite left out.
     fn clipped(&self, g: &mut Graph, z: NodeId, low: f64, high: f64) -> Result<Scaled> {
         let s = self.scale.ready(g, self.stream.at(z), 3.0)?;
         let mut total = s.value;
         if low.is_finite() {
-            let below = relu_of_difference(g, low, z)?;
-            let extra = g.offset(2.0 * low.abs(), below)?;
+            let extra = self.lost_below(g, low, z)?;
+            let extra = g.offset(2.0 * low.abs(), extra)?;
             let extra = self.scale.under(g, extra, s)?;
             total = g.plus(total, extra)?;
         }
         if high.is_finite() {
-            let below = relu_of_difference(g, high, z)?;
-            let extra = g.offset(high.abs(), below)?;
+            let extra = self.lost_below(g, high, z)?;
+            let extra = g.offset(high.abs(), extra)?;
             let extra = self.scale.under(g, extra, s)?;
             let branch = g.plus(s.value, extra)?;
             total = g.plus(total, branch)?;
         }
         Ok(Scaled { value: total, bound: s.bound.max(ACTIVATION_BOUND) + 3.0, ..s })
+    }
+
+    /// What `relu(z − bound)` adds to the sum stream of its input, as the ReLU mode says.
+    fn lost_below(&self, g: &mut Graph, bound: f64, z: NodeId) -> Result<NodeId> {
+        let lost = relu_of_difference(g, bound, z)?;
+        g.scaled(self.split.relu.sign(), lost)
     }
 
     /// The node with every coefficient replaced by its magnitude, applied to the streams.
@@ -222,7 +233,9 @@ impl Builder<'_> {
             Op::Resize { .. } => {
                 let s = self.scale.ready(g, self.stream.at(node.inputs[0]), grows)?;
                 let value = resized_in_magnitude(g, node, s.value)?;
-                Ok(s.grown(value, grows))
+                let resized = s.grown(value, grows);
+                self.keep(id, resized);
+                Ok(resized)
             }
             Op::BatchNorm { epsilon } => self.batch_norm(g, id, node, *epsilon, grows),
             Op::Conv { .. } | Op::ConvTranspose { .. } => {

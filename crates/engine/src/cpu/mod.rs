@@ -66,7 +66,8 @@ impl Cpu {
         Cpu { precision, ..self }
     }
 
-    /// Refuses runs whose values would take more than `bytes` at once. The default is 16 GiB.
+    /// Refuses runs whose values would take more than `bytes` at once, weights and the scratch memory of
+    /// kernels not counted. The default is 16 GiB.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
         Cpu { memory_limit: bytes, ..self }

@@ -226,3 +226,85 @@ impl Planner<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::op::{Binary, Unary};
+    use monosplit_graph::{Shape, Tensor};
+
+    use super::*;
+    use crate::cpu::kernels::testing::Random;
+
+    fn random_graph(random: &mut Random) -> Graph {
+        let mut g = Graph::new();
+        let mut ids = vec![g.input("x", Shape::batched(&[2, 3]), Kind::Float)];
+        ids.push(g.constant(Tensor::new([1, 2, 3], vec![1f32; 6]).unwrap()));
+        for _ in 0..random.within(1, 40) {
+            let recent = ids.len().saturating_sub(6);
+            let a = ids[random.within(recent, ids.len() - 1)];
+            let b = ids[random.within(recent, ids.len() - 1)];
+            ids.push(match random.within(0, 3) {
+                0 => g.add(Op::Identity, &[a]).unwrap(),
+                1 => g.add(Op::Unary(Unary::Exp), &[a]).unwrap(),
+                _ => g.add(Op::Binary(Binary::Add), &[a, b]).unwrap(),
+            });
+        }
+        for _ in 0..random.within(1, 3) {
+            let id = ids[random.within(0, ids.len() - 1)];
+            g.output("y", id);
+        }
+        g
+    }
+
+    /// Follows the plan writing node names instead of numbers: whoever reads must find what was meant.
+    fn follow(graph: &Graph, plan: &Plan, needed: &[bool]) {
+        let mut owner: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
+        for (id, node) in graph.nodes() {
+            if renames(&node.op) {
+                owner[id.index()] = owner[node.inputs[0].index()];
+            }
+        }
+        let mut held: Vec<Option<NodeId>> = vec![None; plan.slots.len()];
+        let expect = |id: NodeId, held: &[Option<NodeId>]| match plan.places[id.index()] {
+            Place::Slot(slot) => assert_eq!(held[slot], Some(owner[id.index()]), "{id} is gone"),
+            Place::Nowhere => panic!("{id} is nowhere"),
+            Place::Input(_) | Place::Constant(_) => {}
+        };
+        for step in &plan.steps {
+            assert!(needed[step.node.index()]);
+            let inputs = &graph.node(step.node).inputs;
+            inputs.iter().for_each(|&input| expect(input, &held));
+            let reads_its_slot =
+                inputs.iter().any(|input| plan.places[input.index()] == Place::Slot(step.slot));
+            assert_eq!(reads_its_slot, step.in_place);
+            held[step.slot] = Some(step.node);
+        }
+        graph.outputs().iter().for_each(|output| expect(output.node, &held));
+    }
+
+    #[test]
+    fn whoever_reads_a_value_finds_it() {
+        let mut random = Random::new(18);
+        for _ in 0..500 {
+            let graph = random_graph(&mut random);
+            let (known, needed) = (known(&graph), needed(&graph));
+            follow(&graph, &Plan::new(&graph, &known, &needed), &needed);
+        }
+    }
+
+    #[test]
+    fn a_chain_of_any_length_alternates_between_two_slots() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[4]), Kind::Float);
+        let mut y = x;
+        for _ in 0..50 {
+            y = g.add(Op::Binary(Binary::Mul), &[y, y]).unwrap();
+            y = g.add(Op::Unary(Unary::Relu), &[y]).unwrap();
+        }
+        let last = g.add(Op::Binary(Binary::Mul), &[y, y]).unwrap();
+        g.output("y", last);
+        let plan = Plan::new(&g, &known(&g), &needed(&g));
+        assert_eq!(plan.slots.len(), 3, "two that alternate and the one that leaves");
+        assert_eq!(plan.steps.iter().filter(|step| step.in_place).count(), 50);
+    }
+}

@@ -18,7 +18,7 @@ fn windows(length: usize, positions: usize) -> Vec<Range<usize>> {
 /// Kernel and stride, if one window sliding evenly covers the same inputs.
 fn sliding(windows: &[Range<usize>]) -> Option<(usize, usize)> {
     let kernel = windows.first()?.len();
-    let stride = windows.get(1).map_or(kernel, |second| second.start);
+    let stride = windows.get(1).map_or(1, |second| second.start);
     let even = windows.iter().enumerate().all(|(i, w)| w.start == i * stride && w.len() == kernel);
     (even && stride > 0 && kernel > 0).then_some((kernel, stride))
 }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn windows_that_are_alike_slide() {
-        assert_eq!(sliding(&windows(7, 1)), Some((7, 7)));
+        assert_eq!(sliding(&windows(7, 1)), Some((7, 1)));
         assert_eq!(sliding(&windows(14, 7)), Some((2, 2)));
         assert_eq!(sliding(&windows(7, 7)), Some((1, 1)));
         assert_eq!(sliding(&windows(8, 7)), Some((2, 1)));

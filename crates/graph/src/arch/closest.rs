@@ -1,7 +1,9 @@
-//! Names near a mistyped or missing one.
+//! Names near a mistyped or missing one, however far they are: there is always something to show.
+
+use crate::address::edit_distance;
 
 /// Longer names than this are not compared.
-const LONGEST: usize = 256;
+const LONGEST_COMPARED: usize = 200;
 
 /// At most `count` of `candidates`, the nearest to `name` first.
 pub(super) fn closest<'a>(
@@ -9,36 +11,9 @@ pub(super) fn closest<'a>(
     candidates: impl Iterator<Item = &'a str>,
     count: usize,
 ) -> Vec<&'a str> {
-    let name: Vec<char> = name.chars().take(LONGEST).collect();
-    let mut ranked: Vec<(usize, &str)> =
-        candidates.filter(|c| c.len() <= LONGEST).map(|c| (distance(&name, c), c)).collect();
-    ranked.sort();
+    let name: String = name.chars().take(LONGEST_COMPARED).collect();
+    let comparable = candidates.filter(|candidate| candidate.len() <= LONGEST_COMPARED);
+    let mut ranked: Vec<(usize, &str)> = comparable.map(|c| (edit_distance(&name, c), c)).collect();
+    ranked.sort_unstable();
     ranked.into_iter().take(count).map(|(_, candidate)| candidate).collect()
-}
-
-/// Levenshtein's distance: letters inserted, removed or replaced.
-fn distance(a: &[char], b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=a.len()).collect();
-    for (i, letter) in b.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &other) in a.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[a.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances_are_levenshteins() {
-        let between = |a: &str, b: &str| distance(&a.chars().collect::<Vec<_>>(), b);
-        assert_eq!(between("kitten", "sitting"), 3);
-        assert_eq!(between("", "abc"), 3);
-        assert_eq!(between("flaw", "lawn"), 2);
-    }
 }

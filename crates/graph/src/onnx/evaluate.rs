@@ -29,7 +29,13 @@ pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Ve
                 count.ok_or_else(|| Error::unsupported("the size is not a multiple of the batch size"))?,
             )
         }
-        _ => return evaluate_known(call),
+        "CastLike" => match call.known(0).and_then(Known::host) {
+            Some(host) if host.elements.len() <= MAX_FLOATS => {
+                arithmetic::cast(&host, like(importer, call.input(1)?))?
+            }
+            _ => return Ok(None),
+        },
+        _ => return evaluate_known(importer, call),
     };
     Ok(Some(vec![Value::host("", host)]))
 }
@@ -42,6 +48,23 @@ fn value_shape(importer: &Importer, value: &Value) -> Shape {
     }
 }
 
+/// ONNX's number for the kind of a value.
+fn like(importer: &Importer, value: &Value) -> i64 {
+    let kind = match value {
+        Value::Node(id) => importer.graph.node(*id).kind,
+        Value::Known(known) => match &known.content {
+            Content::Tensor(tensor) => tensor.kind(),
+            Content::Symbolic(_) | Content::Ramp(_) => Kind::Int,
+        },
+        Value::Sequence(_) | Value::Unknown => Kind::Float,
+    };
+    match kind {
+        Kind::Float => 1,
+        Kind::Int => 7,
+        Kind::Bool => 9,
+    }
+}
+
 fn shape(importer: &Importer, call: &Call) -> Result<Host> {
     let shape = value_shape(importer, call.input(0)?);
     let rank = shape.rank() as i64;
@@ -51,9 +74,14 @@ fn shape(importer: &Importer, call: &Call) -> Result<Host> {
     Host::of_shape(&Shape::new(dims)).ok_or_else(|| Error::shape(format!("the shape {shape} is absurd")))
 }
 
-fn constant(importer: &Importer, call: &Call) -> Result<Value> {
+fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {
     if let Some(proto) = call.tensor("value")? {
-        return Ok(Value::known("", Content::Tensor(elements::tensor(proto, importer.folder)?)));
+        let tensor = elements::tensor(proto, importer.folder)?;
+        // A function may be called many times, each time with constants of its own.
+        if !importer.active.is_empty() {
+            importer.spend(tensor.len())?;
+        }
+        return Ok(Value::known("", Content::Tensor(tensor)));
     }
     let float = |values: Vec<f64>| Elements::Float { values, double: false };
     let host = if call.has("value_float") {
@@ -70,7 +98,7 @@ fn constant(importer: &Importer, call: &Call) -> Result<Value> {
     Ok(Value::host("", host))
 }
 
-fn evaluate_known(call: &Call) -> Result<Option<Vec<Value>>> {
+fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
     let all_known = call.inputs.iter().flatten().all(|v| matches!(v, Value::Known(_)));
     if !all_known || call.inputs.is_empty() || matches!(call.op(), "If") {
         return Ok(None);
@@ -95,6 +123,7 @@ fn evaluate_known(call: &Call) -> Result<Option<Vec<Value>>> {
         return Ok(None);
     }
     let results = compute(call, &hosts)?;
+    importer.spend(results.iter().flatten().map(|h| h.elements.len()).sum())?;
     Ok(results.map(|results| results.into_iter().map(|h| Value::host("", h)).collect()))
 }
 
@@ -257,11 +286,7 @@ fn trilu(call: &Call, x: &Host, hosts: &[Option<Host>]) -> Result<Host> {
         Some(k) => k.as_ints()?.first().and_then(|e| e.known()).unwrap_or(0),
         None => 0,
     };
-    let upper = call.flag("upper", true)?;
-    let kept = |i: usize| {
-        let (row, column) = ((i / columns % rows) as i64, (i % columns) as i64);
-        if upper { column >= row.saturating_add(k) } else { column <= row.saturating_add(k) }
-    };
+    let kept = triangle(call, rows, columns, k)?;
     let mut result = x.clone();
     match &mut result.elements {
         Elements::Int(v) => {
@@ -275,6 +300,15 @@ fn trilu(call: &Call, x: &Host, hosts: &[Option<Host>]) -> Result<Host> {
         }
     }
     Ok(result)
+}
+
+/// Whether an element of a matrix lies in the triangle `Trilu` keeps.
+pub(crate) fn triangle(call: &Call, rows: usize, columns: usize, k: i64) -> Result<impl Fn(usize) -> bool> {
+    let upper = call.flag("upper", true)?;
+    Ok(move |i: usize| {
+        let (row, column) = ((i / columns % rows) as i64, (i % columns) as i64);
+        if upper { column >= row.saturating_add(k) } else { column <= row.saturating_add(k) }
+    })
 }
 
 fn nonzero(x: &Host) -> Result<Host> {

@@ -230,8 +230,7 @@ pub(crate) fn range(hosts: &[Option<Host>]) -> Result<Host> {
         return Err(batch_size("a range"));
     };
     let count = ((limit_value - start_value) / step).ceil().max(0.0);
-    // Negated so that a NaN count is refused as well.
-    if !(count <= host::LIMIT as f64) {
+    if step == 0.0 || count.is_nan() || count > host::LIMIT as f64 {
         return Err(Error::unsupported(format!("a range of {count} elements is too large")));
     }
     let count = count as usize;

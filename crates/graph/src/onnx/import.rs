@@ -9,18 +9,27 @@ use super::elements::{self, DataType};
 use super::evaluate;
 use super::input_shape::ImportOptions;
 use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId};
-use super::module_path::module_path;
+use super::names::Names;
 use super::operators::operator;
 use super::order::reading_order;
 use super::value::{Content, Known, Value};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, NodeId};
 use crate::op::Op;
-use crate::shape::Shape;
+use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
 /// The most nodes a file may unfold into, functions written out.
-const MAX_NODES: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 18;
+
+/// The most elements that may be computed while a file is read, in all.
+const MAX_COMPUTED: usize = 1 << 25;
+
+/// The most characters the names of all nodes may have.
+const MAX_TEXT: usize = 1 << 27;
+
+/// The most elements a value may have that depends on no input.
+const MAX_CONSTANT: usize = 1 << 28;
 
 /// Something in a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +79,10 @@ pub(crate) struct Importer<'m> {
     model: &'m ModelProto<'m>,
     source: &'m GraphProto<'m>,
     options: &'m ImportOptions,
-    names: HashSet<String>,
+    pub(crate) names: Names,
     nodes_read: usize,
+    computed: usize,
+    text: usize,
     problems: Option<Vec<Problem>>,
 }
 
@@ -96,8 +107,10 @@ impl<'m> Importer<'m> {
             model,
             source,
             options,
-            names: HashSet::new(),
+            names: Names::default(),
             nodes_read: 0,
+            computed: 0,
+            text: 0,
             problems: None,
         })
     }
@@ -157,9 +170,7 @@ impl<'m> Importer<'m> {
             (Ok(value), _) => Ok(Some(value)),
             (Err(error), None) => Err(error),
             (Err(error), Some(problems)) => {
-                let text = error.to_string();
-                let prefix = error.node().map(|n| format!("in node '{n}': ")).unwrap_or_default();
-                let reason = text.strip_prefix(&prefix).unwrap_or(&text).to_owned();
+                let reason = strip_node(&error);
                 problems.push(Problem { node: node.to_owned(), op: op.to_owned(), reason });
                 Ok(None)
             }
@@ -207,7 +218,7 @@ impl<'m> Importer<'m> {
                 Some((shape, kind)) => Value::Node(self.graph.input(&info.name, shape, kind)),
                 None => Value::Unknown,
             };
-            self.names.insert(info.name.clone());
+            self.names.take(&info.name);
             self.bind(&info.name, value);
         }
         Ok(())
@@ -290,77 +301,38 @@ impl<'m> Importer<'m> {
             return Ok(values);
         }
         let first = self.graph.len();
-        self.names.insert(name.to_owned());
+        self.names.take(name);
         let label = Label { node: name.to_owned(), ..Label::default() };
         let values = (operator.import)(self, call).map_err(|e| e.at(label.display()))?;
         self.label_nodes(call, name, first, &values);
+        let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
+        let made = self.graph.nodes().rev().take(self.graph.len() - first);
+        self.text += made.map(|(_, n)| label(n)).sum::<usize>();
+        if self.text > MAX_TEXT {
+            return Err(Error::malformed("the names in the file are absurdly long"));
+        }
         Ok(values)
     }
 
-    /// Gives the nodes made for a call their names: the file's for those that stand for an output.
-    fn label_nodes(&mut self, call: &Call, name: &str, first: usize, values: &[Value]) {
-        let weights = call.inputs.iter().filter_map(|v| match v {
-            Some(Value::Known(known)) => Some(known.name.as_str()),
-            _ => None,
-        });
-        let module = module_path(call.node, weights);
-        let mut outputs: HashMap<NodeId, usize> = HashMap::new();
-        for (index, value) in values.iter().enumerate() {
-            if let Value::Node(id) = value {
-                outputs.entry(*id).or_insert(index);
-            }
+    /// Counts elements computed while reading, so that a small file cannot ask for endless work.
+    pub(crate) fn spend(&mut self, elements: usize) -> Result<()> {
+        self.computed = self.computed.saturating_add(elements);
+        if self.computed > MAX_COMPUTED {
+            return Err(Error::malformed("the file computes more constants than a network needs"));
         }
-        let made: Vec<NodeId> = self.graph.nodes().skip(first).map(|(id, _)| id).collect();
-        for id in made {
-            let op = &self.graph.node(id).op;
-            if matches!(op, Op::Constant(_)) {
-                continue;
-            }
-            let op_name = op.name();
-            let label = match outputs.get(&id) {
-                Some(&index) => Label {
-                    node: if index == 0 { name.to_owned() } else { self.fresh(&format!("{name}.{index}")) },
-                    tensor: call.node.outputs.get(index).cloned().unwrap_or_default(),
-                    module: module.clone(),
-                    aliases: Vec::new(),
-                },
-                None => {
-                    let inner = self.fresh(&format!("{name}/{op_name}"));
-                    Label { module: module.clone(), ..Label::named(inner) }
-                }
-            };
-            *self.graph.label_mut(id) = label;
-        }
-        for (&id, &index) in &outputs {
-            if id.index() < first && index == 0 {
-                self.graph.label_mut(id).aliases.push(name.to_owned());
-            }
-        }
-    }
-
-    fn unique_name(&mut self, node: &NodeProto, index: usize) -> String {
-        let prefix = self.scopes.last().map_or("", |s| s.prefix.as_str());
-        let own = match node.name.as_str() {
-            "" => format!("{prefix}{}_{index}", node.op_type),
-            name => format!("{prefix}{name}"),
-        };
-        if self.names.contains(&own) { self.fresh(&own) } else { own }
-    }
-
-    /// A name nobody has yet.
-    fn fresh(&mut self, wish: &str) -> String {
-        let mut name = wish.to_owned();
-        let mut count = 1;
-        while !self.names.insert(name.clone()) {
-            name = format!("{wish}_{count}");
-            count += 1;
-        }
-        name
+        Ok(())
     }
 
     /// Adds a node on behalf of the node being read.
     pub(crate) fn add(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId> {
-        self.graph.add(op, inputs).map_err(|e| Error::new(e.kind(), strip_node(&e)))
+        let id = self.graph.add(op, inputs).map_err(|e| Error::new(e.kind(), strip_node(&e)))?;
+        let node = self.graph.node(id);
+        match node.shape.count() {
+            Some(Dim::Fixed(n) | Dim::Batch(n)) if node.is_constant() && n > MAX_CONSTANT => {
+                Err(Error::unsupported(format!("a constant of shape {} is too large", node.shape)))
+            }
+            _ => Ok(id),
+        }
     }
 
     /// Adds a node and hands it out as the only value.

@@ -77,12 +77,12 @@ fn groups(call: &Call) -> Result<usize> {
 fn kernel(call: &Call, weight: &Shape) -> Result<Vec<usize>> {
     let own: Option<Vec<usize>> = weight.dims().iter().skip(2).map(|d| d.fixed()).collect();
     let own = own.ok_or_else(|| Error::shape(format!("a kernel of shape {weight} is not fixed")))?;
-    if let Some(stated) = call.ints("kernel_shape")?.filter(|s| !s.is_empty()) {
-        if lengths("kernel_shape", &stated, own.len())? != own {
-            return Err(Error::malformed(format!(
-                "kernel_shape {stated:?} does not fit a weight of shape {weight}"
-            )));
-        }
+    if let Some(stated) = call.ints("kernel_shape")?.filter(|s| !s.is_empty())
+        && lengths("kernel_shape", &stated, own.len())? != own
+    {
+        return Err(Error::malformed(format!(
+            "kernel_shape {stated:?} does not fit a weight of shape {weight}"
+        )));
     }
     Ok(own)
 }

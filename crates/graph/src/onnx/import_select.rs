@@ -1,15 +1,16 @@
 //! Ops that take part of a value: slices, splits and gathers.
 
 use super::call::{self, Call, sorted_axes};
-use super::evaluate::nd_positions;
+use super::evaluate::{nd_positions, triangle};
 use super::extent::Extent;
+use super::host::checked_count;
 use super::import::Importer;
 use super::value::{Content, Known, Ramp, Value};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 
 /// Elements taken along one axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -261,6 +262,26 @@ pub(crate) fn gather_nd(importer: &mut Importer, call: &Call) -> Result<Vec<Valu
     let outer = indices.shape[..indices.shape.len() - 1].to_vec();
     let indices = importer.constant(Tensor::new(outer, positions)?);
     importer.one(Op::Gather { axis: 0 }, &[rows, indices])
+}
+
+/// `Trilu`: one triangle of every matrix, zero elsewhere.
+pub(crate) fn trilu(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let shape = importer.shape(x);
+    let &[.., Dim::Fixed(rows), Dim::Fixed(columns)] = shape.dims() else {
+        return Err(Error::shape(format!("Trilu reads matrices of fixed size, found {shape}")));
+    };
+    let count = checked_count(&[rows, columns])?;
+    let k = call.int_list(1, "diagonal")?.and_then(|v| v.first().copied()).unwrap_or(0);
+    let kept = triangle(call, rows, columns, k)?;
+    let mask = Tensor::new([rows, columns], (0..count).map(kept).collect::<Vec<bool>>())?;
+    let zero = match importer.graph.node(x).kind {
+        Kind::Float => Tensor::scalar(0f32),
+        Kind::Int => Tensor::scalar(0i64),
+        Kind::Bool => Tensor::scalar(false),
+    };
+    let (mask, zero) = (importer.constant(mask), importer.constant(zero));
+    importer.one(Op::Where, &[mask, x, zero])
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
 
-/// The most elements a constant that is written as its shape may have.
-const MAX_FILL: usize = 1 << 28;
-
 /// What `Reshape` makes of a shape.
 pub(crate) fn reshaped(call: &Call, shape: &Shape) -> Result<Shape> {
     let target = match call.ints("shape")? {
@@ -145,10 +142,6 @@ pub(crate) fn expand(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
 
 pub(crate) fn constant_of_shape(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let shape = stated_shape(call, 0)?;
-    match shape.count() {
-        Some(Dim::Fixed(n) | Dim::Batch(n)) if n <= MAX_FILL => {}
-        _ => return Err(Error::unsupported(format!("a constant of shape {shape} is too large"))),
-    }
     let value = fill(call)?.tensor().ok_or_else(|| Error::malformed("ConstantOfShape has no value"))?;
     let scalar = importer.constant(value);
     importer.one(Op::Expand { shape }, &[scalar])

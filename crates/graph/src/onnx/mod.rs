@@ -6,6 +6,13 @@ mod call;
 mod elements;
 mod evaluate;
 mod evaluate_arithmetic;
+mod export;
+mod export_constant;
+mod export_layout;
+mod export_op;
+#[cfg(test)]
+mod export_tests;
+mod export_window;
 mod extent;
 mod host;
 mod import;
@@ -20,17 +27,23 @@ mod import_reduce;
 mod import_resize;
 mod import_select;
 mod import_shape;
+#[cfg(test)]
+mod import_tests;
 mod input_shape;
+mod label;
 mod model;
 mod module_path;
+mod names;
 mod operators;
 mod order;
 mod subgraph;
+mod tensor_proto;
 mod value;
 mod wire;
 
 use std::path::Path;
 
+pub use self::export::{ExportOptions, save, write};
 pub use self::import::{Problem, Survey};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;

@@ -138,7 +138,7 @@ static OPERATORS: &[Operator] = &[
     op("ThresholdedRelu", activation::thresholded_relu, ""),
     op("Tile", shape::tile, ""),
     op("Transpose", layout::transpose, ""),
-    op("Trilu", known_only, KNOWN_ONLY),
+    op("Trilu", select::trilu, ""),
     op("Unsqueeze", shape::unsqueeze, ""),
     op("Upsample", resize::upsample, ""),
     op("Where", arithmetic::select, ""),

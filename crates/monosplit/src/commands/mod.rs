@@ -1,6 +1,8 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
+mod explain;
 mod inspect;
+mod method;
 mod network;
 mod ops;
 mod preprocessing;
@@ -21,6 +23,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
 
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -43,6 +46,7 @@ is ever executed.
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -54,6 +58,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Run(Box<run::Run>),
     Ops(ops::Ops),
@@ -80,6 +85,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Ops(ops)) => ops.execute(out)?,

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::window::Walk;
+use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
 /// The pieces of output rows that a range of flat output positions covers: row, first column, length.
@@ -48,9 +48,7 @@ fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
     if step == 1 {
         target.copy_from_slice(&from[..target.len()]);
     } else {
-        for (t, &f) in target.iter_mut().zip(from.iter().step_by(step)) {
-            *t = f;
-        }
+        pair(target, from, step, |t, &f| *t = f);
     }
 }
 

@@ -47,6 +47,12 @@ impl Convolution {
         self.group_inputs * self.walk.taps()
     }
 
+    /// Positions whose patches have about `elements` elements, and never more than [`WIDE_ELEMENTS`].
+    fn tile(&self, elements: usize) -> usize {
+        let within = |elements: usize| (elements / self.depth().max(1)).max(1);
+        within(elements).max(NARROW_TILE.start.min(within(WIDE_ELEMENTS)))
+    }
+
     /// `y ← w ⋆ x + bias`.
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], bias: Option<&[R]>, y: &mut [R]) {
         let (inputs, outputs) = (self.group_inputs * self.walk.input_len(), self.walk.output_len());
@@ -56,7 +62,7 @@ impl Convolution {
             let x = &x[part * inputs..(part + 1) * inputs];
             let w = Matrix::dense(&w[group * rows * self.depth()..], rows, self.depth());
             let bias = bias.map(|b| &b[group * rows..(group + 1) * rows]);
-            let narrow = (NARROW_ELEMENTS / self.depth().max(1)).clamp(NARROW_TILE.start, NARROW_TILE.end);
+            let narrow = self.tile(NARROW_ELEMENTS).min(NARROW_TILE.end);
             if outputs.div_ceil(narrow) >= MANY_TILES {
                 self.share_tiles(x, w, bias, y, narrow);
             } else {
@@ -98,7 +104,7 @@ impl Convolution {
 
     fn share_channels<R: Real>(&self, x: &[R], w: Matrix<'_, R>, bias: Option<&[R]>, y: &mut [R]) {
         let outputs = self.walk.output_len();
-        let tile = (WIDE_ELEMENTS / self.depth().max(1)).max(NARROW_TILE.start).min(outputs);
+        let tile = self.tile(WIDE_ELEMENTS).min(outputs);
         let block = w.rows.div_ceil(MANY_TILES).next_multiple_of(8).min(CHANNEL_BLOCK);
         let mut patches = Vec::new();
         for first in (0..outputs).step_by(tile) {

@@ -65,7 +65,7 @@ impl TransposedConvolution {
     /// Adds `w·x`, folded, to the planes `y`.
     fn scatter<R: Real>(&self, w: Matrix<'_, R>, x: Matrix<'_, R>, y: &mut [R]) {
         let (taps, positions) = (self.walk.taps(), self.walk.output_len());
-        let tile = (ELEMENTS / w.rows).max(64).min(positions);
+        let tile = (ELEMENTS / w.rows).max(1).min(positions);
         let mut product = Vec::new();
         for first in (0..positions).step_by(tile) {
             let range = first..(first + tile).min(positions);

@@ -4,7 +4,7 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::window::Walk;
+use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
 /// A depthwise convolution of known sizes.
@@ -42,17 +42,8 @@ impl Depthwise {
         let step = self.walk.step();
         for (row, y) in y.chunks_mut(self.walk.width()).enumerate() {
             self.walk.visit(row, |tap, start, run| {
-                let (weight, x) = (w[tap], &x[start + run.input..]);
-                let y = &mut y[run.first..run.end];
-                if step == 1 {
-                    for (y, &x) in y.iter_mut().zip(x) {
-                        *y += weight * x;
-                    }
-                } else {
-                    for (y, &x) in y.iter_mut().zip(x.iter().step_by(step)) {
-                        *y += weight * x;
-                    }
-                }
+                let weight = w[tap];
+                pair(&mut y[run.first..run.end], &x[start + run.input..], step, |y, &x| *y += weight * x);
             });
         }
     }

@@ -2,7 +2,7 @@
 //! operands is computed then.
 
 use monosplit_graph::op::{Padding, Window};
-use monosplit_graph::{Error, Node, Op, Result};
+use monosplit_graph::{Error, Graph, Node, Op, Result, element_count};
 
 use super::conv::{Convolution, is_pointwise};
 use super::conv_transpose::TransposedConvolution;
@@ -47,11 +47,38 @@ macro_rules! of_any_kind {
     };
 }
 
-/// Chooses the kernel for `node`. `constants` holds, for every input, its elements if they are known.
-pub(crate) fn choose<R: Real>(node: &Node, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {
+/// The most taps a window may have: beyond it lies no network, only a file that wants to exhaust the machine.
+const MAX_TAPS: usize = 1 << 24;
+
+fn check_window(op: &Op) -> Result<()> {
+    let window = match op {
+        Op::Conv { window, .. } | Op::ConvTranspose { window, .. } => window,
+        Op::AveragePool { window, .. } | Op::AveragePoolTranspose { window, .. } => window,
+        Op::MaxPool(window) | Op::WinnerGather(window) | Op::WinnerScatter(window) => window,
+        _ => return Ok(()),
+    };
+    match element_count(&window.kernel) {
+        Some(taps) if taps <= MAX_TAPS => Ok(()),
+        _ => Err(Error::unsupported(format!(
+            "expected a window of at most {MAX_TAPS} elements, found {:?}",
+            window.kernel
+        ))),
+    }
+}
+
+/// Chooses the kernel for `node` of `graph`. `constants` holds, for every input, its elements if they are known.
+pub(crate) fn choose<R: Real>(
+    graph: &Graph,
+    node: &Node,
+    constants: &[Option<View<'_, R>>],
+) -> Result<Kernel<R>> {
+    check_window(&node.op)?;
     match node.op.clone() {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
-        Op::Conv { window, groups } => Ok(convolution(window, groups, node)),
+        Op::Conv { window, groups } => {
+            let depthwise = groups > 1 && graph.node(node.inputs[1]).shape.fixed_at(1) == Some(1);
+            Ok(if depthwise { depthwise_convolution(window) } else { convolution(window, groups) })
+        }
         Op::ConvTranspose { window, groups, .. } => {
             Ok(Kernel::new("conv transpose, gemm + fold", move |v, out| {
                 let kernel = TransposedConvolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
@@ -101,20 +128,24 @@ pub(crate) fn choose<R: Real>(node: &Node, constants: &[Option<View<'_, R>>]) ->
     }
 }
 
-fn convolution<R: Real>(window: Window, groups: usize, node: &Node) -> Kernel<R> {
-    let one_input_channel = groups > 1 && node.shape.fixed_at(1).is_some_and(|o| o >= groups);
+fn convolution<R: Real>(window: Window, groups: usize) -> Kernel<R> {
     let name = match is_pointwise(&window) {
         true => "conv, pointwise gemm",
         false => "conv, unfold + gemm",
     };
     Kernel::new(name, move |v, out| {
-        let (x, w) = (v[0].real()?, v[1].real()?);
+        let kernel = Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
         let bias = v.get(2).map(|b| b.real()).transpose()?;
-        if one_input_channel && v[1].shape[1] == 1 {
-            Depthwise::new(&window, v[0].shape, v[1].shape, out.shape).run(x, w, bias, out.real()?);
-        } else {
-            Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape).run(x, w, bias, out.real()?);
-        }
+        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
+        Ok(())
+    })
+}
+
+fn depthwise_convolution<R: Real>(window: Window) -> Kernel<R> {
+    Kernel::new("conv, depthwise", move |v, out| {
+        let kernel = Depthwise::new(&window, v[0].shape, v[1].shape, out.shape);
+        let bias = v.get(2).map(|b| b.real()).transpose()?;
+        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
         Ok(())
     })
 }

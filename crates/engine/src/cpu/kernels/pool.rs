@@ -3,7 +3,7 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
-use super::window::Walk;
+use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
 /// Whether `candidate` replaces `best` as the maximum: it is larger, or the first NaN.
@@ -26,10 +26,8 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
         y.fill(R::NEG_INFINITY);
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
             walk.visit(row, |_, start, run| {
-                let x = x[start + run.input..].iter().step_by(step);
-                for (y, &x) in y[run.first..run.end].iter_mut().zip(x) {
-                    *y = if beats(x, *y) { x } else { *y };
-                }
+                let keep_larger = |y: &mut R, x: &R| *y = if beats(*x, *y) { *x } else { *y };
+                pair(&mut y[run.first..run.end], &x[start + run.input..], step, keep_larger);
             });
         }
     });
@@ -52,10 +50,8 @@ pub(crate) fn average_pool<R: Real>(
             for (row, y) in y.chunks_mut(width).enumerate() {
                 sums.fill(0.0);
                 walk.visit(row, |_, start, run| {
-                    let x = x[start + run.input..].iter().step_by(step);
-                    for (sum, x) in sums[run.first..run.end].iter_mut().zip(x) {
-                        *sum += x.to_f64();
-                    }
+                    let sums = &mut sums[run.first..run.end];
+                    pair(sums, &x[start + run.input..], step, |sum, x| *sum += x.to_f64());
                 });
                 let reciprocals = &reciprocals[row * width..];
                 for ((y, &sum), &r) in y.iter_mut().zip(sums.iter()).zip(reciprocals) {

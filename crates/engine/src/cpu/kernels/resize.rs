@@ -82,6 +82,12 @@ pub(crate) fn resize<R: Real>(
     (x, shape): (&[R], &[usize]),
     out: &mut [R],
 ) {
+    // Shrinking first keeps what lies between smaller than the input or the output.
+    let mut axes = axes.to_vec();
+    axes.sort_by(|a, b| {
+        let growth = |axis: &ResizeAxis| axis.length as f64 / shape[axis.axis] as f64;
+        growth(a).total_cmp(&growth(b))
+    });
     let Some((last, rest)) = axes.split_last() else { return out.copy_from_slice(x) };
     let mut shape = shape.to_vec();
     let mut current: Option<Vec<R>> = None;

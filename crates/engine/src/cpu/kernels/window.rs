@@ -15,6 +15,16 @@ pub(crate) struct Run {
     pub(crate) input: usize,
 }
 
+/// Calls `f` with every element of `y` and the element of `x` it reads, `step` apart.
+#[inline]
+pub(crate) fn pair<A, B>(y: &mut [A], x: &[B], step: usize, f: impl Fn(&mut A, &B)) {
+    match step {
+        1 => y.iter_mut().zip(x).for_each(|(y, x)| f(y, x)),
+        2 => y.iter_mut().zip(x.chunks(2)).for_each(|(y, x)| f(y, &x[0])),
+        _ => y.iter_mut().zip(x.iter().step_by(step)).for_each(|(y, x)| f(y, x)),
+    }
+}
+
 /// The walk of a window over an input of known size.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {

@@ -1,0 +1,356 @@
+//! Writing a graph as an ONNX file: names and module paths kept, the batch a named dimension, ops the chosen
+//! operator set does not have spelled out in those it has. The ops themselves are in the neighbouring files.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::model::{
+    AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
+    StringStringEntry, TensorProto, ValueInfoProto,
+};
+use super::module_path;
+use super::names::Names;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Label, Node, NodeId};
+use crate::op::Op;
+use crate::shape::{Dim, Shape};
+use crate::tensor::Kind;
+
+/// What a protocol buffer may hold.
+pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
+
+/// Operator sets that can be written.
+const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
+
+/// How a graph is written.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    opset: i64,
+    double: bool,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        ExportOptions { opset: 17, double: false }
+    }
+}
+
+impl ExportOptions {
+    /// Version of ONNX's operator set to write, 13 to 26; 17 unless told otherwise.
+    #[must_use]
+    pub fn opset(mut self, version: i64) -> Self {
+        self.opset = version;
+        self
+    }
+
+    /// Writes real numbers in double precision.
+    #[must_use]
+    pub fn double(mut self, double: bool) -> Self {
+        self.double = double;
+        self
+    }
+}
+
+/// The bytes of an ONNX file that holds `graph`.
+pub fn write(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
+    if !OPSETS.contains(&options.opset) {
+        let (least, most) = (OPSETS.start(), OPSETS.end());
+        return Err(Error::argument(format!(
+            "operator set {} cannot be written, only {least} to {most}",
+            options.opset
+        )));
+    }
+    let model = Exporter::new(graph, options).model()?;
+    let bytes = model.encode();
+    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Writes `graph` to an ONNX file, which appears under its name only once it is complete.
+pub fn save(graph: &Graph, path: &Path, options: &ExportOptions) -> Result<()> {
+    let bytes = write(graph, options)?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| Error::argument(format!("'{}' is not the name of a file", path.display())))?;
+    let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io(path, &e)
+    })
+}
+
+pub(crate) fn too_large() -> Error {
+    Error::unsupported("the model is larger than 2 GiB, which is more than one ONNX file can hold")
+}
+
+/// A graph being written.
+pub(crate) struct Exporter<'g> {
+    pub(crate) graph: &'g Graph,
+    pub(crate) opset: i64,
+    pub(crate) double: bool,
+    pub(crate) nodes: Vec<NodeProto<'g>>,
+    pub(crate) initializers: Vec<TensorProto<'g>>,
+    /// The name of every value that is written.
+    values: HashMap<NodeId, String>,
+    pub(crate) value_names: Names,
+    node_names: Names,
+    written: HashSet<String>,
+    pub(crate) current: Label,
+    pub(crate) result: String,
+    pub(crate) batch: Option<String>,
+    pub(crate) bytes: usize,
+}
+
+impl<'g> Exporter<'g> {
+    fn new(graph: &'g Graph, options: &ExportOptions) -> Self {
+        Exporter {
+            graph,
+            opset: options.opset,
+            double: options.double,
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            values: HashMap::new(),
+            value_names: Names::default(),
+            node_names: Names::default(),
+            written: HashSet::new(),
+            current: Label::default(),
+            result: String::new(),
+            batch: None,
+            bytes: 0,
+        }
+    }
+
+    fn model(mut self) -> Result<ModelProto<'g>> {
+        let graph = self.graph;
+        if graph.outputs().is_empty() {
+            return Err(Error::argument("a graph without outputs cannot be written"));
+        }
+        self.name_values()?;
+        let needed = needed(graph);
+        for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
+            self.current = node.label.clone();
+            self.result = self.name(id).to_owned();
+            match &node.op {
+                Op::Input => {}
+                Op::Constant(tensor) => {
+                    let name = self.result.clone();
+                    self.initializer(name, tensor)?;
+                }
+                op => self.op(op, node).map_err(|e| e.at(node.label.display()))?,
+            }
+        }
+        let outputs = self.outputs();
+        let inputs = graph.inputs().iter().map(|&id| self.info(self.name(id).to_owned(), id)).collect();
+        let main = GraphProto {
+            name: "monosplit".into(),
+            nodes: self.nodes,
+            initializers: self.initializers,
+            sparse_initializers: 0,
+            inputs,
+            outputs,
+        };
+        let ir_version = match self.opset {
+            ..15 => 7,
+            15..19 => 8,
+            19..21 => 9,
+            _ => 10,
+        };
+        Ok(ModelProto {
+            ir_version,
+            producer_name: "monosplit".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            graph: Some(main),
+            opsets: vec![OperatorSetId { domain: String::new(), version: self.opset }],
+            metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
+            functions: Vec::new(),
+        })
+    }
+
+    /// Decides what every value is called: outputs and inputs first, they must keep their names.
+    fn name_values(&mut self) -> Result<()> {
+        let graph = self.graph;
+        for output in graph.outputs() {
+            if output.name.is_empty() || !self.value_names.take(&output.name) {
+                return Err(Error::argument(format!("two outputs are named '{}'", output.name)));
+            }
+        }
+        for output in graph.outputs() {
+            let node = graph.node(output.node);
+            let own_name = match node.op {
+                Op::Input | Op::Constant(_) => node.label.tensor == output.name,
+                _ => true,
+            };
+            if own_name {
+                self.values.entry(output.node).or_insert_with(|| output.name.clone());
+            }
+        }
+        let inputs = graph.inputs().iter().map(|&id| (id, graph.node(id)));
+        for (id, node) in inputs.chain(graph.nodes()) {
+            if !self.values.contains_key(&id) {
+                let wish = match (&*node.label.tensor, &*node.label.node) {
+                    ("", "") => format!("{}_{}", node.op.name(), id.index()),
+                    ("", name) | (name, _) => name.to_owned(),
+                };
+                let name = self.value_names.fresh(&wish);
+                self.values.insert(id, name);
+            }
+        }
+        // Inner nodes must not take a name that a later node of the graph has.
+        for (_, node) in graph.nodes() {
+            self.node_names.take(&node.label.node);
+        }
+        Ok(())
+    }
+
+    /// The outputs, with an identity where one has a name that is not its value's.
+    fn outputs(&mut self) -> Vec<ValueInfoProto> {
+        let graph = self.graph;
+        for output in graph.outputs() {
+            if self.name(output.node) != output.name {
+                let source = self.name(output.node).to_owned();
+                self.current = Label::default();
+                self.result = output.name.clone();
+                self.finish("Identity", &[&source], &[]);
+            }
+        }
+        graph.outputs().iter().map(|o| self.info(o.name.clone(), o.node)).collect()
+    }
+
+    fn info(&self, name: String, id: NodeId) -> ValueInfoProto {
+        let node = self.graph.node(id);
+        let dim = |(axis, d): (usize, &Dim)| match d {
+            Dim::Fixed(n) => DimProto::Value(*n as i64),
+            Dim::Batch(1) => DimProto::Param("N".into()),
+            Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
+        };
+        let shape = node.shape.dims().iter().enumerate().map(dim).collect();
+        ValueInfoProto { data_type: self.data_type(node.kind), is_tensor: true, shape: Some(shape), name }
+    }
+
+    /// ONNX's number for the type a kind of number is written as.
+    pub(crate) fn data_type(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Float if self.double => 11,
+            Kind::Float => 1,
+            Kind::Int => 7,
+            Kind::Bool => 9,
+        }
+    }
+
+    /// The name of a value.
+    pub(crate) fn name(&self, id: NodeId) -> &str {
+        self.values.get(&id).map_or("", |name| name)
+    }
+
+    /// The names of the values a node reads.
+    pub(crate) fn inputs(&self, node: &Node) -> Vec<String> {
+        node.inputs.iter().map(|&id| self.name(id).to_owned()).collect()
+    }
+
+    /// The shape of a value a node reads.
+    pub(crate) fn input_shape(&self, node: &Node, index: usize) -> &'g Shape {
+        &self.graph.node(node.inputs[index]).shape
+    }
+
+    /// Adds a node whose result is read by others on the way; its name.
+    pub(crate) fn emit(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
+        let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
+        let name = self.node_names.fresh(&format!("{base}/{op}"));
+        let result = self.value_names.fresh(&name);
+        self.push(op, inputs, vec![result.clone()], attributes, name);
+        result
+    }
+
+    /// Adds a node with more than one result; their names.
+    pub(crate) fn emit_two(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attributes: &[Attribute],
+    ) -> (String, String) {
+        let first = self.emit(op, inputs, attributes);
+        let second = self.value_names.fresh(&format!("{first}.1"));
+        if let Some(node) = self.nodes.last_mut() {
+            node.outputs.push(second.clone());
+        }
+        (first, second)
+    }
+
+    /// Adds the node that produces the value being written.
+    pub(crate) fn finish(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) {
+        let name = match self.current.node.as_str() {
+            "" => self.node_names.fresh(&self.result.clone()),
+            own if self.written.insert(own.to_owned()) => own.to_owned(),
+            own => self.node_names.fresh(own),
+        };
+        let result = self.result.clone();
+        self.push(op, inputs, vec![result], attributes, name);
+    }
+
+    fn push(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        outputs: Vec<String>,
+        attributes: &[Attribute],
+        name: String,
+    ) {
+        let module = &self.current.module;
+        let metadata = match module.is_empty() {
+            true => Vec::new(),
+            false => vec![StringStringEntry::new(module_path::PROPERTY, module)],
+        };
+        let attributes = attributes
+            .iter()
+            .map(|(name, value)| AttributeProto { name: (*name).to_owned(), value: value.clone() });
+        self.nodes.push(NodeProto {
+            inputs: inputs.iter().map(|s| (*s).to_owned()).collect(),
+            outputs,
+            name,
+            op_type: op.to_owned(),
+            domain: String::new(),
+            attributes: attributes.collect(),
+            metadata,
+        });
+    }
+}
+
+/// The nodes an output depends on, and the inputs.
+fn needed(graph: &Graph) -> Vec<bool> {
+    let mut needed = vec![false; graph.len()];
+    graph.outputs().iter().for_each(|o| needed[o.node.index()] = true);
+    for (id, node) in graph.nodes().rev() {
+        if needed[id.index()] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    needed
+}
+
+/// A name and value of an attribute.
+pub(crate) type Attribute<'a> = (&'a str, AttributeValue<'static>);
+
+/// An integer attribute.
+pub(crate) fn int(value: impl TryInto<i64>) -> AttributeValue<'static> {
+    AttributeValue::Int(value.try_into().unwrap_or(i64::MAX))
+}
+
+/// A yes-or-no attribute.
+pub(crate) fn flag(value: bool) -> AttributeValue<'static> {
+    AttributeValue::Int(i64::from(value))
+}
+
+/// A real attribute.
+pub(crate) fn float(value: f64) -> AttributeValue<'static> {
+    AttributeValue::Float(value as f32)
+}
+
+/// A text attribute.
+pub(crate) fn text(value: &str) -> AttributeValue<'static> {
+    AttributeValue::Text(value.as_bytes().to_vec())
+}
+
+/// An attribute that is a list of lengths.
+pub(crate) fn list(values: impl IntoIterator<Item = usize>) -> AttributeValue<'static> {
+    AttributeValue::Ints(values.into_iter().map(|v| v as i64).collect())
+}

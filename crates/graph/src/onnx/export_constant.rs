@@ -1,0 +1,113 @@
+//! Constants of a file being written: weights, the parameters of ops, and shapes computed from the batch size.
+
+use std::borrow::Cow;
+
+use super::export::{Exporter, MAX_BYTES, int, too_large};
+use super::model::TensorProto;
+use crate::error::{Error, ErrorKind, Result};
+use crate::shape::{Dim, Shape};
+use crate::tensor::{Data, Tensor};
+
+impl Exporter<'_> {
+    /// Adds a weight.
+    pub(crate) fn initializer(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+        let (data_type, raw) = self.raw(tensor);
+        self.bytes = self.bytes.saturating_add(raw.len());
+        if self.bytes > MAX_BYTES {
+            return Err(too_large());
+        }
+        self.initializers.push(TensorProto {
+            name,
+            dims: tensor.shape().iter().map(|&n| n as i64).collect(),
+            data_type,
+            raw: Some(Cow::Owned(raw)),
+            ..TensorProto::default()
+        });
+        Ok(())
+    }
+
+    fn raw(&self, tensor: &Tensor) -> (i64, Vec<u8>) {
+        let bytes = match tensor.data() {
+            Data::F32(_) | Data::F64(_) if self.double => {
+                tensor.to_f64().iter().flat_map(|v| v.to_le_bytes()).collect()
+            }
+            Data::F32(_) | Data::F64(_) => tensor.to_f32().iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Data::I64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Data::Bool(v) => v.iter().map(|&b| u8::from(b)).collect(),
+        };
+        (self.data_type(tensor.kind()), bytes)
+    }
+
+    /// Adds a constant of the op being written; its name.
+    pub(crate) fn constant(&mut self, role: &str, tensor: &Tensor) -> Result<String> {
+        let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
+        let name = self.value_names.fresh(&format!("{base}/{role}"));
+        self.initializer(name.clone(), tensor)?;
+        Ok(name)
+    }
+
+    /// Adds a list of integers.
+    pub(crate) fn ints(&mut self, role: &str, values: Vec<i64>) -> Result<String> {
+        self.constant(role, &Tensor::vector(values))
+    }
+
+    /// Adds the scales of a resize, which are single precision whatever else is.
+    pub(crate) fn scales(&mut self, values: Vec<f32>) -> Result<String> {
+        let double = std::mem::replace(&mut self.double, false);
+        let name = self.constant("scales", &Tensor::vector(values));
+        self.double = double;
+        name
+    }
+
+    /// Adds one real number.
+    pub(crate) fn float(&mut self, role: &str, value: f64) -> Result<String> {
+        self.constant(role, &Tensor::scalar(value))
+    }
+
+    /// A list of axis lengths, computed from the batch size where it depends on it.
+    pub(crate) fn shape_value(&mut self, shape: &Shape) -> Result<String> {
+        if !shape.is_batched() {
+            return self.ints("shape", shape.dims().iter().map(|d| d.at(0).unwrap_or(0) as i64).collect());
+        }
+        let mut parts = Vec::new();
+        for &dim in shape.dims() {
+            parts.push(match dim {
+                Dim::Fixed(n) => self.ints("length", vec![n as i64])?,
+                Dim::Batch(1) => self.batch_size()?,
+                Dim::Batch(k) => {
+                    let (batch, factor) = (self.batch_size()?, self.ints("factor", vec![k as i64])?);
+                    self.emit("Mul", &[&batch, &factor], &[])
+                }
+            });
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Ok(self.emit("Concat", &parts, &[("axis", int(0))]))
+    }
+
+    /// The batch size, read off an input that has it.
+    fn batch_size(&mut self) -> Result<String> {
+        if let Some(name) = &self.batch {
+            return Ok(name.clone());
+        }
+        let graph = self.graph;
+        let found = graph.inputs().iter().find_map(|&id| {
+            let dims = graph.node(id).shape.dims();
+            dims.iter().enumerate().find_map(|(axis, d)| match d {
+                Dim::Batch(k) if *k > 0 => Some((id, axis, *k)),
+                _ => None,
+            })
+        });
+        let (id, axis, factor) = found
+            .ok_or_else(|| Error::new(ErrorKind::Shape, "the batch size is not known from any input"))?;
+        let input = self.name(id).to_owned();
+        let shape = self.emit("Shape", &[&input], &[]);
+        let index = self.ints("axis", vec![axis as i64])?;
+        let mut batch = self.emit("Gather", &[&shape, &index], &[]);
+        if factor != 1 {
+            let divisor = self.ints("factor", vec![factor as i64])?;
+            batch = self.emit("Div", &[&batch, &divisor], &[]);
+        }
+        self.batch = Some(batch.clone());
+        Ok(batch)
+    }
+}

@@ -1,0 +1,208 @@
+//! Which ONNX ops each op becomes: elementwise functions, products, reductions and everything that has one
+//! counterpart.
+
+use super::export::{Exporter, flag, float, int};
+use crate::error::Result;
+use crate::graph::Node;
+use crate::op::{Op, Reduction, Unary};
+use crate::tensor::{Kind, Tensor};
+
+impl Exporter<'_> {
+    /// Writes the node for an op.
+    pub(crate) fn op(&mut self, op: &Op, node: &Node) -> Result<()> {
+        let names = self.inputs(node);
+        let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
+        match op {
+            Op::Input | Op::Constant(_) => {}
+            Op::Conv { window, groups } => self.conv(window, *groups, &inputs),
+            Op::ConvTranspose { window, groups, output_padding } => {
+                self.conv_transpose(window, *groups, output_padding, &inputs)
+            }
+            Op::MatMul { trans_a, trans_b } => self.matmul(node, *trans_a, *trans_b, &inputs),
+            Op::BatchNorm { epsilon } => {
+                self.finish("BatchNormalization", &inputs, &[("epsilon", float(*epsilon))])
+            }
+            Op::LayerNorm { axis, epsilon } => self.layer_norm(node, *axis, *epsilon, &inputs)?,
+            Op::GroupNorm { groups, epsilon } => self.group_norm(node, *groups, *epsilon, &inputs)?,
+            Op::LocalResponseNorm { size, alpha, beta, bias } => self.finish(
+                "LRN",
+                &inputs,
+                &[
+                    ("size", int(*size)),
+                    ("alpha", float(*alpha)),
+                    ("beta", float(*beta)),
+                    ("bias", float(*bias)),
+                ],
+            ),
+            Op::Unary(function) => self.unary(*function, node.kind, inputs[0])?,
+            Op::Binary(function) => self.finish(function.name(), &inputs, &[]),
+            Op::Where => self.finish("Where", &inputs, &[]),
+            Op::Softmax { axis } => self.finish("Softmax", &inputs, &[("axis", int(*axis))]),
+            Op::LogSoftmax { axis } => self.finish("LogSoftmax", &inputs, &[("axis", int(*axis))]),
+            Op::MaxPool(window) => self.max_pool(node, window, &inputs)?,
+            Op::AveragePool { window, divisor } => self.average_pool(node, window, *divisor, inputs[0])?,
+            Op::AveragePoolTranspose { window, divisor, spatial } => {
+                self.average_pool_transpose(node, window, *divisor, spatial, inputs[0])?
+            }
+            Op::WinnerGather(window) => self.winner_gather(node, window, &inputs)?,
+            Op::WinnerScatter(window) => self.winner_scatter(node, window, &inputs)?,
+            Op::Reduce { reduction, axes, keep } => self.reduce(*reduction, axes, *keep, inputs[0])?,
+            Op::ArgMax { axis, keep } => {
+                self.finish("ArgMax", &inputs, &[("axis", int(*axis)), ("keepdims", flag(*keep))])
+            }
+            Op::Concat { axis } => self.finish("Concat", &inputs, &[("axis", int(*axis))]),
+            Op::Gather { axis } => self.finish("Gather", &inputs, &[("axis", int(*axis))]),
+            Op::Cast { to } => self.finish("Cast", &inputs, &[("to", int(self.data_type(*to)))]),
+            Op::Identity => self.finish("Identity", &inputs, &[]),
+            Op::Dropout { ratio } => {
+                let ratio = self.float("ratio", *ratio)?;
+                self.finish("Dropout", &[inputs[0], &ratio], &[]);
+            }
+            Op::Slice { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Resize { .. } => self.layout(op, node, inputs[0])?,
+        }
+        Ok(())
+    }
+
+    fn unary(&mut self, function: Unary, kind: Kind, x: &str) -> Result<()> {
+        let name = function.name();
+        match function {
+            Unary::LeakyRelu { slope } => self.finish(name, &[x], &[("alpha", float(slope))]),
+            // ONNX has this one in single precision only: alpha·elu(x/alpha) is the same.
+            Unary::Celu { alpha } if self.double => {
+                let alpha = self.float("alpha", alpha)?;
+                let small = self.emit("Div", &[x, &alpha], &[]);
+                let curve = self.emit("Elu", &[&small], &[]);
+                self.finish("Mul", &[&curve, &alpha], &[]);
+            }
+            Unary::Elu { alpha } | Unary::Celu { alpha } => {
+                self.finish(name, &[x], &[("alpha", float(alpha))])
+            }
+            Unary::Selu { alpha, gamma } => {
+                self.finish(name, &[x], &[("alpha", float(alpha)), ("gamma", float(gamma))])
+            }
+            Unary::HardSigmoid { alpha, beta } => {
+                self.finish(name, &[x], &[("alpha", float(alpha)), ("beta", float(beta))])
+            }
+            Unary::HardSwish if self.opset < 14 => {
+                let gate =
+                    self.emit("HardSigmoid", &[x], &[("alpha", float(1.0 / 6.0)), ("beta", float(0.5))]);
+                self.finish("Mul", &[x, &gate], &[]);
+            }
+            Unary::Silu => {
+                let gate = self.emit("Sigmoid", &[x], &[]);
+                self.finish("Mul", &[x, &gate], &[]);
+            }
+            Unary::Mish if self.opset < 18 => {
+                let soft = self.emit("Softplus", &[x], &[]);
+                let gate = self.emit("Tanh", &[&soft], &[]);
+                self.finish("Mul", &[x, &gate], &[]);
+            }
+            Unary::Gelu if self.opset < 20 => self.gelu(x)?,
+            Unary::GeluTanh if self.opset < 20 => self.gelu_tanh(x)?,
+            Unary::GeluTanh => self.finish("Gelu", &[x], &[("approximate", super::export::text("tanh"))]),
+            Unary::Clip { min, max } => self.clip(min, max, kind, x)?,
+            // Integers came to Relu with operator set 14.
+            Unary::Relu if kind == Kind::Int && self.opset < 14 => {
+                let zero = self.constant("zero", &Tensor::scalar(0i64))?;
+                self.finish("Max", &[x, &zero], &[]);
+            }
+            _ => self.finish(name, &[x], &[]),
+        }
+        Ok(())
+    }
+
+    /// `½·x·(1 + erf(x/√2))`.
+    fn gelu(&mut self, x: &str) -> Result<()> {
+        let root = self.float("root", std::f64::consts::SQRT_2)?;
+        let one = self.float("one", 1.0)?;
+        let half = self.float("half", 0.5)?;
+        let scaled = self.emit("Div", &[x, &root], &[]);
+        let erf = self.emit("Erf", &[&scaled], &[]);
+        let gate = self.emit("Add", &[&erf, &one], &[]);
+        let product = self.emit("Mul", &[x, &gate], &[]);
+        self.finish("Mul", &[&product, &half], &[]);
+        Ok(())
+    }
+
+    /// `½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    fn gelu_tanh(&mut self, x: &str) -> Result<()> {
+        let cubic = self.float("cubic", 0.044715)?;
+        let root = self.float("root", (2.0 / std::f64::consts::PI).sqrt())?;
+        let one = self.float("one", 1.0)?;
+        let half = self.float("half", 0.5)?;
+        let square = self.emit("Mul", &[x, x], &[]);
+        let cube = self.emit("Mul", &[&square, x], &[]);
+        let small = self.emit("Mul", &[&cube, &cubic], &[]);
+        let sum = self.emit("Add", &[x, &small], &[]);
+        let scaled = self.emit("Mul", &[&sum, &root], &[]);
+        let tanh = self.emit("Tanh", &[&scaled], &[]);
+        let gate = self.emit("Add", &[&tanh, &one], &[]);
+        let product = self.emit("Mul", &[x, &gate], &[]);
+        self.finish("Mul", &[&product, &half], &[]);
+        Ok(())
+    }
+
+    fn clip(&mut self, min: f64, max: f64, kind: Kind, x: &str) -> Result<()> {
+        let mut bound = |role: &str, value: f64| match (value.is_finite(), kind) {
+            (false, _) => Ok(String::new()),
+            (true, Kind::Int) => self.constant(role, &Tensor::scalar(value as i64)),
+            (true, _) => self.float(role, value),
+        };
+        let (min, max) = (bound("min", min)?, bound("max", max)?);
+        self.finish("Clip", &[x, &min, &max], &[]);
+        Ok(())
+    }
+
+    fn matmul(&mut self, node: &Node, trans_a: bool, trans_b: bool, inputs: &[&str]) {
+        let rank = |i: usize| self.input_shape(node, i).rank();
+        let bias = inputs.get(2).copied();
+        let plain = !trans_a && !trans_b && bias.is_none();
+        if plain {
+            return self.finish("MatMul", inputs, &[]);
+        }
+        if rank(0) == 2 && rank(1) == 2 {
+            return self.finish("Gemm", inputs, &[("transA", flag(trans_a)), ("transB", flag(trans_b))]);
+        }
+        let (rank_a, rank_b) = (rank(0), rank(1));
+        let a = self.transposed(inputs[0], rank_a, trans_a);
+        let b = self.transposed(inputs[1], rank_b, trans_b);
+        match bias {
+            None => self.finish("MatMul", &[&a, &b], &[]),
+            Some(bias) => {
+                let product = self.emit("MatMul", &[&a, &b], &[]);
+                self.finish("Add", &[&product, bias], &[]);
+            }
+        }
+    }
+
+    fn transposed(&mut self, x: &str, rank: usize, wanted: bool) -> String {
+        if !wanted {
+            return x.to_owned();
+        }
+        let mut axes: Vec<usize> = (0..rank).collect();
+        axes.swap(rank - 1, rank - 2);
+        self.emit("Transpose", &[x], &[("perm", super::export::list(axes))])
+    }
+
+    fn reduce(&mut self, reduction: Reduction, axes: &[usize], keep: bool, x: &str) -> Result<()> {
+        let keep = ("keepdims", flag(keep));
+        // No axes means all of them to ONNX.
+        if axes.is_empty() {
+            self.finish("Identity", &[x], &[]);
+            return Ok(());
+        }
+        if self.opset >= 18 || (reduction == Reduction::Sum && self.opset >= 13) {
+            let axes = self.ints("axes", axes.iter().map(|&a| a as i64).collect())?;
+            self.finish(reduction.name(), &[x, &axes], &[keep]);
+        } else {
+            let axes = ("axes", super::export::list(axes.iter().copied()));
+            self.finish(reduction.name(), &[x], &[axes, keep]);
+        }
+        Ok(())
+    }
+}

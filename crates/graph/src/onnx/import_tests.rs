@@ -1,0 +1,384 @@
+//! Files built by hand: what exporters write, what attackers write, and what must become of each.
+
+use super::model::{
+    AttributeProto, AttributeValue, DimProto, FunctionProto, GraphProto, ModelProto, NodeProto,
+    OperatorSetId, TensorProto, ValueInfoProto,
+};
+use super::{ExportOptions, ImportOptions, read, survey, write};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::op::{Op, Unary, Window};
+use crate::shape::{Dim, Shape};
+use crate::tensor::{Kind, Tensor};
+
+type Attribute<'a> = (&'a str, AttributeValue<'static>);
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) -> NodeProto<'static> {
+    let strings = |names: &[&str]| names.iter().map(|s| s.to_string()).collect();
+    NodeProto {
+        inputs: strings(inputs),
+        outputs: strings(outputs),
+        name: format!("node_{}", outputs.first().unwrap_or(&"")),
+        op_type: op.into(),
+        attributes: attributes
+            .iter()
+            .map(|(name, value)| AttributeProto { name: name.to_string(), value: value.clone() })
+            .collect(),
+        ..NodeProto::default()
+    }
+}
+
+fn info(name: &str, dims: &[DimProto]) -> ValueInfoProto {
+    ValueInfoProto { name: name.into(), is_tensor: true, data_type: 1, shape: Some(dims.to_vec()) }
+}
+
+fn ints(name: &str, values: &[i64]) -> TensorProto<'static> {
+    TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        ints: values.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn zeros(name: &str, dims: &[i64]) -> TensorProto<'static> {
+    let count = dims.iter().product::<i64>() as usize;
+    TensorProto {
+        name: name.into(),
+        dims: dims.to_vec(),
+        data_type: 1,
+        floats: vec![0.0; count],
+        ..TensorProto::default()
+    }
+}
+
+/// A model with the input `x: [N, 3, 8, 8]` and the output `y`.
+fn model(nodes: Vec<NodeProto<'static>>, weights: Vec<TensorProto<'static>>) -> ModelProto<'static> {
+    let dims = [DimProto::Param("batch".into()), DimProto::Value(3), DimProto::Value(8), DimProto::Value(8)];
+    let graph = GraphProto {
+        nodes,
+        initializers: weights,
+        inputs: vec![info("x", &dims)],
+        outputs: vec![info("y", &[])],
+        ..GraphProto::default()
+    };
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opsets: vec![OperatorSetId { domain: String::new(), version: 13 }],
+        ..ModelProto::default()
+    }
+}
+
+fn import(model: &ModelProto) -> Result<Graph> {
+    read(&model.encode(), None, &ImportOptions::default())
+}
+
+fn refused(model: &ModelProto) -> String {
+    let error: Error = import(model).expect_err("the model should be refused");
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+fn output_shape(graph: &Graph) -> Shape {
+    graph.node(graph.outputs()[0].node).shape.clone()
+}
+
+#[test]
+fn shape_arithmetic_leaves_no_trace() {
+    let graph = import(&model(
+        vec![
+            node("Shape", &["x"], &["s"], &[]),
+            node("Gather", &["s", "zero"], &["n"], &[]),
+            node("Concat", &["n", "open"], &["target"], &[("axis", AttributeValue::Int(0))]),
+            node("Reshape", &["x", "target"], &["y"], &[]),
+        ],
+        vec![ints("zero", &[0]), ints("open", &[-1])],
+    ))
+    .unwrap();
+    assert_eq!(graph.len(), 2);
+    assert_eq!(output_shape(&graph), Shape::batched(&[192]));
+    let label = &graph.node(graph.outputs()[0].node).label;
+    assert_eq!((&*label.node, &*label.tensor), ("node_y", "y"));
+}
+
+#[test]
+fn an_open_axis_of_a_literal_shape_becomes_the_batch() {
+    let to = |shape: &[i64]| model(vec![node("Reshape", &["x", "s"], &["y"], &[])], vec![ints("s", shape)]);
+    assert_eq!(output_shape(&import(&to(&[-1, 96])).unwrap()), Shape::new([Dim::Batch(2), Dim::Fixed(96)]));
+    assert_eq!(output_shape(&import(&to(&[0, 0, -1])).unwrap()), Shape::batched(&[3, 64]));
+    let message = refused(&to(&[1, 192]));
+    assert!(message.contains("node_y") && message.contains("fixed batch"), "{message}");
+}
+
+#[test]
+fn truncated_files_are_refused_at_every_length() {
+    let weights = vec![zeros("w", &[4, 3, 1, 1])];
+    let bytes = model(vec![node("Conv", &["x", "w"], &["y"], &[])], weights).encode();
+    assert!(read(&bytes, None, &ImportOptions::default()).is_ok());
+    for length in 0..bytes.len() {
+        assert!(read(&bytes[..length], None, &ImportOptions::default()).is_err(), "cut at {length}");
+    }
+}
+
+#[test]
+fn corrupt_files_never_panic() {
+    let nodes = vec![
+        node("Shape", &["x"], &["s"], &[]),
+        node("Slice", &["s", "a", "b"], &["head"], &[]),
+        node("Concat", &["head", "c"], &["target"], &[("axis", AttributeValue::Int(0))]),
+        node("Conv", &["x", "w"], &["h"], &[("pads", AttributeValue::Ints(vec![1, 1, 1, 1]))]),
+        node("MaxPool", &["h"], &["p"], &[("kernel_shape", AttributeValue::Ints(vec![2, 2]))]),
+        node("Reshape", &["p", "target"], &["y"], &[]),
+    ];
+    let weights = vec![ints("a", &[0]), ints("b", &[1]), ints("c", &[-1]), zeros("w", &[4, 3, 3, 3])];
+    let bytes = model(nodes, weights).encode();
+    assert!(read(&bytes, None, &ImportOptions::default()).is_ok());
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..20_000 {
+        let mut broken = bytes.clone();
+        for _ in 0..1 + random(3) {
+            let position = random(broken.len());
+            broken[position] = [random(256) as u8, 0, 0x7f, 0xff][random(4)];
+        }
+        if let Ok(graph) = read(&broken, None, &ImportOptions::default()) {
+            let _ = write(&graph, &ExportOptions::default());
+        }
+    }
+}
+
+#[test]
+fn cycles_dangling_and_duplicate_names_are_refused() {
+    let cycle = vec![
+        node("Add", &["x", "b"], &["a"], &[]),
+        node("Relu", &["a"], &["b"], &[]),
+        node("Relu", &["b"], &["y"], &[]),
+    ];
+    assert!(refused(&model(cycle, vec![])).contains("cycle through"));
+    assert!(refused(&model(vec![node("Relu", &["ghost"], &["y"], &[])], vec![])).contains("'ghost'"));
+    let twice = vec![node("Relu", &["x"], &["y"], &[]), node("Abs", &["x"], &["y"], &[])];
+    assert!(refused(&model(twice, vec![])).contains("exists already"));
+    assert!(refused(&model(vec![node("Relu", &["x"], &["z"], &[])], vec![])).contains("'y'"));
+    let weights = vec![zeros("w", &[1]), zeros("w", &[1])];
+    assert!(refused(&model(vec![node("Add", &["x", "w"], &["y"], &[])], weights)).contains("two weights"));
+}
+
+#[test]
+fn an_unsupported_op_is_named_with_its_node() {
+    let message = refused(&model(vec![node("LSTM", &["x"], &["y"], &[])], vec![]));
+    for part in ["LSTM", "node_y", "`monosplit ops`"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_survey_lists_every_problem_at_once() {
+    let nodes = vec![
+        node("LSTM", &["x"], &["a"], &[]),
+        node("Relu", &["a"], &["b"], &[]),
+        node("Loop", &["b"], &["c"], &[]),
+        node("MaxPool", &["x"], &["p", "i"], &[("kernel_shape", AttributeValue::Ints(vec![2, 2]))]),
+        node("Concat", &["c", "p", "i"], &["y"], &[("axis", AttributeValue::Int(1))]),
+    ];
+    let bytes = model(nodes, vec![]).encode();
+    let found = survey(&bytes, None, &ImportOptions::default()).unwrap();
+    let ops: Vec<&str> = found.problems.iter().map(|p| p.op.as_str()).collect();
+    assert_eq!((ops, found.opset), (vec!["LSTM", "Loop", "MaxPool"], 13));
+    assert!(found.graph.is_none());
+    let good = model(vec![node("Relu", &["x"], &["y"], &[])], vec![]).encode();
+    assert!(survey(&good, None, &ImportOptions::default()).unwrap().graph.is_some());
+}
+
+#[test]
+fn training_modes_are_refused() {
+    let one = || zeros("w", &[3]);
+    let norm = |attributes: &[Attribute], outputs: &[&str]| {
+        model(vec![node("BatchNormalization", &["x", "w", "w", "w", "w"], outputs, attributes)], vec![one()])
+    };
+    assert!(import(&norm(&[], &["y"])).is_ok());
+    assert!(refused(&norm(&[("training_mode", AttributeValue::Int(1))], &["y"])).contains("evaluation mode"));
+    assert!(import(&norm(&[], &["y", "mean", "var"])).is_err());
+}
+
+#[test]
+fn bombs_are_defused() {
+    let huge = ints("huge", &[1 << 20, 1 << 20]);
+    let fill = vec![node("ConstantOfShape", &["huge"], &["c"], &[]), node("Add", &["x", "c"], &["y"], &[])];
+    assert!(refused(&model(fill, vec![huge.clone()])).contains("too large"));
+    let expand = vec![node("Expand", &["one", "huge"], &["c"], &[]), node("Add", &["x", "c"], &["y"], &[])];
+    assert!(refused(&model(expand, vec![huge, zeros("one", &[1])])).contains("too large"));
+    let range = vec![node("Range", &["a", "b", "c"], &["r"], &[]), node("Gather", &["x", "r"], &["y"], &[])];
+    let bounds = vec![ints("a", &[0]), ints("b", &[i64::MAX]), ints("c", &[1])];
+    assert!(refused(&model(range, bounds)).contains("too large"));
+    let many: Vec<NodeProto> = (0..100)
+        .flat_map(|i| {
+            let (shape, sum, next) = (format!("c{i}"), format!("s{i}"), format!("s{}", i + 1));
+            [
+                node("ConstantOfShape", &["n"], &[&shape], &[]),
+                node("Add", &[&sum, &shape], &[if i == 99 { "y" } else { &next }], &[]),
+            ]
+        })
+        .collect();
+    let start = zeros("s0", &[1]);
+    assert!(refused(&model(many, vec![ints("n", &[1 << 20]), start])).contains("more constants"));
+    let mut absurd = zeros("w", &[1]);
+    absurd.dims = vec![1 << 40, 1 << 20];
+    assert!(refused(&model(vec![node("Add", &["x", "w"], &["y"], &[])], vec![absurd])).contains("'w'"));
+}
+
+fn function(name: &str, nodes: Vec<NodeProto<'static>>) -> FunctionProto<'static> {
+    FunctionProto {
+        name: name.into(),
+        domain: "local".into(),
+        inputs: vec!["a".into()],
+        outputs: vec!["b".into()],
+        nodes,
+        opsets: vec![OperatorSetId { domain: String::new(), version: 18 }],
+        ..FunctionProto::default()
+    }
+}
+
+fn local(op: &str, input: &str, output: &str, attributes: &[Attribute]) -> NodeProto<'static> {
+    NodeProto { domain: "local".into(), ..node(op, &[input], &[output], attributes) }
+}
+
+#[test]
+fn functions_are_written_out_with_their_attributes() {
+    let slope = ("alpha", AttributeValue::Reference("slope".into()));
+    let mut leaky = function("leaky", vec![node("LeakyRelu", &["a"], &["b"], &[slope])]);
+    leaky.defaults = vec![AttributeProto { name: "slope".into(), value: AttributeValue::Float(0.5) }];
+    let calls = vec![
+        local("leaky", "x", "h", &[("slope", AttributeValue::Float(0.25))]),
+        local("leaky", "h", "y", &[]),
+    ];
+    let graph = import(&ModelProto { functions: vec![leaky], ..model(calls, vec![]) }).unwrap();
+    let slopes: Vec<Op> = graph.nodes().skip(1).map(|(_, n)| n.op.clone()).collect();
+    let leaky = |slope| Op::Unary(Unary::LeakyRelu { slope });
+    assert_eq!(slopes, [leaky(0.25), leaky(0.5)]);
+    let names: Vec<&str> = graph.nodes().skip(1).map(|(_, n)| n.label.node.as_str()).collect();
+    assert_eq!(names, ["node_h/node_b", "node_y/node_b"]);
+}
+
+#[test]
+fn functions_without_end_are_refused() {
+    let call =
+        |functions| refused(&ModelProto { functions, ..model(vec![local("f0", "x", "y", &[])], vec![]) });
+    assert!(call(vec![function("f0", vec![local("f0", "a", "b", &[])])]).contains("calls itself"));
+    let nested = |last: usize, copies: usize| -> Vec<FunctionProto> {
+        (0..last)
+            .map(|i| {
+                let body = (0..copies).map(|k| {
+                    let name = |k: usize| {
+                        if k == 0 {
+                            "a".into()
+                        } else if k == copies {
+                            "b".into()
+                        } else {
+                            format!("t{k}")
+                        }
+                    };
+                    match i + 1 == last {
+                        true => node("Relu", &[&name(k)], &[&name(k + 1)], &[]),
+                        false => local(&format!("f{}", i + 1), &name(k), &name(k + 1), &[]),
+                    }
+                });
+                function(&format!("f{i}"), body.collect())
+            })
+            .collect()
+    };
+    assert!(call(nested(100, 1)).contains("deeper"));
+    assert!(call(nested(10, 10)).contains("unfolds"));
+}
+
+#[test]
+fn a_known_condition_chooses_its_branch() {
+    let branch = |op: &str| {
+        AttributeValue::Graph(Box::new(GraphProto {
+            nodes: vec![node(op, &["x"], &["inner"], &[])],
+            outputs: vec![info("inner", &[])],
+            ..GraphProto::default()
+        }))
+    };
+    let choose = |flag: i64| {
+        let condition =
+            TensorProto { name: "c".into(), data_type: 9, ints: vec![flag], ..TensorProto::default() };
+        let branches = [("then_branch", branch("Relu")), ("else_branch", branch("Abs"))];
+        let graph = import(&model(vec![node("If", &["c"], &["y"], &branches)], vec![condition])).unwrap();
+        graph.node(graph.outputs()[0].node).op.clone()
+    };
+    assert_eq!(choose(1), Op::Unary(Unary::Relu));
+    assert_eq!(choose(0), Op::Unary(Unary::Abs));
+}
+
+#[test]
+fn softmax_before_operator_set_13_is_over_everything_behind_its_axis() {
+    let mut old = model(vec![node("Softmax", &["x"], &["y"], &[])], vec![]);
+    let graph = import(&old).unwrap();
+    assert_eq!(graph.node(graph.outputs()[0].node).op, Op::Softmax { axis: 3 });
+    old.opsets[0].version = 11;
+    let graph = import(&old).unwrap();
+    let ops: Vec<&str> = graph.nodes().map(|(_, n)| n.op.name()).collect();
+    assert_eq!(ops, ["Input", "Reshape", "Softmax", "Reshape"]);
+    assert_eq!(output_shape(&graph), Shape::batched(&[3, 8, 8]));
+}
+
+#[test]
+fn automatic_padding_keeps_the_size_on_the_side_it_says() {
+    let pads = |auto_pad: &str| {
+        let attributes = [
+            ("auto_pad", AttributeValue::Text(auto_pad.into())),
+            ("kernel_shape", AttributeValue::Ints(vec![2, 3])),
+            ("strides", AttributeValue::Ints(vec![1, 3])),
+        ];
+        let graph = import(&model(vec![node("MaxPool", &["x"], &["y"], &attributes)], vec![])).unwrap();
+        match &graph.node(graph.outputs()[0].node).op {
+            Op::MaxPool(Window { pad, .. }) => (pad.clone(), output_shape(&graph)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let same = Shape::batched(&[3, 8, 3]);
+    assert_eq!(pads("SAME_UPPER"), (vec![(0, 1), (0, 1)], same.clone()));
+    assert_eq!(pads("SAME_LOWER"), (vec![(1, 0), (1, 0)], same));
+    assert_eq!(pads("VALID"), (vec![(0, 0), (0, 0)], Shape::batched(&[3, 7, 2])));
+}
+
+#[test]
+fn weights_listed_as_inputs_are_no_inputs() {
+    let mut old = model(vec![node("Add", &["x", "w"], &["y"], &[])], vec![zeros("w", &[8])]);
+    if let Some(graph) = &mut old.graph {
+        graph.inputs.push(info("w", &[DimProto::Value(8)]));
+    }
+    let graph = import(&old).unwrap();
+    assert_eq!(graph.inputs().len(), 1);
+    assert!(graph.nodes().any(|(_, n)| n.label.tensor == "w" && matches!(n.op, Op::Constant(_))));
+}
+
+#[test]
+fn names_that_repeat_are_made_unique() {
+    let mut twins = vec![node("Relu", &["x"], &["h"], &[]), node("Relu", &["h"], &["y"], &[])];
+    twins.iter_mut().for_each(|n| n.name = "same".into());
+    let graph = import(&model(twins, vec![])).unwrap();
+    let names: Vec<&str> = graph.nodes().map(|(_, n)| n.label.node.as_str()).collect();
+    assert_eq!(names, ["x", "same", "same_1"]);
+}
+
+#[test]
+fn a_graph_that_is_written_and_read_is_the_same_graph() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+    let w = g.constant(Tensor::new([3, 2], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap());
+    let y = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[x, w]).unwrap();
+    g.output("y", y);
+    g.set_metadata("author", "nobody");
+    let bytes = write(&g, &ExportOptions::default()).unwrap();
+    let back = read(&bytes, None, &ImportOptions::default()).unwrap();
+    assert_eq!(back.metadata(), g.metadata());
+    assert_eq!(back.node(back.outputs()[0].node).op, g.node(y).op);
+    assert_eq!(output_shape(&back), output_shape(&g));
+}

@@ -42,17 +42,17 @@ Shows where in a picture a network found its answer.
   monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
   monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
 
-The network f is split into two monotone convex networks, f = g − h, and the map is read off the pair
-at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one scale
-that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as they
-are defined and without any normalisation.
+The network f is split into two monotone convex networks, f = g − h, and the map is read off the
+pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
+scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
+they are defined and without any normalisation.
 
 Without options: SplitCAM of stream g at the input of the last convolution, for the class with the
 highest score, α = 0.4.")]
 pub(crate) struct Explain {
-    /// The network (an ONNX file, unless --arch and --weights are given), then what to explain:
-    /// pictures, folders of pictures, or .npy batches.
-    #[arg(value_name = "MODEL INPUT")]
+    /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
+    /// pictures, or .npy batches.
+    #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -61,8 +61,8 @@ pub(crate) struct Explain {
     #[command(flatten)]
     method: MethodArgs,
 
-    /// The class that is explained: its number, its name, or `top1` for the one with the highest score
-    /// of each input.
+    /// The class that is explained: its number, its name, or `top1` for the one with the highest
+    /// score of each input.
     #[arg(long, value_name = "CLASS", default_value = "top1", verbatim_doc_comment)]
     class: String,
 

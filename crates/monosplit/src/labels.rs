@@ -35,6 +35,11 @@ impl Labels {
         Ok(Labels { names })
     }
 
+    /// The names in a text, one a line.
+    pub fn from_text(text: &str) -> Self {
+        Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
+    }
+
     /// The names that come with the program: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for
     /// 1001 with `background` before them; none otherwise.
     pub fn built_in(classes: usize) -> Self {

@@ -1,5 +1,6 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
+mod demo;
 mod explain;
 mod inspect;
 mod method;
@@ -23,6 +24,7 @@ use crate::failure::{Failure, complain};
 const OVERVIEW: &str = "\
 monosplit opens a trained image classifier, runs it, and explains what it saw.
 
+  monosplit demo                                a first look, with everything built in
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
@@ -46,6 +48,7 @@ A network is an ONNX file (written by PyTorch, Keras, TensorFlow, …) or the ba
 architecture (`--arch resnet18 --weights resnet18.pth`). Nothing is downloaded and nothing in a file
 is ever executed.
 
+  monosplit demo                                a first look, with everything built in
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
@@ -62,6 +65,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Run(Box<run::Run>),
@@ -91,6 +95,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Run(run)) => run.execute(out)?,

@@ -65,7 +65,7 @@ pub(crate) fn op_case(name: &str) -> PathBuf {
 }
 
 pub(crate) fn chelsea() -> PathBuf {
-    crates().join("image/tests/fixtures/chelsea.png")
+    crates().join("monosplit/assets/chelsea.png")
 }
 
 /// `../shared/…` beside the repository, or where `MONOSPLIT_SHARED` says (a worktree lies elsewhere); says so where it is

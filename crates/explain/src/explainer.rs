@@ -95,6 +95,13 @@ pub struct Explainer {
     samples: Dim,
 }
 
+/// What one explanation is asked about.
+struct Values<'a> {
+    images: &'a Tensor,
+    given: &'a [(&'a str, Tensor)],
+    settings: &'a Settings,
+}
+
 /// An explanation and its program.
 struct Compiled {
     explanation: Explanation,
@@ -195,16 +202,29 @@ impl Explainer {
 
     /// Explains a batch of preprocessed images `[N, C, H, W]`.
     pub fn explain(&self, images: &Tensor, class: &Class, settings: &Settings) -> Result<Explained> {
+        self.explain_given(images, &[], class, settings)
+    }
+
+    /// Explains a batch for a network that reads more than the images: dropout masks, say. What is `given`, by
+    /// name, is held fixed, like a weight.
+    pub fn explain_given(
+        &self,
+        images: &Tensor,
+        given: &[(&str, Tensor)],
+        class: &Class,
+        settings: &Settings,
+    ) -> Result<Explained> {
         self.check(settings)?;
         let samples = images.shape().first().copied().unwrap_or(1);
         let classes = self.class_numbers(class, samples)?;
+        let values = Values { images, given, settings };
         let outputs = match (&self.native.invariant, class) {
             (Some(invariant), Class::Index(_) | Class::PerSample(_)) => {
-                invariant.run(&self.native, images, &classes, settings)?
+                invariant.run(&self.native, &classes, &values)?
             }
-            _ => self.native.program.run(&self.native.inputs(images, &classes, settings)?)?,
+            _ => self.native.program.run(&self.native.inputs(&classes, &values)?)?,
         };
-        self.explained(outputs, images, settings)
+        self.explained(outputs, &values)
     }
 
     /// Like [`Explainer::explain`], timing every node of the graph [`Explainer::explanation`] returns.
@@ -217,17 +237,18 @@ impl Explainer {
         self.check(settings)?;
         let samples = images.shape().first().copied().unwrap_or(1);
         let classes = self.class_numbers(class, samples)?;
-        let given = self.native.inputs(images, &classes, settings)?;
-        let (outputs, profile) = self.native.program.run_profiled(&given)?;
-        Ok((self.explained(outputs, images, settings)?, profile))
+        let values = Values { images, given: &[], settings };
+        let inputs = self.native.inputs(&classes, &values)?;
+        let (outputs, profile) = self.native.program.run_profiled(&inputs)?;
+        Ok((self.explained(outputs, &values)?, profile))
     }
 
-    fn explained(&self, outputs: Vec<Tensor>, images: &Tensor, settings: &Settings) -> Result<Explained> {
-        let samples = images.shape().first().copied().unwrap_or(1);
+    fn explained(&self, outputs: Vec<Tensor>, values: &Values<'_>) -> Result<Explained> {
+        let samples = values.images.shape().first().copied().unwrap_or(1);
         let classes =
             outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
         let in_double = match &self.double {
-            Some(double) => double.program.run(&double.inputs(images, &classes, settings)?)?,
+            Some(double) => double.program.run(&double.inputs(&classes, values)?)?,
             None => Vec::new(),
         };
         let mut maps = Vec::with_capacity(self.places.len());
@@ -281,22 +302,22 @@ impl Explainer {
 }
 
 impl Compiled {
-    fn inputs(&self, images: &Tensor, classes: &[i64], settings: &Settings) -> Result<Vec<Tensor>> {
+    fn inputs(&self, classes: &[i64], values: &Values<'_>) -> Result<Vec<Tensor>> {
         let graph = self.explanation.graph();
         let mut tensors = Vec::with_capacity(graph.inputs().len());
         for (position, &id) in graph.inputs().iter().enumerate() {
             let name = graph.node(id).label.tensor.as_str();
             tensors.push(match name {
-                _ if position == 0 => images.clone(),
+                _ if position == 0 => values.images.clone(),
                 inputs::CLASS => Tensor::vector(classes.to_vec()),
-                inputs::ALPHA if graph.node(id).shape.rank() == 0 => Tensor::scalar(settings.alpha[0]),
-                inputs::ALPHA => Tensor::vector(settings.alpha.clone()),
-                inputs::THETA => Tensor::scalar(settings.theta),
-                inputs::LIMIT => Tensor::scalar(settings.limit),
+                inputs::ALPHA if graph.node(id).shape.rank() == 0 => Tensor::scalar(values.settings.alpha[0]),
+                inputs::ALPHA => Tensor::vector(values.settings.alpha.clone()),
+                inputs::THETA => Tensor::scalar(values.settings.theta),
+                inputs::LIMIT => Tensor::scalar(values.settings.limit),
                 other => {
-                    return Err(Error::argument(format!(
-                        "the network also reads '{other}', which was not given"
-                    )));
+                    let given = values.given.iter().find(|(name, _)| *name == other);
+                    let message = || format!("the network also reads '{other}', which was not given");
+                    given.map(|(_, tensor)| tensor.clone()).ok_or_else(|| Error::argument(message()))?
                 }
             });
         }
@@ -305,47 +326,35 @@ impl Compiled {
 }
 
 impl Invariant {
-    fn run(
-        &self,
-        compiled: &Compiled,
-        images: &Tensor,
-        classes: &[i64],
-        settings: &Settings,
-    ) -> Result<Vec<Tensor>> {
-        let mut given = compiled.inputs(images, classes, settings)?;
+    fn run(&self, compiled: &Compiled, classes: &[i64], values: &Values<'_>) -> Result<Vec<Tensor>> {
+        let mut inputs = compiled.inputs(classes, values)?;
         let mut per_sample = Vec::with_capacity(classes.len());
         for &class in classes {
-            per_sample.push(self.values(compiled, images, class, settings)?);
+            per_sample.push(self.crossing(compiled, class, values)?);
         }
         for i in 0..self.cut.crossing {
-            let parts: Vec<&Tensor> = per_sample.iter().map(|values| &values[i]).collect();
+            let parts: Vec<&Tensor> = per_sample.iter().map(|crossing| &crossing[i]).collect();
             let shape = &self.cut.prologue.node(self.cut.prologue.outputs()[i].node).shape;
             let axis = shape.dims().iter().position(|d| matches!(d, Dim::Batch(_))).unwrap_or(0);
-            given.push(stacked(&parts, axis)?);
+            inputs.push(stacked(&parts, axis)?);
         }
-        self.main.run(&given)
+        self.main.run(&inputs)
     }
 
     /// The values that cross the cut for one class, computed once.
-    fn values(
-        &self,
-        compiled: &Compiled,
-        images: &Tensor,
-        class: i64,
-        settings: &Settings,
-    ) -> Result<Vec<Tensor>> {
-        let key = Key { class, settings: settings.clone() };
-        if let Some(values) = self.recall(&key) {
-            return Ok(values);
+    fn crossing(&self, compiled: &Compiled, class: i64, values: &Values<'_>) -> Result<Vec<Tensor>> {
+        let key = Key { class, settings: values.settings.clone() };
+        if let Some(crossing) = self.recall(&key) {
+            return Ok(crossing);
         }
-        let all = compiled.inputs(images, &[class], settings)?;
+        let all = compiled.inputs(&[class], values)?;
         let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
-        let values = self.prologue.run(&given)?;
+        let crossing = self.prologue.run(&given)?;
         if let Ok(mut cache) = self.cache.lock() {
-            cache.push_front((key, values.clone()));
+            cache.push_front((key, crossing.clone()));
             cache.truncate(REMEMBERED);
         }
-        Ok(values)
+        Ok(crossing)
     }
 
     fn recall(&self, key: &Key) -> Option<Vec<Tensor>> {

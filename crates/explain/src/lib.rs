@@ -5,6 +5,40 @@
 //! sum stream `s`, and three backward tensors: the gradient `d`, the hidden gradient `E` and the mass `σ`.
 //!
 //! This crate rewrites graphs and asks an engine to run them. It knows nothing of images, files or metrics.
+//!
+//! ```
+//! use monosplit_engine::Cpu;
+//! use monosplit_explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stream};
+//! use monosplit_graph::op::{Unary, Window};
+//! use monosplit_graph::{Graph, Kind, Label, Op, Shape, Tensor};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! // A network: two convolutions, a mean over places, scores for two classes.
+//! let mut network = Graph::new();
+//! let image = network.input("image", Shape::batched(&[1, 4, 4]), Kind::Float);
+//! let w1 = network.constant(Tensor::new([2, 1, 3, 3], (0..18).map(|i| (i as f32).sin()).collect::<Vec<_>>())?);
+//! let w2 = network.constant(Tensor::new([2, 2, 2, 2], (0..16).map(|i| (i as f32).cos()).collect::<Vec<_>>())?);
+//! let conv = |kernel: usize| Op::Conv { window: Window::new([kernel, kernel]), groups: 1 };
+//! let a = network.add_named(Label::named("conv1"), conv(3), &[image, w1])?;
+//! let a = network.add(Op::Unary(Unary::Relu), &[a])?;
+//! let a = network.add_named(Label::named("conv2"), conv(2), &[a, w2])?;
+//! let scores = network.reshaped(a, Shape::batched(&[2]))?;
+//! network.output("scores", scores);
+//!
+//! // Two maps, compiled once, for whatever images, classes and α follow.
+//! let requests = [
+//!     Request::new(Method::SplitCam(Stream::G, Part::Combined), "conv2"),
+//!     Request::new(Method::SplitGrad(Stream::H, Part::Combined), "conv1"),
+//! ];
+//! let explainer = Explainer::new(&network, &Split::default(), &requests, &Cpu::default())?;
+//! let images = Tensor::new([3, 1, 4, 4], (0..48).map(|i| (i as f32 * 0.1).sin()).collect::<Vec<_>>())?;
+//! let explained = explainer.explain(&images, &Class::PerSample(vec![0, 1, 1]), &Settings::default().alpha(0.3))?;
+//! assert_eq!(explained.logits.shape(), [3, 2]);
+//! assert_eq!(explained.maps[0].values.shape(), [3, 2, 2]);
+//! assert_eq!(explained.maps[1].values.shape(), [3, 4, 4]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod audit;
 mod axis;

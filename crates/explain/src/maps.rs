@@ -167,8 +167,10 @@ pub(crate) fn finish(
     if finish.absolute == Absolute::Channels {
         map = g.magnitude(map)?;
     }
-    if g.node(map).shape.rank() >= 3 {
-        map = g.reduced(channels, map, &[1], false)?;
+    let shape = &g.node(map).shape;
+    if shape.rank() >= 3 {
+        let axis = if *shape == *image && is_channels_last(image) { shape.rank() - 1 } else { 1 };
+        map = g.reduced(channels, map, &[axis], false)?;
     }
     if finish.absolute == Absolute::Map {
         map = g.magnitude(map)?;
@@ -179,10 +181,19 @@ pub(crate) fn finish(
     Ok(map)
 }
 
+/// Whether an image is `[N, H, W, C]`, as TensorFlow lays it out: its last axis alone has the length of colours.
+fn is_channels_last(image: &Shape) -> bool {
+    let colours = |axis: usize| matches!(image.fixed_at(axis), Some(1 | 3));
+    image.rank() == 4 && colours(3) && !colours(1)
+}
+
 /// A map `[N, H, W]` at the spatial size of the image, by bilinear interpolation with half-pixel centres.
 fn resized(g: &mut Graph, map: NodeId, image: &Shape) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
-    let spatial = &image.dims()[image.rank().min(2)..];
+    let spatial = match is_channels_last(image) {
+        true => &image.dims()[1..image.rank() - 1],
+        false => &image.dims()[image.rank().min(2)..],
+    };
     let bad = || {
         Error::argument(format!(
             "a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"

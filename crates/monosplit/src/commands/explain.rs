@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use monosplit_explain::{Class, Explained, Explainer, Map, Method, Request};
+use monosplit_engine::Cpu;
+use monosplit_explain::{
+    Class, ClosedFormula, Explained, Explainer, Map, Method, Part, Request, Stream, Term, Whole,
+};
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 use monosplit_render as render;
@@ -23,7 +26,7 @@ use crate::labels::Labels;
 use crate::layer_choice::default_layer;
 use crate::model::{Model, Origin};
 use crate::prediction::{Meaning, Ranked};
-use crate::table::printable;
+use crate::table::{Align, Table, printable};
 
 /// How many samples are explained at once unless told otherwise.
 const BATCH: usize = 4;
@@ -90,6 +93,10 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
 
+    /// Take the map of stream g apart: how much of it each layer's hidden gradient contributed.
+    #[arg(long)]
+    by_layer: bool,
+
     /// Show where the time went, node by node.
     #[arg(long)]
     profile: bool,
@@ -137,6 +144,7 @@ impl Explain {
         let request = Request::new(setting.method, setting.layer.clone()).finish(self.method.finish());
         let engine = self.precision.engine(self.threads);
         let explainer = Explainer::new(model.graph(), &self.method.split(), &[request], &engine)?;
+        let terms = self.closed_formula(&model, &setting, &engine)?;
         if !self.json {
             self.announce(&setting, out)?;
         }
@@ -169,6 +177,9 @@ impl Explain {
                     setting.print(&answer, out)?;
                 }
                 answers.push(answer);
+            }
+            if let Some(terms) = &terms {
+                print_terms(&terms.terms(&images, &explained.classes, settings.alpha[0])?, &samples, out)?;
             }
             if self.raw.is_some() {
                 maps.push(kept(&explained.maps[0], samples.len())?);
@@ -223,6 +234,30 @@ impl Explain {
             "top1" | "top" => Ok(Class::Top),
             text => labels.find(text, classes).map(Class::Index),
         }
+    }
+
+    /// The map taken apart, if that is asked for and the method has the terms.
+    fn closed_formula(
+        &self,
+        model: &Model,
+        setting: &Setting,
+        engine: &Cpu,
+    ) -> Result<Option<ClosedFormula>> {
+        if !self.by_layer {
+            return Ok(None);
+        }
+        let whole = match setting.method {
+            Method::SplitCam(Stream::G, Part::Combined) => Whole::SplitCam,
+            Method::SplitGrad(Stream::G, Part::Combined) => Whole::SplitGrad,
+            _ => {
+                let message = "--by-layer takes splitcam and splitgrad of stream g apart, combined part";
+                return Err(Error::argument(message));
+            }
+        };
+        if self.json {
+            return Err(Error::argument("--by-layer prints a table; leave out --json"));
+        }
+        ClosedFormula::new(model.graph(), &self.method.split(), &setting.layer, whole, engine).map(Some)
     }
 
     fn batch_size(&self, explainer: &Explainer) -> usize {
@@ -361,6 +396,30 @@ impl Setting {
         }
         Ok(())
     }
+}
+
+/// The mean magnitude of every term of the closed formula, and its share of them all.
+fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Result<(), Failure> {
+    for (row, sample) in samples.iter().enumerate() {
+        let magnitude = |term: &Term| {
+            let length = term.share.len() / term.share.shape()[0].max(1);
+            let values = &term.share.to_f64()[row * length..(row + 1) * length];
+            values.iter().map(|v| v.abs()).sum::<f64>() / length.max(1) as f64
+        };
+        let total: f64 = terms.iter().map(magnitude).sum();
+        let mut table =
+            Table::new(&[("term", Align::Left, 40), ("mean", Align::Right, 12), ("share", Align::Right, 8)]);
+        for (i, term) in terms.iter().enumerate() {
+            let name = if i == 0 { "ordinary gradient".to_owned() } else { term.layer.clone() };
+            let share = 100.0 * magnitude(term) / total.max(f64::MIN_POSITIVE);
+            table.row([name, render::number(magnitude(term)), format!("{share:.1} %")]);
+        }
+        writeln!(out, "  what each layer contributed to the map of {}:", printable(&sample.name))?;
+        for line in table.lines() {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    Ok(())
 }
 
 /// The samples as one batch; a network of fixed batch size gets the last sample repeated.

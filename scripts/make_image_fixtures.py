@@ -1,6 +1,6 @@
 """Makes the golden files of crates/image/tests/fixtures with Pillow, torchvision and numpy.
 
-Run from the root of the repository, with chelsea.png already in that folder:
+Run from the root of the repository, with the photograph already in crates/monosplit/assets:
 
     python scripts/make_image_fixtures.py
 
@@ -216,7 +216,7 @@ def bad_files():
 if __name__ == "__main__":
     torch.set_num_threads(2)
     # The pixels alone: a copy of the colour profile in every file would weigh more than they do.
-    cat = Image.fromarray(np.array(Image.open(ROOT / "chelsea.png").convert("RGB")))
+    cat = Image.fromarray(np.array(Image.open(ROOT / "../../../monosplit/assets/chelsea.png").convert("RGB")))
     jpegs(cat)
     pngs(cat)
     sources(cat)

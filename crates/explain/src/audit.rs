@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use monosplit_engine::Engine;
+use monosplit_engine::{Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
@@ -12,7 +12,7 @@ use crate::explanation::{class_input, inputs, one_hot};
 use crate::gradient::Gradient;
 use crate::maps::{self, Part, Stream};
 use crate::network::Network;
-use crate::relevance::{Relevance, Relevances};
+use crate::relevance::{EPSILON, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
@@ -44,8 +44,10 @@ pub const STABILISERS: [Stabiliser; 4] =
 pub struct Audit {
     /// Every layer from the image to the class scores.
     pub layers: Vec<LayerAudit>,
-    /// Relevance that reached the image over relevance at the class scores, less one, for SplitLRP.
+    /// Relevance that reached the image over relevance at the class scores, less one, for SplitLRP's rules.
     pub relevance_loss: f64,
+    /// The same with the stabiliser of its denominators, which absorbs relevance where they are small.
+    pub stabilised_loss: f64,
     /// Whether the class scores are the same bits with and without the explanation.
     pub same_bits: bool,
 }
@@ -67,7 +69,8 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
     });
     Ok(Audit {
         layers: audits.collect(),
-        relevance_loss: beside.relevance_loss,
+        relevance_loss: relevance_loss(&network, image, alone.class, f64::MIN_POSITIVE.sqrt(), engine)?,
+        stabilised_loss: relevance_loss(&network, image, alone.class, EPSILON, engine)?,
         same_bits: same_bits(&alone.logits, &beside.logits),
     })
 }
@@ -120,7 +123,6 @@ struct Beside {
     activations: Vec<Tensor>,
     gradients: Vec<Tensor>,
     least: Vec<f64>,
-    relevance_loss: f64,
 }
 
 /// The same values from one program that also computes the streams, the sensitivities at α = 0 and the relevance.
@@ -137,7 +139,7 @@ fn beside(
     g.set_outputs(Vec::new());
     let class_node = class_input(&mut g, network.samples());
     let seed = one_hot(&mut g, class_node, network.classes())?;
-    let stream = SumStream::build(&mut g, network, &split, None, true)?;
+    let stream = SumStream::build(&mut g, network, &split, None, false)?;
     let messages = sensitivities(&mut g, network, &split, scale, &stream, seed)?;
     for &id in layers {
         let message = messages.get(&id).copied();
@@ -150,23 +152,12 @@ fn beside(
         };
         g.output("", least);
     }
-    let (before, after) = relevance_totals(&mut g, network, scale, &stream, seed)?;
-    g.output("", before);
-    g.output("", after);
     g.output("", network.logits());
     let g = g.pruned()?;
     let given = given(&g, image, class)?;
     let mut outputs = engine.compile(&g)?.run(&given)?;
     let logits = outputs.pop().ok_or_else(|| Error::argument("the network has no output"))?;
-    let after = outputs.pop().map_or(f64::NAN, |t| t.to_f64()[0]);
-    let before = outputs.pop().map_or(f64::NAN, |t| t.to_f64()[0]);
-    let mut found = Beside {
-        logits,
-        activations: Vec::new(),
-        gradients: Vec::new(),
-        least: Vec::new(),
-        relevance_loss: if before == 0.0 { 0.0 } else { after / before - 1.0 },
-    };
+    let mut found = Beside { logits, activations: Vec::new(), gradients: Vec::new(), least: Vec::new() };
     for chunk in outputs.chunks(3) {
         found.activations.push(chunk[0].clone());
         found.gradients.push(chunk[1].clone());
@@ -208,28 +199,39 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
     least.ok_or_else(|| Error::argument("no sensitivities"))
 }
 
-/// Total relevance at the class scores and at the image.
-fn relevance_totals(
-    g: &mut Graph,
+/// Relevance at the image over relevance at the class scores, less one.
+fn relevance_loss(
     network: &Network,
-    scale: Scale,
-    stream: &SumStream,
-    seed: NodeId,
-) -> Result<(NodeId, NodeId)> {
+    image: &Tensor,
+    class: usize,
+    epsilon: f64,
+    engine: &dyn Engine,
+) -> Result<f64> {
+    let split = Split::default().stabiliser(Stabiliser::None);
+    let scale = Scale { samples: network.samples() };
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    let class_node = class_input(&mut g, network.samples());
+    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let stream = SumStream::build(&mut g, network, &split, None, true)?;
     let logits = network.logits();
-    let output = maps::activation(g, &scale, logits, stream.at(logits), Part::Plus)?;
+    let output = maps::activation(&mut g, &scale, logits, stream.at(logits), Part::Plus)?;
     let plus = g.times(seed, output.value)?;
     let minus = g.scaled(0.0, plus)?;
-    let mut rules = Relevances { network, scale, stream };
-    let relevances = walk(g, network, &mut rules, logits, Relevance { plus, minus })?;
-    let mut total = |r: Relevance| -> Result<NodeId> {
-        let sum = g.plus(r.plus, r.minus)?;
-        let axes: Vec<usize> = (0..g.node(sum).shape.rank()).collect();
-        g.reduced(Reduction::Sum, sum, &axes, false)
-    };
+    let mut rules = Relevances { epsilon, network, scale, stream: &stream };
+    let relevances = walk(&mut g, network, &mut rules, logits, Relevance { plus, minus })?;
     let reached = relevances.get(&network.input()).copied();
     let reached = reached.ok_or_else(|| Error::argument("no relevance reaches the image"))?;
-    Ok((total(Relevance { plus, minus })?, total(reached)?))
+    for relevance in [Relevance { plus, minus }, reached] {
+        let sum = g.plus(relevance.plus, relevance.minus)?;
+        let axes: Vec<usize> = (0..g.node(sum).shape.rank()).collect();
+        let total = g.reduced(Reduction::Sum, sum, &axes, false)?;
+        g.output("", total);
+    }
+    let g = g.pruned()?;
+    let totals = engine.compile_in(&g, Precision::F64)?.run(&given(&g, image, class)?)?;
+    let (before, after) = (totals[0].to_f64()[0], totals[1].to_f64()[0]);
+    Ok(if before == 0.0 { 0.0 } else { after / before - 1.0 })
 }
 
 /// The largest element of `a⁺` and `a⁻` at every layer as a power of ten, under each stabiliser.
@@ -295,10 +297,14 @@ fn same_bits(a: &Tensor, b: &Tensor) -> bool {
 /// What sampled inputs say of the materialised pair, computed by `engine` (double precision is advised).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PairAudit {
-    /// Largest `|f − (g − h)|`.
+    /// Largest `|f − (g − h)|` with the streams lowered by what they have in common after every node.
     pub difference: f64,
     /// The same over the largest class score.
     pub relative_difference: f64,
+    /// Largest `|f − (g − h)|` of the two networks as they are, where what cancels is lost to rounding.
+    pub plain_difference: f64,
+    /// The largest magnitude of `g` and `h`: how much cancels in `g − h`.
+    pub magnitude: f64,
     /// The largest decrease of `g` or `h` when an input grows, over their largest magnitude.
     pub decrease: f64,
     /// The largest excess of `g` or `h` at a midpoint over the mean at the ends, over their largest magnitude.
@@ -317,6 +323,7 @@ pub fn audit_pair(
 ) -> Result<PairAudit> {
     let pair = crate::pair::materialise(source)?;
     let streams = engine.compile(&pair.both)?;
+    let recentred = engine.compile(&crate::pair::recentred_pair(source)?)?;
     let mut network = Graph::clone(source);
     network.set_outputs(source.outputs()[..1].to_vec());
     let network = engine.compile(&network.pruned()?)?;
@@ -340,8 +347,12 @@ pub fn audit_pair(
         let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
         let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();
         let largest = logits.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        let given = [Tensor::new(shape.clone(), plus.clone())?, Tensor::new(shape.clone(), minus.clone())?];
+        let centred = recentred.run(&given)?;
+        let (g, h) = (centred[0].to_f64(), centred[1].to_f64());
         for (i, f) in logits.iter().enumerate() {
-            let error = (f - (here[0][i] - here[1][i])).abs();
+            found.plain_difference = found.plain_difference.max((f - (here[0][i] - here[1][i])).abs());
+            let error = (f - (g[i] - h[i])).abs();
             found.difference = found.difference.max(error);
             found.relative_difference = found.relative_difference.max(error / largest.max(f64::MIN_POSITIVE));
         }
@@ -352,6 +363,7 @@ pub fn audit_pair(
         let half = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a + b) / 2.0).collect::<Vec<_>>();
         let between = run(half(&plus, &larger_plus), half(&minus, &larger_minus))?;
         for stream in 0..2 {
+            found.magnitude = here[stream].iter().fold(found.magnitude, |m, v| m.max(v.abs()));
             let scale = there[stream].iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
             for i in 0..there[stream].len() {
                 let (low, high, middle) = (here[stream][i], there[stream][i], between[stream][i]);

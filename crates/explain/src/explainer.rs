@@ -41,6 +41,20 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// An error if a number is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if self.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
+            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
+        }
+        if !(self.theta > 0.0 && self.theta <= 1.0) {
+            return Err(Error::argument("θ must lie between 0 and 1"));
+        }
+        if self.limit.is_nan() || self.limit <= 0.0 {
+            return Err(Error::argument("the limit Θ must be positive"));
+        }
+        Ok(())
+    }
+
     /// Another α for all layers.
     #[must_use]
     pub fn alpha(self, alpha: f64) -> Self {
@@ -262,16 +276,7 @@ impl Explainer {
                 self.alphas
             )));
         }
-        if settings.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
-            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
-        }
-        if !(settings.theta > 0.0 && settings.theta <= 1.0) {
-            return Err(Error::argument("θ must lie between 0 and 1"));
-        }
-        if settings.limit.is_nan() || settings.limit <= 0.0 {
-            return Err(Error::argument("the limit Θ must be positive"));
-        }
-        Ok(())
+        settings.check()
     }
 }
 

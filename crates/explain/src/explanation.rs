@@ -10,7 +10,7 @@ use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor
 use crate::gradient::Gradient;
 use crate::maps::{self, Finish, Method};
 use crate::network::Network;
-use crate::relevance::{Relevance, Relevances};
+use crate::relevance::{EPSILON, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::{Shifts, shifted_nodes};
@@ -223,7 +223,7 @@ impl<'a> Writer<'a> {
         let output = maps::activation(g, &self.scale, logits, stream.at(logits), maps::Part::Plus)?;
         let plus = g.times(self.one_hot, output.value)?;
         let minus = g.scaled(0.0, plus)?;
-        let mut rules = Relevances { network: self.network, scale: self.scale, stream };
+        let mut rules = Relevances { epsilon: EPSILON, network: self.network, scale: self.scale, stream };
         let relevances = walk(g, self.network, &mut rules, logits, Relevance { plus, minus })?;
         Ok((relevances, output.exponent))
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use monosplit_graph::passes::primitive;
-use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result};
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Output, Result, Shape};
 
 /// A network prepared for rewriting. The graph under construction starts as a copy of [`Network::graph`], so
 /// a node of the network has the same id there.
@@ -146,7 +146,21 @@ fn with_stand_ins(source: &Graph) -> Result<(Graph, StandIns, Vec<bool>)> {
     for output in source.outputs() {
         graph.output(output.name.clone(), map[output.node.index()]);
     }
+    flatten_scores(&mut graph)?;
+    inner.resize(graph.len(), false);
     Ok((graph, stand_ins, inner))
+}
+
+/// Class scores that a network leaves as `[N, classes, 1, 1]` become `[N, classes]`.
+fn flatten_scores(graph: &mut Graph) -> Result<()> {
+    let Some(first) = graph.outputs().first().cloned() else { return Ok(()) };
+    let dims = graph.node(first.node).shape.dims().to_vec();
+    if dims.len() > 2 && dims[2..].iter().all(|&dim| dim == Dim::Fixed(1)) {
+        let node = graph.reshaped(first.node, Shape::new(&dims[..2]))?;
+        let rest = graph.outputs()[1..].to_vec();
+        graph.set_outputs([vec![Output { name: first.name, node }], rest].concat());
+    }
+    Ok(())
 }
 
 fn compose(g: &mut Graph, node: &Node, inputs: &[NodeId]) -> Result<Option<NodeId>> {

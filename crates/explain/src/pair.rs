@@ -47,6 +47,34 @@ impl Streams {
 /// An error names the first node that is not made of affine maps, ReLUs and maxima; smooth activations can be
 /// replaced by piecewise-linear ones beforehand.
 pub fn materialise(source: &Graph) -> Result<Pair> {
+    let (graph, logits) = write(source, |_, streams| Ok(streams))?;
+    let with_outputs = |outputs: &[(&str, NodeId)]| {
+        let mut graph = graph.clone();
+        outputs.iter().for_each(|(name, id)| graph.output(*name, *id));
+        graph.pruned()
+    };
+    Ok(Pair {
+        g: with_outputs(&[("g", logits.plus)])?,
+        h: with_outputs(&[("h", logits.minus)])?,
+        both: with_outputs(&[("g", logits.plus), ("h", logits.minus)])?,
+    })
+}
+
+/// The pair with both streams lowered by what they have in common after every node, which changes neither their
+/// difference nor any gradient (Theorem "Shifting in the forward pass"): `f = g − h` without the cancellation.
+pub(crate) fn recentred_pair(source: &Graph) -> Result<Graph> {
+    let (mut graph, logits) = write(source, |g, streams| {
+        let difference = g.minus(streams.plus, streams.minus)?;
+        let opposite = g.negated(difference)?;
+        Ok(Streams { plus: g.rectified(difference)?, minus: g.rectified(opposite)? })
+    })?;
+    graph.output("g", logits.plus);
+    graph.output("h", logits.minus);
+    graph.pruned()
+}
+
+/// Both streams in one graph, `after` applied to the pair of every node.
+fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>) -> Result<(Graph, Streams)> {
     let network = Network::new(source)?;
     let mut writer =
         Writer { network: &network, graph: Graph::new(), constants: HashMap::new(), streams: HashMap::new() };
@@ -57,20 +85,12 @@ pub fn materialise(source: &Graph) -> Result<Pair> {
     for (id, node) in network.nodes() {
         if network.is_active(id) && id != network.input() {
             let streams = writer.node(id, node).map_err(|e| e.at(node.label.display()))?;
+            let streams = after(&mut writer.graph, streams)?;
             writer.streams.insert(id, streams);
         }
     }
     let logits = writer.streams[&network.logits()];
-    let with_outputs = |outputs: &[(&str, NodeId)]| {
-        let mut graph = writer.graph.clone();
-        outputs.iter().for_each(|(name, id)| graph.output(*name, *id));
-        graph.pruned()
-    };
-    Ok(Pair {
-        g: with_outputs(&[("g", logits.plus)])?,
-        h: with_outputs(&[("h", logits.minus)])?,
-        both: with_outputs(&[("g", logits.plus), ("h", logits.minus)])?,
-    })
+    Ok((writer.graph, logits))
 }
 
 struct Writer<'a> {

@@ -16,8 +16,8 @@ use crate::scaled::{Scale, Scaled};
 use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
 use crate::walk::Rules;
 
-/// The stabiliser of the denominators.
-const EPSILON: f64 = 1e-6;
+/// The paper's stabiliser of the denominators.
+pub(crate) const EPSILON: f64 = 1e-6;
 /// It stays at least this large under an exponent, so that 0/0 cannot arise.
 const LEAST_EPSILON: f64 = 1e-30;
 
@@ -30,6 +30,8 @@ pub(crate) struct Relevance {
 
 /// The rules for `(R⁺, R⁻)`.
 pub(crate) struct Relevances<'a> {
+    /// The stabiliser of the denominators.
+    pub(crate) epsilon: f64,
     pub(crate) network: &'a Network,
     pub(crate) scale: Scale,
     pub(crate) stream: &'a SumStream,
@@ -226,7 +228,7 @@ impl Relevances<'_> {
 
     /// `R/stab(z)` with `stab(z) = z + ε·sign(z)`, `sign(0) = +1`.
     fn divided(&self, g: &mut Graph, r: NodeId, z: NodeId, like: Scaled) -> Result<NodeId> {
-        let epsilon = g.number(EPSILON);
+        let epsilon = g.number(self.epsilon);
         let mut epsilon = self.scale.under(g, epsilon, like)?;
         if like.exponent.is_some() {
             let least = g.number(LEAST_EPSILON);

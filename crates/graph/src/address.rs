@@ -225,12 +225,16 @@ fn parameters(graph: &Graph, node: &Node, counted: &mut HashSet<NodeId>) -> usiz
         Op::BatchNorm { .. } => &node.inputs[..3],
         _ => &node.inputs[..],
     };
-    let constants = trained.iter().filter_map(|&id| graph.constant_value(id).map(|tensor| (id, tensor)));
-    constants
-        .filter(|(id, tensor)| {
-            tensor.kind() == Kind::Float && !tensor.shape().is_empty() && counted.insert(*id)
+    let weights = trained.iter().map(|&id| (id, graph.node(id)));
+    weights
+        .filter(|(id, weight)| {
+            weight.is_constant()
+                && weight.kind == Kind::Float
+                && weight.shape.rank() > 0
+                && counted.insert(*id)
         })
-        .fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.len()))
+        .filter_map(|(_, weight)| weight.shape.count()?.fixed())
+        .fold(0, usize::saturating_add)
 }
 
 fn multiply_adds(graph: &Graph, node: &Node) -> usize {

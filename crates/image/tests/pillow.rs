@@ -113,7 +113,7 @@ fn assert_tensor(options: Preprocess, source: &str, name: &str, step: usize) {
 
 #[test]
 fn tensors_are_torchvisions() {
-    let chelsea = "chelsea.png";
+    let chelsea = "../../../monosplit/assets/chelsea.png";
     assert_tensor(Preprocess::default(), chelsea, "imagenet-every-97th", 97);
     let fitted = |preset: Preset, size| preset.options().fit([3, size, size], Fit::Auto).unwrap();
     assert_tensor(fitted(Preset::Imagenet, 20), chelsea, "imagenet-20", 1);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, ErrorKind, Result};
 
 use crate::model;
 
@@ -35,6 +35,11 @@ impl Labels {
         Ok(Labels { names })
     }
 
+    /// The names in a text, one a line.
+    pub fn from_text(text: &str) -> Self {
+        Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
+    }
+
     /// The names that come with the program: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for
     /// 1001 with `background` before them; none otherwise.
     pub fn built_in(classes: usize) -> Self {
@@ -45,6 +50,34 @@ impl Labels {
             _ => Vec::new(),
         };
         Labels { names }
+    }
+
+    /// The class meant by a number or a name, whatever its case; a wrong name is answered with similar ones.
+    pub fn find(&self, text: &str, classes: usize) -> Result<usize> {
+        if let Ok(class) = text.trim().parse::<usize>() {
+            return match class < classes {
+                true => Ok(class),
+                false => Err(Error::argument(format!(
+                    "there is no class {class}: the network has {classes} classes, 0 to {}",
+                    classes.saturating_sub(1)
+                ))),
+            };
+        }
+        let plain = |name: &str| name.trim().to_lowercase().replace('_', " ");
+        let wanted = plain(text);
+        if let Some(class) = self.names.iter().position(|name| plain(name) == wanted) {
+            return Ok(class);
+        }
+        let similar = self.names.iter().filter(|name| plain(name).contains(&wanted)).map(String::as_str);
+        let similar: Vec<&str> = similar.take(5).collect();
+        let hint = match (self.names.is_empty(), similar.is_empty()) {
+            (true, _) => {
+                "the network's class names are not known; give --labels FILE, or a number".to_owned()
+            }
+            (_, true) => "give a class name as `monosplit run` prints it, a number, or top1".to_owned(),
+            _ => format!("did you mean '{}'?", similar.join("', '")),
+        };
+        Err(Error::new(ErrorKind::UnknownName, format!("no class is called '{text}'; {hint}")))
     }
 
     /// The name of a class; its number if it has none.

@@ -17,8 +17,10 @@
 //! ```
 
 pub use monosplit_engine as engine;
+pub use monosplit_explain as explain;
 pub use monosplit_graph as graph;
 pub use monosplit_image as image;
+pub use monosplit_render as render;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
@@ -28,6 +30,7 @@ mod inference;
 mod input;
 mod json;
 mod labels;
+mod layer_choice;
 mod model;
 mod prediction;
 mod table;
@@ -35,5 +38,6 @@ mod table;
 pub use inference::{Inference, stack};
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;
+pub use layer_choice::default_layer;
 pub use model::{Layout, Model, ModelOptions, Origin, PictureInput};
 pub use prediction::{Meaning, Ranked};

@@ -104,7 +104,14 @@ impl Host {
         let data: Data = match &self.elements {
             Elements::Int(v) => v.iter().map(|e| e.known()).collect::<Option<Vec<i64>>>()?.into(),
             Elements::Float { values, double: true } => values.clone().into(),
-            Elements::Float { values, .. } => values.iter().map(|&v| v as f32).collect::<Vec<_>>().into(),
+            Elements::Float { values, .. } => {
+                // What was computed here keeps its digits, so that a run in double precision is one.
+                let exact = values.iter().all(|&v| v.is_nan() || f64::from(v as f32) == v);
+                match exact {
+                    true => values.iter().map(|&v| v as f32).collect::<Vec<_>>().into(),
+                    false => values.clone().into(),
+                }
+            }
             Elements::Bool(v) => v.clone().into(),
         };
         Tensor::new(self.shape.clone(), data).ok()

@@ -15,7 +15,7 @@ use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
 use super::run::{Precision, check_writable};
-use crate::failure::{Failure, note};
+use crate::failure::Failure;
 use crate::inference::stack;
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
@@ -42,17 +42,17 @@ Shows where in a picture a network found its answer.
   monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
   monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
 
-The network f is split into two monotone convex networks, f = g − h, and the map is read off the pair
-at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one scale
-that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as they
-are defined and without any normalisation.
+The network f is split into two monotone convex networks, f = g − h, and the map is read off the
+pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
+scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
+they are defined and without any normalisation.
 
 Without options: SplitCAM of stream g at the input of the last convolution, for the class with the
 highest score, α = 0.4.")]
 pub(crate) struct Explain {
-    /// The network (an ONNX file, unless --arch and --weights are given), then what to explain:
-    /// pictures, folders of pictures, or .npy batches.
-    #[arg(value_name = "MODEL INPUT")]
+    /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
+    /// pictures, or .npy batches.
+    #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -61,8 +61,8 @@ pub(crate) struct Explain {
     #[command(flatten)]
     method: MethodArgs,
 
-    /// The class that is explained: its number, its name, or `top1` for the one with the highest score
-    /// of each input.
+    /// The class that is explained: its number, its name, or `top1` for the one with the highest
+    /// score of each input.
     #[arg(long, value_name = "CLASS", default_value = "top1", verbatim_doc_comment)]
     class: String,
 
@@ -182,7 +182,7 @@ impl Explain {
         if self.json {
             writeln!(out, "{}", self.json(&model, &setting, &answers))?;
         } else if let Some(profile) = profile {
-            profile::print_of(explainer.explanation().graph(), &profile, out)?;
+            profile::print(explainer.explanation().graph(), &profile, out)?;
         }
         Ok(())
     }
@@ -193,7 +193,9 @@ impl Explain {
 
     fn setting(&self, model: &Model) -> Result<Setting> {
         let classes = model.classes().ok_or_else(|| {
-            model.unfit("expected one score for each class at the first output; there is nothing to explain".into())
+            model.unfit(
+                "expected one score for each class at the first output; there is nothing to explain".into(),
+            )
         })?;
         let labels = match &self.labels {
             Some(path) => Labels::open(path, classes)?,
@@ -202,7 +204,9 @@ impl Explain {
         let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
         let layer = match self.method.layer() {
             Some(layer) => layer.to_owned(),
-            None => default_layer(model.graph()).ok_or_else(|| model.unfit("name a layer with --layer".into()))?,
+            None => {
+                default_layer(model.graph()).ok_or_else(|| model.unfit("name a layer with --layer".into()))?
+            }
         };
         Ok(Setting {
             labels,
@@ -271,7 +275,8 @@ impl Explain {
             answer.remark = self.draw(sample, &map, &answer, setting, &path)?;
             answer.picture = Some(path);
         } else {
-            answer.remark = Some("the layer has no spatial axes to draw; --raw FILE writes its numbers".to_owned());
+            answer.remark =
+                Some("the layer has no spatial axes to draw; --raw FILE writes its numbers".to_owned());
         }
         Ok(answer)
     }
@@ -410,13 +415,6 @@ fn progress(opened: usize, total: usize, begun: Instant) {
     let left = begun.elapsed().as_secs_f64() / opened.max(1) as f64 * (total - opened) as f64;
     let end = if opened == total { "\r\u{1b}[K" } else { "" };
     let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs, {left:.0} s left \u{1b}[K{end}");
-}
-
-/// What a person should know of a network before it is explained.
-pub(crate) fn caution(model: &Model) {
-    if model.report().outputs.sigmoid.iter().any(|_| true) {
-        note("the network ends in a sigmoid; what is explained is its output");
-    }
 }
 
 #[cfg(test)]

@@ -14,11 +14,19 @@ pub(crate) struct MethodArgs {
     ///   splitgrad  a stream's sensitivities, averaged over channels
     ///   splitlrp   relevance propagated through the pair of streams (in double precision)
     ///   gradient   the ordinary gradient, averaged over channels
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
     method: MethodName,
 
-    /// The layer it is read off at: a module path as PyTorch writes it (layer4.1.conv2), an ONNX node
-    /// or a tensor; what enters the layer, unless `:out` follows. `monosplit inspect` lists them.
+    /// The layer it is read off at: a module path as PyTorch writes it (layer4.1.conv2), an ONNX
+    /// node or a tensor; what enters the layer, unless `:out` follows. `monosplit inspect` lists
+    /// them.
     #[arg(long, value_name = "NAME[:out]", verbatim_doc_comment)]
     layer: Option<String>,
 
@@ -26,7 +34,7 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     stream: StreamName,
 
-    /// The sensitivity: combined, or with respect to the positive (plus) or negative (minus) input.
+    /// Sensitivity: combined, or with respect to the positive (plus) or negative input (minus).
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     part: PartName,
 
@@ -34,8 +42,8 @@ pub(crate) struct MethodArgs {
     #[arg(long = "map", value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     relevance: RelevanceName,
 
-    /// How far sensitivities are shifted: 0 gives the true gradients of g and h, 0.5 multiples of the
-    /// ordinary gradient.
+    /// How far sensitivities are shifted: 0 gives the true gradients of g and h, 0.5 multiples of
+    /// the ordinary gradient.
     #[arg(long, value_name = "A", default_value_t = 0.4, verbatim_doc_comment)]
     alpha: f64,
 

@@ -1,11 +1,16 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
+mod demo;
+mod explain;
 mod inspect;
+mod method;
 mod network;
 mod ops;
 mod preprocessing;
 mod profile;
 mod run;
+mod split;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -19,8 +24,11 @@ use crate::failure::{Failure, complain};
 const OVERVIEW: &str = "\
 monosplit opens a trained image classifier, runs it, and explains what it saw.
 
+  monosplit demo                                a first look, with everything built in
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -40,9 +48,12 @@ A network is an ONNX file (written by PyTorch, Keras, TensorFlow, …) or the ba
 architecture (`--arch resnet18 --weights resnet18.pth`). Nothing is downloaded and nothing in a file
 is ever executed.
 
+  monosplit demo                                a first look, with everything built in
   monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -54,8 +65,12 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Demo),
+    Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Run(Box<run::Run>),
+    Split(split::SplitCommand),
+    Verify(Box<verify::Verify>),
     Ops(ops::Ops),
 }
 
@@ -80,8 +95,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Demo(demo)) => demo.execute(out)?,
+        Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Run(run)) => run.execute(out)?,
+        Some(Command::Split(split)) => split.execute(out)?,
+        Some(Command::Verify(verify)) => return verify.execute(out),
         Some(Command::Ops(ops)) => ops.execute(out)?,
     }
     Ok(ExitCode::SUCCESS)

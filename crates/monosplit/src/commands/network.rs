@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use monosplit_graph::passes::Stored;
 use monosplit_graph::{Error, Result};
 
+use super::run::Precision;
 use crate::model::{ModelOptions, Origin};
 
 /// Which network.
@@ -52,5 +54,23 @@ impl NetworkArgs {
         let shape = self.input_shape.as_ref();
         let input_shape = shape.map(|lengths| lengths.iter().map(|&length| length as usize).collect());
         ModelOptions { input_shape, ..ModelOptions::default() }
+    }
+
+    /// Splits what was named on the command line into the network and its inputs, of which there must be some.
+    pub(crate) fn split<'a>(&self, files: &'a [PathBuf], nothing: &str) -> Result<(Origin, &'a [PathBuf])> {
+        let (origin, inputs) = match files.split_first() {
+            Some((model, inputs)) if self.arch.is_none() => (self.origin(Some(model))?, inputs),
+            _ => (self.origin(None)?, files),
+        };
+        if inputs.is_empty() { Err(Error::argument(nothing)) } else { Ok((origin, inputs)) }
+    }
+
+    /// How the network is opened to be run in `precision`: folded weights are kept in it.
+    pub(crate) fn options_for(&self, precision: Precision) -> ModelOptions {
+        let mut options = self.options();
+        if precision == Precision::F64 {
+            options.canonical.stored = Stored::Double;
+        }
+        options
     }
 }

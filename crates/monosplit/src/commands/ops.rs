@@ -16,8 +16,8 @@ const WIDTH: usize = 80;
 Lists the ONNX operators that can be read, those with restrictions with a note on what is possible.
 
 Versions 7 to the newest of the operator set are understood. Arithmetic on shapes and constants is
-done when a file is opened, so more is possible there than on activations. To see what is missing for
-a certain file, `monosplit inspect FILE` lists all of it at once.")]
+done when a file is opened, so more is possible there than on activations. To see what is missing
+for a certain file, `monosplit inspect FILE` lists all of it at once.")]
 pub(crate) struct Ops {}
 
 impl Ops {

@@ -5,6 +5,9 @@ use monosplit_graph::{Error, Result};
 use monosplit_image as image;
 use monosplit_image::{Preprocess, Resize, Scale};
 
+use crate::input::Source;
+use crate::model::Model;
+
 /// How pictures are made ready.
 #[derive(Args)]
 #[command(next_help_heading = "Preprocessing of pictures")]
@@ -112,6 +115,12 @@ enum Range {
 }
 
 impl PreprocessingArgs {
+    /// The preprocessing for a network, where there are pictures to preprocess.
+    pub(crate) fn for_sources(&self, model: &Model, sources: &[Source]) -> Result<Option<Preprocess>> {
+        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
+        if pictures { self.preprocess(model.picture_input()?.size).map(Some) } else { Ok(None) }
+    }
+
     /// The preprocessing for a network that reads pictures of `[channels, height, width]`.
     pub(crate) fn preprocess(&self, size: [usize; 3]) -> Result<Preprocess> {
         let preset = match self.preset {

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-use monosplit_graph::NodeId;
+use monosplit_engine::Profile;
+use monosplit_graph::{Graph, NodeId};
 
 use crate::failure::Failure;
-use crate::inference::Inference;
 use crate::json::Json;
 use crate::table::{Align, Table};
 
@@ -19,12 +19,11 @@ struct Entry {
 }
 
 /// The layers, the slowest first, and the time of all.
-fn entries(inference: &Inference) -> (Vec<Entry>, Duration) {
-    let profile = inference.profile();
+fn entries(graph: &Graph, profile: &Profile) -> (Vec<Entry>, Duration) {
     let mut positions: HashMap<NodeId, usize> = HashMap::new();
     let mut entries: Vec<Entry> = Vec::new();
     for timed in &profile.nodes {
-        let node = inference.graph().node(timed.node);
+        let node = graph.node(timed.node);
         let position = *positions.entry(timed.node).or_insert_with(|| {
             let name = match node.label.display() {
                 "" => timed.node.to_string(),
@@ -40,8 +39,8 @@ fn entries(inference: &Inference) -> (Vec<Entry>, Duration) {
 }
 
 /// Prints a table.
-pub(crate) fn print(inference: &Inference, out: &mut dyn Write) -> Result<(), Failure> {
-    let (entries, total) = entries(inference);
+pub(crate) fn print(graph: &Graph, profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+    let (entries, total) = entries(graph, profile);
     let mut table = Table::new(&[
         ("layer", Align::Left, 42),
         ("op", Align::Left, 18),
@@ -69,8 +68,8 @@ pub(crate) fn print(inference: &Inference, out: &mut dyn Write) -> Result<(), Fa
 }
 
 /// The same for programs.
-pub(crate) fn json(inference: &Inference) -> Json {
-    let (entries, _) = entries(inference);
+pub(crate) fn json(graph: &Graph, profile: &Profile) -> Json {
+    let (entries, _) = entries(graph, profile);
     let entry = |entry: &Entry| {
         Json::Object(vec![
             ("name", entry.name.as_str().into()),

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use monosplit_engine::Cpu;
-use monosplit_graph::passes::Stored;
 use monosplit_graph::{Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 
@@ -17,7 +16,7 @@ use crate::inference::{Inference, stack};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::labels::Labels;
-use crate::model::{Model, ModelOptions, Origin};
+use crate::model::{Model, Origin};
 use crate::prediction::{Meaning, Ranked};
 use crate::table::printable;
 
@@ -93,11 +92,21 @@ pub(crate) struct Run {
     preprocessing: PreprocessingArgs,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Precision {
+#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
+pub(crate) enum Precision {
     #[default]
     F32,
     F64,
+}
+
+impl Precision {
+    /// The processor, computing in this precision on so many threads.
+    pub(crate) fn engine(self, threads: Option<u32>) -> Cpu {
+        Cpu::default().threads(threads.unwrap_or(0) as usize).precision(match self {
+            Precision::F32 => monosplit_engine::Precision::F32,
+            Precision::F64 => monosplit_engine::Precision::F64,
+        })
+    }
 }
 
 /// How the first output is shown.
@@ -120,10 +129,10 @@ impl Run {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = Model::open(origin, &self.options())?;
+        let model = Model::open(origin, &self.network.options_for(self.precision))?;
         let reading = self.reading(&model)?;
         let batch = self.batch(&model)?;
-        let mut inference = Inference::new(&model, &self.engine())?;
+        let mut inference = Inference::new(&model, &self.precision.engine(self.threads))?;
         if self.profile {
             inference = inference.profiled();
         }
@@ -153,35 +162,9 @@ impl Run {
         self.finish(&model, &inference, reading.as_ref(), answers, &raw, out)
     }
 
-    /// Which of the files is the network, and which are inputs.
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
-        let (origin, inputs) = match self.files.split_first() {
-            Some((model, inputs)) if self.network.arch.is_none() => {
-                (self.network.origin(Some(model))?, inputs)
-            }
-            _ => (self.network.origin(None)?, &self.files[..]),
-        };
-        match inputs {
-            [] => {
-                Err(Error::argument("nothing to run the network on; name a picture, a folder or a .npy file"))
-            }
-            _ => Ok((origin, inputs)),
-        }
-    }
-
-    fn options(&self) -> ModelOptions {
-        let mut options = self.network.options();
-        if let Precision::F64 = self.precision {
-            options.canonical.stored = Stored::Double;
-        }
-        options
-    }
-
-    fn engine(&self) -> Cpu {
-        Cpu::default().threads(self.threads.unwrap_or(0) as usize).precision(match self.precision {
-            Precision::F32 => monosplit_engine::Precision::F32,
-            Precision::F64 => monosplit_engine::Precision::F64,
-        })
+        self.network
+            .split(&self.files, "nothing to run the network on; name a picture, a folder or a .npy file")
     }
 
     fn reading(&self, model: &Model) -> Result<Option<Reading>> {
@@ -218,11 +201,7 @@ impl Run {
     }
 
     fn feed(&self, model: &Model, sources: Vec<Source>) -> Result<Feed> {
-        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
-        let preprocess = match pictures {
-            true => Some(self.preprocessing.preprocess(model.picture_input()?.size)?),
-            false => None,
-        };
+        let preprocess = self.preprocessing.for_sources(model, &sources)?;
         Feed::new(model, sources, preprocess)
     }
 
@@ -258,13 +237,13 @@ impl Run {
                 ("inputs", inputs),
             ];
             if self.profile {
-                object.push(("profile", profile::json(inference)));
+                object.push(("profile", profile::json(inference.graph(), inference.profile())));
             }
             writeln!(out, "{}", Json::Object(object))?;
             return Ok(());
         }
         if self.profile {
-            profile::print(inference, out)?;
+            profile::print(inference.graph(), inference.profile(), out)?;
         }
         out.flush()?;
         if let Some(remark) = note_on_output {
@@ -345,7 +324,7 @@ fn rows_of_classes(scores: Tensor) -> Result<Tensor> {
 }
 
 /// Finds out before the work is done that its result has nowhere to go.
-fn check_writable(path: &Path) -> Result<()> {
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(Error::argument(format!(
             "{}: this is a folder, expected a file to write",

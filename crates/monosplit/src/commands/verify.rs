@@ -1,0 +1,321 @@
+//! `monosplit verify`: what the theory promises, checked on somebody's own network.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use monosplit_engine::Precision as EnginePrecision;
+use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_pair};
+use monosplit_graph::{Dim, Error, Kind, Result, Tensor};
+
+use super::network::NetworkArgs;
+use super::preprocessing::PreprocessingArgs;
+use super::run::Precision;
+use crate::failure::Failure;
+use crate::inference::stack;
+use crate::input::{Feed, Source};
+use crate::json::Json;
+use crate::model::Model;
+use crate::table::{Align, Table};
+
+/// The largest error of `g − h`, monotonicity and convexity that rounding may cause, relative to the streams.
+const ROUNDING: f64 = 1e-9;
+/// The largest negative stream gradient that rounding may cause, relative to the largest gradient.
+const GRADIENT_ROUNDING: f64 = 1e-5;
+/// The share of relevance that may be lost to rounding and to streams that are empty.
+const RELEVANCE: f64 = 1e-3;
+
+/// Checks on your own network that the theory holds
+#[derive(Args)]
+#[command(override_usage = "monosplit verify MODEL [INPUT] [OPTIONS]
+       monosplit verify --arch NAME --weights FILE [INPUT] [OPTIONS]")]
+#[command(long_about = "\
+Checks on your own network that the theory holds.
+
+  monosplit verify resnet18.onnx cat.jpg
+  monosplit verify resnet18.onnx
+
+The network f is split into g and h. Checked are: that f = g − h, that g and h never decrease and are
+convex (on sampled pairs of inputs, through the two networks themselves, in double precision); that at
+every layer the streams differ by exactly the network's activation and the sensitivities by exactly its
+gradient; that no stream gradient is negative; that SplitLRP conserves relevance; that the prediction
+has the same bits with and without an explanation. A table shows how large the streams grow, layer by
+layer, under each stabiliser.
+
+INPUT is a picture or a .npy array; without one, a fixed pattern of pseudo-random numbers is used.
+The exit code is 1 if anything fails.")]
+pub(crate) struct Verify {
+    /// The network (an ONNX file, unless --arch and --weights are given), then a picture or .npy array.
+    #[arg(value_name = "MODEL INPUT")]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    /// Check monotonicity and convexity on N pairs of inputs.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    samples: u32,
+
+    /// Compute in single (f32) or double (f64) precision.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_possible_values = true)]
+    precision: Precision,
+
+    /// Use N threads [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+
+    /// Print the findings as JSON.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+}
+
+/// One claim and what was found.
+struct Finding {
+    claim: &'static str,
+    found: String,
+    /// Whether it holds; `None` if it could not be checked.
+    holds: Option<bool>,
+}
+
+impl Verify {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        let (origin, inputs) = match self.files.split_first() {
+            Some((model, inputs)) if self.network.arch.is_none() => {
+                (self.network.origin(Some(model))?, inputs)
+            }
+            _ => (self.network.origin(None)?, &self.files[..]),
+        };
+        let model = Model::open(origin, &self.network.options_for(self.precision))?;
+        let image = self.image(&model, inputs)?;
+        let engine = self.precision.engine(self.threads);
+        let audit = audit(model.graph(), &image, &engine)?;
+        let double = engine.precision(EnginePrecision::F64);
+        let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
+        let findings = findings(&audit, &pair);
+        if self.json {
+            writeln!(out, "{}", json(&model, &audit, &findings))?;
+        } else {
+            print(&audit, &findings, out)?;
+        }
+        let failed = findings.iter().any(|finding| finding.holds == Some(false));
+        Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    fn image(&self, model: &Model, inputs: &[PathBuf]) -> Result<Tensor> {
+        let image = match inputs {
+            [] => pattern(&model.sample_shape()?)?,
+            [input] => {
+                let sources = Source::list(std::slice::from_ref(input))?;
+                let preprocess = self.preprocessing.for_sources(model, &sources)?;
+                let sample = Feed::new(model, sources, preprocess)?.take(1)?.into_iter().next();
+                sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor
+            }
+            _ => return Err(Error::argument("verify looks at one input; name one picture or .npy array")),
+        };
+        match model.input()?.shape.dims().first() {
+            Some(Dim::Fixed(n)) => stack(&vec![image; *n], Kind::Float),
+            _ => Ok(image),
+        }
+    }
+}
+
+/// Pseudo-random numbers between −1 and 1, the same every time.
+fn pattern(shape: &[usize]) -> Result<Tensor> {
+    let count: usize = shape.iter().product();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let values: Vec<f32> = (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect();
+    Tensor::new([&[1], shape].concat(), values)
+}
+
+fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
+    let layers = audit.layers.len();
+    let largest =
+        |of: fn(&monosplit_explain::LayerAudit) -> f64| audit.layers.iter().map(of).fold(0.0, f64::max);
+    let (forward, backward) = (largest(|l| l.forward_error), largest(|l| l.backward_error));
+    let least = audit.layers.iter().map(|l| l.least_sensitivity).fold(f64::INFINITY, f64::min);
+    let mut findings = pair_findings(pair);
+    findings.extend([
+        Finding {
+            claim: "a⁺ − a⁻ = a at every layer",
+            found: format!("largest error {forward:.1e} at {layers} layers"),
+            holds: Some(forward == 0.0),
+        },
+        Finding {
+            claim: "δᵍ − δʰ = gradient at every layer",
+            found: format!("largest error {backward:.1e} at {layers} layers"),
+            holds: Some(backward == 0.0),
+        },
+        Finding {
+            claim: "stream gradients are not negative",
+            found: format!("smallest {:.1e} of the largest", least.min(0.0)),
+            holds: Some(least >= -GRADIENT_ROUNDING),
+        },
+        Finding {
+            claim: "SplitLRP conserves relevance",
+            found: format!(
+                "{:+.1e} between class scores and image (ε = 1e-6 takes {:.2} %)",
+                audit.relevance_loss,
+                -100.0 * audit.stabilised_loss
+            ),
+            holds: Some(audit.relevance_loss.abs() <= RELEVANCE),
+        },
+        Finding {
+            claim: "predictions are not disturbed",
+            found: if audit.same_bits { "same bits".into() } else { "bits differ".into() },
+            holds: Some(audit.same_bits),
+        },
+    ]);
+    findings
+}
+
+fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
+    let pair = match pair {
+        Ok(pair) => pair,
+        Err(error) => {
+            return vec![Finding {
+                claim: "f = g − h, monotone, convex",
+                found: error.to_string(),
+                holds: None,
+            }];
+        }
+    };
+    let on = format!("{} pairs of inputs", pair.samples);
+    vec![
+        Finding {
+            claim: "f = g − h",
+            found: format!(
+                "largest error {:.1e} of the scores, streams lowered after every node, {on}",
+                pair.relative_difference
+            ),
+            holds: Some(pair.relative_difference <= ROUNDING),
+        },
+        Finding {
+            claim: "f = g − h, the networks as they are",
+            found: format!(
+                "largest error {:.1e}; g and h reach {:.1e}, of which doubles keep 16 digits",
+                pair.plain_difference, pair.magnitude
+            ),
+            holds: Some(pair.plain_difference <= ROUNDING * pair.magnitude),
+        },
+        Finding {
+            claim: "g and h never decrease",
+            found: format!("largest decrease {:.1e} of their size, {on}", pair.decrease),
+            holds: Some(pair.decrease <= ROUNDING),
+        },
+        Finding {
+            claim: "g and h are convex",
+            found: format!("largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
+            holds: Some(pair.excess <= ROUNDING),
+        },
+    ]
+}
+
+fn word(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "holds",
+        Some(false) => "FAILS",
+        None => "not checked",
+    }
+}
+
+fn name(stabiliser: Stabiliser) -> &'static str {
+    match stabiliser {
+        Stabiliser::None => "none",
+        Stabiliser::Scale => "scale",
+        Stabiliser::Shift => "shift",
+        Stabiliser::Recentre => "recentre",
+    }
+}
+
+fn print(audit: &Audit, findings: &[Finding], out: &mut dyn Write) -> Result<(), Failure> {
+    for finding in findings {
+        writeln!(out, "{:<12} {:<36} {}", word(finding.holds), finding.claim, finding.found)?;
+    }
+    writeln!(out, "\nLargest element of a⁺ and a⁻ under each stabiliser:")?;
+    let mut table = Table::new(&[
+        ("layer", Align::Left, 40),
+        (name(STABILISERS[0]), Align::Right, 10),
+        (name(STABILISERS[1]), Align::Right, 10),
+        (name(STABILISERS[2]), Align::Right, 10),
+        (name(STABILISERS[3]), Align::Right, 10),
+    ]);
+    for layer in &audit.layers {
+        let cell = |i: usize| power_of_ten(layer.growth[i]);
+        table.row([layer.layer.clone(), cell(0), cell(1), cell(2), cell(3)]);
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// `10^x` as a person writes it, however large.
+fn power_of_ten(x: f64) -> String {
+    if !x.is_finite() {
+        return "0".to_owned();
+    }
+    let exponent = x.floor();
+    if (-2.0..4.0).contains(&exponent) {
+        return format!("{:.3}", 10f64.powf(x));
+    }
+    format!("{:.1}e{exponent:.0}", 10f64.powf(x - exponent))
+}
+
+fn json(model: &Model, audit: &Audit, findings: &[Finding]) -> Json {
+    let claims = findings.iter().map(|finding| {
+        Json::Object(vec![
+            ("claim", finding.claim.into()),
+            ("found", finding.found.as_str().into()),
+            ("verdict", word(finding.holds).into()),
+        ])
+    });
+    let layers = audit.layers.iter().map(|layer| {
+        Json::Object(vec![
+            ("layer", layer.layer.as_str().into()),
+            ("forward_error", layer.forward_error.into()),
+            ("backward_error", layer.backward_error.into()),
+            ("least_sensitivity", layer.least_sensitivity.into()),
+            ("log10_none", layer.growth[0].into()),
+            ("log10_scale", layer.growth[1].into()),
+            ("log10_shift", layer.growth[2].into()),
+            ("log10_recentre", layer.growth[3].into()),
+        ])
+    });
+    Json::Object(vec![
+        ("network", model.origin().to_string().into()),
+        ("claims", claims.collect()),
+        ("layers", layers.collect()),
+    ])
+}
+
+fn progress(done: usize, total: usize) {
+    let mut errors = std::io::stderr();
+    if errors.is_terminal() {
+        let end = if done == total { "\r\u{1b}[K" } else { "" };
+        let _ = write!(errors, "\rmonosplit: {done} of {total} pairs of inputs\u{1b}[K{end}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_and_small_numbers_are_readable() {
+        assert_eq!(power_of_ten(2.0), "100.000");
+        assert_eq!(power_of_ten(18.301029995663981), "2.0e18");
+        assert_eq!(power_of_ten(400.0), "1.0e400");
+        assert_eq!(power_of_ten(f64::NEG_INFINITY), "0");
+    }
+}

@@ -71,6 +71,10 @@ def networks():
         "absurd-filling": helper.make_node("ConstantOfShape", ["n"], ["y"]),
     }.items():
         yield name, model([node], [ints("n", [0, 0, 2**61, 2**61] * (2 if node.op_type == "Pad" else 1))])
+    for name, shape in {"empty-first": [0, 2**40, 2**40], "empty-last": [2**30, 0]}.items():
+        yield name, model([helper.make_node("ConstantOfShape", ["n"], ["c"]),
+                           helper.make_node("Transpose", ["c"], ["t"]),
+                           helper.make_node("Concat", ["t", "t"], ["y"], axis=0)], [ints("n", shape)])
     window = numpy_helper.from_array(np.zeros([3, 1, 1, 1], np.float32), "w")
     yield "absurd-stride", model([helper.make_node(
         "ConvTranspose", ["x", "w"], ["y"], strides=[2**62, 2**62], dilations=[2**31, 2**31])], [window])

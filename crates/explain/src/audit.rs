@@ -52,7 +52,8 @@ pub struct Audit {
     pub same_bits: bool,
 }
 
-/// Audits `source` on one preprocessed image `[1, C, H, W]` for its top class.
+/// Audits `source` on a preprocessed image `[1, C, H, W]` for its top class. A network of fixed batch size takes a whole
+/// batch, which is audited for the top class of its first image.
 pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audit> {
     let network = Network::new(source)?;
     let layers: Vec<NodeId> =
@@ -101,7 +102,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     g.output("", network.logits());
     let mut activations = engine.compile(&g.pruned()?)?.run(std::slice::from_ref(image))?;
     let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
-    let class = argmax(&logits);
+    let class = argmax(&logits, network.classes());
 
     let mut g = network.graph().clone();
     g.set_outputs(Vec::new());
@@ -113,8 +114,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
         let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;
         g.output("", gradient);
     }
-    let gradients =
-        engine.compile(&g.pruned()?)?.run(&[image.clone(), Tensor::vector(vec![class as i64])])?;
+    let gradients = engine.compile(&g.pruned()?)?.run(&[image.clone(), classes(image, class)])?;
     Ok(Alone { class, logits, activations, gradients })
 }
 
@@ -273,16 +273,24 @@ fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
     let name = |id: &NodeId| g.node(*id).label.tensor.as_str();
     let tensors = g.inputs().iter().enumerate().map(|(i, id)| match name(id) {
         _ if i == 0 => Ok(image.clone()),
-        inputs::CLASS => Ok(Tensor::vector(vec![class as i64])),
+        inputs::CLASS => Ok(classes(image, class)),
         inputs::ALPHA => Ok(Tensor::scalar(0.0)),
         other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
     });
     tensors.collect()
 }
 
-fn argmax(logits: &Tensor) -> usize {
+/// The class of every sample; a network of fixed batch size reads more than one.
+fn classes(images: &Tensor, class: usize) -> Tensor {
+    Tensor::vector(vec![class as i64; images.shape().first().copied().unwrap_or(1)])
+}
+
+/// The class with the highest score of the first sample.
+fn argmax(logits: &Tensor, classes: usize) -> usize {
     let values = logits.to_f64();
-    (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]).then(b.cmp(&a))).unwrap_or(0)
+    (0..classes.min(values.len()))
+        .max_by(|&a, &b| values[a].total_cmp(&values[b]).then(b.cmp(&a)))
+        .unwrap_or(0)
 }
 
 fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {

@@ -11,8 +11,8 @@ use crate::network::sample_axis;
 const LIMIT: f64 = 110.0;
 /// A value below two to this power is handed out without an exponent.
 const SETTLED: f64 = 126.0;
-/// A rescaled value is at most two to this power: one, and what rounding the logarithm may add.
-const RESCALED: f64 = 1.0;
+/// A rescaled value is at most two to this power; one below its inverse gives up as much of its exponent as it can.
+const MODERATE: f64 = 40.0;
 /// Two to this power is taken to bound the network's own activations.
 pub(crate) const ACTIVATION_BOUND: f64 = 30.0;
 
@@ -64,14 +64,23 @@ impl Scale {
         let magnitude = g.magnitude(a.value)?;
         let largest = self.largest(g, magnitude)?;
         let power = power_of_two(g, largest)?;
-        let raise = g.unary(Unary::Ceil, power)?;
+        let power = g.unary(Unary::Ceil, power)?;
+        let (none, large, small) = (g.number(0.0), g.number(MODERATE), g.number(-MODERATE));
+        let too_large = g.binary(Binary::Greater, power, large)?;
+        let mut raise = g.select(too_large, power, none)?;
         let exponent = match a.exponent {
-            Some(exponent) => g.plus(exponent, raise)?,
+            Some(exponent) => {
+                let all = g.negated(exponent)?;
+                let fall = g.binary(Binary::Max, power, all)?;
+                let too_small = g.binary(Binary::Less, power, small)?;
+                raise = g.select(too_small, fall, raise)?;
+                g.plus(exponent, raise)?
+            }
             None => raise,
         };
         let factor = self.power(g, raise, a.value, -1.0)?;
         let value = g.times(a.value, factor)?;
-        Ok(Scaled { value, exponent: Some(exponent), bound: RESCALED })
+        Ok(Scaled { value, exponent: Some(exponent), bound: MODERATE })
     }
 
     /// The same numbers, without an exponent for those samples that need none in single precision.
@@ -242,10 +251,10 @@ impl Scale {
     }
 }
 
-/// `log₂ a` for `a ≥ 1`, else 0.
+/// `log₂ a`, of zero that of the smallest number.
 fn power_of_two(g: &mut Graph, a: NodeId) -> Result<NodeId> {
-    let one = g.number(1.0);
-    let a = g.binary(Binary::Max, a, one)?;
+    let smallest = g.number(f64::from(f32::MIN_POSITIVE));
+    let a = g.binary(Binary::Max, a, smallest)?;
     let power = g.unary(Unary::Log, a)?;
     g.scaled(std::f64::consts::LOG2_E, power)
 }

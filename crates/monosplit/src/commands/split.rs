@@ -25,9 +25,9 @@ Writes the two monotone convex networks of a split as ONNX files.
 
   monosplit split resnet18.onnx --out-g g.onnx --out-h h.onnx
 
-Both read `x_plus` and `x_minus`, whose difference is the image (`x/2` and `−x/2`, or its positive and
-negative part, or anything else), and return one number for each class, with f = g − h. All weights
-are ≥ 0; nonlinearities are maxima.
+Both read `x_plus` and `x_minus`, whose difference is the image (`x/2` and `−x/2`, or its positive
+and negative part, or anything else), and return one number for each class, with f = g − h. All
+weights are ≥ 0; nonlinearities are maxima.
 
 What cancels in g − h is lost to rounding: where g and h grow to 1e18, as in VGG16, single precision
 keeps nothing of their difference. How much is left of it on one input is measured and printed;

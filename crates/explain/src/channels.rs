@@ -1,6 +1,6 @@
-//! Which axis of a value holds channels. Graphs do not say: convolutions read them from the axis after the samples,
-//! dense layers from the last, and transpositions carry them from one to the other. What is known at those layers is
-//! handed on to all values in between.
+//! Which axis of a value holds channels. Graphs do not say: convolutions read them from the axis after the samples, dense
+//! layers of tokens from the last, and some transpositions carry them from one to the other. What is known at those
+//! layers is handed on to the values in between; where nothing is known, it is the axis after the samples.
 
 use monosplit_graph::{Graph, Node, NodeId, Op, Shape};
 
@@ -21,9 +21,11 @@ impl Axes {
     pub(crate) fn of(graph: &Graph, at: NodeId, image: NodeId) -> Self {
         let known = channel_axes(graph);
         let shape = &graph.node(image).shape;
-        let image_channels = known[image.index()].unwrap_or(if is_channels_last(shape) { 3 } else { 1 });
+        let told = known[image.index()].filter(|&axis| axis == 1 || axis + 1 == shape.rank());
+        let image_channels = told.unwrap_or(if is_channels_last(shape) { 3 } else { 1 });
         let rank = graph.node(at).shape.rank();
-        let axis = if at == image { image_channels } else { known[at.index()].unwrap_or(1) };
+        let known = known[at.index()].filter(|&axis| axis + 1 == rank);
+        let axis = if at == image { image_channels } else { known.unwrap_or(1) };
         Axes { channels: (rank >= 3).then_some(axis), image_channels }
     }
 }
@@ -79,10 +81,10 @@ fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
         | Op::BatchNorm { .. }
         | Op::GroupNorm { .. }
         | Op::LocalResponseNorm { .. } => Some(1),
-        Op::LayerNorm { axis, .. } if *axis + 1 == rank => Some(*axis),
+        Op::LayerNorm { axis: 2, .. } if rank == 3 => Some(2),
         Op::MatMul { trans_a: false, .. } => {
             let weight = graph.node(*node.inputs.get(1)?);
-            (weight.is_constant() && weight.shape.rank() == 2 && rank >= 3).then_some(rank - 1)
+            (weight.is_constant() && weight.shape.rank() == 2 && rank == 3).then_some(2)
         }
         _ => None,
     }
@@ -112,7 +114,9 @@ fn carriers<'a>(graph: &Graph, node: &'a Node) -> &'a [NodeId] {
 fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usize> {
     let (from, to) = (graph.node(input).shape.dims(), node.shape.dims());
     match &node.op {
-        Op::Transpose { axes } => axes.iter().position(|&origin| origin == axis),
+        Op::Transpose { axes } => {
+            between_layouts(axes).then(|| axes.iter().position(|&origin| origin == axis))?
+        }
         Op::Reshape { .. } => {
             let behind = from.len() - axis;
             if to.len() > axis && from[..=axis] == to[..=axis] {
@@ -122,6 +126,16 @@ fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usi
         }
         _ => (from.len() == to.len()).then_some(axis),
     }
+}
+
+/// Whether a transposition takes channels from behind the samples to the end, or back; others mix rows, columns and
+/// channels, and none of them can be told from the others afterwards.
+fn between_layouts(axes: &[usize]) -> bool {
+    let rank = axes.len();
+    let is = |order: &mut dyn Iterator<Item = usize>| axes.iter().copied().eq(order);
+    rank >= 3
+        && (is(&mut [0].into_iter().chain(2..rank).chain([1]))
+            || is(&mut [0, rank - 1].into_iter().chain(1..rank - 1)))
 }
 
 #[cfg(test)]

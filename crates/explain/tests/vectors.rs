@@ -13,8 +13,10 @@ use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, canonicalise};
 use monosplit_graph::{Graph, Tensor, npy};
 
+/// `../shared/vectors` beside the repository, or in the folder `MONOSPLIT_SHARED` names (a worktree lies elsewhere).
 fn vectors() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let folder = std::env::var_os("MONOSPLIT_SHARED").map_or_else(beside, PathBuf::from).join("vectors");
     if folder.is_dir() {
         return Some(folder);
     }

@@ -82,10 +82,12 @@ impl Labels {
 
     /// The name of a class; its number if it has none.
     pub fn name(&self, class: usize) -> String {
-        match self.names.get(class) {
-            Some(name) if !name.is_empty() => name.clone(),
-            _ => format!("class {class}"),
-        }
+        self.named(class).unwrap_or_else(|| format!("class {class}"))
+    }
+
+    /// The name of a class, if it has one.
+    pub fn named(&self, class: usize) -> Option<String> {
+        self.names.get(class).filter(|name| !name.is_empty()).cloned()
     }
 }
 

@@ -361,7 +361,7 @@ impl Explain {
         let caption = render::Caption {
             method: self.method.describe(),
             layer: setting.layer.clone(),
-            class: setting.labels.name(answer.class),
+            class: setting.labels.named(answer.class).unwrap_or_else(|| answer.class.to_string()),
             confidence: answer.confidence,
             alpha: setting.alpha,
         };

@@ -37,8 +37,8 @@ pub(crate) struct NetworkArgs {
     )]
     input_shape: Option<Vec<u32>>,
 
-    /// Do not change the colours of the image as torchvision does for its pretrained GoogLeNet: for
-    /// weights that were trained from scratch.
+    /// Do not change the colours of the image as torchvision does for its pretrained GoogLeNet:
+    /// for weights that were trained from scratch.
     #[arg(long, requires = "arch", verbatim_doc_comment)]
     no_transform_input: bool,
 }
@@ -46,8 +46,8 @@ pub(crate) struct NetworkArgs {
 /// The option to make smooth activations piecewise linear.
 #[derive(Args)]
 pub(crate) struct PiecewiseArgs {
-    /// Replace smooth activations (GELU, SiLU, sigmoid, …) by ReLU networks with N knots each, fitted
-    /// to the values they see on the first input; the errors are printed.
+    /// Replace smooth activations (GELU, SiLU, sigmoid, …) by ReLU networks with N knots each,
+    /// fitted to the values they see on the first input; the errors are printed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=1024), verbatim_doc_comment)]
     piecewise: Option<u32>,
 }

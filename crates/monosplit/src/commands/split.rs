@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::materialise;
+use monosplit_explain::{Pair, materialise};
 use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::passes::fold_constants;
-use monosplit_graph::{Error, Graph, Op, Result};
+use monosplit_graph::{Error, Graph, Kind, Op, Result, Tensor};
 
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
+use crate::inference::{Inference, stack};
 use crate::model::Model;
 
 /// Writes the two monotone convex networks of a split as ONNX files
@@ -24,12 +25,13 @@ Writes the two monotone convex networks of a split as ONNX files.
 
   monosplit split resnet18.onnx --out-g g.onnx --out-h h.onnx
 
-Both read `x_plus` and `x_minus`, whose difference is the image (`x/2` and `−x/2`, or its positive and
-negative part, or anything else), and return one number for each class, with f = g − h. All weights
-are ≥ 0; nonlinearities are maxima.
+Both read `x_plus` and `x_minus`, whose difference is the image (`x/2` and `−x/2`, or its positive
+and negative part, or anything else), and return one number for each class, with f = g − h. All
+weights are ≥ 0; nonlinearities are maxima.
 
 What cancels in g − h is lost to rounding: where g and h grow to 1e18, as in VGG16, single precision
-keeps nothing of their difference. `monosplit verify` shows how large they get.")]
+keeps nothing of their difference. How much is left of it on one input is measured and printed;
+`monosplit verify` shows how large they get, layer by layer.")]
 pub(crate) struct SplitCommand {
     /// The network, an ONNX file (leave it out with --arch and --weights).
     #[arg(value_name = "MODEL")]
@@ -76,6 +78,16 @@ impl SplitCommand {
             let least = self.save(graph, path)?;
             writeln!(out, "{name}: {}, smallest weight {least}", path.display())?;
         }
+        let left = Cancellation::measure(&model, &pair, &sample)?;
+        writeln!(
+            out,
+            "g − h: largest error {:.1e} in single precision, scores up to {:.1e}; g and h reach {:.1e}",
+            left.error, left.score, left.reach
+        )?;
+        out.flush()?;
+        if left.is_large() {
+            note("g and h outgrow single precision: subtracted, they do not give the scores of the network");
+        }
         Ok(())
     }
 
@@ -89,5 +101,42 @@ impl SplitCommand {
         });
         onnx::save(&graph, path, &ExportOptions::default().opset(i64::from(self.opset)))?;
         Ok(least)
+    }
+}
+
+/// What is left of the scores when the two networks, run in single precision, are subtracted.
+struct Cancellation {
+    error: f64,
+    score: f64,
+    reach: f64,
+}
+
+impl Cancellation {
+    /// The largest error over scores that is not worth a word.
+    const SMALL: f64 = 1e-2;
+
+    fn measure(model: &Model, pair: &Pair, sample: &Tensor) -> Result<Self> {
+        let image = stack(&vec![sample.clone(); model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
+        let part = |factor: f32| {
+            let values: Vec<f32> = image.to_f32().iter().map(|v| factor * v).collect();
+            Tensor::new(image.shape().to_vec(), values)
+        };
+        let streams = Cpu::default().compile(&pair.both)?.run(&[part(0.5)?, part(-0.5)?])?;
+        let scores = Inference::new(model, &Cpu::default())?.run(std::slice::from_ref(&image))?.to_f64();
+        let (g, h) = (streams[0].to_f64(), streams[1].to_f64());
+        let largest = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold(0.0, |most: f64, v| if v.abs() > most || v.is_nan() { v.abs() } else { most })
+        };
+        let errors = scores.iter().zip(g.iter().zip(h.iter())).map(|(f, (g, h))| f - (g - h));
+        Ok(Cancellation {
+            error: largest(&mut errors.into_iter()),
+            score: largest(&mut scores.iter().copied()),
+            reach: largest(&mut g.iter().chain(h.iter()).copied()),
+        })
+    }
+
+    /// Whether the error would be noticed; what is not a number would.
+    fn is_large(&self) -> bool {
+        self.error.is_nan() || self.error > Self::SMALL * self.score
     }
 }

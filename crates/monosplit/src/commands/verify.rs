@@ -35,18 +35,20 @@ Checks on your own network that the theory holds.
   monosplit verify resnet18.onnx cat.jpg
   monosplit verify resnet18.onnx
 
-The network f is split into g and h. Checked are: that f = g − h, that g and h never decrease and are
-convex (on sampled pairs of inputs, through the two networks themselves, in double precision); that at
-every layer the streams differ by exactly the network's activation and the sensitivities by exactly its
-gradient; that no stream gradient is negative; that SplitLRP conserves relevance; that the prediction
-has the same bits with and without an explanation. A table shows how large the streams grow, layer by
-layer, under each stabiliser.
+The network f is split into g and h. Checked are: that f = g − h, that g and h never decrease and
+are convex (on sampled pairs of inputs, through the two networks themselves, in double precision);
+that at every layer the streams differ by exactly the network's activation and the sensitivities by
+exactly its gradient; that no stream gradient is negative; that SplitLRP conserves relevance; that
+the prediction has the same bits with and without an explanation. What a network with smooth nodes
+does not promise, and what rounding hides, is said not to be checked. A table shows how large the
+streams grow, layer by layer, under each stabiliser.
 
 INPUT is a picture or a .npy array; without one, a fixed pattern of pseudo-random numbers is used.
 The exit code is 1 if anything fails.")]
 pub(crate) struct Verify {
-    /// The network (an ONNX file, unless --arch and --weights are given), then a picture or .npy array.
-    #[arg(value_name = "MODEL INPUT")]
+    /// The network (an ONNX file, unless --arch and --weights are given), then a picture or .npy
+    /// array.
+    #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]

@@ -163,26 +163,25 @@ impl Explainer {
         Ok(Explainer { native, double, places, alphas, classes, samples })
     }
 
-    /// Lets the explainer remember, per class and settings, what does not depend on the image: in `convex` mode the
-    /// mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
-    /// Takes what [`Explainer::new`] took.
-    pub fn remember(
-        mut self,
+    /// Like [`Explainer::new`], and remembers per class and settings what does not depend on the image: in `convex` mode
+    /// the mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
+    pub fn remembering(
         network: &Graph,
         split: &Split,
         requests: &[Request],
         engine: &dyn Engine,
     ) -> Result<Self> {
-        let native: Vec<Request> =
-            requests.iter().zip(&self.places).filter(|(_, place)| !place.0).map(|(r, _)| r.clone()).collect();
+        let mut explainer = Explainer::new(network, split, requests, engine)?;
+        let native = requests.iter().zip(&explainer.places).filter(|(_, place)| !place.0);
+        let native: Vec<Request> = native.map(|(request, _)| request.clone()).collect();
         let given = Explanation::new(network, split, ClassInput::Given, &native)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
             let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
-            self.native.invariant =
-                Some(Invariant { cut, prologue, main, cache: Mutex::new(VecDeque::new()) });
+            let cache = Mutex::new(VecDeque::new());
+            explainer.native.invariant = Some(Invariant { cut, prologue, main, cache });
         }
-        Ok(self)
+        Ok(explainer)
     }
 
     /// The graph behind the maps that are computed in the engine's own precision.

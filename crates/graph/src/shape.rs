@@ -118,6 +118,8 @@ impl Shape {
 
     /// Number of elements, as a length of its own.
     pub fn count(&self) -> Option<Dim> {
+        let product = |n: Dim, d: &Dim| n.times(*d);
+        self.0.iter().filter(|d| **d != Dim::Fixed(0)).try_fold(Dim::Fixed(1), product)?;
         self.0.iter().try_fold(Dim::Fixed(1), |n, &d| n.times(d))
     }
 

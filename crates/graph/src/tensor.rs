@@ -262,14 +262,24 @@ impl From<bool> for Scalar {
     }
 }
 
-/// Product of the axis lengths, `None` if it overflows.
+/// Product of the axis lengths, `None` if it overflows. An axis of length zero does not excuse the others, whose
+/// products are taken elsewhere.
 pub fn element_count(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
+    let product = shape.iter().filter(|&&d| d != 0).try_fold(1usize, |n, &d| n.checked_mul(d))?;
+    Some(if shape.contains(&0) { 0 } else { product })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_lengths_are_refused_wherever_a_zero_stands() {
+        assert_eq!(element_count(&[3, 0, 1 << 40]), Some(0));
+        for absurd in [[0, 1 << 40, 1 << 40], [1 << 40, 0, 1 << 40], [1 << 40, 1 << 40, 0]] {
+            assert_eq!(element_count(&absurd), None);
+        }
+    }
 
     #[test]
     fn shape_and_element_count_must_agree() {

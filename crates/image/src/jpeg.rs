@@ -130,7 +130,8 @@ impl Decoder<'_> {
                     return Err(corrupt("it holds two pictures"));
                 }
                 let coding = if marker == 0xc2 { Coding::Progressive } else { Coding::Sequential };
-                self.frame = Some(Frame::read(&mut segment, coding)?);
+                let frame = self.frame.insert(Frame::read(&mut segment, coding)?);
+                frame.allocate(self.reader.bytes.len() - self.reader.position)?;
             }
             0xc3 | 0xc5..=0xc7 | 0xc9..=0xcf => {
                 return Err(Error::unsupported(

@@ -3,9 +3,12 @@
 use std::io::Cursor;
 
 use monosplit_graph::{Error, Result};
-use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Limits, Transformations};
 
 use crate::picture::{MAX_BYTES, Picture, checked_area};
+
+/// No compressed stream is smaller than its content by more than this.
+const DEFLATE_RATIO: u64 = 1032;
 
 /// Decodes a PNG file; of an animation, its still picture.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Picture> {
@@ -17,6 +20,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Picture> {
     let (width, height) = (header.width as usize, header.height as usize);
     // Up to four samples a pixel are decoded before they become three.
     checked_area(width, height, 4)?;
+    let packed = (width as u64 * bits_per_pixel(header)).div_ceil(8) * height as u64;
+    if packed / DEFLATE_RATIO > bytes.len() as u64 {
+        return Err(Error::malformed("the PNG is truncated: it is too short for a picture of its size"));
+    }
 
     let mut reader = decoder.read_info().map_err(failure)?;
     let size = reader.output_buffer_size().filter(|&size| size <= MAX_BYTES);
@@ -34,6 +41,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Picture> {
         ColorType::Indexed => return Err(Error::malformed("the PNG lacks the palette its pixels refer to")),
     };
     Picture::new(frame.width as usize, frame.height as usize, rgb)
+}
+
+fn bits_per_pixel(header: &Info<'_>) -> u64 {
+    header.color_type.samples() as u64 * header.bit_depth as u64
 }
 
 fn failure(error: DecodingError) -> Error {

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_graph::arch::{self, ArchOptions};
 use monosplit_graph::onnx::{self, ImportOptions, Survey};
-use monosplit_graph::passes::{Canonical, CanonicalOptions, canonicalise};
+use monosplit_graph::passes::{
+    Canonical, CanonicalOptions, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, piecewise,
+    recognise_activations,
+};
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Dim, Error, Graph, Node, Result};
+use monosplit_graph::{Dim, Error, Graph, Node, Result, Tensor};
 
 /// An ONNX file cannot be larger than protocol buffers allow.
 const MAX_ONNX: u64 = 1 << 31;
@@ -59,6 +62,9 @@ pub struct ModelOptions {
     pub input_shape: Option<Vec<usize>>,
     /// Which parts of the canonical form are wanted.
     pub canonical: CanonicalOptions,
+    /// Leave the image as it is where torchvision's pretrained weights of an architecture (GoogLeNet) come with a
+    /// change of its colours.
+    pub keep_input: bool,
 }
 
 /// Which axis of an input holds the colours.
@@ -110,6 +116,27 @@ impl Model {
     /// Where it came from.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The network with its smooth activations replaced by piecewise-linear ones of `knots` knots each, fitted to the
+    /// values they see on `samples`, and how far each is off.
+    pub fn piecewise(
+        &self,
+        samples: &[Tensor],
+        knots: usize,
+        engine: &dyn Engine,
+    ) -> Result<(Model, Vec<PiecewiseReport>)> {
+        let recognised = recognise_activations(&self.canonical)?;
+        let observation = Observation::new(&recognised)?;
+        let mut options = PiecewiseOptions { knots, ..PiecewiseOptions::default() };
+        if !observation.nodes.is_empty() {
+            let program = engine.compile(&observation.graph)?;
+            for sample in samples {
+                observation.widen(&program.run(std::slice::from_ref(sample))?, &mut options.ranges);
+            }
+        }
+        let (canonical, reports) = piecewise(&recognised, &options)?;
+        Ok((Model { canonical, ..self.clone() }, reports))
     }
 
     /// The network as it was written down.
@@ -229,7 +256,7 @@ fn complete(path: &Path, survey: Survey) -> Result<Graph> {
 fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
     // A wrong name is said before a large file is read.
     arch::parameters(name, 1)?;
-    let mut architecture = ArchOptions::default();
+    let mut architecture = ArchOptions { transform_input: !options.keep_input, ..ArchOptions::default() };
     match options.input_shape.as_deref() {
         None => {}
         Some(&[3, height, width]) => architecture.input = (height, width),

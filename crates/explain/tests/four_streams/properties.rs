@@ -262,10 +262,7 @@ fn what_is_remembered_of_a_class_changes_no_map() {
         let asked = requests(&graph, &some_layers(noise, &graph), &methods());
         let cpu = engine(Precision::F32);
         let direct = Explainer::new(&graph, &split, &asked, &cpu).unwrap();
-        let remembering = Explainer::new(&graph, &split, &asked, &cpu)
-            .unwrap()
-            .remember(&graph, &split, &asked, &cpu)
-            .unwrap();
+        let remembering = Explainer::remembering(&graph, &split, &asked, &cpu).unwrap();
         let settings = Settings::default();
         let expected = map_bits(&direct.explain(&images, &classes, &settings).unwrap());
         for _ in 0..2 {

@@ -285,9 +285,7 @@ mod tests {
         {
             assert!(tensor(&raw(1, dims, &[0; 8]), None).is_err(), "{dims:?}");
             let empty = TensorProto { dims: dims.to_vec(), data_type: 1, ..Default::default() };
-            if dims != [0, 1 << 62, 1 << 62] {
-                assert!(tensor(&empty, None).is_err(), "{dims:?}");
-            }
+            assert!(tensor(&empty, None).is_err(), "{dims:?}");
         }
     }
 

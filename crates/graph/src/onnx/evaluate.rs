@@ -52,10 +52,7 @@ fn value_shape(importer: &Importer, value: &Value) -> Shape {
 fn like(importer: &Importer, value: &Value) -> i64 {
     let kind = match value {
         Value::Node(id) => importer.graph.node(*id).kind,
-        Value::Known(known) => match &known.content {
-            Content::Tensor(tensor) => tensor.kind(),
-            Content::Symbolic(_) | Content::Ramp(_) => Kind::Int,
-        },
+        Value::Known(known) => known.kind(),
         Value::Sequence(_) | Value::Unknown => Kind::Float,
     };
     match kind {
@@ -109,6 +106,13 @@ fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Val
     if let Some(ramp) = ramp(call) {
         return Ok(Some(vec![Value::known("", Content::Ramp(ramp))]));
     }
+    let only_here = matches!(call.op(), "ScatterND" | "Trilu" | "Range" | "NonZero" | "Mod" | "CumSum");
+    let known = || (0..call.inputs.len()).filter_map(|index| call.known(index));
+    let floats: usize = known().filter(|k| k.kind() == Kind::Float).map(Known::len).sum();
+    if (!only_here && floats > MAX_FLOATS) || known().any(|k| k.len() > host::LIMIT) {
+        return Ok(None);
+    }
+    importer.spend(known().map(Known::len).sum())?;
     let mut hosts = Vec::with_capacity(call.inputs.len());
     for index in 0..call.inputs.len() {
         match (call.optional(index), call.known(index).and_then(Known::host)) {
@@ -116,11 +120,6 @@ fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Val
             (_, Some(host)) => hosts.push(Some(host)),
             (Some(_), None) => return Ok(None),
         }
-    }
-    let only_here = matches!(call.op(), "ScatterND" | "Trilu" | "Range" | "NonZero" | "Mod" | "CumSum");
-    let floats = |h: &Host| if matches!(h.elements, Elements::Float { .. }) { h.elements.len() } else { 0 };
-    if !only_here && hosts.iter().flatten().map(floats).sum::<usize>() > MAX_FLOATS {
-        return Ok(None);
     }
     let results = compute(call, &hosts)?;
     importer.spend(results.iter().flatten().map(|h| h.elements.len()).sum())?;

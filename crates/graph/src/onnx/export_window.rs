@@ -7,6 +7,13 @@ use crate::op::{Divisor, Window};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
+/// The most elements written out for a pool that ONNX has no op for.
+const MAX_WRITTEN_OUT: usize = 1 << 24;
+
+fn too_large_a_window(window: &Window) -> Error {
+    Error::unsupported(format!("a pool of windows of {:?} is too large to be written in ONNX", window.kernel))
+}
+
 fn window_attributes(window: &Window) -> Vec<Attribute<'static>> {
     let pads = window.pad.iter().map(|p| p.0).chain(window.pad.iter().map(|p| p.1));
     vec![
@@ -156,11 +163,19 @@ impl Exporter<'_> {
     fn ones(&mut self, shape: &Shape, window: &Window) -> Result<String> {
         let mut dims = vec![channels(shape)?, 1];
         dims.extend(&window.kernel);
-        let count = crate::tensor::element_count(&dims).ok_or_else(|| Error::shape("an absurd window"))?;
+        let count = crate::tensor::element_count(&dims).filter(|&n| n <= MAX_WRITTEN_OUT);
+        let count = count.ok_or_else(|| too_large_a_window(window))?;
         self.constant("ones", &Tensor::new(dims, vec![1f32; count])?)
     }
 
     fn divisor_map(&mut self, window: &Window, spatial: &[usize], divisor: Divisor) -> Result<String> {
+        let work: Option<usize> = (0..window.axes()).try_fold(1usize, |work, axis| {
+            let taps = window.positions(axis, spatial[axis])?.checked_mul(window.kernel[axis])?;
+            work.checked_mul(taps.max(1))
+        });
+        if work.is_none_or(|work| work > MAX_WRITTEN_OUT) {
+            return Err(too_large_a_window(window));
+        }
         let along = divisors(window, spatial, divisor);
         let mut counts = vec![1f64];
         for axis in &along {

@@ -219,6 +219,10 @@ pub(crate) fn strides(shape: &[usize]) -> Vec<usize> {
 
 /// The positions visited in row-major order over `shape`, moving by `steps`.
 pub(crate) fn walk(shape: &[usize], steps: &[usize]) -> Vec<usize> {
+    // Before the axis of length zero is reached, those around it could fill the memory.
+    if shape.contains(&0) {
+        return Vec::new();
+    }
     let mut positions = vec![0];
     for (&length, &step) in shape.iter().zip(steps) {
         positions = positions.iter().flat_map(|&p| (0..length).map(move |i| p + i * step)).collect();

@@ -19,14 +19,17 @@ use crate::op::Op;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
-/// The most nodes a file may unfold into, functions written out.
+/// The most nodes a file may have.
 const MAX_NODES: usize = 1 << 18;
+
+/// The most nodes functions may unfold into, written out wherever they are called.
+const MAX_UNFOLDED: usize = 1 << 15;
 
 /// The most elements that may be computed while a file is read, in all.
 const MAX_COMPUTED: usize = 1 << 25;
 
 /// The most characters the names of all nodes may have.
-const MAX_TEXT: usize = 1 << 27;
+const MAX_TEXT: usize = 1 << 26;
 
 /// The most elements a value may have that depends on no input.
 const MAX_CONSTANT: usize = 1 << 28;
@@ -81,6 +84,7 @@ pub(crate) struct Importer<'m> {
     options: &'m ImportOptions,
     pub(crate) names: Names,
     nodes_read: usize,
+    nodes_unfolded: usize,
     computed: usize,
     text: usize,
     problems: Option<Vec<Problem>>,
@@ -109,6 +113,7 @@ impl<'m> Importer<'m> {
             options,
             names: Names::default(),
             nodes_read: 0,
+            nodes_unfolded: 0,
             computed: 0,
             text: 0,
             problems: None,
@@ -257,9 +262,14 @@ impl<'m> Importer<'m> {
     fn read_node(&mut self, node: &NodeProto, index: usize) -> Result<()> {
         self.nodes_read += 1;
         if self.nodes_read > MAX_NODES {
-            return Err(Error::malformed(format!("the file unfolds into more than {MAX_NODES} nodes")));
+            return Err(Error::malformed(format!("the file has more than {MAX_NODES} nodes")));
+        }
+        self.nodes_unfolded += usize::from(!self.active.is_empty());
+        if self.nodes_unfolded > MAX_UNFOLDED {
+            return Err(Error::malformed(format!("the file unfolds into more than {MAX_UNFOLDED} nodes")));
         }
         let name = self.unique_name(node, index);
+        self.count_text(name.len())?;
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {
             inputs.push(if input.is_empty() { None } else { self.lookup(input) });
@@ -307,11 +317,17 @@ impl<'m> Importer<'m> {
         self.label_nodes(call, name, first, &values);
         let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
         let made = self.graph.nodes().rev().take(self.graph.len() - first);
-        self.text += made.map(|(_, n)| label(n)).sum::<usize>();
+        self.count_text(made.map(|(_, n)| label(n)).sum())?;
+        Ok(values)
+    }
+
+    /// Counts characters of names, which grow with every function that calls another.
+    fn count_text(&mut self, characters: usize) -> Result<()> {
+        self.text = self.text.saturating_add(characters);
         if self.text > MAX_TEXT {
             return Err(Error::malformed("the names in the file are absurdly long"));
         }
-        Ok(values)
+        Ok(())
     }
 
     /// Counts elements computed while reading, so that a small file cannot ask for endless work.

@@ -23,6 +23,8 @@ impl<'m> Importer<'m> {
             return Err(Error::malformed(format!("the function '{}' calls itself", function.name)));
         }
         self.check_depth()?;
+        // Its nodes are copied for the call.
+        self.spend(function.size / size_of::<f32>())?;
         let opset = if function.opsets.is_empty() { self.opset() } else { opset_of(&function.opsets)? };
         let mut scope = Scope { closed: true, opset, prefix: format!("{name}/"), ..Scope::default() };
         for (index, input) in function.inputs.iter().enumerate() {
@@ -82,6 +84,10 @@ impl<'m> Importer<'m> {
     fn read_branch(&mut self, branch: &GraphProto) -> Result<Vec<Value>> {
         for proto in &branch.initializers {
             let tensor = super::elements::tensor(proto, self.folder)?;
+            // A branch inside a function is read anew with every call.
+            if !self.active.is_empty() {
+                self.spend(tensor.len())?;
+            }
             self.bind(&proto.name, Value::known(&proto.name, super::value::Content::Tensor(tensor)));
         }
         let wanted: Vec<&str> = branch.outputs.iter().map(|o| o.name.as_str()).collect();

@@ -8,7 +8,7 @@ use super::extent::Extent;
 use super::host::Host;
 use crate::graph::NodeId;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 
 /// The value behind a name.
 #[derive(Clone, Debug)]
@@ -80,6 +80,23 @@ impl Known {
             Content::Tensor(tensor) => Host::of(tensor),
             Content::Symbolic(host) => Some(host.clone()),
             Content::Ramp(_) => None,
+        }
+    }
+
+    /// The kind of its elements.
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.content {
+            Content::Tensor(tensor) => tensor.kind(),
+            Content::Symbolic(_) | Content::Ramp(_) => Kind::Int,
+        }
+    }
+
+    /// Number of elements; those of one element of the batch, where it grows with the batch.
+    pub(crate) fn len(&self) -> usize {
+        match &self.content {
+            Content::Tensor(tensor) => tensor.len(),
+            Content::Symbolic(host) => host.elements.len(),
+            Content::Ramp(ramp) => ramp.base.elements.len(),
         }
     }
 

@@ -85,11 +85,16 @@ impl Frame {
                 samples: Vec::new(),
             })
             .collect();
-        frame.allocate()?;
         Ok(frame)
     }
 
-    fn allocate(&mut self) -> Result<()> {
+    /// Makes room for the planes. Every block takes at least one bit of the `available` bytes, so that a header
+    /// alone cannot ask for memory.
+    pub(super) fn allocate(&mut self, available: usize) -> Result<()> {
+        let coded = |c: &Component| c.size.0.div_ceil(8) * c.size.1.div_ceil(8);
+        if self.components.iter().map(coded).sum::<usize>() / 8 > available {
+            return Err(corrupt("it is too short for a picture of its size"));
+        }
         let bytes_per_sample = match self.coding {
             Coding::Sequential => 1,
             Coding::Progressive => 3,

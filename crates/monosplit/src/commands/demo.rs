@@ -24,7 +24,7 @@ const PHOTOGRAPH: &[u8] = include_bytes!("../../assets/chelsea.png");
 /// Explains a photograph of a cat with a network that is built in
 #[derive(Args)]
 #[command(long_about = "\
-Explains a photograph of a cat with a network that is built in: nothing to download, nothing to set up.
+Explains a photograph of a cat with a network that is built in: there is nothing to set up.
 
   monosplit demo
 

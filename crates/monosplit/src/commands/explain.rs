@@ -14,7 +14,7 @@ use monosplit_image::write_atomically;
 use monosplit_render as render;
 
 use super::method::MethodArgs;
-use super::network::NetworkArgs;
+use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
 use super::run::{Precision, check_writable};
@@ -60,6 +60,9 @@ pub(crate) struct Explain {
 
     #[command(flatten)]
     network: NetworkArgs,
+
+    #[command(flatten)]
+    piecewise: PiecewiseArgs,
 
     #[command(flatten)]
     method: MethodArgs,
@@ -139,25 +142,31 @@ impl Explain {
         }
         let settings = self.method.settings()?;
         let model = Model::open(origin, &self.network.options_for(self.precision))?;
+        let engine = self.precision.engine(self.threads);
+        let total = sources.len();
+        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let mut feed = Feed::new(&model, sources, preprocess)?;
+        let mut waiting = feed.take(1)?;
+        let model = match waiting.first() {
+            Some(first) => self.piecewise.apply(model, &first.tensor, &engine)?,
+            None => model,
+        };
         let setting = self.setting(&model)?;
         let class = self.class(&model, &setting.labels)?;
         let request = Request::new(setting.method, setting.layer.clone()).finish(self.method.finish());
-        let engine = self.precision.engine(self.threads);
         let explainer = Explainer::new(model.graph(), &self.method.split(), &[request], &engine)?;
         let terms = self.closed_formula(&model, &setting, &engine)?;
         if !self.json {
             self.announce(&setting, out)?;
         }
-        let total = sources.len();
-        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let mut feed = Feed::new(&model, sources, preprocess)?;
         let batch = self.batch_size(&explainer);
         let mut names = FileNames::default();
         let (mut answers, mut maps) = (Vec::new(), Vec::new());
         let begun = Instant::now();
         let mut profile = None;
         loop {
-            let samples = feed.take(batch)?;
+            let mut samples = std::mem::take(&mut waiting);
+            samples.extend(feed.take(batch - samples.len())?);
             if samples.is_empty() {
                 break;
             }

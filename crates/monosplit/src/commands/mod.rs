@@ -69,7 +69,7 @@ enum Command {
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Run(Box<run::Run>),
-    Split(split::SplitCommand),
+    Split(Box<split::SplitCommand>),
     Verify(Box<verify::Verify>),
     Ops(ops::Ops),
 }

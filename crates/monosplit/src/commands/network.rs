@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use monosplit_engine::Cpu;
 use monosplit_graph::passes::Stored;
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Kind, Result, Tensor};
 
 use super::run::Precision;
-use crate::model::{ModelOptions, Origin};
+use crate::failure::note;
+use crate::inference::stack;
+use crate::model::{Model, ModelOptions, Origin};
 
 /// Which network.
 #[derive(Args)]
@@ -33,6 +36,45 @@ pub(crate) struct NetworkArgs {
         verbatim_doc_comment
     )]
     input_shape: Option<Vec<u32>>,
+
+    /// Do not change the colours of the image as torchvision does for its pretrained GoogLeNet: for
+    /// weights that were trained from scratch.
+    #[arg(long, requires = "arch", verbatim_doc_comment)]
+    no_transform_input: bool,
+}
+
+/// The option to make smooth activations piecewise linear.
+#[derive(Args)]
+pub(crate) struct PiecewiseArgs {
+    /// Replace smooth activations (GELU, SiLU, sigmoid, …) by ReLU networks with N knots each, fitted
+    /// to the values they see on the first input; the errors are printed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=1024), verbatim_doc_comment)]
+    piecewise: Option<u32>,
+}
+
+impl PiecewiseArgs {
+    /// The network to work on, its smooth activations fitted to `sample` if that was asked for.
+    pub(crate) fn apply(&self, model: Model, sample: &Tensor, engine: &Cpu) -> Result<Model> {
+        let Some(knots) = self.piecewise else { return Ok(model) };
+        let sample = match model.fixed_batch()? {
+            Some(size) => stack(&vec![sample.clone(); size], Kind::Float)?,
+            None => sample.clone(),
+        };
+        let (model, reports) = model.piecewise(&[sample], knots as usize, engine)?;
+        match reports.iter().max_by(|a, b| a.error_in_range.total_cmp(&b.error_in_range)) {
+            None => note("the network has no smooth activation to replace"),
+            Some(worst) => note(&format!(
+                "{} smooth activations replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}",
+                reports.len(),
+                worst.error_in_range,
+                worst.function.name(),
+                worst.name,
+                worst.range.0,
+                worst.range.1
+            )),
+        }
+        Ok(model)
+    }
 }
 
 impl NetworkArgs {
@@ -53,7 +95,7 @@ impl NetworkArgs {
     pub(crate) fn options(&self) -> ModelOptions {
         let shape = self.input_shape.as_ref();
         let input_shape = shape.map(|lengths| lengths.iter().map(|&length| length as usize).collect());
-        ModelOptions { input_shape, ..ModelOptions::default() }
+        ModelOptions { input_shape, keep_input: self.no_transform_input, ..ModelOptions::default() }
     }
 
     /// Splits what was named on the command line into the network and its inputs, of which there must be some.

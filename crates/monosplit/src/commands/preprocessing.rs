@@ -1,11 +1,13 @@
 //! The options that say how a picture becomes what the network reads.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Result, Tensor};
 use monosplit_image as image;
 use monosplit_image::{Preprocess, Resize, Scale};
 
-use crate::input::Source;
+use crate::input::{Feed, Source};
 use crate::model::Model;
 
 /// How pictures are made ready.
@@ -121,6 +123,15 @@ impl PreprocessingArgs {
         if pictures { self.preprocess(model.picture_input()?.size).map(Some) } else { Ok(None) }
     }
 
+    /// One sample as the network reads it, the first of `input`; a fixed pattern if there is none.
+    pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
+        let Some(input) = input else { return pattern(&model.sample_shape()?) };
+        let sources = Source::list(std::slice::from_ref(input))?;
+        let preprocess = self.for_sources(model, &sources)?;
+        let sample = Feed::new(model, sources, preprocess)?.take(1)?.into_iter().next();
+        Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
+    }
+
     /// The preprocessing for a network that reads pictures of `[channels, height, width]`.
     pub(crate) fn preprocess(&self, size: [usize; 3]) -> Result<Preprocess> {
         let preset = match self.preset {
@@ -174,4 +185,19 @@ impl PreprocessingArgs {
             None => Ok(image::Fit::Auto),
         }
     }
+}
+
+/// Pseudo-random numbers between −1 and 1, the same every time.
+fn pattern(shape: &[usize]) -> Result<Tensor> {
+    let count: usize = shape.iter().product();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let values: Vec<f32> = (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect();
+    Tensor::new([&[1], shape].concat(), values)
 }

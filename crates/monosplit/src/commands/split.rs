@@ -10,7 +10,8 @@ use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::passes::fold_constants;
 use monosplit_graph::{Graph, Op, Result};
 
-use super::network::NetworkArgs;
+use super::network::{NetworkArgs, PiecewiseArgs};
+use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::model::Model;
@@ -45,6 +46,16 @@ pub(crate) struct SplitCommand {
     #[arg(long, value_name = "FILE")]
     out_h: PathBuf,
 
+    #[command(flatten)]
+    piecewise: PiecewiseArgs,
+
+    /// A picture or .npy array the piecewise activations are fitted to [default: a fixed pattern].
+    #[arg(long, value_name = "INPUT", requires = "piecewise")]
+    fit_to: Option<PathBuf>,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+
     /// Write for this version of the ONNX operators.
     #[arg(long, value_name = "N", default_value_t = 17)]
     opset: u32,
@@ -55,6 +66,8 @@ impl SplitCommand {
         check_writable(&self.out_g)?;
         check_writable(&self.out_h)?;
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
+        let sample = self.preprocessing.one_sample(&model, self.fit_to.as_ref())?;
+        let model = self.piecewise.apply(model, &sample, &Cpu::default())?;
         let pair = materialise(model.graph())?;
         for (name, graph, path) in [("g", &pair.g, &self.out_g), ("h", &pair.h, &self.out_h)] {
             let least = self.save(graph, path)?;

@@ -7,14 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use monosplit_engine::Precision as EnginePrecision;
 use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_pair};
-use monosplit_graph::{Dim, Error, Kind, Result, Tensor};
+use monosplit_graph::{Error, Kind, Result};
 
-use super::network::NetworkArgs;
+use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::run::Precision;
 use crate::failure::Failure;
 use crate::inference::stack;
-use crate::input::{Feed, Source};
 use crate::json::Json;
 use crate::model::Model;
 use crate::table::{Align, Table};
@@ -53,6 +52,9 @@ pub(crate) struct Verify {
     #[command(flatten)]
     network: NetworkArgs,
 
+    #[command(flatten)]
+    piecewise: PiecewiseArgs,
+
     /// Check monotonicity and convexity on N pairs of inputs.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     samples: u32,
@@ -90,8 +92,18 @@ impl Verify {
             _ => (self.network.origin(None)?, &self.files[..]),
         };
         let model = Model::open(origin, &self.network.options_for(self.precision))?;
-        let image = self.image(&model, inputs)?;
+        let sample = match inputs {
+            [] => self.preprocessing.one_sample(&model, None)?,
+            [input] => self.preprocessing.one_sample(&model, Some(input))?,
+            _ => {
+                return Err(
+                    Error::argument("verify looks at one input; name one picture or .npy array").into()
+                );
+            }
+        };
         let engine = self.precision.engine(self.threads);
+        let model = self.piecewise.apply(model, &sample, &engine)?;
+        let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let audit = audit(model.graph(), &image, &engine)?;
         let double = engine.precision(EnginePrecision::F64);
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
@@ -104,38 +116,6 @@ impl Verify {
         let failed = findings.iter().any(|finding| finding.holds == Some(false));
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
-
-    fn image(&self, model: &Model, inputs: &[PathBuf]) -> Result<Tensor> {
-        let image = match inputs {
-            [] => pattern(&model.sample_shape()?)?,
-            [input] => {
-                let sources = Source::list(std::slice::from_ref(input))?;
-                let preprocess = self.preprocessing.for_sources(model, &sources)?;
-                let sample = Feed::new(model, sources, preprocess)?.take(1)?.into_iter().next();
-                sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor
-            }
-            _ => return Err(Error::argument("verify looks at one input; name one picture or .npy array")),
-        };
-        match model.input()?.shape.dims().first() {
-            Some(Dim::Fixed(n)) => stack(&vec![image; *n], Kind::Float),
-            _ => Ok(image),
-        }
-    }
-}
-
-/// Pseudo-random numbers between −1 and 1, the same every time.
-fn pattern(shape: &[usize]) -> Result<Tensor> {
-    let count: usize = shape.iter().product();
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let values: Vec<f32> = (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-        })
-        .collect();
-    Tensor::new([&[1], shape].concat(), values)
 }
 
 fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
@@ -242,9 +222,14 @@ fn print(audit: &Audit, findings: &[Finding], out: &mut dyn Write) -> Result<(),
     for finding in findings {
         writeln!(out, "{:<12} {:<36} {}", word(finding.holds), finding.claim, finding.found)?;
     }
-    writeln!(out, "\nLargest element of a⁺ and a⁻ under each stabiliser:")?;
+    writeln!(
+        out,
+        "\nErrors of a⁺ − a⁻ and δᵍ − δʰ, and the largest element of a⁺ and a⁻ under each stabiliser:"
+    )?;
     let mut table = Table::new(&[
         ("layer", Align::Left, 40),
+        ("a⁺ − a⁻", Align::Right, 8),
+        ("δᵍ − δʰ", Align::Right, 8),
         (name(STABILISERS[0]), Align::Right, 10),
         (name(STABILISERS[1]), Align::Right, 10),
         (name(STABILISERS[2]), Align::Right, 10),
@@ -252,7 +237,9 @@ fn print(audit: &Audit, findings: &[Finding], out: &mut dyn Write) -> Result<(),
     ]);
     for layer in &audit.layers {
         let cell = |i: usize| power_of_ten(layer.growth[i]);
-        table.row([layer.layer.clone(), cell(0), cell(1), cell(2), cell(3)]);
+        let error = |v: f64| if v == 0.0 { "0".to_owned() } else { format!("{v:.0e}") };
+        let (forward, backward) = (error(layer.forward_error), error(layer.backward_error));
+        table.row([layer.layer.clone(), forward, backward, cell(0), cell(1), cell(2), cell(3)]);
     }
     for line in table.lines() {
         writeln!(out, "{line}")?;
@@ -314,7 +301,7 @@ mod tests {
     #[test]
     fn large_and_small_numbers_are_readable() {
         assert_eq!(power_of_ten(2.0), "100.000");
-        assert_eq!(power_of_ten(18.301029995663981), "2.0e18");
+        assert_eq!(power_of_ten(18.301_03), "2.0e18");
         assert_eq!(power_of_ten(400.0), "1.0e400");
         assert_eq!(power_of_ten(f64::NEG_INFINITY), "0");
     }

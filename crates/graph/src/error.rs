@@ -67,10 +67,13 @@ impl Error {
         Error::new(ErrorKind::Argument, message)
     }
 
-    /// The same failure, said to concern `node`; a node named before stays.
+    /// The same failure, said to concern `node`; a node named before stays, and one without a name says nothing.
     #[must_use]
     pub fn at(mut self, node: impl Into<String>) -> Self {
-        self.node.get_or_insert_with(|| node.into());
+        let node = node.into();
+        if !node.is_empty() {
+            self.node.get_or_insert(node);
+        }
         self
     }
 

@@ -262,7 +262,7 @@ impl<'a> Writer<'a> {
         };
         let image = g.node(self.network.input()).shape.clone();
         let map = maps::finish(g, value.value, channels, request.finish, &image)?;
-        Ok(Scaled { value: map, ..value })
+        self.scale.settled(g, Scaled { value: map, ..value })
     }
 }
 

@@ -2,15 +2,17 @@
 //! before the run says that a value may overflow, it is held as `value·2^exponent` with one exponent per
 //! sample; everywhere else it is a plain value and costs nothing more.
 
-use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
 
 use crate::network::sample_axis;
 
 /// A value is rescaled before an operation that could take it past two to this power.
 const LIMIT: f64 = 110.0;
-/// A rescaled value is at most two to this power, and the step by which exponents grow.
-const STEP: f64 = 60.0;
+/// A value below two to this power is handed out without an exponent.
+const SETTLED: f64 = 126.0;
+/// A rescaled value is at most two to this power: one, and what rounding the logarithm may add.
+const RESCALED: f64 = 1.0;
 /// Two to this power is taken to bound the network's own activations.
 pub(crate) const ACTIVATION_BOUND: f64 = 30.0;
 
@@ -61,18 +63,31 @@ impl Scale {
         }
         let magnitude = g.magnitude(a.value)?;
         let largest = self.largest(g, magnitude)?;
-        let step = g.number(STEP);
-        let none = g.number(0.0);
-        let threshold = g.number(STEP.exp2());
-        let large = g.binary(Binary::Greater, largest, threshold)?;
-        let raise = g.select(large, step, none)?;
+        let power = power_of_two(g, largest)?;
+        let raise = g.unary(Unary::Ceil, power)?;
         let exponent = match a.exponent {
             Some(exponent) => g.plus(exponent, raise)?,
             None => raise,
         };
         let factor = self.power(g, raise, a.value, -1.0)?;
         let value = g.times(a.value, factor)?;
-        Ok(Scaled { value, exponent: Some(exponent), bound: STEP.max(a.bound - STEP) })
+        Ok(Scaled { value, exponent: Some(exponent), bound: RESCALED })
+    }
+
+    /// The same numbers, without an exponent for those samples that need none in single precision.
+    pub(crate) fn settled(&self, g: &mut Graph, a: Scaled) -> Result<Scaled> {
+        let Some(exponent) = a.exponent else { return Ok(a) };
+        let magnitude = g.magnitude(a.value)?;
+        let largest = self.largest(g, magnitude)?;
+        let power = power_of_two(g, largest)?;
+        let power = g.plus(power, exponent)?;
+        let most = g.number(SETTLED);
+        let fits = g.binary(Binary::Less, power, most)?;
+        let none = g.number(0.0);
+        let applied = g.select(fits, exponent, none)?;
+        let factor = self.power(g, applied, a.value, 1.0)?;
+        let exponent = g.minus(exponent, applied)?;
+        Ok(Scaled { value: g.times(a.value, factor)?, exponent: Some(exponent), bound: LIMIT })
     }
 
     /// The largest element of each sample.
@@ -194,11 +209,23 @@ impl Scale {
 
     /// `a·b`, elementwise.
     pub(crate) fn product(&self, g: &mut Graph, a: Scaled, b: Scaled) -> Result<Scaled> {
-        let a = self.ready(g, a, b.bound.min(STEP - 10.0))?;
-        let b = self.ready(g, b, a.bound)?;
+        let (a, b) = self.ready_pair(g, a, b, 0.0)?;
         let value = g.times(a.value, b.value)?;
         let exponent = self.exponent_sum(g, a.exponent, b.exponent)?;
         Ok(Scaled { value, exponent, bound: a.bound + b.bound })
+    }
+
+    /// Both values, ready for a product that enlarges it by at most two to the power `growth`.
+    pub(crate) fn ready_pair(
+        &self,
+        g: &mut Graph,
+        a: Scaled,
+        b: Scaled,
+        growth: f64,
+    ) -> Result<(Scaled, Scaled)> {
+        let a = self.ready(g, a, b.bound.min(LIMIT / 2.0) + growth)?;
+        let b = self.ready(g, b, a.bound + growth)?;
+        Ok((a, b))
     }
 
     /// The exponent of a product.
@@ -213,4 +240,12 @@ impl Scale {
             (a, b) => Ok(a.or(b)),
         }
     }
+}
+
+/// `log₂ a` for `a ≥ 1`, else 0.
+fn power_of_two(g: &mut Graph, a: NodeId) -> Result<NodeId> {
+    let one = g.number(1.0);
+    let a = g.binary(Binary::Max, a, one)?;
+    let power = g.unary(Unary::Log, a)?;
+    g.scaled(std::f64::consts::LOG2_E, power)
 }

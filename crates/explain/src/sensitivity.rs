@@ -159,23 +159,22 @@ impl Sensitivities<'_> {
                 *operand = g.magnitude(*operand)?;
             }
         }
-        let mut grows = grows;
-        let mut exponent = None;
-        if let Some(factor) = factor {
-            let factor = self.scale.ready(g, factor, 50.0)?;
-            let partner =
-                (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
-            if let Some(i) = partner {
-                operands[i] = factor.value;
+        let (ready, factor) = match factor {
+            None => (self.scale.ready(g, mass, grows)?, None),
+            Some(factor) => {
+                let (ready, factor) = self.scale.ready_pair(g, mass, factor, grows)?;
+                (ready, Some(factor))
             }
-            grows += factor.bound;
-            exponent = factor.exponent;
+        };
+        if let Some(factor) = factor {
+            let partner = (0..operands.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
+            partner.into_iter().for_each(|i| operands[i] = factor.value);
         }
-        let ready = self.scale.ready(g, mass, grows)?;
-        let value =
-            transpose(g, id, index, ready.value, Coefficients { operands: &operands, magnitude: true })?;
-        let exponent = self.scale.exponent_sum(g, ready.exponent, exponent)?;
-        Ok(Scaled { value, exponent, bound: ready.bound + grows })
+        let coefficients = Coefficients { operands: &operands, magnitude: true };
+        let value = transpose(g, id, index, ready.value, coefficients)?;
+        let exponent = self.scale.exponent_sum(g, ready.exponent, factor.and_then(|f| f.exponent))?;
+        let bound = ready.bound + grows + factor.map_or(0.0, |f| f.bound);
+        Ok(Scaled { value, exponent, bound })
     }
 
     fn rectified(

@@ -87,8 +87,14 @@ impl Builder<'_> {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
-        let moves_only = is_shape_node(&node.op) && !matches!(node.op, Op::Reshape { .. });
+        let moves_only = is_shape_node(&node.op) && !self.is_flatten(node);
         if moves_only || self.network.is_inner(id) { Ok(raw) } else { self.stabilised(g, id, raw) }
+    }
+
+    /// Flattening counts as a layer of its own, unlike other moves of elements: the reference values have it so.
+    fn is_flatten(&self, node: &Node) -> bool {
+        let from = node.inputs.first().map_or(0, |&input| self.network.graph().node(input).shape.rank());
+        matches!(node.op, Op::Reshape { .. }) && node.shape.rank() == 2 && from > 2
     }
 
     fn input(&self, g: &mut Graph, x: NodeId) -> Result<Scaled> {
@@ -247,11 +253,22 @@ impl Builder<'_> {
             Op::MatMul { .. } => {
                 let (a, b) =
                     (self.stream.operand(g, node.inputs[0])?, self.stream.operand(g, node.inputs[1])?);
-                let a = self.scale.ready(g, a, grows + b.bound.min(40.0))?;
-                let b = self.scale.ready(g, b, grows + a.bound)?;
+                // Of a stored matrix the growth is known; of two activations only that both have bounds.
+                let (a, b, bound) = match [0, 1].map(|i| g.node(node.inputs[i]).is_constant()) {
+                    [true, _] => {
+                        let b = self.scale.ready(g, b, grows)?;
+                        (a, b, b.bound + grows)
+                    }
+                    [_, true] => {
+                        let a = self.scale.ready(g, a, grows)?;
+                        (a, b, a.bound + grows)
+                    }
+                    _ => {
+                        let (a, b) = self.scale.ready_pair(g, a, b, grows)?;
+                        (a, b, a.bound + b.bound + grows)
+                    }
+                };
                 let exponent = self.scale.exponent_sum(g, a.exponent, b.exponent)?;
-                let constant = node.inputs[..2].iter().any(|&i| g.node(i).is_constant());
-                let bound = if constant { a.bound.max(b.bound) + grows } else { a.bound + b.bound + grows };
                 let product = Scaled { value: a.value, exponent, bound };
                 self.with_bias(g, id, node, &[a.value, b.value], product, node.inputs.get(2).copied())
             }

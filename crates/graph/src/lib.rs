@@ -7,6 +7,7 @@ pub mod address;
 pub mod arch;
 mod arithmetic;
 mod error;
+mod file;
 mod graph;
 mod half;
 mod infer;

@@ -34,7 +34,12 @@ fn open(path: &Path) -> (Model, Tensor) {
     (model, image)
 }
 
-fn explain(model: &Model, image: &Tensor, requests: &[Request], alpha: f64) -> (Vec<f32>, Vec<Vec<f32>>, usize) {
+fn explain(
+    model: &Model,
+    image: &Tensor,
+    requests: &[Request],
+    alpha: f64,
+) -> (Vec<f32>, Vec<Vec<f32>>, usize) {
     let explainer = Explainer::new(model.graph(), &Split::default(), requests, &Cpu::default()).unwrap();
     let explained = explainer.explain(image, &Class::Top, &Settings::default().alpha(alpha)).unwrap();
     let maps = explained.maps.iter().map(|map| map.values.to_f32().to_vec()).collect();
@@ -81,7 +86,8 @@ fn the_closed_formula_gives_the_same_map() {
             let request = [Request::new(Method::SplitCam(Stream::G, Part::Combined), layer.clone())];
             let (_, maps, class) = explain(&model, &image, &request, alpha);
             let split = Split::default();
-            let formula = ClosedFormula::new(model.graph(), &split, &layer, Whole::SplitCam, &Cpu::default()).unwrap();
+            let formula =
+                ClosedFormula::new(model.graph(), &split, &layer, Whole::SplitCam, &Cpu::default()).unwrap();
             let mut sum = vec![0.0; maps[0].len()];
             for term in formula.terms(&image, &[class], alpha).unwrap() {
                 sum.iter_mut().zip(term.share.to_f64().iter()).for_each(|(s, v)| *s += v);
@@ -106,7 +112,11 @@ fn streams_keep_their_promises_layer_by_layer() {
             assert!(layer.least_sensitivity >= -1e-6, "{} {}", layer.layer, layer.least_sensitivity);
         }
         let last = found.layers.last().unwrap();
-        assert!(last.growth[0] > 15.0, "without a stabiliser the streams explode, found 1e{:.1}", last.growth[0]);
+        assert!(
+            last.growth[0] > 15.0,
+            "without a stabiliser the streams explode, found 1e{:.1}",
+            last.growth[0]
+        );
         assert!(last.growth[1] < 3.0, "scaled streams stay small, found 1e{:.1}", last.growth[1]);
     }
 }

@@ -186,7 +186,7 @@ impl Literal {
                 let mut pair = self.split_value(id, &sample);
                 let a = &sample.original[id.index()];
                 pair.correct(a);
-                if !is_shape_node(&node.op) && !matches!(node.op, Op::Input) {
+                if self.is_stabilised(id) {
                     sample.margin = sample.margin.min(self.stabilise(&mut pair, a));
                 }
                 pair
@@ -198,6 +198,14 @@ impl Literal {
         sample
     }
 
+    /// Every node but the input and those that only move elements; flattening is not one of these.
+    fn is_stabilised(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        let rank = |i: usize| self.graph.node(node.inputs[i]).shape.rank();
+        let flattens = matches!(node.op, Op::Reshape { .. }) && node.shape.rank() == 2 && rank(0) > 2;
+        (!is_shape_node(&node.op) || flattens) && !matches!(node.op, Op::Input)
+    }
+
     fn terms(&self, id: NodeId, sample: &Sample, pair: &Pair) -> Vec<f64> {
         let node = self.graph.node(id);
         let operand = |i: usize| &sample.terms[node.inputs[i].index()];
@@ -205,7 +213,7 @@ impl Literal {
         let restarts = matches!(self.split.stabiliser, Stabiliser::Shift | Stabiliser::Recentre);
         let gathered: Vec<f64> = match &self.rules[id.index()] {
             Rule::Constant | Rule::Input | Rule::Smooth(_) => return own.collect(),
-            _ if restarts && !is_shape_node(&node.op) => return own.collect(),
+            _ if restarts && self.is_stabilised(id) => return own.collect(),
             Rule::Linear { maps, bias } => {
                 let mut sums: Vec<f64> = bias.iter().map(|b| b.abs()).collect();
                 for (i, entries) in maps {

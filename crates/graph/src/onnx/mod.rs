@@ -50,12 +50,12 @@ pub use self::operators::supported_ops;
 
 use self::import::Importer;
 use self::model::ModelProto;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::Graph;
 
 /// Reads the network in an ONNX file, and the files of external data beside it.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Graph> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io(path, &e))?;
+    let bytes = crate::file::read(path)?;
     read(&bytes, path.parent(), options)
 }
 

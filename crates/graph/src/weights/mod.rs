@@ -40,7 +40,7 @@ impl Weights {
     /// Reads a weights file; its format is recognised by what it holds, not by its name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|cause| Error::io(path, &cause))?;
+        let bytes = crate::file::read(path)?;
         Weights::from_bytes(&bytes)
             .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
     }

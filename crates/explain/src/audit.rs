@@ -52,7 +52,8 @@ pub struct Audit {
     pub same_bits: bool,
 }
 
-/// Audits `source` on one preprocessed image `[1, C, H, W]` for its top class.
+/// Audits `source` on a preprocessed image `[1, C, H, W]` for its top class. A network of fixed batch size takes a whole
+/// batch, which is audited for the top class of its first image.
 pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audit> {
     let network = Network::new(source)?;
     let layers: Vec<NodeId> =
@@ -101,7 +102,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     g.output("", network.logits());
     let mut activations = engine.compile(&g.pruned()?)?.run(std::slice::from_ref(image))?;
     let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
-    let class = argmax(&logits);
+    let class = argmax(&logits, network.classes());
 
     let mut g = network.graph().clone();
     g.set_outputs(Vec::new());
@@ -113,8 +114,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
         let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;
         g.output("", gradient);
     }
-    let gradients =
-        engine.compile(&g.pruned()?)?.run(&[image.clone(), Tensor::vector(vec![class as i64])])?;
+    let gradients = engine.compile(&g.pruned()?)?.run(&[image.clone(), classes(image, class)])?;
     Ok(Alone { class, logits, activations, gradients })
 }
 
@@ -273,21 +273,34 @@ fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
     let name = |id: &NodeId| g.node(*id).label.tensor.as_str();
     let tensors = g.inputs().iter().enumerate().map(|(i, id)| match name(id) {
         _ if i == 0 => Ok(image.clone()),
-        inputs::CLASS => Ok(Tensor::vector(vec![class as i64])),
+        inputs::CLASS => Ok(classes(image, class)),
         inputs::ALPHA => Ok(Tensor::scalar(0.0)),
         other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
     });
     tensors.collect()
 }
 
-fn argmax(logits: &Tensor) -> usize {
+/// The class of every sample; a network of fixed batch size reads more than one.
+fn classes(images: &Tensor, class: usize) -> Tensor {
+    Tensor::vector(vec![class as i64; images.shape().first().copied().unwrap_or(1)])
+}
+
+/// The class with the highest score of the first sample.
+fn argmax(logits: &Tensor, classes: usize) -> usize {
     let values = logits.to_f64();
-    (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]).then(b.cmp(&a))).unwrap_or(0)
+    (0..classes.min(values.len()))
+        .max_by(|&a, &b| values[a].total_cmp(&values[b]).then(b.cmp(&a)))
+        .unwrap_or(0)
 }
 
 fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
     let (a, b) = (a.to_f64(), b.to_f64());
-    a.iter().zip(b.iter()).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() }).fold(0.0, f64::max)
+    a.iter().zip(b.iter()).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() }).fold(0.0, worse)
+}
+
+/// The larger of two errors; what is not a number is worse than any.
+fn worse(a: f64, b: f64) -> f64 {
+    if b > a || b.is_nan() { b } else { a }
 }
 
 fn same_bits(a: &Tensor, b: &Tensor) -> bool {
@@ -305,6 +318,8 @@ pub struct PairAudit {
     pub plain_difference: f64,
     /// The largest magnitude of `g` and `h`: how much cancels in `g − h`.
     pub magnitude: f64,
+    /// The largest class score.
+    pub largest_score: f64,
     /// The largest decrease of `g` or `h` when an input grows, over their largest magnitude.
     pub decrease: f64,
     /// The largest excess of `g` or `h` at a midpoint over the mean at the ends, over their largest magnitude.
@@ -347,14 +362,16 @@ pub fn audit_pair(
         let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
         let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();
         let largest = logits.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        found.largest_score = found.largest_score.max(largest);
         let given = [Tensor::new(shape.clone(), plus.clone())?, Tensor::new(shape.clone(), minus.clone())?];
         let centred = recentred.run(&given)?;
         let (g, h) = (centred[0].to_f64(), centred[1].to_f64());
         for (i, f) in logits.iter().enumerate() {
-            found.plain_difference = found.plain_difference.max((f - (here[0][i] - here[1][i])).abs());
+            found.plain_difference = worse(found.plain_difference, (f - (here[0][i] - here[1][i])).abs());
             let error = (f - (g[i] - h[i])).abs();
-            found.difference = found.difference.max(error);
-            found.relative_difference = found.relative_difference.max(error / largest.max(f64::MIN_POSITIVE));
+            found.difference = worse(found.difference, error);
+            let relative = error / largest.max(f64::MIN_POSITIVE);
+            found.relative_difference = worse(found.relative_difference, relative);
         }
         let grow =
             |v: &[f64], noise: &mut Noise| v.iter().map(|v| v + noise.next() * spread).collect::<Vec<_>>();
@@ -363,12 +380,13 @@ pub fn audit_pair(
         let half = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a + b) / 2.0).collect::<Vec<_>>();
         let between = run(half(&plus, &larger_plus), half(&minus, &larger_minus))?;
         for stream in 0..2 {
-            found.magnitude = here[stream].iter().fold(found.magnitude, |m, v| m.max(v.abs()));
+            let reached = here[stream].iter().chain(&there[stream]);
+            found.magnitude = reached.fold(found.magnitude, |m, v| worse(m, v.abs()));
             let scale = there[stream].iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
             for i in 0..there[stream].len() {
                 let (low, high, middle) = (here[stream][i], there[stream][i], between[stream][i]);
-                found.decrease = found.decrease.max((low - high) / scale);
-                found.excess = found.excess.max((middle - (low + high) / 2.0) / scale);
+                found.decrease = worse(found.decrease, (low - high) / scale);
+                found.excess = worse(found.excess, (middle - (low + high) / 2.0) / scale);
             }
         }
     }

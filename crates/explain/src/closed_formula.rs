@@ -101,6 +101,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
         }
     }
     let image = g.node(network.input()).shape.clone();
+    let axes = network.axes(at)?;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
         let mut rules = Gradient { network, open_at_zero: true };
@@ -111,7 +112,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
             Whole::SplitGrad => (share, Reduction::Mean),
             Whole::SplitCam => (g.times(share, at)?, Reduction::Sum),
         };
-        let map = finish(&mut g, share, channels, Finish::default(), &image)?;
+        let map = finish(&mut g, share, channels, Finish::default(), axes, &image)?;
         let name = network.graph().node(source).label.display().to_owned();
         g.output(name.clone(), map);
         names.push(name);

@@ -47,7 +47,7 @@ impl Settings {
             return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
         }
         if !(self.theta > 0.0 && self.theta <= 1.0) {
-            return Err(Error::argument("θ must lie between 0 and 1"));
+            return Err(Error::argument("θ must be greater than 0 and at most 1"));
         }
         if self.limit.is_nan() || self.limit <= 0.0 {
             return Err(Error::argument("the limit Θ must be positive"));

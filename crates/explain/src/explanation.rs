@@ -232,7 +232,7 @@ impl<'a> Writer<'a> {
         let at = LayerName::parse(&request.layer).value(self.network.graph())?;
         let unreached = || {
             Error::argument(format!(
-                "layer '{}' does not lie between the image and the class scores",
+                "layer '{}' does not lie between the image and the class scores; name one the scores depend on",
                 request.layer
             ))
         };
@@ -260,8 +260,9 @@ impl<'a> Writer<'a> {
                 (Scaled { value, exponent: *exponent, bound: 0.0 }, Reduction::Sum)
             }
         };
+        let axes = self.network.axes(at)?;
         let image = g.node(self.network.input()).shape.clone();
-        let map = maps::finish(g, value.value, channels, request.finish, &image)?;
+        let map = maps::finish(g, value.value, channels, request.finish, axes, &image)?;
         self.scale.settled(g, Scaled { value: map, ..value })
     }
 }

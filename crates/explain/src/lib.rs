@@ -42,6 +42,7 @@
 
 mod audit;
 mod axis;
+mod channels;
 mod closed_formula;
 mod contest;
 mod derivative;

@@ -3,6 +3,7 @@
 use monosplit_graph::op::{Coordinates, Interpolation, Reduction, ResizeAxis};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
+use crate::channels::Axes;
 use crate::relevance::Relevance;
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::Sensitivity;
@@ -161,39 +162,30 @@ pub(crate) fn finish(
     value: NodeId,
     channels: Reduction,
     finish: Finish,
+    axes: Axes,
     image: &Shape,
 ) -> Result<NodeId> {
     let mut map = value;
     if finish.absolute == Absolute::Channels {
         map = g.magnitude(map)?;
     }
-    let shape = &g.node(map).shape;
-    if shape.rank() >= 3 {
-        let axis = if *shape == *image && is_channels_last(image) { shape.rank() - 1 } else { 1 };
+    if let Some(axis) = axes.channels {
         map = g.reduced(channels, map, &[axis], false)?;
     }
     if finish.absolute == Absolute::Map {
         map = g.magnitude(map)?;
     }
     if finish.size == Size::Input {
-        map = resized(g, map, image)?;
+        map = resized(g, map, image, axes.image_channels)?;
     }
     Ok(map)
 }
 
-/// Whether an image is `[N, H, W, C]`, as TensorFlow lays it out: its last axis alone has the length of colours.
-fn is_channels_last(image: &Shape) -> bool {
-    let colours = |axis: usize| matches!(image.fixed_at(axis), Some(1 | 3));
-    image.rank() == 4 && colours(3) && !colours(1)
-}
-
 /// A map `[N, H, W]` at the spatial size of the image, by bilinear interpolation with half-pixel centres.
-fn resized(g: &mut Graph, map: NodeId, image: &Shape) -> Result<NodeId> {
+fn resized(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
-    let spatial = match is_channels_last(image) {
-        true => &image.dims()[1..image.rank() - 1],
-        false => &image.dims()[image.rank().min(2)..],
-    };
+    let spatial = image.dims().iter().enumerate().skip(1).filter(|(axis, _)| *axis != image_channels);
+    let spatial: Vec<Dim> = spatial.map(|(_, &dim)| dim).collect();
     let bad = || {
         Error::argument(format!(
             "a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"
@@ -216,5 +208,5 @@ fn resized(g: &mut Graph, map: NodeId, image: &Shape) -> Result<NodeId> {
     let channelled = g.reshaped(map, with_channel(shape.dims()))?;
     let op = Op::Resize { axes, interpolation: Interpolation::Linear, coordinates: Coordinates::HalfPixel };
     let resized = g.add(op, &[channelled])?;
-    g.reshaped(resized, Shape::new([&shape.dims()[..1], spatial].concat()))
+    g.reshaped(resized, Shape::new([&shape.dims()[..1], &spatial].concat()))
 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use monosplit_graph::passes::primitive;
 use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Output, Result, Shape};
 
+use crate::channels::Axes;
+
 /// A network prepared for rewriting. The graph under construction starts as a copy of [`Network::graph`], so
 /// a node of the network has the same id there.
 #[derive(Clone, Debug)]
@@ -94,6 +96,19 @@ impl Network {
     /// The length of the sample axis of the explained input.
     pub(crate) fn samples(&self) -> Dim {
         self.graph.node(self.input).shape.dims().first().copied().unwrap_or(Dim::Fixed(1))
+    }
+
+    /// The axes of a value that a map is made of; an error if its first axis does not run over the samples.
+    pub(crate) fn axes(&self, at: NodeId) -> Result<Axes> {
+        let node = self.graph.node(at);
+        if node.shape.dims().first() != Some(&self.samples()) {
+            return Err(Error::shape(format!(
+                "the value has the shape {}, expected samples along its first axis; name a layer before or after it",
+                node.shape
+            ))
+            .at(node.label.display()));
+        }
+        Ok(Axes::of(&self.graph, at, self.input))
     }
 
     /// Those inputs of a node that depend on the explained input, with their positions.

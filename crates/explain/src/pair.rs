@@ -11,9 +11,6 @@ use crate::linear::{apply_parts_transposed, batch_norm_scale, per_channel, signe
 use crate::network::Network;
 use crate::sum_stream::bias_shaped;
 
-/// What a window reads past the edge: it never wins a maximum.
-const NEVER: f64 = -1e30;
-
 /// The two networks.
 #[derive(Clone, Debug)]
 pub struct Pair {
@@ -82,8 +79,9 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
     let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
     let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
     writer.streams.insert(network.input(), Streams { plus, minus });
+    let needed = needed(&network);
     for (id, node) in network.nodes() {
-        if network.is_active(id) && id != network.input() {
+        if needed[id.index()] && network.is_active(id) && id != network.input() {
             let streams = writer.node(id, node).map_err(|e| e.at(node.label.display()))?;
             let streams = after(&mut writer.graph, streams)?;
             writer.streams.insert(id, streams);
@@ -91,6 +89,19 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
     }
     let logits = writer.streams[&network.logits()];
     Ok((writer.graph, logits))
+}
+
+/// The nodes that the class scores are computed from. The steps of a composition that stands in for another node are not
+/// among them.
+fn needed(network: &Network) -> Vec<bool> {
+    let mut needed = vec![false; network.graph().len()];
+    needed[network.logits().index()] = true;
+    for (id, node) in network.nodes().collect::<Vec<_>>().into_iter().rev() {
+        if needed[id.index()] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    needed
 }
 
 struct Writer<'a> {
@@ -323,42 +334,36 @@ impl Writer<'_> {
         }
     }
 
+    /// The maximum over a window is taken along one axis after the other, which leads to the same sums. What the window
+    /// covers past the edge does not take part: no number is needed that never wins.
     fn max_pool(&mut self, node: &Node, window: &Window) -> Result<Streams> {
-        let a = self.streams[&node.inputs[0]];
-        let input = self.network.graph().node(node.inputs[0]).shape.clone();
-        let mut pads = vec![(0, 0); 2];
+        let mut streams = self.streams[&node.inputs[0]];
         for axis in 0..window.axes() {
-            let length = input.fixed_at(axis + 2).unwrap_or(0);
+            let length = self.graph.node(streams.plus).shape.fixed_at(axis + 2).unwrap_or(0);
             let positions = node.shape.fixed_at(axis + 2).unwrap_or(1);
-            let reach = (positions - 1) * window.stride[axis] + window.span(axis).unwrap_or(1);
-            let before = window.pad[axis].0;
-            pads.push((before, reach.saturating_sub(length + before)));
-        }
-        let mut framed = |value: NodeId, fill: f64| {
-            self.graph.add(Op::Pad { padding: Padding::Constant(fill), pads: pads.clone() }, &[value])
-        };
-        let padded = Streams { plus: framed(a.plus, NEVER)?, minus: framed(a.minus, 0.0)? };
-        let taps: usize = window.kernel.iter().product();
-        let contestants =
-            (0..taps).map(|tap| self.tap(padded, window, node, tap)).collect::<Result<Vec<_>>>()?;
-        self.maximum(&contestants)
-    }
-
-    /// What the window sees at its `tap`-th position, for every place it stands at.
-    fn tap(&mut self, padded: Streams, window: &Window, node: &Node, tap: usize) -> Result<Streams> {
-        let (mut streams, mut rest) = (padded, tap);
-        for axis in (0..window.axes()).rev() {
-            let op = Op::Slice {
-                axis: axis + 2,
-                start: rest % window.kernel[axis] * window.dilation[axis],
-                step: window.stride[axis] as isize,
-                length: node.shape.fixed_at(axis + 2).unwrap_or(1),
-            };
-            rest /= window.kernel[axis];
-            let g = &mut self.graph;
-            streams = streams.map(|stream| g.add(op.clone(), &[stream]))?;
+            let mut blocks = Vec::new();
+            for run in runs(window, axis, length, positions) {
+                let taps = run.starts.iter().map(|&start| {
+                    let step = window.stride[axis] as isize;
+                    let op = Op::Slice { axis: axis + 2, start, step, length: run.positions };
+                    let g = &mut self.graph;
+                    streams.map(|stream| g.add(op.clone(), &[stream]))
+                });
+                let taps = taps.collect::<Result<Vec<_>>>()?;
+                blocks.push(self.maximum(&taps)?);
+            }
+            streams = self.concatenated(&blocks, axis + 2)?;
         }
         Ok(streams)
+    }
+
+    fn concatenated(&mut self, blocks: &[Streams], axis: usize) -> Result<Streams> {
+        if let [only] = blocks {
+            return Ok(*only);
+        }
+        let (plus, minus): (Vec<NodeId>, Vec<NodeId>) = blocks.iter().map(|b| (b.plus, b.minus)).unzip();
+        let op = Op::Concat { axis };
+        Ok(Streams { plus: self.graph.add(op.clone(), &plus)?, minus: self.graph.add(op, &minus)? })
     }
 
     fn reduced_maximum(&mut self, node: &Node, axes: &[usize], minimum: bool) -> Result<Streams> {
@@ -425,6 +430,35 @@ impl Writer<'_> {
         self.constants.insert(id, copied);
         Ok(copied)
     }
+}
+
+/// Neighbouring positions of a window at which the same part of it lies within the input.
+struct Run {
+    /// How many positions.
+    positions: usize,
+    /// For every part of the window that lies within, where it stands at the first of them.
+    starts: Vec<usize>,
+}
+
+fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Run> {
+    let within = |position: usize| -> Vec<(usize, usize)> {
+        let reached = (0..window.kernel[axis]).map(|tap| {
+            let place = position * window.stride[axis] + tap * window.dilation[axis];
+            (tap, place.checked_sub(window.pad[axis].0).filter(|&place| place < length))
+        });
+        reached.filter_map(|(tap, place)| place.map(|place| (tap, place))).collect()
+    };
+    let mut runs: Vec<Run> = Vec::new();
+    let mut last: Vec<usize> = Vec::new();
+    for position in 0..positions {
+        let (taps, starts): (Vec<usize>, Vec<usize>) = within(position).into_iter().unzip();
+        match runs.last_mut() {
+            Some(run) if taps == last => run.positions += 1,
+            _ => runs.push(Run { positions: 1, starts }),
+        }
+        last = taps;
+    }
+    runs
 }
 
 fn is_positive_linear(op: &Op) -> bool {

@@ -3,7 +3,8 @@
 use monosplit_graph::{Graph, Op};
 
 /// The last convolution that looks at more than one position of a map, or else the last convolution, or else the
-/// last affine layer: the coarse end of the network, where classes are told apart but places are still known.
+/// last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
+/// there is none of them, the image.
 pub fn default_layer(graph: &Graph) -> Option<String> {
     let logits = graph.outputs().first()?.node;
     let mut reaches = vec![false; graph.len()];
@@ -23,4 +24,5 @@ pub fn default_layer(graph: &Graph) -> Option<String> {
     named(&wide)
         .or_else(|| named(&|op| matches!(op, Op::Conv { .. })))
         .or_else(|| named(&|op| matches!(op, Op::MatMul { .. })))
+        .or_else(|| named(&|op| matches!(op, Op::Input)))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use monosplit_engine::Cpu;
+use monosplit_engine::{Cpu, Profile};
 use monosplit_explain::{
     Class, ClosedFormula, Explained, Explainer, Map, Method, Part, Request, Stream, Term, Whole,
 };
@@ -17,8 +17,8 @@ use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
-use super::run::{Precision, check_writable};
-use crate::failure::Failure;
+use super::run::{Precision, check_folder, check_writable, remark};
+use crate::failure::{Failure, note};
 use crate::inference::stack;
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
@@ -69,7 +69,13 @@ pub(crate) struct Explain {
 
     /// The class that is explained: its number, its name, or `top1` for the one with the highest
     /// score of each input.
-    #[arg(long, value_name = "CLASS", default_value = "top1", verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "CLASS",
+        default_value = "top1",
+        allow_negative_numbers = true,
+        verbatim_doc_comment
+    )]
     class: String,
 
     /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.
@@ -116,6 +122,7 @@ pub(crate) struct Explain {
 struct Answer {
     input: String,
     class: usize,
+    score: f64,
     confidence: Option<f64>,
     range: (f32, f32),
     exponent: i32,
@@ -140,6 +147,7 @@ impl Explain {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
+        check_folder(&self.out)?;
         let settings = self.method.settings()?;
         let model = Model::open(origin, &self.network.options_for(self.precision))?;
         let engine = self.precision.engine(self.threads);
@@ -163,7 +171,7 @@ impl Explain {
         let mut names = FileNames::default();
         let (mut answers, mut maps) = (Vec::new(), Vec::new());
         let begun = Instant::now();
-        let mut profile = None;
+        let mut profile = Profile::default();
         loop {
             let mut samples = std::mem::take(&mut waiting);
             samples.extend(feed.take(batch - samples.len())?);
@@ -174,7 +182,7 @@ impl Explain {
             let images = images(&samples, explainer.samples())?;
             let explained = if self.profile {
                 let (explained, times) = explainer.explain_profiled(&images, &class, &settings)?;
-                profile = Some(times);
+                profile.nodes.extend(times.nodes);
                 explained
             } else {
                 explainer.explain(&images, &class, &settings)?
@@ -199,10 +207,18 @@ impl Explain {
         if let Some(path) = &self.raw {
             write_atomically(path, &npy::write(&stack(&maps, Kind::Float)?))?;
         }
+        let graph = explainer.explanation().graph();
         if self.json {
-            writeln!(out, "{}", self.json(&model, &setting, &answers))?;
-        } else if let Some(profile) = profile {
-            profile::print(explainer.explanation().graph(), &profile, out)?;
+            let profile = self.profile.then(|| profile::json(graph, &profile));
+            writeln!(out, "{}", self.json(&model, &setting, &answers, profile))?;
+            return Ok(());
+        }
+        if self.profile {
+            profile::print(graph, &profile, out)?;
+        }
+        out.flush()?;
+        if let Some(remark) = remark(&model) {
+            note(&remark);
         }
         Ok(())
     }
@@ -239,9 +255,9 @@ impl Explain {
 
     fn class(&self, model: &Model, labels: &Labels) -> Result<Class> {
         let classes = model.classes().unwrap_or(0);
-        match self.class.as_str() {
+        match self.class.to_ascii_lowercase().as_str() {
             "top1" | "top" => Ok(Class::Top),
-            text => labels.find(text, classes).map(Class::Index),
+            _ => labels.find(&self.class, classes).map(Class::Index),
         }
     }
 
@@ -301,11 +317,13 @@ impl Explain {
                 sample.name
             ))
         })?;
-        let confidence = ranked.iter().find(|r| r.class == class).and_then(|r| r.probability);
+        let (score, confidence) =
+            ranked.iter().find(|r| r.class == class).map_or((f64::NAN, None), |r| (r.score, r.probability));
         let map = &explained.maps[0];
         let mut answer = Answer {
             input: sample.name.clone(),
             class,
+            score,
             confidence,
             range: range(map, row),
             exponent: map.exponents[row],
@@ -320,7 +338,7 @@ impl Explain {
             answer.picture = Some(path);
         } else {
             answer.remark =
-                Some("the layer has no spatial axes to draw; --raw FILE writes its numbers".to_owned());
+                Some("the map does not have two axes to draw; --raw FILE writes its numbers".to_owned());
         }
         Ok(answer)
     }
@@ -353,12 +371,13 @@ impl Explain {
         Ok(drawn.note.map(|note| note.to_string()))
     }
 
-    fn json(&self, model: &Model, setting: &Setting, answers: &[Answer]) -> Json {
+    fn json(&self, model: &Model, setting: &Setting, answers: &[Answer], profile: Option<Json>) -> Json {
         let answers = answers.iter().map(|answer| {
             Json::Object(vec![
                 ("input", answer.input.as_str().into()),
                 ("class", answer.class.into()),
                 ("name", setting.labels.name(answer.class).into()),
+                ("score", answer.score.into()),
                 ("confidence", answer.confidence.into()),
                 ("min", f64::from(answer.range.0).into()),
                 ("max", f64::from(answer.range.1).into()),
@@ -368,13 +387,16 @@ impl Explain {
                 ("milliseconds", (answer.time.as_secs_f64() * 1e3).into()),
             ])
         });
-        Json::Object(vec![
+        let mut object = vec![
             ("network", model.origin().to_string().into()),
+            ("note", remark(model).into()),
             ("method", self.method.describe().into()),
             ("layer", setting.layer.as_str().into()),
             ("alpha", setting.alpha.into()),
             ("inputs", answers.collect()),
-        ])
+        ];
+        object.extend(profile.map(|profile| ("profile", profile)));
+        Json::Object(object)
     }
 }
 
@@ -384,7 +406,7 @@ impl Setting {
         let name = printable(&self.labels.name(answer.class)).to_string();
         match answer.confidence {
             Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, answer.class)?,
-            None => writeln!(out, "  class {:>4}  {name}", answer.class)?,
+            None => writeln!(out, "  {:>12.6}  {:>4}  {name}", answer.score, answer.class)?,
         }
         let scale = match answer.exponent {
             0 => String::new(),

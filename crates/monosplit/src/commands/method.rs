@@ -44,7 +44,13 @@ pub(crate) struct MethodArgs {
 
     /// How far sensitivities are shifted: 0 gives the true gradients of g and h, 0.5 multiples of
     /// the ordinary gradient.
-    #[arg(long, value_name = "A", default_value_t = 0.4, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "A",
+        default_value_t = 0.4,
+        allow_negative_numbers = true,
+        verbatim_doc_comment
+    )]
     alpha: f64,
 
     /// Shift at every node (every) or at affine ones only (affine).
@@ -56,11 +62,11 @@ pub(crate) struct MethodArgs {
     stabiliser: StabiliserName,
 
     /// The factor of the stabiliser scale.
-    #[arg(long, value_name = "T", default_value_t = 0.1)]
+    #[arg(long, value_name = "T", default_value_t = 0.1, allow_negative_numbers = true)]
     theta: f64,
 
     /// The limit of the stabiliser scale.
-    #[arg(long, value_name = "L", default_value_t = 10.0)]
+    #[arg(long, value_name = "L", default_value_t = 10.0, allow_negative_numbers = true)]
     limit: f64,
 
     /// Max pooling keeps both streams convex (convex) or follows the winner (wta).

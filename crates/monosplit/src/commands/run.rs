@@ -254,7 +254,7 @@ impl Run {
 }
 
 /// What a person should know about how the numbers were reached.
-fn remark(model: &Model) -> Option<String> {
+pub(crate) fn remark(model: &Model) -> Option<String> {
     let output = &model.graph().outputs().first()?.name;
     let found = &model.report().outputs;
     if found.softmax.contains(output) {
@@ -337,5 +337,16 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
             Err(Error::argument(format!("{}: there is no folder {}", path.display(), folder.display())))
         }
         _ => Ok(()),
+    }
+}
+
+/// The same for a folder, which is made later.
+pub(crate) fn check_folder(path: &Path) -> Result<()> {
+    match path.exists() && !path.is_dir() {
+        true => Err(Error::argument(format!(
+            "{}: this is a file, expected a folder to write into",
+            path.display()
+        ))),
+        false => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::materialise;
 use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::passes::fold_constants;
-use monosplit_graph::{Graph, Op, Result};
+use monosplit_graph::{Error, Graph, Op, Result};
 
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
@@ -65,6 +65,9 @@ impl SplitCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.out_g)?;
         check_writable(&self.out_h)?;
+        if self.out_g == self.out_h {
+            return Err(Error::argument("--out-g and --out-h name the same file, expected two").into());
+        }
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
         let sample = self.preprocessing.one_sample(&model, self.fit_to.as_ref())?;
         let model = self.piecewise.apply(model, &sample, &Cpu::default())?;

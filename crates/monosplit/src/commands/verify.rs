@@ -120,10 +120,12 @@ impl Verify {
 
 fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     let layers = audit.layers.len();
-    let largest =
-        |of: fn(&monosplit_explain::LayerAudit) -> f64| audit.layers.iter().map(of).fold(0.0, f64::max);
+    let largest = |of: fn(&monosplit_explain::LayerAudit) -> f64| {
+        audit.layers.iter().map(of).fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
+    };
     let (forward, backward) = (largest(|l| l.forward_error), largest(|l| l.backward_error));
-    let least = audit.layers.iter().map(|l| l.least_sensitivity).fold(f64::INFINITY, f64::min);
+    let least = audit.layers.iter().map(|l| l.least_sensitivity);
+    let least = least.fold(f64::INFINITY, |least, v| if v < least || v.is_nan() { v } else { least });
     let mut findings = pair_findings(pair);
     findings.extend([
         Finding {
@@ -141,16 +143,7 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
             found: format!("smallest {:.1e} of the largest", least.min(0.0)),
             holds: Some(least >= -GRADIENT_ROUNDING),
         },
-        Finding {
-            claim: "SplitLRP conserves relevance",
-            found: format!(
-                "{:+.1e} between class scores and image (ε = 1e-6 takes {:.2} %)",
-                audit.relevance_loss,
-                -100.0 * audit.stabilised_loss
-            ),
-            // Products and smooth nodes hand relevance on by rules that do not promise to conserve it.
-            holds: pair.is_ok().then_some(audit.relevance_loss.abs() <= RELEVANCE),
-        },
+        relevance_finding(audit, pair.is_ok()),
         Finding {
             claim: "predictions are not disturbed",
             found: if audit.same_bits { "same bits".into() } else { "bits differ".into() },
@@ -158,6 +151,17 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
         },
     ]);
     findings
+}
+
+/// Products and smooth nodes hand relevance on by rules that do not promise to conserve it.
+fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
+    let loss = format!("{:+.1e} between class scores and image", audit.relevance_loss);
+    let found = match promised {
+        true => format!("{loss} (ε = 1e-6 takes {:.2} %)", -100.0 * audit.stabilised_loss),
+        false => format!("{loss}; smooth nodes and products of activations do not promise it"),
+    };
+    let holds = promised.then_some(audit.relevance_loss.abs() <= RELEVANCE);
+    Finding { claim: "SplitLRP conserves relevance", found, holds }
 }
 
 fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
@@ -172,6 +176,9 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
         }
     };
     let on = format!("{} pairs of inputs", pair.samples);
+    let overflow = !pair.magnitude.is_finite();
+    let seen = |holds: bool| (!overflow).then_some(holds);
+    let size = if overflow { "g and h pass what doubles hold; " } else { "" };
     vec![
         Finding {
             claim: "f = g − h",
@@ -181,25 +188,36 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
             ),
             holds: Some(pair.relative_difference <= ROUNDING),
         },
-        Finding {
-            claim: "f = g − h, the networks as they are",
-            found: format!(
-                "largest error {:.1e}; g and h reach {:.1e}, of which doubles keep 16 digits",
-                pair.plain_difference, pair.magnitude
-            ),
-            holds: Some(pair.plain_difference <= ROUNDING * pair.magnitude),
-        },
+        plain_finding(pair),
         Finding {
             claim: "g and h never decrease",
-            found: format!("largest decrease {:.1e} of their size, {on}", pair.decrease),
-            holds: Some(pair.decrease <= ROUNDING),
+            found: format!("{size}largest decrease {:.1e} of their size, {on}", pair.decrease),
+            holds: seen(pair.decrease <= ROUNDING),
         },
         Finding {
             claim: "g and h are convex",
-            found: format!("largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
-            holds: Some(pair.excess <= ROUNDING),
+            found: format!("{size}largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
+            holds: seen(pair.excess <= ROUNDING),
         },
     ]
+}
+
+/// `f = g − h` of the networks `split` writes, which can be seen only while the scores are larger than what rounding
+/// takes of `g` and `h`.
+fn plain_finding(pair: &PairAudit) -> Finding {
+    let claim = "f = g − h, the networks as they are";
+    let overflow = !pair.magnitude.is_finite();
+    let drowned = pair.magnitude * f64::EPSILON > pair.largest_score
+        && pair.plain_difference <= ROUNDING * pair.magnitude;
+    if overflow || drowned {
+        let found = format!(
+            "g and h reach {:.1e}, of which doubles keep 16 digits: nothing is left of their difference",
+            pair.magnitude
+        );
+        return Finding { claim, found, holds: None };
+    }
+    let found = format!("largest error {:.1e}; g and h reach {:.1e}", pair.plain_difference, pair.magnitude);
+    Finding { claim, found, holds: Some(pair.plain_difference <= ROUNDING * pair.magnitude) }
 }
 
 fn word(holds: Option<bool>) -> &'static str {
@@ -297,7 +315,93 @@ fn progress(done: usize, total: usize) {
 
 #[cfg(test)]
 mod tests {
+    use monosplit_explain::LayerAudit;
+
     use super::*;
+
+    fn sound() -> (Audit, PairAudit) {
+        let layer = LayerAudit {
+            layer: "conv".into(),
+            forward_error: 0.0,
+            backward_error: 0.0,
+            least_sensitivity: -1e-8,
+            growth: [0.0; 4],
+        };
+        let audit =
+            Audit { layers: vec![layer], relevance_loss: 1e-15, stabilised_loss: -0.2, same_bits: true };
+        let pair = PairAudit { magnitude: 1e3, largest_score: 5.0, samples: 3, ..PairAudit::default() };
+        (audit, pair)
+    }
+
+    fn verdicts(audit: &Audit, pair: &PairAudit) -> Vec<Option<bool>> {
+        findings(audit, &Ok(*pair)).iter().map(|finding| finding.holds).collect()
+    }
+
+    #[test]
+    fn a_sound_network_passes_and_every_single_defect_is_found() {
+        let (audit, pair) = sound();
+        assert_eq!(verdicts(&audit, &pair), vec![Some(true); 9]);
+        let pairs = [
+            PairAudit { relative_difference: 1e-6, ..pair },
+            PairAudit { plain_difference: 1e-3, ..pair },
+            PairAudit { decrease: 1e-6, ..pair },
+            PairAudit { excess: 1e-6, ..pair },
+        ];
+        let layer = |change: fn(&mut LayerAudit)| {
+            let mut changed = audit.clone();
+            change(&mut changed.layers[0]);
+            changed
+        };
+        let audits = [
+            layer(|layer| layer.forward_error = 1e-9),
+            layer(|layer| layer.backward_error = 1e-9),
+            layer(|layer| layer.least_sensitivity = -1e-3),
+            Audit { relevance_loss: -0.1, ..audit.clone() },
+            Audit { same_bits: false, ..audit.clone() },
+        ];
+        let doctored = pairs.map(|pair| verdicts(&audit, &pair)).into_iter();
+        let doctored = doctored.chain(audits.map(|audit| verdicts(&audit, &pair)));
+        for (i, verdicts) in doctored.enumerate() {
+            assert_eq!(verdicts.iter().position(|&v| v == Some(false)), Some(i));
+            assert_eq!(verdicts.iter().filter(|&&v| v == Some(false)).count(), 1);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_none_do_not_pass() {
+        let (mut audit, pair) = sound();
+        audit.layers[0].forward_error = f64::NAN;
+        audit.layers[0].least_sensitivity = f64::NAN;
+        audit.relevance_loss = f64::NAN;
+        let pair = PairAudit {
+            relative_difference: f64::NAN,
+            plain_difference: f64::NAN,
+            decrease: f64::NAN,
+            excess: f64::NAN,
+            ..pair
+        };
+        let passed = findings(&audit, &Ok(pair)).into_iter().filter(|finding| finding.holds == Some(true));
+        let passed: Vec<&str> = passed.map(|finding| finding.claim).collect();
+        assert_eq!(passed, ["δᵍ − δʰ = gradient at every layer", "predictions are not disturbed"]);
+    }
+
+    #[test]
+    fn a_difference_that_rounding_swallows_is_not_said_to_hold() {
+        let (audit, pair) = sound();
+        let drowned = PairAudit { magnitude: 1e31, plain_difference: 5.0, ..pair };
+        assert_eq!(verdicts(&audit, &drowned)[..4], [Some(true), None, Some(true), Some(true)]);
+        let overflown = PairAudit { magnitude: f64::INFINITY, plain_difference: f64::NAN, ..pair };
+        assert_eq!(verdicts(&audit, &overflown)[..4], [Some(true), None, None, None]);
+    }
+
+    #[test]
+    fn relevance_may_end_only_where_nothing_was_promised() {
+        let (mut audit, pair) = sound();
+        audit.relevance_loss = -0.5;
+        assert_eq!(findings(&audit, &Ok(pair))[7].holds, Some(false));
+        let smooth = findings(&audit, &Err(Error::argument("a smooth node")));
+        assert!(smooth.iter().all(|finding| finding.holds != Some(false)));
+    }
 
     #[test]
     fn large_and_small_numbers_are_readable() {

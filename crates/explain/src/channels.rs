@@ -1,0 +1,170 @@
+//! Which axis of a value holds channels. Graphs do not say: convolutions read them from the axis after the samples,
+//! dense layers from the last, and transpositions carry them from one to the other. What is known at those layers is
+//! handed on to all values in between.
+
+use monosplit_graph::{Graph, Node, NodeId, Op, Shape};
+
+/// Sweeps over the graph after which nothing new is expected; each runs once forwards and once backwards.
+const SWEEPS: usize = 8;
+
+/// The axes of a value that a map is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axes {
+    /// The axis that is reduced, where the value has more axes than samples and channels.
+    pub(crate) channels: Option<usize>,
+    /// The same axis of the image.
+    pub(crate) image_channels: usize,
+}
+
+impl Axes {
+    /// The axes of the value `at` of a network that reads its images from `image`.
+    pub(crate) fn of(graph: &Graph, at: NodeId, image: NodeId) -> Self {
+        let known = channel_axes(graph);
+        let shape = &graph.node(image).shape;
+        let image_channels = known[image.index()].unwrap_or(if is_channels_last(shape) { 3 } else { 1 });
+        let rank = graph.node(at).shape.rank();
+        let axis = if at == image { image_channels } else { known[at.index()].unwrap_or(1) };
+        Axes { channels: (rank >= 3).then_some(axis), image_channels }
+    }
+}
+
+/// Whether an image whose readers do not tell is `[N, H, W, C]`: its last axis alone has the length of colours.
+fn is_channels_last(image: &Shape) -> bool {
+    let colours = |axis: usize| matches!(image.fixed_at(axis), Some(1 | 3));
+    image.rank() == 4 && colours(3) && !colours(1)
+}
+
+/// The axis of channels of every value, where it can be told.
+fn channel_axes(graph: &Graph) -> Vec<Option<usize>> {
+    let mut axes = vec![None; graph.len()];
+    for (id, node) in graph.nodes() {
+        if let Some(axis) = own_axis(graph, node) {
+            for value in [node.inputs[0], id] {
+                axes[value.index()].get_or_insert(axis);
+            }
+        }
+    }
+    for _ in 0..SWEEPS {
+        let before = axes.clone();
+        for (id, node) in graph.nodes() {
+            for &input in carriers(graph, node) {
+                let from = axes[input.index()].and_then(|axis| carried(graph, node, input, axis));
+                axes[id.index()] = axes[id.index()].or(from);
+            }
+        }
+        for (id, node) in graph.nodes().rev() {
+            for &input in carriers(graph, node) {
+                let from = axes[id.index()].and_then(|axis| {
+                    let rank = graph.node(input).shape.rank();
+                    (0..rank).find(|&origin| carried(graph, node, input, origin) == Some(axis))
+                });
+                axes[input.index()] = axes[input.index()].or(from);
+            }
+        }
+        if axes == before {
+            break;
+        }
+    }
+    axes
+}
+
+/// The axis a layer reads channels from and writes them to, where its kind says so.
+fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
+    let rank = graph.node(*node.inputs.first()?).shape.rank();
+    match &node.op {
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MaxPool(_)
+        | Op::AveragePool { .. }
+        | Op::BatchNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::LocalResponseNorm { .. } => Some(1),
+        Op::LayerNorm { axis, .. } if *axis + 1 == rank => Some(*axis),
+        Op::MatMul { trans_a: false, .. } => {
+            let weight = graph.node(*node.inputs.get(1)?);
+            (weight.is_constant() && weight.shape.rank() == 2 && rank >= 3).then_some(rank - 1)
+        }
+        _ => None,
+    }
+}
+
+/// The inputs of a node whose channels are found again in its value.
+fn carriers<'a>(graph: &Graph, node: &'a Node) -> &'a [NodeId] {
+    match &node.op {
+        Op::Binary(_) | Op::Where | Op::Concat { .. } => &node.inputs,
+        Op::Unary(_)
+        | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { .. }
+        | Op::Identity
+        | Op::Cast { .. }
+        | Op::Dropout { .. }
+        | Op::Transpose { .. }
+        | Op::Reshape { .. } => &node.inputs[..1],
+        Op::Reduce { .. } if graph.node(node.inputs[0]).shape.rank() == node.shape.rank() => {
+            &node.inputs[..1]
+        }
+        _ => &[],
+    }
+}
+
+/// Where an axis of an input is found in the value of a node that moves elements at most.
+fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usize> {
+    let (from, to) = (graph.node(input).shape.dims(), node.shape.dims());
+    match &node.op {
+        Op::Transpose { axes } => axes.iter().position(|&origin| origin == axis),
+        Op::Reshape { .. } => {
+            let behind = from.len() - axis;
+            if to.len() > axis && from[..=axis] == to[..=axis] {
+                return Some(axis);
+            }
+            (to.len() >= behind && from[axis..] == to[to.len() - behind..]).then(|| to.len() - behind)
+        }
+        _ => (from.len() == to.len()).then_some(axis),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::op::{Unary, Window};
+    use monosplit_graph::{Dim, Kind, Tensor};
+
+    use super::*;
+
+    fn shape(rest: &[usize]) -> Shape {
+        let rest = rest.iter().map(|&n| Dim::Fixed(n));
+        Shape::new(std::iter::once(Dim::Batch(1)).chain(rest).collect::<Vec<_>>())
+    }
+
+    fn weights(g: &mut Graph, shape: &[usize]) -> NodeId {
+        g.constant(Tensor::new(shape.to_vec(), vec![0f32; shape.iter().product()]).unwrap())
+    }
+
+    #[test]
+    fn a_transposed_image_has_its_channels_last() {
+        let mut g = Graph::new();
+        let x = g.input("x", shape(&[8, 9, 4]), Kind::Float);
+        let scaled = g.unary(Unary::Relu, x).unwrap();
+        let turned = g.add(Op::Transpose { axes: vec![0, 3, 1, 2] }, &[scaled]).unwrap();
+        let w = weights(&mut g, &[5, 4, 3, 3]);
+        let z = g.add(Op::Conv { window: Window::new([3, 3]), groups: 1 }, &[turned, w]).unwrap();
+        let back = g.add(Op::Transpose { axes: vec![0, 2, 3, 1] }, &[z]).unwrap();
+        let axes = |at| Axes::of(&g, at, x);
+        assert_eq!(axes(x), Axes { channels: Some(3), image_channels: 3 });
+        assert_eq!([turned, z, back].map(|at| axes(at).channels), [Some(1), Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn tokens_have_their_channels_last_and_sequences_first() {
+        let mut g = Graph::new();
+        let x = g.input("x", shape(&[4, 6, 6]), Kind::Float);
+        let w = weights(&mut g, &[5, 4, 2, 2]);
+        let patches = g.add(Op::Conv { window: Window::new([2, 2]), groups: 1 }, &[x, w]).unwrap();
+        let flat = g.reshaped(patches, shape(&[5, 25])).unwrap();
+        let tokens = g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[flat]).unwrap();
+        let w = weights(&mut g, &[5, 7]);
+        let dense = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[tokens, w]).unwrap();
+        let found = [x, patches, flat, tokens, dense].map(|at| Axes::of(&g, at, x).channels);
+        assert_eq!(found, [Some(1), Some(1), Some(1), Some(2), Some(2)]);
+    }
+}

@@ -25,9 +25,11 @@ use crate::walk::walk;
 pub struct LayerAudit {
     /// The layer.
     pub layer: String,
-    /// Largest difference between `a⁺ − a⁻` and the activation of the network run by itself.
+    /// Largest difference between the difference stream, which `a⁺` and `a⁻` are made from, and the activation of the
+    /// network run by itself.
     pub forward_error: f64,
-    /// Largest difference between `δᵍ − δʰ` and the gradient of the network run by itself.
+    /// Largest difference between `d`, which all four sensitivities are made from, and the gradient of the network
+    /// computed by itself.
     pub backward_error: f64,
     /// The smallest of all four sensitivities at α = 0, relative to the largest.
     pub least_sensitivity: f64,
@@ -109,7 +111,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     let class_node = class_input(&mut g, network.samples());
     let seed = one_hot(&mut g, class_node, network.classes())?;
     let mut rules = Gradient { network, open_at_zero: true };
-    let messages = walk(&mut g, network, &mut rules, network.logits(), seed)?;
+    let messages = walk(&mut g, network, &mut rules, network.logits(), seed, &[network.input()])?;
     for id in layers {
         let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;
         g.output("", gradient);
@@ -177,7 +179,14 @@ fn sensitivities(
     let shifts = Shifts::new(g, network, split)?;
     let mass = Scaled::plain(g.times(seed, shifts.seed())?, 0.0);
     let mut rules = Sensitivities { network, split, scale, stream, shifts: &shifts };
-    walk(g, network, &mut rules, network.logits(), Sensitivity { gradient: seed, hidden: None, mass })
+    walk(
+        g,
+        network,
+        &mut rules,
+        network.logits(),
+        Sensitivity { gradient: seed, hidden: None, mass },
+        &[network.input()],
+    )
 }
 
 /// The smallest element of the four sensitivities over the largest.
@@ -219,7 +228,8 @@ fn relevance_loss(
     let plus = g.times(seed, output.value)?;
     let minus = g.scaled(0.0, plus)?;
     let mut rules = Relevances { epsilon, network, scale, stream: &stream };
-    let relevances = walk(&mut g, network, &mut rules, logits, Relevance { plus, minus })?;
+    let relevances =
+        walk(&mut g, network, &mut rules, logits, Relevance { plus, minus }, &[network.input()])?;
     let reached = relevances.get(&network.input()).copied();
     let reached = reached.ok_or_else(|| Error::argument("no relevance reaches the image"))?;
     for relevance in [Relevance { plus, minus }, reached] {

@@ -48,6 +48,7 @@ pub struct ClosedFormula {
     graph: Graph,
     program: Box<dyn Program>,
     layers: Vec<String>,
+    classes: usize,
 }
 
 impl ClosedFormula {
@@ -65,11 +66,21 @@ impl ClosedFormula {
         let network = Network::new(source)?;
         let (graph, layers) = write(&network, &split.alpha(AlphaInput::Uniform), layer, whole)?;
         let program = engine.compile(&graph)?;
-        Ok(ClosedFormula { graph, program, layers })
+        Ok(ClosedFormula { graph, program, layers, classes: network.classes() })
     }
 
     /// The terms for images `[N, C, H, W]`, one class per image and one α for all layers.
     pub fn terms(&self, images: &Tensor, classes: &[usize], alpha: f64) -> Result<Vec<Term>> {
+        let samples = images.shape().first().copied().unwrap_or(1);
+        if classes.len() != samples || classes.iter().any(|&c| c >= self.classes) {
+            let count = self.classes;
+            return Err(Error::argument(format!(
+                "expected one class below {count} for each of {samples} images, found {classes:?}"
+            )));
+        }
+        if !(0.0..=1.0).contains(&alpha) {
+            return Err(Error::argument("α must lie between 0 and 1"));
+        }
         let classes: Vec<i64> = classes.iter().map(|&c| c as i64).collect();
         let name = |id: NodeId| self.graph.node(id).label.tensor.as_str();
         let given = self.graph.inputs().iter().enumerate().map(|(i, &id)| match name(id) {
@@ -90,8 +101,9 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
     let seed = one_hot(&mut g, class, network.classes())?;
     let shifts = Shifts::new(&mut g, network, split)?;
     let mass = g.times(seed, shifts.seed())?;
-    let masses = walk(&mut g, network, &mut Masses { network, shifts: &shifts }, network.logits(), mass)?;
     let at = LayerName::parse(layer).value(network.graph())?;
+    let masses =
+        walk(&mut g, network, &mut Masses { network, shifts: &shifts }, network.logits(), mass, &[at])?;
 
     let mut terms = vec![(network.logits(), network.logits(), seed, 0.5)];
     for (id, node) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
@@ -105,7 +117,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
         let mut rules = Gradient { network, open_at_zero: true };
-        let gradients = walk(&mut g, network, &mut rules, start, seed)?;
+        let gradients = walk(&mut g, network, &mut rules, start, seed, &[at])?;
         let Some(&gradient) = gradients.get(&at) else { continue };
         let share = g.scaled(factor, gradient)?;
         let (share, channels) = match whole {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use monosplit_graph::address::LayerName;
 use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::passes::share_constants;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
 use crate::gradient::Gradient;
@@ -143,7 +144,10 @@ impl<'a> Writer<'a> {
     }
 
     fn write(mut self, requests: &[Request]) -> Result<Explanation> {
-        let messages = self.messages(requests)?;
+        let wanted =
+            requests.iter().map(|request| LayerName::parse(&request.layer).value(self.network.graph()));
+        let wanted = wanted.collect::<Result<Vec<_>>>()?;
+        let messages = self.messages(requests, &wanted)?;
         let logits = self.network.graph().outputs()[0].clone();
         self.graph.set_outputs(vec![logits]);
         self.graph.output("class", self.class);
@@ -155,12 +159,12 @@ impl<'a> Writer<'a> {
         let shifted =
             shifted_nodes(self.network, self.split.shift_at).into_iter().chain([self.network.logits()]);
         let shifted = shifted.map(|id| self.graph.node(id).label.display().to_owned()).collect();
-        let graph = self.graph.pruned()?;
+        let graph = share_constants(&self.graph.pruned()?)?;
         Ok(Explanation { graph, readings, shifted })
     }
 
     fn output(&mut self, request: &Request, map: Scaled) -> Reading {
-        let name = format!("saliency/{}/{}", request.method.name(), request.layer);
+        let name = format!("saliency/{}/{}", request.method, request.layer);
         let position = self.graph.outputs().len();
         self.graph.output(name.clone(), map.value);
         let exponent = map.exponent.map(|exponent| {
@@ -170,7 +174,7 @@ impl<'a> Writer<'a> {
         Reading { map: position, exponent }
     }
 
-    fn messages(&mut self, requests: &[Request]) -> Result<Messages> {
+    fn messages(&mut self, requests: &[Request], wanted: &[NodeId]) -> Result<Messages> {
         let sensitivities = requests.iter().any(|r| r.method.needs_sensitivities());
         let relevances = requests.iter().any(|r| r.method.needs_relevance());
         let gradients = requests.iter().any(|r| r.method == Method::Gradient);
@@ -179,10 +183,10 @@ impl<'a> Writer<'a> {
             let thresholds = self.thresholds();
             let stream = SumStream::build(&mut self.graph, self.network, self.split, thresholds, relevances)?;
             if sensitivities {
-                messages.sensitivities = Some(self.sensitivities(&stream)?);
+                messages.sensitivities = Some(self.sensitivities(&stream, wanted)?);
             }
             if relevances {
-                messages.relevances = Some(self.relevances(&stream)?);
+                messages.relevances = Some(self.relevances(&stream, wanted)?);
             }
             messages.stream = Some(stream);
         }
@@ -190,7 +194,7 @@ impl<'a> Writer<'a> {
             let seed = self.one_hot;
             let mut rules = Gradient { network: self.network, open_at_zero: false };
             let start = self.network.logits();
-            messages.gradients = Some(walk(&mut self.graph, self.network, &mut rules, start, seed)?);
+            messages.gradients = Some(walk(&mut self.graph, self.network, &mut rules, start, seed, wanted)?);
         }
         Ok(messages)
     }
@@ -202,7 +206,11 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn sensitivities(&mut self, stream: &SumStream) -> Result<HashMap<NodeId, Sensitivity>> {
+    fn sensitivities(
+        &mut self,
+        stream: &SumStream,
+        wanted: &[NodeId],
+    ) -> Result<HashMap<NodeId, Sensitivity>> {
         let g = &mut self.graph;
         let shifts = Shifts::new(g, self.network, self.split)?;
         let mass = Scaled::plain(g.times(self.one_hot, shifts.seed())?, 0.0);
@@ -214,17 +222,21 @@ impl<'a> Writer<'a> {
             stream,
             shifts: &shifts,
         };
-        walk(g, self.network, &mut rules, self.network.logits(), seed)
+        walk(g, self.network, &mut rules, self.network.logits(), seed, wanted)
     }
 
-    fn relevances(&mut self, stream: &SumStream) -> Result<(HashMap<NodeId, Relevance>, Option<NodeId>)> {
+    fn relevances(
+        &mut self,
+        stream: &SumStream,
+        wanted: &[NodeId],
+    ) -> Result<(HashMap<NodeId, Relevance>, Option<NodeId>)> {
         let g = &mut self.graph;
         let logits = self.network.logits();
         let output = maps::activation(g, &self.scale, logits, stream.at(logits), maps::Part::Plus)?;
         let plus = g.times(self.one_hot, output.value)?;
         let minus = g.scaled(0.0, plus)?;
         let mut rules = Relevances { epsilon: EPSILON, network: self.network, scale: self.scale, stream };
-        let relevances = walk(g, self.network, &mut rules, logits, Relevance { plus, minus })?;
+        let relevances = walk(g, self.network, &mut rules, logits, Relevance { plus, minus }, wanted)?;
         Ok((relevances, output.exponent))
     }
 

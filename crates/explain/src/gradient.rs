@@ -1,6 +1,6 @@
 //! The ordinary gradient, as a rule set over the walk. Its message is one value.
 
-use monosplit_graph::op::Binary;
+use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::contest::Contest;
@@ -62,6 +62,13 @@ fn gradient_to(
                 g.select(on, d, sloped).map(Some)
             }
         };
+    }
+    if let (Op::Unary(Unary::Clip { min, max }), true) = (&node.op, open_at_zero) {
+        let above = g.at_least(node.inputs[0], *min)?;
+        let bound = g.number(*max);
+        let below = g.binary(Binary::Less, node.inputs[0], bound)?;
+        let inside = g.binary(Binary::And, above, below)?;
+        return g.masked(inside, d).map(Some);
     }
     local_gradient(g, &node, id, index, d).map_err(|e| e.at(node.label.display()))
 }

@@ -1,5 +1,7 @@
 //! What is read off at a layer, and how a tensor with channels becomes a map.
 
+use std::fmt;
+
 use monosplit_graph::op::{Coordinates, Interpolation, Reduction, ResizeAxis};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
@@ -71,6 +73,27 @@ impl Method {
             Method::SplitCam(..) => "splitcam",
             Method::SplitGrad(..) => "splitgrad",
             Method::SplitLrp(_) => "splitlrp",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Method::Gradient => Ok(()),
+            Method::SplitCam(stream, part) | Method::SplitGrad(stream, part) => {
+                let stream = if *stream == Stream::G { "g" } else { "h" };
+                let part = match part {
+                    Part::Combined => "",
+                    Part::Plus => "+",
+                    Part::Minus => "-",
+                };
+                write!(f, "-{stream}{part}")
+            }
+            Method::SplitLrp(RelevanceMap::Pos) => f.write_str("-pos"),
+            Method::SplitLrp(RelevanceMap::Neg) => f.write_str("-neg"),
+            Method::SplitLrp(RelevanceMap::Comb) => f.write_str("-comb"),
         }
     }
 }

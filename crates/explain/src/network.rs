@@ -7,6 +7,8 @@ use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Output, Result,
 
 use crate::channels::Axes;
 
+use crate::explanation::inputs;
+
 /// A network prepared for rewriting. The graph under construction starts as a copy of [`Network::graph`], so
 /// a node of the network has the same id there.
 #[derive(Clone, Debug)]
@@ -23,6 +25,13 @@ pub(crate) struct Network {
 impl Network {
     /// Prepares `source`: its first input is what is explained, its first output holds the class scores.
     pub(crate) fn new(source: &Graph) -> Result<Self> {
+        let reserved = [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT];
+        let names = source.inputs().iter().skip(1).map(|&id| source.node(id).label.tensor.as_str());
+        if let Some(name) = names.into_iter().find(|name| reserved.contains(name)) {
+            return Err(Error::argument(format!(
+                "the network's input '{name}' has the name of one that an explanation adds"
+            )));
+        }
         let (graph, stand_ins, inner) = with_stand_ins(source)?;
         let input =
             *graph.inputs().first().ok_or_else(|| Error::argument("the network has no input to explain"))?;
@@ -109,6 +118,24 @@ impl Network {
             .at(node.label.display()));
         }
         Ok(Axes::of(&self.graph, at, self.input))
+    }
+
+    /// The values an active node's own is made from: its stand-in, or its active inputs.
+    pub(crate) fn sources(&self, id: NodeId) -> Vec<NodeId> {
+        match self.stand_in(id) {
+            Some(stand_in) => vec![stand_in],
+            None => self.active_inputs(id).into_iter().map(|(_, input)| input).collect(),
+        }
+    }
+
+    /// Which values are made from one of `wanted`, themselves included.
+    pub(crate) fn above(&self, wanted: &[NodeId]) -> Vec<bool> {
+        let mut above = vec![false; self.graph.len()];
+        for &id in &self.ids {
+            let made_from = || self.sources(id).iter().any(|source| above[source.index()]);
+            above[id.index()] = self.is_active(id) && (wanted.contains(&id) || made_from());
+        }
+        above
     }
 
     /// Those inputs of a node that depend on the explained input, with their positions.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape};
 
+use crate::explanation::inputs;
 use crate::network::Network;
 use crate::scaled::Scaled;
 use crate::split::{AlphaInput, ShiftAt, Split};
@@ -23,12 +24,12 @@ impl Shifts {
         let nodes = shifted_nodes(network, split.shift_at);
         match split.alpha {
             AlphaInput::Uniform => {
-                let alpha = g.input("alpha", Shape::default(), Kind::Float);
+                let alpha = g.input(inputs::ALPHA, Shape::default(), Kind::Float);
                 let seed = complement(g, alpha)?;
                 Ok(Shifts { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
             }
             AlphaInput::PerLayer => {
-                let alphas = g.input("alpha", Shape::fixed(&[nodes.len() + 1]), Kind::Float);
+                let alphas = g.input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]), Kind::Float);
                 let all = complement(g, alphas)?;
                 let mut at = |start: usize| -> Result<NodeId> {
                     let one = g.add(Op::Slice { axis: 0, start, step: 1, length: 1 }, &[all])?;

@@ -26,27 +26,28 @@ pub(crate) trait Rules {
     ) -> Result<Vec<(NodeId, Self::Message)>>;
 }
 
-/// Walks from `start`, whose message is `seed`, down to the explained input; the messages of all values passed.
+/// Walks from `start`, whose message is `seed`, down to the `wanted` values; the messages of all values passed. Nodes
+/// that lead to none of them are not asked.
 pub(crate) fn walk<R: Rules>(
     g: &mut Graph,
     network: &Network,
     rules: &mut R,
     start: NodeId,
     seed: R::Message,
+    wanted: &[NodeId],
 ) -> Result<HashMap<NodeId, R::Message>> {
+    let above = network.above(wanted);
     let mut messages = HashMap::from([(start, seed)]);
     for index in (0..=start.index()).rev() {
         let id = network.id(index);
-        if !network.is_active(id) {
-            messages.remove(&id);
-            continue;
-        }
         let Some(message) = messages.get(&id).cloned() else { continue };
+        let leads_on = network.sources(id).iter().any(|source| above[source.index()]);
         let passed_on = match network.stand_in(id) {
+            _ if !leads_on => continue,
             Some(stand_in) => vec![(stand_in, message)],
             None => rules.back(g, id, message)?,
         };
-        for (input, message) in passed_on {
+        for (input, message) in passed_on.into_iter().filter(|(input, _)| above[input.index()]) {
             let joined = match messages.remove(&input) {
                 Some(earlier) => rules.join(g, earlier, message)?,
                 None => message,

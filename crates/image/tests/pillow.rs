@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use monosplit_image::{Channels, Filter, Fit, Picture, Preprocess, Preset, Resize, Scale};
 
+/// A file of the fixtures; the photograph lies with what is built into the program.
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    let folder = if name == "chelsea.png" { "../monosplit/assets" } else { "tests/fixtures" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name)
 }
 
 fn open(name: &str) -> Picture {
@@ -113,7 +115,7 @@ fn assert_tensor(options: Preprocess, source: &str, name: &str, step: usize) {
 
 #[test]
 fn tensors_are_torchvisions() {
-    let chelsea = "../../../monosplit/assets/chelsea.png";
+    let chelsea = "chelsea.png";
     assert_tensor(Preprocess::default(), chelsea, "imagenet-every-97th", 97);
     let fitted = |preset: Preset, size| preset.options().fit([3, size, size], Fit::Auto).unwrap();
     assert_tensor(fitted(Preset::Imagenet, 20), chelsea, "imagenet-20", 1);

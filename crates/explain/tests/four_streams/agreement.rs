@@ -79,7 +79,9 @@ pub(crate) fn readable(graph: &Graph) -> Vec<NodeId> {
         }
     }
     let nodes = graph.nodes().filter(|(id, node)| {
-        reached[id.index()] && !node.is_constant() && node.shape.dims()[0] == Dim::Batch(1)
+        // Which axis of three holds channels depends on the layers around; here it is always axis 1.
+        let plain = node.shape.dims()[0] == Dim::Batch(1) && node.shape.rank() != 3;
+        reached[id.index()] && !node.is_constant() && plain
     });
     nodes.map(|(id, _)| id).collect()
 }

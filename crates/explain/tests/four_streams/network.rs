@@ -356,7 +356,11 @@ impl Writer<'_> {
         let [_, c, h, w] = self.shape(x)[..] else { return x };
         match self.noise.below(3) {
             0 => self.add(Op::Transpose { axes: vec![0, 1, 3, 2] }, &[x]),
-            1 => self.add(Op::Transpose { axes: vec![0, 2, 1, 3] }, &[x]),
+            // The convolution behind it says that channels are read from axis 1 again.
+            1 => {
+                let turned = self.add(Op::Transpose { axes: vec![0, 2, 1, 3] }, &[x]);
+                self.projection(turned, c)
+            }
             _ => self.add(Op::Reshape { shape: Shape::batched(&[c, w, h]) }, &[x]),
         }
     }

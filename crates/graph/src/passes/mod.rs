@@ -14,6 +14,7 @@ mod piecewise;
 #[cfg(test)]
 mod reference;
 mod rewrite;
+mod sharing;
 mod smooth;
 mod softmax;
 
@@ -26,5 +27,6 @@ pub use identities::drop_identities;
 pub use max_form::max_form;
 pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, piecewise};
 pub use rewrite::{NodeMap, Rewrite, Step};
+pub use sharing::share_constants;
 pub use smooth::{SmoothActivation, recognise_activations, smooth_activations};
 pub use softmax::{Stripped, strip_softmax};

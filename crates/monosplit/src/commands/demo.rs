@@ -28,9 +28,9 @@ Explains a photograph of a cat with a network that is built in: there is nothing
 
   monosplit demo
 
-A small residual network that knows 37 breeds of cats and dogs looks at the photograph; what it sees is
-printed, and where it sees it is drawn: SplitCAM, SplitGrad and SplitLRP, beside the ordinary gradient,
-as pictures in the folder demo/.")]
+A small residual network that knows 37 breeds of cats and dogs looks at the photograph; what it sees
+is printed, and where it sees it is drawn: SplitCAM, SplitGrad and SplitLRP, beside the ordinary
+gradient, as pictures in the folder demo/.")]
 pub(crate) struct Demo {
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "demo")]

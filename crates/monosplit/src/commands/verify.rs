@@ -130,12 +130,16 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     findings.extend([
         Finding {
             claim: "a⁺ − a⁻ = a at every layer",
-            found: format!("largest error {forward:.1e} at {layers} layers"),
+            found: format!(
+                "their difference is carried as it is: largest error {forward:.1e}, {layers} layers"
+            ),
             holds: Some(forward == 0.0),
         },
         Finding {
             claim: "δᵍ − δʰ = gradient at every layer",
-            found: format!("largest error {backward:.1e} at {layers} layers"),
+            found: format!(
+                "their difference is carried as it is: largest error {backward:.1e}, {layers} layers"
+            ),
             holds: Some(backward == 0.0),
         },
         Finding {

@@ -41,3 +41,8 @@ pub use labels::Labels;
 pub use layer_choice::default_layer;
 pub use model::{Layout, Model, ModelOptions, Origin, PictureInput};
 pub use prediction::{Meaning, Ranked};
+
+/// The README's example is compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

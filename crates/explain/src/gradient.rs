@@ -98,7 +98,7 @@ fn local_gradient(g: &mut Graph, node: &Node, id: NodeId, index: usize, d: NodeI
             g.summed_to(product, &shape).map(Some)
         }
         op => Err(Error::unsupported(format!(
-            "{} has no gradient rule for its input {index}; `monosplit ops` lists what can be explained",
+            "{} has no gradient rule for its input {index}; choose a layer above it",
             op.name()
         ))),
     }

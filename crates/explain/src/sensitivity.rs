@@ -106,7 +106,7 @@ impl Sensitivities<'_> {
                 self.locally_affine(g, slope, ACTIVATION_BOUND, m).map(Some)
             }
             op => Err(Error::unsupported(format!(
-                "{} cannot be split with respect to its input {index}; `monosplit ops` lists what can",
+                "{} cannot be split with respect to its input {index}; choose a layer above it",
                 op.name()
             ))),
         }

@@ -185,14 +185,11 @@ impl Graph {
 
     /// All layers in topological order: every node that is not constant.
     pub fn layers(&self) -> Vec<LayerSummary> {
-        let mut counted = HashSet::new();
+        let (mut counted, mut listed) = (HashSet::new(), HashSet::new());
         self.active()
             .map(|(id, node)| LayerSummary {
                 node: id,
-                name: match node.label.display() {
-                    "" => id.to_string(),
-                    name => name.to_string(),
-                },
+                name: listed_name(&node.label, &mut listed).unwrap_or_else(|| id.to_string()),
                 op: node.op.name(),
                 shape: node.shape.clone(),
                 parameters: parameters(self, node, &mut counted),
@@ -200,6 +197,14 @@ impl Graph {
             })
             .collect()
     }
+}
+
+/// The first of a node's names that no earlier line has: of a module used twice, the second use goes by its node's.
+fn listed_name(label: &Label, listed: &mut HashSet<String>) -> Option<String> {
+    let names = [&label.module, &label.node, &label.tensor];
+    let name = names.into_iter().find(|name| !name.is_empty() && !listed.contains(*name))?;
+    listed.insert(name.clone());
+    Some(name.clone())
 }
 
 /// One line of a listing of a network.

@@ -64,7 +64,7 @@ pub fn write_png(path: impl AsRef<Path>, width: usize, height: usize, pixels: Pi
 /// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that nobody
 /// ever sees half a file; what was at `path` before is replaced.
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-    let path = path.as_ref();
+    let path = &destination(path.as_ref())?;
     let temporary = temporary_beside(path)?;
     let written = OpenOptions::new()
         .write(true)
@@ -77,6 +77,21 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&temporary);
         Error::io(path, &cause)
     })
+}
+
+/// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.
+fn destination(path: &Path) -> Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::argument(format!(
+            "'{}' is not a regular file and cannot be replaced by one",
+            path.display()
+        ))),
+        Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, &cause)),
+        Err(_) => match fs::read_link(path) {
+            Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
+            Err(_) => Ok(path.to_owned()),
+        },
+    }
 }
 
 fn temporary_beside(path: &Path) -> Result<PathBuf> {
@@ -99,6 +114,22 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("monosplit-image-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         folder
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_left_alone() {
+        let folder = std::env::temp_dir().join(format!("monosplit-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (link, target) = (folder.join("link"), folder.join("target"));
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        for content in [b"first", b"later"] {
+            write_atomically(&link, content).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), content);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        }
+        assert!(write_atomically("/dev/null", b"x").is_err());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

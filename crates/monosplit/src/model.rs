@@ -279,6 +279,10 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if path.is_dir() {
         return Err(is_folder(path));
     }
+    let metadata = path.metadata().map_err(|cause| Error::io(path, &cause))?;
+    if !metadata.is_file() {
+        return Err(Error::argument(format!("{}: expected a regular file", path.display())));
+    }
     let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;

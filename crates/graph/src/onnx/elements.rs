@@ -228,12 +228,12 @@ fn open_inside(folder: &Path, location: &str) -> Result<(File, u64)> {
     if !path.starts_with(&root) {
         return Err(outside());
     }
-    let file = File::open(&path).map_err(missing)?;
-    let metadata = file.metadata().map_err(missing)?;
+    // Asked before it is opened: opening a pipe would wait for a writer.
+    let metadata = path.metadata().map_err(missing)?;
     if !metadata.is_file() {
         return Err(Error::malformed(format!("its external data '{location}' is not a file")));
     }
-    Ok((file, metadata.len()))
+    Ok((File::open(&path).map_err(missing)?, metadata.len()))
 }
 
 #[cfg(test)]

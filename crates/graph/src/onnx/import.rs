@@ -83,11 +83,22 @@ pub(crate) struct Importer<'m> {
     source: &'m GraphProto<'m>,
     options: &'m ImportOptions,
     pub(crate) names: Names,
+    /// How many nodes of the file read a value.
+    pub(crate) readers: HashMap<&'m str, usize>,
     nodes_read: usize,
     nodes_unfolded: usize,
     computed: usize,
     text: usize,
     problems: Option<Vec<Problem>>,
+}
+
+/// How many nodes read each value.
+fn readers<'m>(graph: &'m GraphProto<'m>) -> HashMap<&'m str, usize> {
+    let mut readers = HashMap::new();
+    for name in graph.nodes.iter().flat_map(|node| &node.inputs) {
+        *readers.entry(&**name).or_insert(0) += 1;
+    }
+    readers
 }
 
 impl<'m> Importer<'m> {
@@ -112,6 +123,7 @@ impl<'m> Importer<'m> {
             source,
             options,
             names: Names::default(),
+            readers: readers(source),
             nodes_read: 0,
             nodes_unfolded: 0,
             computed: 0,

@@ -13,8 +13,10 @@ use crate::op::Op;
 impl Importer<'_> {
     /// Gives the nodes made for a call their names: the file's for those that stand for an output.
     pub(crate) fn label_nodes(&mut self, call: &Call, name: &str, first: usize, values: &[Value]) {
+        // Exporters store equal weights once: one that several nodes read tells nothing of a single one.
+        let alone = |name: &str| self.readers.get(name).is_none_or(|&count| count <= 1);
         let weights = call.inputs.iter().filter_map(|v| match v {
-            Some(Value::Known(known)) => Some(known.name.as_str()),
+            Some(Value::Known(known)) if alone(&known.name) => Some(known.name.as_str()),
             _ => None,
         });
         let module = module_path(call.node, weights);

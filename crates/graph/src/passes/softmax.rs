@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::error::Result;
 use crate::graph::{Graph, NodeId};
 use crate::op::{Op, Unary};
+use crate::shape::{Dim, Shape};
 
 use super::rewrite::{Rewrite, Step};
 
@@ -31,7 +32,9 @@ pub fn strip_softmax(graph: &Graph) -> Result<(Graph, Stripped)> {
         let (followers, end) = end_of(graph, output.node);
         let node = graph.node(end);
         match node.op {
-            Op::Softmax { .. } | Op::LogSoftmax { .. } => stripped.softmax.push(output.name.clone()),
+            Op::Softmax { axis } | Op::LogSoftmax { axis } if is_over_classes(&node.shape, axis) => {
+                stripped.softmax.push(output.name.clone());
+            }
             Op::Unary(Unary::Sigmoid) => {
                 stripped.sigmoid.push(output.name.clone());
                 continue;
@@ -51,6 +54,12 @@ pub fn strip_softmax(graph: &Graph) -> Result<(Graph, Stripped)> {
     Ok((rewrite.finish()?, stripped))
 }
 
+/// Whether a softmax runs over classes: along axis 1, or along the only axis of a sample that has any length.
+fn is_over_classes(shape: &Shape, axis: usize) -> bool {
+    let mut others = shape.dims().iter().enumerate().skip(1).filter(|(other, _)| *other != axis);
+    axis == 1 || (axis > 1 && others.all(|(_, &dim)| dim == Dim::Fixed(1)))
+}
+
 /// The node that gives `output` its numbers, and the nodes that only pass them on, last first.
 fn end_of(graph: &Graph, output: NodeId) -> (Vec<NodeId>, NodeId) {
     let (mut followers, mut end) = (Vec::new(), output);
@@ -66,7 +75,6 @@ mod tests {
     use super::super::reference::count;
     use super::*;
     use crate::graph::Label;
-    use crate::shape::Shape;
     use crate::tensor::Kind;
 
     fn network(end: Op) -> (Graph, NodeId) {
@@ -97,6 +105,13 @@ mod tests {
             );
             assert_eq!(count(&stripped, "Softmax") + count(&stripped, "LogSoftmax"), 0);
         }
+    }
+
+    #[test]
+    fn a_softmax_over_anything_but_classes_stays() {
+        let (g, _) = network(Op::Softmax { axis: 2 });
+        let (kept, report) = strip_softmax(&g).unwrap();
+        assert_eq!((report.softmax.len(), count(&kept, "Softmax")), (0, 1));
     }
 
     #[test]

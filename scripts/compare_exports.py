@@ -18,7 +18,7 @@ network     the same logits against the network before it was exported, PyTorch 
 round trip  the file as monosplit writes it after reading, in ONNX Runtime, against the original there; what is written
             must pass the ONNX checker (limit 1e-4, see `check_roundtrip.py`)
 
-The table is Markdown; `--csv` also writes it as CSV, and a file already listed there is not run again. The exit code is
+The table is Markdown; `--csv` also writes it as CSV, and a file that passed there is not run again. The exit code is
 1 if a limit is passed or a file does not run.
 """
 
@@ -192,7 +192,7 @@ def main():
     parser.add_argument("--only", help="comma-separated beginnings of file names")
     parser.add_argument("--skip", default="", help="comma-separated comparisons to leave out: f32, f64, round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--csv", type=pathlib.Path, help="where to keep the table; what is listed there is not run again")
+    parser.add_argument("--csv", type=pathlib.Path, help="where to keep the table; what passed there is not run again")
     arguments = parser.parse_args()
     arguments.skip = set(filter(None, arguments.skip.split(",")))
     torch.set_num_threads(arguments.threads)
@@ -201,7 +201,8 @@ def main():
     for case in wanted(arguments):
         with tempfile.TemporaryDirectory() as folder:
             key = (case.name, case.exporter, default_opset_of(case.path))
-            row = rows[key] if key in rows else compare(case, arguments, pathlib.Path(folder))
+            known = key in rows and good(rows[key])
+            row = rows[key] if known else compare(case, arguments, pathlib.Path(folder))
         rows[key] = row
         failures += not good(row)
         print("| " + " | ".join(shown(row.get(column, "")) for column in COLUMNS) + " |", flush=True)

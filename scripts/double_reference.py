@@ -114,6 +114,12 @@ class HardSwish(OpRun):
         return (x * np.clip(x / 6 + 0.5, 0.0, 1.0),)
 
 
+class ConstantOfShape(OpRun):
+    def _run(self, shape, value=None):
+        # Without a value the standard fills with float32 zeros, which no tensor of the file shows.
+        return (np.full(tuple(shape), np.float64(0) if value is None else value.flat[0]),)
+
+
 class Einsum(OpRun):
     def _run(self, *operands, equation=None):
         return (torch.einsum(equation, *tensors(*operands)).numpy(),)
@@ -124,7 +130,9 @@ class Sigmoid(OpRun):
         return (torch.sigmoid(*tensors(x)).numpy(),)
 
 
-OPERATORS = [AveragePool, BatchNormalization, Conv, ConvTranspose, Einsum, Erf, Gelu, HardSigmoid, HardSwish, MaxPool, Sigmoid]
+OPERATORS = [
+    AveragePool, BatchNormalization, ConstantOfShape, Conv, ConvTranspose, Einsum, Erf, Gelu, HardSigmoid, HardSwish, MaxPool, Sigmoid,
+]
 
 
 def evaluate(path, x):

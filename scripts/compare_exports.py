@@ -12,8 +12,8 @@ f64         the program in double precision against the file's own graph evaluat
             (limit 1e-10)
 network     the same logits against the network before it was exported, PyTorch in float64. Exporters round on the way
             to a file: they fold batch normalisation into float32 weights and keep computed constants (a scale √d, an
-            image mean) in float32. Then no evaluation of the file comes nearer than that rounding, some 1e-7, and the
-            column is for information. Where nothing was rounded it is held to the limit of f64; whether anything was
+            image mean) in float32. Then no evaluation of the file comes nearer than that rounding, 1e-10 to 4e-6, and
+            the column is for information. Where nothing was rounded it is held to the limit of f64; whether anything was
             is decided by the file alone: its float64 evaluation is farther than 1e-11 from the network's logits.
 round trip  the file as monosplit writes it after reading, in ONNX Runtime, against the original there; what is written
             must pass the ONNX checker (limit 1e-4, see `check_roundtrip.py`)

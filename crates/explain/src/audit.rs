@@ -110,7 +110,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     g.set_outputs(Vec::new());
     let class_node = class_input(&mut g, network.samples());
     let seed = one_hot(&mut g, class_node, network.classes())?;
-    let mut rules = Gradient { network, open_at_zero: true };
+    let mut rules = Gradient { open_at_zero: true };
     let messages = walk(&mut g, network, &mut rules, network.logits(), seed, &[network.input()])?;
     for id in layers {
         let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;

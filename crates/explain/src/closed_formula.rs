@@ -22,7 +22,7 @@ use crate::network::Network;
 use crate::rectifier::rectifier;
 use crate::shift::Shifts;
 use crate::split::{AlphaInput, Pooling, ReluMode, Split};
-use crate::walk::{Rules, walk};
+use crate::walk::{Edge, Rules, walk};
 
 /// One term of a map.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<
     let axes = network.axes(at)?;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
-        let mut rules = Gradient { network, open_at_zero: true };
+        let mut rules = Gradient { open_at_zero: true };
         let gradients = walk(&mut g, network, &mut rules, start, seed, &[at])?;
         let Some(&gradient) = gradients.get(&at) else { continue };
         let share = g.scaled(factor, gradient)?;
@@ -166,36 +166,31 @@ impl Rules for Masses<'_> {
         g.plus(a, b)
     }
 
-    fn back(&mut self, g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
-        let mut messages = Vec::new();
-        for (index, input) in self.network.active_inputs(id) {
-            let passed = self.to_input(g, id, index, mass)?;
-            let shifted = match self.shifts.factor(id) {
-                Some(factor) => g.times(passed, factor)?,
-                None => passed,
-            };
-            messages.push((input, shifted));
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, mass: NodeId) -> Result<Option<NodeId>> {
+        let passed = self.to_input(g, edge, mass)?;
+        match self.shifts.factor(edge.id) {
+            Some(factor) => g.times(passed, factor).map(Some),
+            None => Ok(Some(passed)),
         }
-        Ok(messages)
     }
 }
 
 impl Masses<'_> {
-    fn to_input(&self, g: &mut Graph, id: NodeId, index: usize, mass: NodeId) -> Result<NodeId> {
-        let node = g.node(id).clone();
-        if rectifier(g, &node)?.is_some() {
+    fn to_input(&self, g: &mut Graph, edge: &Edge<'_>, mass: NodeId) -> Result<NodeId> {
+        let Edge { id, node, index, active } = *edge;
+        if rectifier(g, node)?.is_some() {
             return Ok(mass);
         }
-        if let Some(contest) = Contest::of(g, &node)? {
+        if let Some(contest) = Contest::of(g, node)? {
             return contest.spread(g, mass);
         }
         let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
-        if !is_multilinear(&node.op) || (product && self.network.active_inputs(id).len() > 1) {
+        if !is_multilinear(&node.op) || (product && active > 1) {
             let message = format!(
                 "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}",
                 node.op.name()
             );
-            return Err(Error::unsupported(message).at(node.label.display()));
+            return Err(Error::unsupported(message));
         }
         let mut operands = node.inputs.clone();
         for operand in &mut operands {

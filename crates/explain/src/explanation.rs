@@ -192,7 +192,7 @@ impl<'a> Writer<'a> {
         }
         if gradients {
             let seed = self.one_hot;
-            let mut rules = Gradient { network: self.network, open_at_zero: false };
+            let mut rules = Gradient { open_at_zero: false };
             let start = self.network.logits();
             messages.gradients = Some(walk(&mut self.graph, self.network, &mut rules, start, seed, wanted)?);
         }

@@ -6,53 +6,39 @@ use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 use crate::contest::Contest;
 use crate::derivative::{power_slope, slope};
 use crate::linear::{Coefficients, is_multilinear, transpose};
-use crate::network::Network;
 use crate::rectifier::rectifier;
 use crate::sum_stream::first_wins;
-use crate::walk::Rules;
+use crate::walk::{Edge, Rules};
 
 /// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
-pub(crate) struct Gradient<'a> {
+pub(crate) struct Gradient {
     /// Whether a ReLU passes the gradient where its input is exactly zero.
     pub(crate) open_at_zero: bool,
-    pub(crate) network: &'a Network,
 }
 
-impl Rules for Gradient<'_> {
+impl Rules for Gradient {
     type Message = NodeId;
 
     fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
         g.plus(a, b)
     }
 
-    fn back(&mut self, g: &mut Graph, id: NodeId, d: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
-        let mut messages = Vec::new();
-        for (index, input) in self.network.active_inputs(id) {
-            if let Some(message) = gradient_to(g, id, index, d, self.open_at_zero)? {
-                messages.push((input, message));
-            }
-        }
-        Ok(messages)
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
+        gradient_to(g, edge, d, self.open_at_zero)
     }
 }
 
-/// The gradient at input `index` of a node, given the gradient `d` at its output; `None` where it is zero.
-fn gradient_to(
-    g: &mut Graph,
-    id: NodeId,
-    index: usize,
-    d: NodeId,
-    open_at_zero: bool,
-) -> Result<Option<NodeId>> {
-    let node = g.node(id).clone();
+/// The gradient at an input of a node, given the gradient `d` at its output; `None` where it is zero.
+fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, open_at_zero: bool) -> Result<Option<NodeId>> {
+    let Edge { id, node, index, .. } = *edge;
     if is_multilinear(&node.op) {
         return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false })
             .map(Some);
     }
-    if let Some(contest) = Contest::of(g, &node)? {
+    if let Some(contest) = Contest::of(g, node)? {
         return contest.scatter(g, d).map(Some);
     }
-    if let Some(rectifier) = rectifier(g, &node)? {
+    if let Some(rectifier) = rectifier(g, node)? {
         let z = node.inputs[0];
         let on = if open_at_zero { g.at_least(z, 0.0)? } else { g.more_than(z, 0.0)? };
         return match rectifier.slope {
@@ -70,7 +56,7 @@ fn gradient_to(
         let inside = g.binary(Binary::And, above, below)?;
         return g.masked(inside, d).map(Some);
     }
-    local_gradient(g, &node, id, index, d).map_err(|e| e.at(node.label.display()))
+    local_gradient(g, node, id, index, d)
 }
 
 fn local_gradient(g: &mut Graph, node: &Node, id: NodeId, index: usize, d: NodeId) -> Result<Option<NodeId>> {

@@ -14,7 +14,7 @@ use crate::linear::{
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
 use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
-use crate::walk::Rules;
+use crate::walk::{Edge, Rules};
 
 /// The paper's stabiliser of the denominators.
 pub(crate) const EPSILON: f64 = 1e-6;
@@ -54,15 +54,8 @@ impl Rules for Relevances<'_> {
         Ok(Relevance { plus: g.plus(a.plus, b.plus)?, minus: g.plus(a.minus, b.minus)? })
     }
 
-    fn back(&mut self, g: &mut Graph, id: NodeId, r: Relevance) -> Result<Vec<(NodeId, Relevance)>> {
-        let node = g.node(id).clone();
-        let inputs = self.network.active_inputs(id);
-        let mut messages = Vec::with_capacity(inputs.len());
-        for &(index, input) in &inputs {
-            let passed = self.to_input(g, id, &node, index, inputs.len(), r);
-            messages.push((input, passed.map_err(|e| e.at(node.label.display()))?));
-        }
-        Ok(messages)
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: Relevance) -> Result<Option<Relevance>> {
+        self.to_input(g, edge.id, edge.node, edge.index, edge.active, r).map(Some)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::shift::Shifts;
 use crate::split::{Pooling, Split};
 use crate::sum_stream::{SumStream, first_wins};
-use crate::walk::Rules;
+use crate::walk::{Edge, Rules};
 
 /// The three independent sensitivities of a value.
 #[derive(Clone, Copy, Debug)]
@@ -48,23 +48,12 @@ impl Rules for Sensitivities<'_> {
         self.both(g, a, b)
     }
 
-    fn back(
-        &mut self,
-        g: &mut Graph,
-        id: NodeId,
-        message: Sensitivity,
-    ) -> Result<Vec<(NodeId, Sensitivity)>> {
-        let node = g.node(id).clone();
-        let mut messages = Vec::new();
-        for (index, input) in self.network.active_inputs(id) {
-            let passed =
-                self.to_input(g, id, &node, index, message).map_err(|e| e.at(node.label.display()))?;
-            if let Some(mut passed) = passed {
-                passed.mass = self.shifts.apply(g, id, passed.mass)?;
-                messages.push((input, passed));
-            }
-        }
-        Ok(messages)
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, message: Sensitivity) -> Result<Option<Sensitivity>> {
+        let Some(mut passed) = self.to_input(g, edge.id, edge.node, edge.index, message)? else {
+            return Ok(None);
+        };
+        passed.mass = self.shifts.apply(g, edge.id, passed.mass)?;
+        Ok(Some(passed))
     }
 }
 

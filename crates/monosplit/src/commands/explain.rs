@@ -13,11 +13,12 @@ use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 use monosplit_render as render;
 
+use super::compute::ComputeArgs;
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
-use super::run::{Precision, check_folder, check_writable, remark};
+use super::run::{check_folder, check_writable, remark};
 use crate::failure::{Failure, note};
 use crate::inference::stack;
 use crate::input::{Feed, Sample, Source};
@@ -90,17 +91,9 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
 
-    /// Compute in single (f32) or double (f64) precision.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_possible_values = true)]
-    precision: Precision,
-
     /// Explain N samples at once.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-
-    /// Use N threads [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
 
     /// Take the map of stream g apart: how much of it each layer's hidden gradient contributed.
     #[arg(long)]
@@ -113,6 +106,9 @@ pub(crate) struct Explain {
     /// Print the results as JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
 
     #[command(flatten)]
     preprocessing: PreprocessingArgs,
@@ -149,8 +145,8 @@ impl Explain {
         }
         check_folder(&self.out)?;
         let settings = self.method.settings()?;
-        let model = Model::open(origin, &self.network.options_for(self.precision))?;
-        let engine = self.precision.engine(self.threads);
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
+        let engine = self.compute.engine();
         let total = sources.len();
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let mut feed = Feed::new(&model, sources, preprocess)?;

@@ -1,5 +1,6 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
+mod compute;
 mod demo;
 mod explain;
 mod inspect;

@@ -7,7 +7,7 @@ use monosplit_engine::Cpu;
 use monosplit_graph::passes::Stored;
 use monosplit_graph::{Error, Kind, Result, Tensor};
 
-use super::run::Precision;
+use super::compute::Precision;
 use crate::failure::note;
 use crate::inference::stack;
 use crate::model::{Model, ModelOptions, Origin};

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use monosplit_engine::Cpu;
+use clap::Args;
 use monosplit_graph::{Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 
+use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
@@ -69,17 +69,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
 
-    /// Compute in single (f32) or double precision (f64).
-    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_possible_values = true)]
-    precision: Precision,
-
     /// How many inputs are computed together; more need more memory [default: 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-
-    /// How many threads compute [default: one for each core]. The results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
 
     /// Also show how long each layer took.
     #[arg(long)]
@@ -90,24 +82,10 @@ pub(crate) struct Run {
     json: bool,
 
     #[command(flatten)]
+    compute: ComputeArgs,
+
+    #[command(flatten)]
     preprocessing: PreprocessingArgs,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
-pub(crate) enum Precision {
-    #[default]
-    F32,
-    F64,
-}
-
-impl Precision {
-    /// The processor, computing in this precision on so many threads.
-    pub(crate) fn engine(self, threads: Option<u32>) -> Cpu {
-        Cpu::default().threads(threads.unwrap_or(0) as usize).precision(match self {
-            Precision::F32 => monosplit_engine::Precision::F32,
-            Precision::F64 => monosplit_engine::Precision::F64,
-        })
-    }
 }
 
 /// How the first output is shown.
@@ -130,10 +108,10 @@ impl Run {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = Model::open(origin, &self.network.options_for(self.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
         let reading = self.reading(&model)?;
         let batch = self.batch(&model)?;
-        let mut inference = Inference::new(&model, &self.precision.engine(self.threads))?;
+        let mut inference = Inference::new(&model, &self.compute.engine())?;
         if self.profile {
             inference = inference.profiled();
         }

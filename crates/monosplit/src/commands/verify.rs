@@ -9,9 +9,9 @@ use monosplit_engine::Precision as EnginePrecision;
 use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_pair};
 use monosplit_graph::{Error, Kind, Result};
 
+use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
-use super::run::Precision;
 use crate::failure::Failure;
 use crate::inference::stack;
 use crate::json::Json;
@@ -61,17 +61,12 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     samples: u32,
 
-    /// Compute in single (f32) or double (f64) precision.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_possible_values = true)]
-    precision: Precision,
-
-    /// Use N threads [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-
     /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
 
     #[command(flatten)]
     preprocessing: PreprocessingArgs,
@@ -93,7 +88,7 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = Model::open(origin, &self.network.options_for(self.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
             [input] => self.preprocessing.one_sample(&model, Some(input))?,
@@ -103,7 +98,7 @@ impl Verify {
                 );
             }
         };
-        let engine = self.precision.engine(self.threads);
+        let engine = self.compute.engine();
         let model = self.piecewise.apply(model, &sample, &engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let audit = audit(model.graph(), &image, &engine)?;

@@ -83,6 +83,7 @@ fn is_layer(network: &Network, id: NodeId) -> bool {
     let is_move = crate::sum_stream::is_shape_node(&network.graph().node(id).op);
     let reaches_logits = id.index() <= network.logits().index();
     network.is_active(id)
+        && !network.graph().node(id).label.display().is_empty()
         && !network.is_inner(id)
         && network.stand_in(id).is_none()
         && !is_move

@@ -10,7 +10,7 @@ use monosplit_explain::{
     Class, ClosedFormula, Explained, Explainer, Map, Method, Part, Request, Stream, Term, Whole,
 };
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
-use monosplit_image::write_atomically;
+use monosplit_image::{Picture, write_atomically};
 use monosplit_render as render;
 
 use super::compute::ComputeArgs;
@@ -51,8 +51,10 @@ pair at a layer. For every input an overlay is written as a PNG (blue below zero
 scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
 they are defined and without any normalisation.
 
-Without options: SplitCAM of stream g at the input of the last convolution, for the class with the
-highest score, α = 0.4.")]
+Numbers too large for single precision are written without their power of two, which is printed.
+
+Without options: SplitCAM of stream g at the input of the last convolution that looks at more than
+one place, for the class with the highest score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
     /// pictures, or .npy batches.
@@ -349,10 +351,16 @@ impl Explain {
         path: &Path,
     ) -> Result<Option<String>> {
         std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, &cause))?;
-        let Some(picture) = &sample.picture else {
-            let heatmap = render::Heatmap::new(map, &render::HeatmapOptions::default())?;
-            heatmap.write(path)?;
-            return Ok(heatmap.note.map(|note| note.to_string()));
+        let mut options = render::OverlayOptions::default();
+        let page;
+        let picture = match &sample.picture {
+            Some(picture) => picture,
+            None => {
+                options.layout = render::Layout::Single;
+                options.opacity = 1.0;
+                page = blank(sample, map)?;
+                &page
+            }
         };
         let caption = render::Caption {
             method: self.method.describe(),
@@ -361,7 +369,7 @@ impl Explain {
             confidence: answer.confidence,
             alpha: setting.alpha,
         };
-        let drawn = render::overlay(picture, map, &caption, &render::OverlayOptions::default())?;
+        let drawn = render::overlay(picture, map, &caption, &options)?;
         let (width, height) = (drawn.picture.width(), drawn.picture.height());
         monosplit_image::write_png(path, width, height, (&drawn.picture).into())?;
         Ok(drawn.note.map(|note| note.to_string()))
@@ -447,6 +455,15 @@ fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Resul
         }
     }
     Ok(())
+}
+
+/// A light page of the size of the input, or of the map, for samples that are no pictures.
+fn blank(sample: &Sample, map: &render::Map) -> Result<Picture> {
+    let (width, height) = match *sample.tensor.shape() {
+        [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
+        _ => (map.width(), map.height()),
+    };
+    Picture::new(width, height, vec![0xff; width * height * 3])
 }
 
 /// The samples as one batch; a network of fixed batch size gets the last sample repeated.

@@ -173,9 +173,13 @@ impl Graph {
         ranked.sort_by_key(|&(rank, _)| rank);
         let closest: Vec<String> =
             ranked.iter().take(SUGGESTIONS).map(|(_, candidate)| format!("'{candidate}'")).collect();
-        let hint = match closest.is_empty() {
-            true => String::new(),
-            false => format!("did you mean {}? ", closest.join(", ")),
+        let hint = match (closest.is_empty(), &self.layers()[..]) {
+            (false, _) => format!("did you mean {}? ", closest.join(", ")),
+            (true, [first, second, .., last]) => {
+                let names = [first, second, last].map(|layer| shortened(&layer.name));
+                format!("names here are '{}', '{}' … '{}'; ", names[0], names[1], names[2])
+            }
+            _ => String::new(),
         };
         Error::new(
             ErrorKind::UnknownName,

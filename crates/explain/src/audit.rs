@@ -8,7 +8,7 @@ use monosplit_engine::{Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
-use crate::explanation::{class_input, inputs, one_hot};
+use crate::explanation::{inputs, seeded};
 use crate::gradient::Gradient;
 use crate::maps::{self, Part, Stream};
 use crate::network::Network;
@@ -107,10 +107,7 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
     let class = argmax(&logits, network.classes());
 
-    let mut g = network.graph().clone();
-    g.set_outputs(Vec::new());
-    let class_node = class_input(&mut g, network.samples());
-    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let (mut g, seed) = seeded(network)?;
     let mut rules = Gradient { open_at_zero: true };
     let messages = walk(&mut g, network, &mut rules, network.logits(), seed, &[network.input()])?;
     for id in layers {
@@ -138,10 +135,7 @@ fn beside(
 ) -> Result<Beside> {
     let split = Split::default().stabiliser(Stabiliser::None);
     let scale = Scale { samples: network.samples() };
-    let mut g = network.graph().clone();
-    g.set_outputs(Vec::new());
-    let class_node = class_input(&mut g, network.samples());
-    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let (mut g, seed) = seeded(network)?;
     let stream = SumStream::build(&mut g, network, &split, None, false)?;
     let messages = sensitivities(&mut g, network, &split, scale, &stream, seed)?;
     for &id in layers {
@@ -219,10 +213,7 @@ fn relevance_loss(
 ) -> Result<f64> {
     let split = Split::default().stabiliser(Stabiliser::None);
     let scale = Scale { samples: network.samples() };
-    let mut g = network.graph().clone();
-    g.set_outputs(Vec::new());
-    let class_node = class_input(&mut g, network.samples());
-    let seed = one_hot(&mut g, class_node, network.classes())?;
+    let (mut g, seed) = seeded(network)?;
     let stream = SumStream::build(&mut g, network, &split, None, true)?;
     let logits = network.logits();
     let output = maps::activation(&mut g, &scale, logits, stream.at(logits), Part::Plus)?;

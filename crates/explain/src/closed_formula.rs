@@ -14,7 +14,7 @@ use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use crate::contest::Contest;
-use crate::explanation::{class_input, inputs, one_hot};
+use crate::explanation::{inputs, seeded};
 use crate::gradient::Gradient;
 use crate::linear::{Coefficients, is_multilinear, transpose};
 use crate::maps::{Finish, finish};
@@ -95,10 +95,7 @@ impl ClosedFormula {
 }
 
 fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<(Graph, Vec<String>)> {
-    let mut g = network.graph().clone();
-    g.set_outputs(Vec::new());
-    let class = class_input(&mut g, network.samples());
-    let seed = one_hot(&mut g, class, network.classes())?;
+    let (mut g, seed) = seeded(network)?;
     let shifts = Shifts::new(&mut g, network, split)?;
     let mass = g.times(seed, shifts.seed())?;
     let at = LayerName::parse(layer).value(network.graph())?;

@@ -279,13 +279,23 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// A graph that starts as the network without its outputs, and in it one at the given class of each sample, zero
+/// elsewhere: where every backward walk begins.
+pub(crate) fn seeded(network: &Network) -> Result<(Graph, NodeId)> {
+    let mut g = network.graph().clone();
+    g.set_outputs(Vec::new());
+    let class = class_input(&mut g, network.samples());
+    let seed = one_hot(&mut g, class, network.classes())?;
+    Ok((g, seed))
+}
+
 /// The input that names the class of each sample.
-pub(crate) fn class_input(g: &mut Graph, samples: Dim) -> NodeId {
+fn class_input(g: &mut Graph, samples: Dim) -> NodeId {
     g.input(inputs::CLASS, Shape::new([samples]), Kind::Int)
 }
 
 /// One at the class of each sample, zero elsewhere.
-pub(crate) fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
+fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
     let samples: Vec<Dim> = g.node(class).shape.dims().to_vec();
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;
     let indices = g.constant(Tensor::new([1, classes], (0..classes as i64).collect::<Vec<_>>())?);

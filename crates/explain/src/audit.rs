@@ -2,23 +2,25 @@
 //! activations, that the sensitivities differ by exactly its gradient, that stream gradients are non-negative, that
 //! relevance is conserved, and how the streams grow.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
 use monosplit_engine::{Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
-use crate::explanation::{inputs, seeded};
+use crate::bindings::bind;
+use crate::explanation::ClassInput;
 use crate::gradient::Gradient;
-use crate::maps::{self, Part, Stream};
 use crate::network::Network;
-use crate::relevance::{EPSILON, Relevance, Relevances};
-use crate::scaled::{Scale, Scaled};
-use crate::sensitivity::{Sensitivities, Sensitivity};
-use crate::shift::Shifts;
+use crate::question::{Class, Question, Settings};
+use crate::reading::{Part, Stream, sensitivity};
+use crate::relevance::EPSILON;
+use crate::scaled::Scale;
+use crate::sensitivity::Sensitivity;
 use crate::split::{Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
-use crate::walk::walk;
+use crate::walk::Walk;
+use crate::writing::Writing;
 
 /// What was found at one layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +59,7 @@ pub struct Audit {
 /// Audits `source` on a preprocessed image `[1, C, H, W]` for its top class. A network of fixed batch size takes a whole
 /// batch, which is audited for the top class of its first image.
 pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audit> {
-    let network = Network::new(source)?;
+    let network = Rc::new(Network::new(source)?);
     let layers: Vec<NodeId> =
         network.nodes().map(|(id, _)| id).filter(|&id| is_layer(&network, id)).collect();
     let alone = alone(&network, &layers, image, engine)?;
@@ -79,7 +81,7 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
 }
 
 /// Nodes that a person would call layers: everything but inner steps and moves of elements.
-fn is_layer(network: &Network, id: NodeId) -> bool {
+fn is_layer(network: &Rc<Network>, id: NodeId) -> bool {
     let is_move = crate::sum_stream::is_shape_node(&network.graph().node(id).op);
     let reaches_logits = id.index() <= network.logits().index();
     network.is_active(id)
@@ -98,7 +100,7 @@ struct Alone {
 }
 
 /// The network by itself and its ordinary gradient by itself, each in a program of its own.
-fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engine) -> Result<Alone> {
+fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn Engine) -> Result<Alone> {
     let mut g = network.graph().clone();
     g.set_outputs(Vec::new());
     layers.iter().for_each(|&id| g.output("", id));
@@ -107,14 +109,15 @@ fn alone(network: &Network, layers: &[NodeId], image: &Tensor, engine: &dyn Engi
     let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
     let class = argmax(&logits, network.classes());
 
-    let (mut g, seed) = seeded(network)?;
-    let mut rules = Gradient { open_at_zero: true };
-    let messages = walk(&mut g, network, &mut rules, network.logits(), seed, &[network.input()])?;
+    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let mut walk = Walk::new(Gradient { open_at_zero: true }, network.logits(), writing.seed());
+    let g = &mut writing.graph;
     for id in layers {
-        let gradient = messages.get(id).copied().map_or_else(|| g.scaled(0.0, *id), Ok)?;
+        let gradient = walk.message(g, network, *id)?.map_or_else(|| g.scaled(0.0, *id), Ok)?;
         g.output("", gradient);
     }
-    let gradients = engine.compile(&g.pruned()?)?.run(&[image.clone(), classes(image, class)])?;
+    let g = g.pruned()?;
+    let gradients = engine.compile(&g)?.run(&given(&g, image, class)?)?;
     Ok(Alone { class, logits, activations, gradients })
 }
 
@@ -127,30 +130,29 @@ struct Beside {
 
 /// The same values from one program that also computes the streams, the sensitivities at α = 0 and the relevance.
 fn beside(
-    network: &Network,
+    network: &Rc<Network>,
     layers: &[NodeId],
     image: &Tensor,
     class: usize,
     engine: &dyn Engine,
 ) -> Result<Beside> {
     let split = Split::default().stabiliser(Stabiliser::None);
-    let scale = Scale { samples: network.samples() };
-    let (mut g, seed) = seeded(network)?;
-    let stream = SumStream::build(&mut g, network, &split, None, false)?;
-    let messages = sensitivities(&mut g, network, &split, scale, &stream, seed)?;
+    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let reached = network.reached();
     for &id in layers {
-        let message = messages.get(&id).copied();
-        g.output("", id);
-        let gradient = message.map_or_else(|| g.scaled(0.0, id), |m| Ok(m.gradient))?;
-        g.output("", gradient);
-        let least = match message {
-            Some(message) => least_sensitivity(&mut g, &scale, message)?,
-            None => g.number(0.0),
+        writing.graph.output("", id);
+        let (gradient, least) = if reached[id.index()] {
+            let message = writing.sensitivities(&split, id)?;
+            let scale = writing.scale;
+            (message.gradient, least_sensitivity(&mut writing.graph, &scale, message)?)
+        } else {
+            (writing.graph.scaled(0.0, id)?, writing.graph.number(0.0))
         };
-        g.output("", least);
+        writing.graph.output("", gradient);
+        writing.graph.output("", least);
     }
-    g.output("", network.logits());
-    let g = g.pruned()?;
+    writing.graph.output("", network.logits());
+    let g = writing.graph.pruned()?;
     let given = given(&g, image, class)?;
     let mut outputs = engine.compile(&g)?.run(&given)?;
     let logits = outputs.pop().ok_or_else(|| Error::argument("the network has no output"))?;
@@ -163,34 +165,13 @@ fn beside(
     Ok(found)
 }
 
-fn sensitivities(
-    g: &mut Graph,
-    network: &Network,
-    split: &Split,
-    scale: Scale,
-    stream: &SumStream,
-    seed: NodeId,
-) -> Result<HashMap<NodeId, Sensitivity>> {
-    let shifts = Shifts::new(g, network, split)?;
-    let mass = Scaled::plain(g.times(seed, shifts.seed())?, 0.0);
-    let mut rules = Sensitivities { network, split, scale, stream, shifts: &shifts };
-    walk(
-        g,
-        network,
-        &mut rules,
-        network.logits(),
-        Sensitivity { gradient: seed, hidden: None, mass },
-        &[network.input()],
-    )
-}
-
 /// The smallest element of the four sensitivities over the largest.
 fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Result<NodeId> {
     let mut least: Option<NodeId> = None;
     for (stream, part) in
         [(Stream::G, Part::Plus), (Stream::G, Part::Minus), (Stream::H, Part::Plus), (Stream::H, Part::Minus)]
     {
-        let delta = maps::sensitivity(g, scale, message, stream, part)?.value;
+        let delta = sensitivity(g, scale, message, stream, part)?.value;
         let axes: Vec<usize> = (0..g.node(delta).shape.rank()).collect();
         let smallest = g.reduced(Reduction::Min, delta, &axes, false)?;
         let magnitude = g.magnitude(delta)?;
@@ -205,26 +186,18 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
 
 /// Relevance at the image over relevance at the class scores, less one.
 fn relevance_loss(
-    network: &Network,
+    network: &Rc<Network>,
     image: &Tensor,
     class: usize,
     epsilon: f64,
     engine: &dyn Engine,
 ) -> Result<f64> {
     let split = Split::default().stabiliser(Stabiliser::None);
-    let scale = Scale { samples: network.samples() };
-    let (mut g, seed) = seeded(network)?;
-    let stream = SumStream::build(&mut g, network, &split, None, true)?;
-    let logits = network.logits();
-    let output = maps::activation(&mut g, &scale, logits, stream.at(logits), Part::Plus)?;
-    let plus = g.times(seed, output.value)?;
-    let minus = g.scaled(0.0, plus)?;
-    let mut rules = Relevances { epsilon, network, scale, stream: &stream };
-    let relevances =
-        walk(&mut g, network, &mut rules, logits, Relevance { plus, minus }, &[network.input()])?;
-    let reached = relevances.get(&network.input()).copied();
-    let reached = reached.ok_or_else(|| Error::argument("no relevance reaches the image"))?;
-    for relevance in [Relevance { plus, minus }, reached] {
+    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let (begun, _) = writing.relevances_with(&split, epsilon, network.logits())?;
+    let (reached, _) = writing.relevances_with(&split, epsilon, network.input())?;
+    let mut g = writing.graph;
+    for relevance in [begun, reached] {
         let sum = g.plus(relevance.plus, relevance.minus)?;
         let axes: Vec<usize> = (0..g.node(sum).shape.rank()).collect();
         let total = g.reduced(Reduction::Sum, sum, &axes, false)?;
@@ -238,7 +211,7 @@ fn relevance_loss(
 
 /// The largest element of `a⁺` and `a⁻` at every layer as a power of ten, under each stabiliser.
 fn growth(
-    network: &Network,
+    network: &Rc<Network>,
     layers: &[NodeId],
     image: &Tensor,
     engine: &dyn Engine,
@@ -271,20 +244,11 @@ fn growth(
     Ok(growth)
 }
 
+/// The inputs of a graph of the audit: one class for all samples, α = 0.
 fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
-    let name = |id: &NodeId| g.node(*id).label.tensor.as_str();
-    let tensors = g.inputs().iter().enumerate().map(|(i, id)| match name(id) {
-        _ if i == 0 => Ok(image.clone()),
-        inputs::CLASS => Ok(classes(image, class)),
-        inputs::ALPHA => Ok(Tensor::scalar(0.0)),
-        other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
-    });
-    tensors.collect()
-}
-
-/// The class of every sample; a network of fixed batch size reads more than one.
-fn classes(images: &Tensor, class: usize) -> Tensor {
-    Tensor::vector(vec![class as i64; images.shape().first().copied().unwrap_or(1)])
+    let settings = Settings::default().alpha(0.0);
+    let question = Question::new(image, &Class::Top, &settings);
+    bind(g, &question, &vec![class as i64; question.samples()])
 }
 
 /// The class with the highest score of the first sample.

@@ -8,21 +8,27 @@
 //! with weights `|W|`. The terms say which layer's hidden gradient contributed what to a map; their sum is computed
 //! here without the recursion for `E`, which makes it a check of that recursion.
 
+use std::rc::Rc;
+
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::address::LayerName;
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
+use crate::bindings::bind;
 use crate::contest::Contest;
-use crate::explanation::{inputs, seeded};
+use crate::explanation::ClassInput;
+use crate::finish::Finish;
 use crate::gradient::Gradient;
 use crate::linear::{Coefficients, is_multilinear, transpose};
-use crate::maps::{Finish, finish};
 use crate::network::Network;
+use crate::question::{Class, Question, Settings};
 use crate::rectifier::rectifier;
+use crate::scaled::Scaled;
 use crate::shift::Shifts;
 use crate::split::{AlphaInput, Pooling, ReluMode, Split};
-use crate::walk::{Edge, Rules, walk};
+use crate::walk::{Edge, Rules, Walk};
+use crate::writing::Writing;
 
 /// One term of a map.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +69,7 @@ impl ClosedFormula {
         if split.pooling != Pooling::Convex || split.relu != ReluMode::Max {
             return Err(Error::argument("the closed formula holds for convex pooling and max-mode ReLUs"));
         }
-        let network = Network::new(source)?;
+        let network = Rc::new(Network::new(source)?);
         let (graph, layers) = write(&network, &split.alpha(AlphaInput::Uniform), layer, whole)?;
         let program = engine.compile(&graph)?;
         Ok(ClosedFormula { graph, program, layers, classes: network.classes() })
@@ -82,55 +88,62 @@ impl ClosedFormula {
             return Err(Error::argument("α must lie between 0 and 1"));
         }
         let classes: Vec<i64> = classes.iter().map(|&c| c as i64).collect();
-        let name = |id: NodeId| self.graph.node(id).label.tensor.as_str();
-        let given = self.graph.inputs().iter().enumerate().map(|(i, &id)| match name(id) {
-            _ if i == 0 => Ok(images.clone()),
-            inputs::CLASS => Ok(Tensor::vector(classes.clone())),
-            inputs::ALPHA => Ok(Tensor::scalar(alpha)),
-            other => Err(Error::argument(format!("the network also reads '{other}', which was not given"))),
-        });
-        let shares = self.program.run(&given.collect::<Result<Vec<_>>>()?)?;
+        let settings = Settings::default().alpha(alpha);
+        let question = Question::new(images, &Class::Top, &settings);
+        let shares = self.program.run(&bind(&self.graph, &question, &classes)?)?;
         Ok(self.layers.iter().cloned().zip(shares).map(|(layer, share)| Term { layer, share }).collect())
     }
 }
 
-fn write(network: &Network, split: &Split, layer: &str, whole: Whole) -> Result<(Graph, Vec<String>)> {
-    let (mut g, seed) = seeded(network)?;
-    let shifts = Shifts::new(&mut g, network, split)?;
-    let mass = g.times(seed, shifts.seed())?;
+fn write(network: &Rc<Network>, split: &Split, layer: &str, whole: Whole) -> Result<(Graph, Vec<String>)> {
+    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let shifts = Rc::new(Shifts::new(&mut writing, split)?);
     let at = LayerName::parse(layer).value(network.graph())?;
-    let masses =
-        walk(&mut g, network, &mut Masses { network, shifts: &shifts }, network.logits(), mass, &[at])?;
-
-    let mut terms = vec![(network.logits(), network.logits(), seed, 0.5)];
-    for (id, node) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
-        let Some(&mass) = masses.get(&id) else { continue };
-        if let Some(thrown_away) = injection(&mut g, id, mass)? {
-            terms.push((id, node.inputs[0], thrown_away, -0.5));
-        }
-    }
-    let image = g.node(network.input()).shape.clone();
-    let axes = network.axes(at)?;
+    let (image, axes, scale) =
+        (network.graph().node(network.input()).shape.clone(), network.axes(at)?, writing.scale);
+    let mut terms = vec![(network.logits(), network.logits(), writing.seed(), 0.5)];
+    terms.extend(injections(&mut writing, at, &shifts)?);
+    let g = &mut writing.graph;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
-        let mut rules = Gradient { open_at_zero: true };
-        let gradients = walk(&mut g, network, &mut rules, start, seed, &[at])?;
-        let Some(&gradient) = gradients.get(&at) else { continue };
+        let mut walk = Walk::new(Gradient { open_at_zero: true }, start, seed);
+        let Some(gradient) = walk.message(g, network, at)? else { continue };
         let share = g.scaled(factor, gradient)?;
         let (share, channels) = match whole {
             Whole::SplitGrad => (share, Reduction::Mean),
             Whole::SplitCam => (g.times(share, at)?, Reduction::Sum),
         };
-        let map = finish(&mut g, share, channels, Finish::default(), axes, &image)?;
+        let share = Scaled::plain(share, 0.0);
+        let map = Finish::default().write(g, &scale, share, Some(channels), axes, &image)?;
         let name = network.graph().node(source).label.display().to_owned();
-        g.output(name.clone(), map);
+        g.output(name.clone(), map.value);
         names.push(name);
     }
     if names.is_empty() {
         let message = format!("layer '{layer}' does not lie between the image and the class scores");
         return Err(Error::argument(message));
     }
-    Ok((g.pruned()?, names))
+    Ok((writing.graph.pruned()?, names))
+}
+
+/// Where hidden gradients come from: the node, the value below it, the seed there and its sign.
+type Injection = (NodeId, NodeId, NodeId, f64);
+
+/// What every node above `at` throws away.
+fn injections(writing: &mut Writing<'_>, at: NodeId, shifts: &Rc<Shifts>) -> Result<Vec<Injection>> {
+    let network = writing.network.clone();
+    let mass = writing.graph.times(writing.seed(), shifts.seed())?;
+    let rules = Masses { network: network.clone(), shifts: shifts.clone() };
+    let mut masses = Walk::new(rules, network.logits(), mass);
+    let above = network.above(&[at]);
+    let mut found = Vec::new();
+    for (id, node) in network.nodes().filter(|(id, _)| above[id.index()]) {
+        let Some(mass) = masses.message(&mut writing.graph, &network, id)? else { continue };
+        if let Some(thrown_away) = injection(&mut writing.graph, id, mass)? {
+            found.push((id, node.inputs[0], thrown_away, -0.5));
+        }
+    }
+    Ok(found)
 }
 
 /// What node `id` throws away, weighted by the mass of its value: the seed of `∂Q[j]/∂x` at the node's input.
@@ -151,12 +164,12 @@ fn injection(g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Option<NodeId>> 
 }
 
 /// The mass alone: the transposed network with weights `|W|` and no nonlinearity.
-struct Masses<'a> {
-    network: &'a Network,
-    shifts: &'a Shifts,
+struct Masses {
+    network: Rc<Network>,
+    shifts: Rc<Shifts>,
 }
 
-impl Rules for Masses<'_> {
+impl Rules for Masses {
     type Message = NodeId;
 
     fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
@@ -172,7 +185,7 @@ impl Rules for Masses<'_> {
     }
 }
 
-impl Masses<'_> {
+impl Masses {
     fn to_input(&self, g: &mut Graph, edge: &Edge<'_>, mass: NodeId) -> Result<NodeId> {
         let Edge { id, node, index, active } = *edge;
         if rectifier(g, node)?.is_some() {

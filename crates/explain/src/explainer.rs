@@ -4,71 +4,26 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use monosplit_engine::{Engine, Precision, Profile, Program};
-use monosplit_graph::{Buffer, Data, Dim, Error, ErrorKind, Graph, Result, Tensor};
+use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
 
-use crate::explanation::{ClassInput, Explanation, Reading, Request, inputs};
+use crate::bindings::bind;
+use crate::explanation::{ClassInput, Explanation, Reading, inputs, value};
 use crate::invariant::{Cut, cut};
-use crate::split::{AlphaInput, Split};
-
-/// The class that is explained.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Class {
-    /// The class with the highest score, sample by sample.
-    #[default]
-    Top,
-    /// This class for every sample.
-    Index(usize),
-    /// One class for each sample.
-    PerSample(Vec<usize>),
-}
-
-/// The numbers of a split that a compiled explanation takes as inputs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The shift α: one number, or one per shifted layer where the split was set up so. Between 0 (the true
-    /// gradients of `g` and `h`) and ½ (multiples of the ordinary gradient).
-    pub alpha: Vec<f64>,
-    /// The factor θ by which the stabiliser `Scale` multiplies.
-    pub theta: f64,
-    /// The limit Θ past which it does so.
-    pub limit: f64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { alpha: vec![0.4], theta: 0.1, limit: 10.0 }
-    }
-}
-
-impl Settings {
-    /// An error if a number is out of its range.
-    pub fn check(&self) -> Result<()> {
-        if self.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
-            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
-        }
-        if !(self.theta > 0.0 && self.theta <= 1.0) {
-            return Err(Error::argument("θ must be greater than 0 and at most 1"));
-        }
-        if self.limit.is_nan() || self.limit <= 0.0 {
-            return Err(Error::argument("the limit Θ must be positive"));
-        }
-        Ok(())
-    }
-
-    /// Another α for all layers.
-    #[must_use]
-    pub fn alpha(self, alpha: f64) -> Self {
-        Settings { alpha: vec![alpha], ..self }
-    }
-}
+use crate::method::{Fact, Prepared, Procedure, Request, Target};
+use crate::network::Network;
+use crate::question::{Class, Question, Settings};
+use crate::scaled::{Scale, Scaled};
 
 /// A map for every sample of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// `[N, H, W]` for layers with spatial axes, exactly as defined: no normalisation.
+    /// `[N, H, W]` for layers with spatial axes, exactly as defined unless the finish asks for a scale.
     pub values: Tensor,
     /// For each sample, the power of two its values are to be multiplied by: 0 unless they would overflow.
     pub exponents: Vec<i32>,
+    /// What the method measured about itself.
+    pub facts: Vec<Fact>,
 }
 
 /// What the network and its explanation say of a batch.
@@ -88,18 +43,19 @@ pub struct Explainer {
     native: Compiled,
     /// The maps that need double precision.
     double: Option<Compiled>,
-    /// For every request, whether its map is found in `double`, and where.
-    places: Vec<(bool, usize)>,
-    alphas: usize,
+    /// The methods that ask many times.
+    repeated: Vec<Asking>,
+    /// For every request, where its map is found.
+    places: Vec<Place>,
     classes: usize,
     samples: Dim,
 }
 
-/// What one explanation is asked about.
-struct Values<'a> {
-    images: &'a Tensor,
-    given: &'a [(&'a str, Tensor)],
-    settings: &'a Settings,
+#[derive(Clone, Copy)]
+enum Place {
+    Native(usize),
+    Double(usize),
+    Repeated(usize),
 }
 
 /// An explanation and its program.
@@ -107,6 +63,12 @@ struct Compiled {
     explanation: Explanation,
     program: Box<dyn Program>,
     invariant: Option<Invariant>,
+}
+
+/// A method that asks many times, and the program that makes a map of what it found.
+struct Asking {
+    prepared: Box<dyn Prepared>,
+    finish: Box<dyn Program>,
 }
 
 /// The programs of a cut explanation and what the prologue gave for the classes seen last.
@@ -126,55 +88,66 @@ struct Key {
 /// How many classes' invariant values are remembered.
 const REMEMBERED: usize = 4;
 
+/// Requests by the way they are answered.
+#[derive(Default)]
+struct Sorted {
+    native: Vec<Request>,
+    double: Vec<Request>,
+    repeated: Vec<Request>,
+    places: Vec<Place>,
+}
+
+impl Sorted {
+    fn new(requests: &[Request], engine: &dyn Engine) -> Self {
+        let mut sorted = Sorted::default();
+        for request in requests {
+            let (list, place): (_, fn(usize) -> Place) = match request.method.procedure() {
+                Procedure::Repeated(_) => (&mut sorted.repeated, Place::Repeated),
+                Procedure::Rewrite(rewrite)
+                    if rewrite.needs_double_precision() && engine.native_precision() != Precision::F64 =>
+                {
+                    (&mut sorted.double, Place::Double)
+                }
+                Procedure::Rewrite(_) => (&mut sorted.native, Place::Native),
+            };
+            sorted.places.push(place(list.len()));
+            list.push(request.clone());
+        }
+        sorted
+    }
+}
+
 impl Explainer {
     /// Compiles the maps asked for of `network` on `engine`.
     ///
-    /// SplitLRP divides by numbers that single precision can lose, so its maps are computed in double precision
-    /// whatever the engine's own; the class scores always come from the engine's own.
-    pub fn new(network: &Graph, split: &Split, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
-        let needs_double = |request: &Request| {
-            request.method.needs_relevance() && engine.native_precision() != Precision::F64
+    /// Methods that divide by numbers which single precision can lose are computed in double precision whatever the
+    /// engine's own; the class scores always come from the engine's own.
+    pub fn new(network: &Graph, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
+        let sorted = Sorted::new(requests, engine);
+        let compile = |requests: &[Request], precision: Precision| -> Result<Compiled> {
+            let explanation = Explanation::new(network, ClassInput::GivenOrTop, requests)?;
+            let program = engine.compile_in(explanation.graph(), precision)?;
+            Ok(Compiled { explanation, program, invariant: None })
         };
-        let (double, native): (Vec<Request>, Vec<Request>) = requests.iter().cloned().partition(needs_double);
-        let mut counts = [0, 0];
-        let place = |request: &Request| {
-            let place = needs_double(request);
-            counts[usize::from(place)] += 1;
-            (place, counts[usize::from(place)] - 1)
+        let native = compile(&sorted.native, engine.native_precision())?;
+        let double = match &*sorted.double {
+            [] => None,
+            requests => Some(compile(requests, Precision::F64)?),
         };
-        let places = requests.iter().map(place).collect();
-        let native = Explanation::new(network, split, ClassInput::GivenOrTop, &native)?;
-        let native =
-            Compiled { program: engine.compile(native.graph())?, explanation: native, invariant: None };
-        let double = if double.is_empty() {
-            None
-        } else {
-            let explanation = Explanation::new(network, split, ClassInput::GivenOrTop, &double)?;
-            let program = engine.compile_in(explanation.graph(), Precision::F64)?;
-            Some(Compiled { explanation, program, invariant: None })
-        };
-        let alphas = match split.alpha {
-            AlphaInput::Uniform => 1,
-            AlphaInput::PerLayer => native.explanation.shifted_layers().len(),
-        };
+        let repeated = sorted.repeated.iter().map(|request| Asking::new(network, request, engine));
+        let repeated = repeated.collect::<Result<Vec<_>>>()?;
         let graph = native.explanation.graph();
         let classes = graph.node(graph.outputs()[0].node).shape.fixed_at(1).unwrap_or(0);
         let samples = graph.node(graph.inputs()[0]).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
-        Ok(Explainer { native, double, places, alphas, classes, samples })
+        Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples })
     }
 
     /// Like [`Explainer::new`], and remembers per class and settings what does not depend on the image: in `convex` mode
     /// the mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
-    pub fn remembering(
-        network: &Graph,
-        split: &Split,
-        requests: &[Request],
-        engine: &dyn Engine,
-    ) -> Result<Self> {
-        let mut explainer = Explainer::new(network, split, requests, engine)?;
-        let native = requests.iter().zip(&explainer.places).filter(|(_, place)| !place.0);
-        let native: Vec<Request> = native.map(|(request, _)| request.clone()).collect();
-        let given = Explanation::new(network, split, ClassInput::Given, &native)?;
+    pub fn remembering(network: &Graph, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
+        let mut explainer = Explainer::new(network, requests, engine)?;
+        let native = Sorted::new(requests, engine).native;
+        let given = Explanation::new(network, ClassInput::Given, &native)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
             let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
@@ -184,14 +157,10 @@ impl Explainer {
         Ok(explainer)
     }
 
-    /// The graph behind the maps that are computed in the engine's own precision.
-    pub fn explanation(&self) -> &Explanation {
-        &self.native.explanation
-    }
-
-    /// The names of the layers at which sensitivities are shifted, the class scores last.
-    pub fn shifted_layers(&self) -> &[String] {
-        self.native.explanation.shifted_layers()
+    /// The graph behind the maps that are computed in the engine's own precision, then the one behind those that need
+    /// more, if there are any.
+    pub fn explanations(&self) -> Vec<&Explanation> {
+        [Some(&self.native), self.double.as_ref()].into_iter().flatten().map(|c| &c.explanation).collect()
     }
 
     /// The length of the sample axis of the network's input.
@@ -199,137 +168,187 @@ impl Explainer {
         self.samples
     }
 
-    /// Explains a batch of preprocessed images `[N, C, H, W]`.
+    /// Explains a batch of preprocessed images `[N, C, H, W]`. A network of fixed batch size is run as often as it takes.
     pub fn explain(&self, images: &Tensor, class: &Class, settings: &Settings) -> Result<Explained> {
-        self.explain_given(images, &[], class, settings)
+        self.answer(&Question::new(images, class, settings))
     }
 
-    /// Explains a batch for a network that reads more than the images: dropout masks, say. What is `given`, by
-    /// name, is held fixed, like a weight.
-    pub fn explain_given(
+    /// Answers a question.
+    pub fn answer(&self, question: &Question<'_>) -> Result<Explained> {
+        self.answered(question, None)
+    }
+
+    /// Like [`Explainer::answer`], timing every node of the graphs [`Explainer::explanations`] returns.
+    pub fn answer_profiled(&self, question: &Question<'_>) -> Result<(Explained, Vec<Profile>)> {
+        let mut profiles = vec![Profile::default(); self.explanations().len()];
+        let explained = self.answered(question, Some(&mut profiles))?;
+        Ok((explained, profiles))
+    }
+
+    fn answered(
         &self,
-        images: &Tensor,
-        given: &[(&str, Tensor)],
-        class: &Class,
-        settings: &Settings,
+        question: &Question<'_>,
+        mut profiles: Option<&mut Vec<Profile>>,
     ) -> Result<Explained> {
-        self.check(settings)?;
-        let samples = images.shape().first().copied().unwrap_or(1);
-        let classes = self.class_numbers(class, samples)?;
-        let values = Values { images, given, settings };
-        let outputs = match (&self.native.invariant, class) {
-            (Some(invariant), Class::Index(_) | Class::PerSample(_)) => {
-                invariant.run(&self.native, &classes, &values)?
+        question.settings.check()?;
+        let samples = question.samples();
+        let numbers = question.class.numbers(samples, self.classes)?;
+        let mut explained = match self.samples {
+            Dim::Fixed(size) if size != samples && size > 0 => {
+                let mut parts = Vec::with_capacity(samples.div_ceil(size));
+                for start in (0..samples).step_by(size) {
+                    let picked = || (start..start + size).map(|row| row.min(samples - 1));
+                    let images = rows(question.images, picked())?;
+                    let numbers: Vec<i64> = picked().map(|row| numbers[row]).collect();
+                    let part = Question { images: &images, ..*question };
+                    let part = self.batch(&part, &numbers, profiles.as_deref_mut())?;
+                    parts.push(part.cut_to(size.min(samples - start))?);
+                }
+                Explained::joined(&parts)?
             }
-            _ => self.native.program.run(&self.native.inputs(&classes, &values)?)?,
+            _ => self.batch(question, &numbers, profiles.as_deref_mut())?,
         };
-        self.explained(outputs, &values)
+        for (asking, &place) in self.places.iter().enumerate() {
+            if let Place::Repeated(at) = place {
+                explained.maps.insert(asking, self.repeated[at].map(question, &explained.classes)?);
+            }
+        }
+        Ok(explained)
     }
 
-    /// Like [`Explainer::explain`], timing every node of the graph [`Explainer::explanation`] returns.
-    pub fn explain_profiled(
+    /// The scores, classes and rewritten maps of a batch of a size the network accepts.
+    fn batch(
         &self,
-        images: &Tensor,
-        class: &Class,
-        settings: &Settings,
-    ) -> Result<(Explained, Profile)> {
-        self.check(settings)?;
-        let samples = images.shape().first().copied().unwrap_or(1);
-        let classes = self.class_numbers(class, samples)?;
-        let values = Values { images, given: &[], settings };
-        let inputs = self.native.inputs(&classes, &values)?;
-        let (outputs, profile) = self.native.program.run_profiled(&inputs)?;
-        Ok((self.explained(outputs, &values)?, profile))
-    }
-
-    fn explained(&self, outputs: Vec<Tensor>, values: &Values<'_>) -> Result<Explained> {
-        let samples = values.images.shape().first().copied().unwrap_or(1);
+        question: &Question<'_>,
+        numbers: &[i64],
+        mut profiles: Option<&mut Vec<Profile>>,
+    ) -> Result<Explained> {
+        let samples = question.samples();
+        let outputs = match (&self.native.invariant, &profiles) {
+            (Some(invariant), None) if numbers.iter().all(|&class| class >= 0) => {
+                invariant.run(&self.native, numbers, question)?
+            }
+            _ => self.native.run(question, numbers, profiles.as_mut().map(|p| &mut p[0]))?,
+        };
         let classes =
             outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
         let in_double = match &self.double {
-            Some(double) => double.program.run(&double.inputs(&classes, values)?)?,
+            Some(double) => double.run(question, &classes, profiles.as_mut().map(|p| &mut p[1]))?,
             None => Vec::new(),
         };
         let mut maps = Vec::with_capacity(self.places.len());
-        for &(double, at) in &self.places {
-            maps.push(match (&self.double, double) {
-                (Some(compiled), true) => {
-                    rounded(read(&in_double, compiled.explanation.readings()[at], samples), &outputs[0])?
+        for &place in &self.places {
+            match (place, &self.double) {
+                (Place::Native(at), _) => {
+                    maps.push(read(&outputs, self.native.explanation.readings()[at], samples));
                 }
-                _ => read(&outputs, self.native.explanation.readings()[at], samples),
-            });
+                (Place::Double(at), Some(double)) => {
+                    let map = read(&in_double, double.explanation.readings()[at], samples);
+                    maps.push(rounded(map, &outputs[0])?);
+                }
+                _ => {}
+            }
         }
         let classes = classes.iter().map(|&c| c as usize).collect();
         Ok(Explained { logits: outputs[0].clone(), classes, maps })
     }
+}
 
-    fn class_numbers(&self, class: &Class, samples: usize) -> Result<Vec<i64>> {
-        let numbers = match class {
-            Class::Top => return Ok(vec![-1; samples]),
-            Class::Index(index) => vec![*index; samples],
-            Class::PerSample(classes) if classes.len() == samples => classes.clone(),
-            Class::PerSample(classes) => {
-                return Err(Error::argument(format!(
-                    "{} classes were given for {samples} images",
-                    classes.len()
-                )));
-            }
+impl Explained {
+    /// The first samples alone.
+    fn cut_to(self, count: usize) -> Result<Self> {
+        let cut = |map: Map| -> Result<Map> {
+            let exponents = map.exponents[..count].to_vec();
+            Ok(Map { values: rows(&map.values, 0..count)?, exponents, ..map })
         };
-        match numbers.iter().find(|&&c| c >= self.classes) {
-            Some(c) => Err(Error::new(
-                ErrorKind::Argument,
-                format!(
-                    "there is no class {c}: the network has {} classes, 0 to {}",
-                    self.classes,
-                    self.classes - 1
-                ),
-            )),
-            None => Ok(numbers.into_iter().map(|c| c as i64).collect()),
-        }
+        Ok(Explained {
+            logits: rows(&self.logits, 0..count)?,
+            classes: self.classes[..count].to_vec(),
+            maps: self.maps.into_iter().map(cut).collect::<Result<_>>()?,
+        })
     }
 
-    fn check(&self, settings: &Settings) -> Result<()> {
-        if settings.alpha.len() != self.alphas {
-            return Err(Error::argument(format!(
-                "{} values of α were given where {} are needed",
-                settings.alpha.len(),
-                self.alphas
-            )));
-        }
-        settings.check()
+    /// The samples of several batches.
+    fn joined(parts: &[Explained]) -> Result<Self> {
+        let all =
+            |of: &dyn Fn(&Explained) -> Tensor| stack(&parts.iter().map(of).collect::<Vec<_>>(), Kind::Float);
+        let maps = (0..parts.first().map_or(0, |part| part.maps.len())).map(|i| {
+            Ok(Map {
+                values: all(&|part| part.maps[i].values.clone())?,
+                exponents: parts.iter().flat_map(|part| part.maps[i].exponents.iter().copied()).collect(),
+                facts: Vec::new(),
+            })
+        });
+        Ok(Explained {
+            logits: all(&|part| part.logits.clone())?,
+            classes: parts.iter().flat_map(|part| part.classes.iter().copied()).collect(),
+            maps: maps.collect::<Result<_>>()?,
+        })
     }
 }
 
 impl Compiled {
-    fn inputs(&self, classes: &[i64], values: &Values<'_>) -> Result<Vec<Tensor>> {
-        let graph = self.explanation.graph();
-        let mut tensors = Vec::with_capacity(graph.inputs().len());
-        for (position, &id) in graph.inputs().iter().enumerate() {
-            let name = graph.node(id).label.tensor.as_str();
-            tensors.push(match name {
-                _ if position == 0 => values.images.clone(),
-                inputs::CLASS => Tensor::vector(classes.to_vec()),
-                inputs::ALPHA if graph.node(id).shape.rank() == 0 => Tensor::scalar(values.settings.alpha[0]),
-                inputs::ALPHA => Tensor::vector(values.settings.alpha.clone()),
-                inputs::THETA => Tensor::scalar(values.settings.theta),
-                inputs::LIMIT => Tensor::scalar(values.settings.limit),
-                other => {
-                    let given = values.given.iter().find(|(name, _)| *name == other);
-                    let message = || format!("the network also reads '{other}', which was not given");
-                    given.map(|(_, tensor)| tensor.clone()).ok_or_else(|| Error::argument(message()))?
-                }
-            });
+    fn run(
+        &self,
+        question: &Question<'_>,
+        classes: &[i64],
+        profile: Option<&mut Profile>,
+    ) -> Result<Vec<Tensor>> {
+        let inputs = bind(self.explanation.graph(), question, classes)?;
+        match profile {
+            None => self.program.run(&inputs),
+            Some(profile) => {
+                let (outputs, times) = self.program.run_profiled(&inputs)?;
+                profile.nodes.extend(times.nodes);
+                Ok(outputs)
+            }
         }
-        Ok(tensors)
     }
 }
 
+impl Asking {
+    fn new(network: &Graph, request: &Request, engine: &dyn Engine) -> Result<Self> {
+        let Procedure::Repeated(repeated) = request.method.procedure() else {
+            return Err(Error::argument("a rewrite is not asked many times"));
+        };
+        let prepared = repeated.prepare(&Target { network, layer: request.layer.as_deref() }, engine)?;
+        let finish = engine.compile(&finishing(network, prepared.as_ref(), request)?)?;
+        Ok(Asking { prepared, finish })
+    }
+
+    fn map(&self, question: &Question<'_>, classes: &[usize]) -> Result<Map> {
+        let found = self.prepared.attribute(question, classes)?;
+        let mut outputs = self.finish.run(&[found.values])?;
+        let values = outputs.pop().ok_or_else(|| Error::argument("the method found nothing"))?;
+        Ok(Map { values, exponents: vec![0; question.samples()], facts: found.facts })
+    }
+}
+
+/// The graph that makes maps of what a repeated method finds.
+fn finishing(source: &Graph, prepared: &dyn Prepared, request: &Request) -> Result<Graph> {
+    let network = Network::new(source)?;
+    let site = prepared.site();
+    let at = value(&network, site.layer.as_deref())?;
+    let axes = network.axes(at)?;
+    let shape = network.graph().node(at).shape.dims().iter().enumerate();
+    let kept = shape.filter(|(axis, _)| site.channels.is_some() || Some(*axis) != axes.channels);
+    let dims: Vec<Dim> = kept.map(|(axis, &dim)| if axis == 0 { Dim::Batch(1) } else { dim }).collect();
+    let mut g = Graph::new();
+    let attribution = g.input("attribution", monosplit_graph::Shape::new(dims), Kind::Float);
+    let image = network.graph().node(network.input()).shape.clone();
+    let value = Scaled::plain(attribution, 0.0);
+    let scale = Scale { samples: Dim::Batch(1) };
+    let map = request.finish.write(&mut g, &scale, value, site.channels, axes, &image)?;
+    g.output(request.output_name(), map.value);
+    g.pruned()
+}
+
 impl Invariant {
-    fn run(&self, compiled: &Compiled, classes: &[i64], values: &Values<'_>) -> Result<Vec<Tensor>> {
-        let mut inputs = compiled.inputs(classes, values)?;
+    fn run(&self, compiled: &Compiled, classes: &[i64], question: &Question<'_>) -> Result<Vec<Tensor>> {
+        let mut inputs = bind(compiled.explanation.graph(), question, classes)?;
         let mut per_sample = Vec::with_capacity(classes.len());
         for &class in classes {
-            per_sample.push(self.crossing(compiled, class, values)?);
+            per_sample.push(self.crossing(compiled, class, question)?);
         }
         for i in 0..self.cut.crossing {
             let parts: Vec<&Tensor> = per_sample.iter().map(|crossing| &crossing[i]).collect();
@@ -341,12 +360,12 @@ impl Invariant {
     }
 
     /// The values that cross the cut for one class, computed once.
-    fn crossing(&self, compiled: &Compiled, class: i64, values: &Values<'_>) -> Result<Vec<Tensor>> {
-        let key = Key { class, settings: values.settings.clone() };
+    fn crossing(&self, compiled: &Compiled, class: i64, question: &Question<'_>) -> Result<Vec<Tensor>> {
+        let key = Key { class, settings: question.settings.clone() };
         if let Some(crossing) = self.recall(&key) {
             return Ok(crossing);
         }
-        let all = compiled.inputs(&[class], values)?;
+        let all = bind(compiled.explanation.graph(), question, &[class])?;
         let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
         let crossing = self.prologue.run(&given)?;
         if let Ok(mut cache) = self.cache.lock() {
@@ -383,7 +402,7 @@ fn read(outputs: &[Tensor], reading: Reading, samples: usize) -> Map {
             (0..samples).map(|i| *found.get(i).or(found.first()).unwrap_or(&0.0) as i32).collect()
         }
     };
-    Map { values: outputs[reading.map].clone(), exponents }
+    Map { values: outputs[reading.map].clone(), exponents, facts: Vec::new() }
 }
 
 /// Tensors of equal shape joined along an axis.

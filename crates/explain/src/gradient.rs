@@ -11,6 +11,7 @@ use crate::sum_stream::first_wins;
 use crate::walk::{Edge, Rules};
 
 /// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Gradient {
     /// Whether a ReLU passes the gradient where its input is exactly zero.
     pub(crate) open_at_zero: bool,

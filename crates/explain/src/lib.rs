@@ -8,7 +8,8 @@
 //!
 //! ```
 //! use monosplit_engine::Cpu;
-//! use monosplit_explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stream};
+//! use monosplit_explain::methods::{SplitCam, SplitGrad};
+//! use monosplit_explain::{Class, Explainer, Request, Settings, Stream};
 //! use monosplit_graph::op::{Unary, Window};
 //! use monosplit_graph::{Graph, Kind, Label, Op, Shape, Tensor};
 //!
@@ -27,10 +28,10 @@
 //!
 //! // Two maps, compiled once, for whatever images, classes and α follow.
 //! let requests = [
-//!     Request::new(Method::SplitCam(Stream::G, Part::Combined), "conv2"),
-//!     Request::new(Method::SplitGrad(Stream::H, Part::Combined), "conv1"),
+//!     Request::new(SplitCam::default(), "conv2"),
+//!     Request::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, "conv1"),
 //! ];
-//! let explainer = Explainer::new(&network, &Split::default(), &requests, &Cpu::default())?;
+//! let explainer = Explainer::new(&network, &requests, &Cpu::default())?;
 //! let images = Tensor::new([3, 1, 4, 4], (0..48).map(|i| (i as f32 * 0.1).sin()).collect::<Vec<_>>())?;
 //! let explained = explainer.explain(&images, &Class::PerSample(vec![0, 1, 1]), &Settings::default().alpha(0.3))?;
 //! assert_eq!(explained.logits.shape(), [3, 2]);
@@ -42,19 +43,24 @@
 
 mod audit;
 mod axis;
+mod bindings;
 mod channels;
 mod closed_formula;
 mod contest;
 mod derivative;
 mod explainer;
 mod explanation;
+mod finish;
 mod gradient;
 mod growth;
 mod invariant;
 mod linear;
-mod maps;
+mod method;
+pub mod methods;
 mod network;
 mod pair;
+mod question;
+mod reading;
 mod rectifier;
 mod relevance;
 mod scaled;
@@ -63,11 +69,19 @@ mod shift;
 mod split;
 mod sum_stream;
 mod walk;
+mod writing;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use closed_formula::{ClosedFormula, Term, Whole};
-pub use explainer::{Class, Explained, Explainer, Map, Settings};
-pub use explanation::{ClassInput, Explanation, Reading, Request, inputs};
-pub use maps::{Absolute, Finish, Method, Part, RelevanceMap, Size, Stream};
+pub use explainer::{Explained, Explainer, Map};
+pub use explanation::{ClassInput, Explanation, Reading, inputs};
+pub use finish::{Absolute, Channels, Finish, Normalise, Size};
+pub use method::{
+    Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,
+    Target,
+};
 pub use pair::{Pair, materialise};
+pub use question::{Class, Progress, Question, Settings, Silent};
+pub use reading::{Part, Stream};
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
+pub use writing::Writing;

@@ -18,16 +18,19 @@ pub(crate) struct Network {
     active: Vec<bool>,
     stand_ins: HashMap<NodeId, NodeId>,
     inner: Vec<bool>,
+    readers: Vec<Vec<Reader>>,
     input: NodeId,
     logits: NodeId,
 }
 
+/// A node that reads a value, and as which of its inputs; none if it is the node its reader stands in for.
+type Reader = (NodeId, Option<usize>);
+
 impl Network {
     /// Prepares `source`: its first input is what is explained, its first output holds the class scores.
     pub(crate) fn new(source: &Graph) -> Result<Self> {
-        let reserved = [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         let names = source.inputs().iter().skip(1).map(|&id| source.node(id).label.tensor.as_str());
-        if let Some(name) = names.into_iter().find(|name| reserved.contains(name)) {
+        if let Some(name) = names.into_iter().find(|name| inputs::ALL.contains(name)) {
             return Err(Error::argument(format!(
                 "the network's input '{name}' has the name of one that an explanation adds"
             )));
@@ -53,7 +56,10 @@ impl Network {
                 .at(graph.node(logits).label.display()));
         }
         let ids = graph.nodes().map(|(id, _)| id).collect();
-        Ok(Network { graph, ids, active, stand_ins, inner, input, logits })
+        let readers = Vec::new();
+        let mut network = Network { graph, ids, active, stand_ins, inner, readers, input, logits };
+        network.readers = network.find_readers();
+        Ok(network)
     }
 
     /// The network's own graph.
@@ -118,6 +124,38 @@ impl Network {
             .at(node.label.display()));
         }
         Ok(Axes::of(&self.graph, at, self.input))
+    }
+
+    /// Which values the class scores are made from, themselves included.
+    pub(crate) fn reached(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.graph.len()];
+        reached[self.logits.index()] = true;
+        for &id in self.ids.iter().rev() {
+            let read = self.readers(id).iter().any(|(reader, _)| reached[reader.index()]);
+            reached[id.index()] |= read;
+        }
+        reached
+    }
+
+    /// The active nodes that are made from a value, the last one first.
+    pub(crate) fn readers(&self, id: NodeId) -> &[Reader] {
+        &self.readers[id.index()]
+    }
+
+    fn find_readers(&self) -> Vec<Vec<Reader>> {
+        let mut readers = vec![Vec::new(); self.graph.len()];
+        for &id in self.ids.iter().rev().filter(|&&id| self.is_active(id)) {
+            match self.stand_in(id) {
+                Some(stand_in) => readers[stand_in.index()].push((id, None)),
+                None => {
+                    let inputs = self.active_inputs(id);
+                    inputs
+                        .into_iter()
+                        .for_each(|(index, input)| readers[input.index()].push((id, Some(index))));
+                }
+            }
+        }
+        readers
     }
 
     /// The values an active node's own is made from: its stand-in, or its active inputs.

@@ -4,6 +4,8 @@
 //! The rule divides by both members of a pair, and of `(s − a)/2` little is left in single precision where `a⁻ ≪ a⁺`:
 //! graphs with this rule set are meant to be run in double precision.
 
+use std::rc::Rc;
+
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
@@ -29,12 +31,12 @@ pub(crate) struct Relevance {
 }
 
 /// The rules for `(R⁺, R⁻)`.
-pub(crate) struct Relevances<'a> {
+pub(crate) struct Relevances {
     /// The stabiliser of the denominators.
     pub(crate) epsilon: f64,
-    pub(crate) network: &'a Network,
+    pub(crate) network: Rc<Network>,
     pub(crate) scale: Scale,
-    pub(crate) stream: &'a SumStream,
+    pub(crate) stream: Rc<SumStream>,
 }
 
 impl Relevance {
@@ -47,7 +49,7 @@ impl Relevance {
     }
 }
 
-impl Rules for Relevances<'_> {
+impl Rules for Relevances {
     type Message = Relevance;
 
     fn join(&mut self, g: &mut Graph, a: Relevance, b: Relevance) -> Result<Relevance> {
@@ -59,7 +61,7 @@ impl Rules for Relevances<'_> {
     }
 }
 
-impl Relevances<'_> {
+impl Relevances {
     fn to_input(
         &self,
         g: &mut Graph,

@@ -6,6 +6,8 @@
 //! δ⁺ʰ = (σ − d − E)/2    δ⁻ʰ = (σ + d + E)/2    δʰ = −(d + E)/2
 //! ```
 
+use std::rc::Rc;
+
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
@@ -33,15 +35,15 @@ pub(crate) struct Sensitivity {
 }
 
 /// The rules for `(d, E, σ)`.
-pub(crate) struct Sensitivities<'a> {
-    pub(crate) network: &'a Network,
-    pub(crate) split: &'a Split,
+pub(crate) struct Sensitivities {
+    pub(crate) network: Rc<Network>,
+    pub(crate) split: Split,
     pub(crate) scale: Scale,
-    pub(crate) stream: &'a SumStream,
-    pub(crate) shifts: &'a Shifts,
+    pub(crate) stream: Rc<SumStream>,
+    pub(crate) shifts: Rc<Shifts>,
 }
 
-impl Rules for Sensitivities<'_> {
+impl Rules for Sensitivities {
     type Message = Sensitivity;
 
     fn join(&mut self, g: &mut Graph, a: Sensitivity, b: Sensitivity) -> Result<Sensitivity> {
@@ -57,7 +59,7 @@ impl Rules for Sensitivities<'_> {
     }
 }
 
-impl Sensitivities<'_> {
+impl Sensitivities {
     fn to_input(
         &self,
         g: &mut Graph,

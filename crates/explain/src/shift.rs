@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 
 use monosplit_graph::op::Binary;
-use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape};
+use monosplit_graph::{Graph, NodeId, Op, Result, Shape};
 
 use crate::explanation::inputs;
 use crate::network::Network;
 use crate::scaled::Scaled;
 use crate::split::{AlphaInput, ShiftAt, Split};
 use crate::sum_stream::is_shape_node;
+use crate::writing::Writing;
 
 /// The factor `1 − 2α` of every counted node.
 pub(crate) struct Shifts {
@@ -20,16 +21,17 @@ pub(crate) struct Shifts {
 
 impl Shifts {
     /// Adds the input `alpha` to the graph and the factors read off it.
-    pub(crate) fn new(g: &mut Graph, network: &Network, split: &Split) -> Result<Self> {
-        let nodes = shifted_nodes(network, split.shift_at);
+    pub(crate) fn new(writing: &mut Writing<'_>, split: &Split) -> Result<Self> {
+        let nodes = shifted_nodes(writing.network, split.shift_at);
         match split.alpha {
             AlphaInput::Uniform => {
-                let alpha = g.input(inputs::ALPHA, Shape::default(), Kind::Float);
-                let seed = complement(g, alpha)?;
+                let alpha = writing.added_input(inputs::ALPHA, Shape::default())?;
+                let seed = complement(&mut writing.graph, alpha)?;
                 Ok(Shifts { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
             }
             AlphaInput::PerLayer => {
-                let alphas = g.input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]), Kind::Float);
+                let alphas = writing.added_input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]))?;
+                let g = &mut writing.graph;
                 let all = complement(g, alphas)?;
                 let mut at = |start: usize| -> Result<NodeId> {
                     let one = g.add(Op::Slice { axis: 0, start, step: 1, length: 1 }, &[all])?;

@@ -1,6 +1,11 @@
 //! Choices of the split that shape its graph: how streams are stabilised, how nonlinearities divide between them,
 //! how the input is split, and where sensitivities are shifted.
 
+use monosplit_graph::{Graph, Result};
+
+use crate::network::Network;
+use crate::shift::shifted_nodes;
+
 /// How the sum stream is kept small. None of these can disturb the network's activations or any gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stabiliser {
@@ -77,7 +82,7 @@ pub enum AlphaInput {
     /// One number for all nodes.
     #[default]
     Uniform,
-    /// One number per shifted node, in the order [`crate::Explainer::shifted_layers`] lists them.
+    /// One number per shifted node, in the order [`Split::shifted_layers`] lists them.
     PerLayer,
 }
 
@@ -100,6 +105,14 @@ pub struct Split {
 }
 
 impl Split {
+    /// The names of the nodes of `network` at which sensitivities are shifted, the class scores last: one α for each
+    /// where the split was set up so.
+    pub fn shifted_layers(&self, network: &Graph) -> Result<Vec<String>> {
+        let network = Network::new(network)?;
+        let nodes = shifted_nodes(&network, self.shift_at).into_iter().chain([network.logits()]);
+        Ok(nodes.map(|id| network.graph().node(id).label.display().to_owned()).collect())
+    }
+
     /// Another stabiliser.
     #[must_use]
     pub fn stabiliser(self, stabiliser: Stabiliser) -> Self {

@@ -1,6 +1,6 @@
 //! The one backward walk. A method is a rule set: the message it carries and what a node does to it. The walk
-//! visits nodes from the output towards the input, joins the messages that reach a value from its readers,
-//! and hands each node the message of its value.
+//! pulls the message of a value from the values that were made of it, joins what arrives through different readers,
+//! and remembers every message, so that asking for many layers costs no more than asking for the deepest.
 
 use std::collections::HashMap;
 
@@ -38,54 +38,59 @@ pub(crate) trait Rules {
     ) -> Result<Option<Self::Message>>;
 }
 
-/// Walks from `start`, whose message is `seed`, down to the `wanted` values; the messages of all values passed. Nodes
-/// that lead to none of them are not asked.
-pub(crate) fn walk<R: Rules>(
-    g: &mut Graph,
-    network: &Network,
-    rules: &mut R,
+/// A walk under way: the messages found so far. A value's message is the same whatever else was asked for.
+pub(crate) struct Walk<R: Rules> {
+    rules: R,
     start: NodeId,
-    seed: R::Message,
-    wanted: &[NodeId],
-) -> Result<HashMap<NodeId, R::Message>> {
-    let above = network.above(wanted);
-    let mut messages = HashMap::from([(start, seed)]);
-    for index in (0..=start.index()).rev() {
-        let id = network.id(index);
-        let Some(message) = messages.get(&id).cloned() else { continue };
-        let leads_on = network.sources(id).iter().any(|source| above[source.index()]);
-        let passed_on = match network.stand_in(id) {
-            _ if !leads_on => continue,
-            Some(stand_in) => vec![(stand_in, message)],
-            None => across(g, network, rules, id, message, &above)?,
-        };
-        for (input, message) in passed_on {
-            let joined = match messages.remove(&input) {
-                Some(earlier) => rules.join(g, earlier, message)?,
-                None => message,
-            };
-            messages.insert(input, joined);
-        }
-    }
-    Ok(messages)
+    messages: HashMap<NodeId, Option<R::Message>>,
 }
 
-/// The messages that leave a node towards inputs that lead on.
-fn across<R: Rules>(
-    g: &mut Graph,
-    network: &Network,
-    rules: &mut R,
-    id: NodeId,
-    message: R::Message,
-    above: &[bool],
-) -> Result<Vec<(NodeId, R::Message)>> {
-    let node = network.graph().node(id);
-    let inputs = network.active_inputs(id);
-    let mut messages = Vec::with_capacity(inputs.len());
-    for &(index, input) in inputs.iter().filter(|(_, input)| above[input.index()]) {
-        let edge = Edge { id, node, index, active: inputs.len() };
-        let passed = rules.pass(g, &edge, message.clone()).map_err(|e| e.at(node.label.display()))?;
-        messages.extend(passed.map(|passed| (input, passed)));
+impl<R: Rules> Walk<R> {
+    /// A walk from `start`, whose message is `seed`.
+    pub(crate) fn new(rules: R, start: NodeId, seed: R::Message) -> Self {
+        Walk { rules, start, messages: HashMap::from([(start, Some(seed))]) }
     }
-    Ok(messages)
+
+    /// The message of the value `at`; `None` if it has no influence on where the walk began. Nodes that do not lie
+    /// above it are not asked.
+    pub(crate) fn message(
+        &mut self,
+        g: &mut Graph,
+        network: &Network,
+        at: NodeId,
+    ) -> Result<Option<R::Message>> {
+        if let Some(known) = self.messages.get(&at) {
+            return Ok(known.clone());
+        }
+        let above = network.above(&[at]);
+        for index in (at.index()..self.start.index()).rev() {
+            let id = network.id(index);
+            if above[index] && !self.messages.contains_key(&id) {
+                let pulled = self.pull(g, network, id)?;
+                self.messages.insert(id, pulled);
+            }
+        }
+        Ok(self.messages.get(&at).cloned().flatten())
+    }
+
+    /// What arrives at a value from its readers, whose messages are known; the last reader's comes first.
+    fn pull(&mut self, g: &mut Graph, network: &Network, id: NodeId) -> Result<Option<R::Message>> {
+        let mut joined: Option<R::Message> = None;
+        for &(reader, index) in network.readers(id) {
+            let Some(message) = self.messages.get(&reader).cloned().flatten() else { continue };
+            let passed = match index {
+                None => Some(message),
+                Some(index) => {
+                    let node = network.graph().node(reader);
+                    let edge = Edge { id: reader, node, index, active: network.active_inputs(reader).len() };
+                    self.rules.pass(g, &edge, message).map_err(|e| e.at(node.label.display()))?
+                }
+            };
+            joined = match (joined, passed) {
+                (Some(earlier), Some(passed)) => Some(self.rules.join(g, earlier, passed)?),
+                (earlier, passed) => earlier.or(passed),
+            };
+        }
+        Ok(joined)
+    }
 }

@@ -1,7 +1,10 @@
 //! Dropout as in training, with a mask given from outside: the same mask acts on the network and on its streams.
 
+mod asked;
+
+use asked::Asked;
 use monosplit_engine::Cpu;
-use monosplit_explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stream};
+use monosplit_explain::{Class, Explainer, Part, Question, Request, Settings, Split, Stream};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::passes::mask_dropout;
 use monosplit_graph::{Graph, Kind, Label, Op, Shape, Tensor};
@@ -30,18 +33,19 @@ fn dropout(g: &mut Graph, a: monosplit_graph::NodeId) -> monosplit_graph::NodeId
 
 fn requests() -> Vec<Request> {
     let methods = [
-        Method::SplitCam(Stream::G, Part::Plus),
-        Method::SplitGrad(Stream::H, Part::Combined),
-        Method::SplitCam(Stream::G, Part::Combined),
+        Asked::SplitCam(Stream::G, Part::Plus),
+        Asked::SplitGrad(Stream::H, Part::Combined),
+        Asked::SplitCam(Stream::G, Part::Combined),
     ];
-    methods.into_iter().map(|method| Request::new(method, "first")).collect()
+    methods.into_iter().map(|method| method.at(Split::default(), "first")).collect()
 }
 
 fn maps(g: &Graph, given: &[(&str, Tensor)], alpha: f64) -> Vec<Vec<f32>> {
-    let explainer = Explainer::new(g, &Split::default(), &requests(), &Cpu::default()).unwrap();
+    let explainer = Explainer::new(g, &requests(), &Cpu::default()).unwrap();
     let x = Tensor::new([1, 5], vec![0.3f32, -1.0, 0.8, 0.1, -0.4]).unwrap();
     let settings = Settings::default().alpha(alpha);
-    let explained = explainer.explain_given(&x, given, &Class::Index(1), &settings).unwrap();
+    let explained =
+        explainer.answer(&Question { given, ..Question::new(&x, &Class::Index(1), &settings) }).unwrap();
     explained.maps.iter().map(|map| map.values.to_f32().to_vec()).collect()
 }
 
@@ -68,7 +72,7 @@ fn a_mask_that_drops_nothing_is_no_dropout() {
 #[test]
 fn a_mask_that_is_not_given_is_named() {
     let masked = mask_dropout(&network(dropout)).unwrap();
-    let explainer = Explainer::new(&masked, &Split::default(), &requests(), &Cpu::default()).unwrap();
+    let explainer = Explainer::new(&masked, &requests(), &Cpu::default()).unwrap();
     let x = Tensor::new([1, 5], vec![0f32; 5]).unwrap();
     let error = explainer.explain(&x, &Class::Top, &Settings::default()).unwrap_err().to_string();
     assert!(error.contains("drop.mask"), "{error}");

@@ -1,13 +1,16 @@
 //! Every array of the reference vectors: maps computed the long way, with four explicit streams in double precision,
 //! on four small networks. They lie beside the repository and are skipped where absent.
 
+mod asked;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use asked::Asked;
 use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    Class, Explainer, InputSplit, Method, Part, Pooling, RelevanceMap, Request, Settings, ShiftAt, Split,
-    Stabiliser, Stream,
+    Class, Explainer, InputSplit, Part, Pooling, Request, Settings, ShiftAt, Split, Stabiliser, Stream,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, canonicalise};
@@ -59,7 +62,7 @@ fn network(path: &Path) -> Graph {
     canonicalise(&graph, CanonicalOptions::default(), &evaluate).unwrap().0
 }
 
-fn method(kind: &str, map: &str) -> Method {
+fn method(kind: &str, map: &str) -> Asked {
     let stream = if map.starts_with('h') { Stream::H } else { Stream::G };
     let part = match map.chars().nth(1) {
         Some('+') => Part::Plus,
@@ -67,11 +70,11 @@ fn method(kind: &str, map: &str) -> Method {
         _ => Part::Combined,
     };
     match (kind, map) {
-        ("splitcam", _) => Method::SplitCam(stream, part),
-        ("splitgrad", _) => Method::SplitGrad(stream, part),
-        (_, "pos") => Method::SplitLrp(RelevanceMap::Pos),
-        (_, "neg") => Method::SplitLrp(RelevanceMap::Neg),
-        _ => Method::SplitLrp(RelevanceMap::Comb),
+        ("splitcam", _) => Asked::SplitCam(stream, part),
+        ("splitgrad", _) => Asked::SplitGrad(stream, part),
+        (_, "pos") => Asked::SplitLrp(RelevanceMap::Pos),
+        (_, "neg") => Asked::SplitLrp(RelevanceMap::Neg),
+        _ => Asked::SplitLrp(RelevanceMap::Comb),
     }
 }
 
@@ -112,10 +115,10 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
             .iter()
             .map(|key| {
                 let parts: Vec<&str> = key.splitn(4, '/').collect();
-                Request::new(method(parts[1], parts[3]), parts[2])
+                method(parts[1], parts[3]).at(split(&options), parts[2])
             })
             .collect();
-        let explainer = Explainer::new(&graph, &split(&options), &requests, &engine).unwrap();
+        let explainer = Explainer::new(&graph, &requests, &engine).unwrap();
         for alpha in ["0.0", "0.35", "0.5"] {
             let settings = Settings::default().alpha(alpha.parse().unwrap());
             let explained = explainer.explain(&x, &class, &settings).unwrap();

@@ -286,7 +286,7 @@ fn strangeness(wanted: &str, candidate: &str) -> Option<usize> {
 }
 
 /// Levenshtein's: insertions, deletions and substitutions of letters.
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
+pub fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.chars().enumerate() {

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod arch;
 mod arithmetic;
+pub mod batch;
 mod error;
 mod file;
 mod graph;

@@ -124,6 +124,11 @@ impl Feed {
         self.opened
     }
 
+    /// How many files there are.
+    pub fn total(&self) -> usize {
+        self.opened + self.sources.len()
+    }
+
     /// The next samples, at most `count`; none at the end.
     pub fn take(&mut self, count: usize) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();

@@ -1,19 +1,60 @@
 //! Which layer to look at when nobody says.
 
-use monosplit_graph::{Graph, Op};
+use monosplit_explain::Place;
+use monosplit_graph::{Graph, NodeId, Op};
 
-/// The last convolution that looks at more than one position of a map, or else the last convolution, or else the
-/// last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
-/// there is none of them, the image.
-pub fn default_layer(graph: &Graph) -> Option<String> {
-    let logits = graph.outputs().first()?.node;
+/// The layer a method is read off at when nobody says: none is the image.
+pub fn chosen_layer(graph: &Graph, place: Place) -> Option<String> {
+    match place {
+        Place::Input => None,
+        Place::EntersLastConvolution => default_layer(graph),
+        Place::LastFeatures => last_features(graph).or_else(|| default_layer(graph)),
+    }
+}
+
+/// The value the class scores are made of that still has places and is the last to have as many as what the last
+/// convolution leaves: behind its activation and whatever is added to it, before pooling.
+fn last_features(graph: &Graph) -> Option<String> {
+    let reaches = reaching(graph);
+    let places = |id: NodeId| graph.node(id).shape.dims().get(2..).map(<[_]>::to_vec);
+    let (last, _) = graph.nodes().rev().find(|(id, node)| {
+        reaches[id.index()] && matches!(node.op, Op::Conv { .. }) && has_places(graph, *id)
+    })?;
+    let same = |id: NodeId, node: &monosplit_graph::Node| {
+        let keeps = matches!(
+            node.op,
+            Op::Unary(_) | Op::Binary(_) | Op::Concat { .. } | Op::Conv { .. } | Op::BatchNorm { .. }
+        );
+        reaches[id.index()] && keeps && places(id) == places(last) && !node.label.display().is_empty()
+    };
+    let found = graph.nodes().rev().find(|(id, node)| same(*id, node))?;
+    Some(format!("{}:out", found.1.label.display()))
+}
+
+/// Whether a value has more than one place.
+fn has_places(graph: &Graph, id: NodeId) -> bool {
+    let dims = graph.node(id).shape.dims();
+    dims.len() > 2 && dims[2..].iter().any(|dim| dim.fixed() != Some(1))
+}
+
+/// Which values the class scores are made of.
+fn reaching(graph: &Graph) -> Vec<bool> {
     let mut reaches = vec![false; graph.len()];
-    reaches[logits.index()] = true;
+    let Some(scores) = graph.outputs().first() else { return reaches };
+    reaches[scores.node.index()] = true;
     for (id, node) in graph.nodes().rev() {
         if reaches[id.index()] {
             node.inputs.iter().for_each(|input| reaches[input.index()] = true);
         }
     }
+    reaches
+}
+
+/// The last convolution that looks at more than one position of a map, or else the last convolution, or else the
+/// last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
+/// there is none of them, the image.
+pub fn default_layer(graph: &Graph) -> Option<String> {
+    let reaches = reaching(graph);
     let named = |wanted: &dyn Fn(&Op) -> bool| {
         let found = graph.nodes().rev().find(|(id, node)| {
             reaches[id.index()] && !node.is_constant() && wanted(&node.op) && !node.label.display().is_empty()

@@ -24,6 +24,7 @@ pub use monosplit_render as render;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
+pub mod catalogue;
 pub mod commands;
 mod failure;
 mod inference;
@@ -35,11 +36,12 @@ mod model;
 mod prediction;
 mod table;
 
-pub use inference::{Inference, stack};
+pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;
-pub use layer_choice::default_layer;
+pub use layer_choice::{chosen_layer, default_layer};
 pub use model::{Layout, Model, ModelOptions, Origin, PictureInput};
+pub use monosplit_graph::batch::stack;
 pub use prediction::{Meaning, Ranked};
 
 /// The README's example is compiled with the documentation tests.

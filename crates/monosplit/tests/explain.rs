@@ -9,7 +9,8 @@ use std::path::Path;
 
 use json::assert_json;
 use monosplit::Tensor;
-use monosplit::explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stream};
+use monosplit::explain::methods::SplitCam;
+use monosplit::explain::{Class, Explainer, Part, Request, Settings};
 use monosplit::graph::{Dim, Op, npy};
 use monosplit::image::Picture;
 use monosplit::{Inference, Model, ModelOptions, Origin};
@@ -398,8 +399,8 @@ fn scores_have_the_same_bits_with_and_without_an_explanation() {
         let engine = monosplit::engine::Cpu::default();
         let alone = Inference::new(&model, &engine).unwrap().run(std::slice::from_ref(&image)).unwrap();
         let layer = monosplit::default_layer(model.graph()).unwrap();
-        let request = Request::new(Method::SplitCam(Stream::G, Part::Plus), layer);
-        let explainer = Explainer::new(model.graph(), &Split::default(), &[request], &engine).unwrap();
+        let request = Request::new(SplitCam { part: Part::Plus, ..SplitCam::default() }, layer);
+        let explainer = Explainer::new(model.graph(), &[request], &engine).unwrap();
         let explained = explainer.explain(&image, &Class::Top, &Settings::default()).unwrap();
         let (alone, beside) = (alone.to_f32(), explained.logits.to_f32());
         assert_eq!(alone.len(), beside.len());

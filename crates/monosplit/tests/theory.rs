@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use monosplit::engine::{Cpu, Engine, Precision};
+use monosplit::explain::methods::{Gradient, SplitCam, SplitGrad};
 use monosplit::explain::{
-    Class, ClosedFormula, Explainer, Method, Part, Request, Settings, Split, Stabiliser, Stream, Whole, audit,
+    Class, ClosedFormula, Explainer, Part, Request, Settings, Split, Stabiliser, Stream, Whole, audit,
 };
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::{Model, ModelOptions, Origin, Tensor, default_layer};
@@ -40,7 +41,7 @@ fn explain(
     requests: &[Request],
     alpha: f64,
 ) -> (Vec<f32>, Vec<Vec<f32>>, usize) {
-    let explainer = Explainer::new(model.graph(), &Split::default(), requests, &Cpu::default()).unwrap();
+    let explainer = Explainer::new(model.graph(), requests, &Cpu::default()).unwrap();
     let explained = explainer.explain(image, &Class::Top, &Settings::default().alpha(alpha)).unwrap();
     let maps = explained.maps.iter().map(|map| map.values.to_f32().to_vec()).collect();
     (explained.logits.to_f32().to_vec(), maps, explained.classes[0])
@@ -52,7 +53,7 @@ fn predictions_have_the_same_bits_with_and_without_an_explanation() {
         let (model, image) = open(&path);
         let alone = Cpu::default().compile(model.graph()).unwrap().run(std::slice::from_ref(&image)).unwrap();
         let layer = default_layer(model.graph()).unwrap();
-        let request = [Request::new(Method::SplitCam(Stream::G, Part::Plus), layer)];
+        let request = [Request::new(SplitCam { part: Part::Plus, ..SplitCam::default() }, layer)];
         let (logits, _, _) = explain(&model, &image, &request, 0.4);
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&alone[0].to_f32()), bits(&logits), "{}", path.display());
@@ -64,12 +65,11 @@ fn at_one_half_the_maps_are_halves_of_the_gradient() {
     for path in networks() {
         let (model, image) = open(&path);
         let layer = default_layer(model.graph()).unwrap();
-        let methods = [
-            Method::SplitGrad(Stream::G, Part::Combined),
-            Method::SplitGrad(Stream::H, Part::Combined),
-            Method::Gradient,
+        let requests = [
+            Request::new(SplitGrad::default(), layer.clone()),
+            Request::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, layer.clone()),
+            Request::new(Gradient, layer),
         ];
-        let requests = methods.map(|method| Request::new(method, layer.clone()));
         let (_, maps, _) = explain(&model, &image, &requests, 0.5);
         for ((g, h), d) in maps[0].iter().zip(&maps[1]).zip(&maps[2]) {
             assert_eq!((2.0 * g, -2.0 * h), (*d, *d), "{}", path.display());
@@ -83,7 +83,7 @@ fn the_closed_formula_gives_the_same_map() {
         let (model, image) = open(&path);
         let layer = default_layer(model.graph()).unwrap();
         for alpha in [0.0, 0.3] {
-            let request = [Request::new(Method::SplitCam(Stream::G, Part::Combined), layer.clone())];
+            let request = [Request::new(SplitCam::default(), layer.clone())];
             let (_, maps, class) = explain(&model, &image, &request, alpha);
             let split = Split::default();
             let formula =
@@ -124,11 +124,12 @@ fn streams_keep_their_promises_layer_by_layer() {
 #[test]
 fn remembered_masses_change_nothing() {
     let (model, image) = open(&asset("pets-small.onnx"));
-    let requests = [Request::new(Method::SplitGrad(Stream::G, Part::Plus), "layer2.0.conv1")];
     let split = Split::default().stabiliser(Stabiliser::None);
+    let requests =
+        [Request::new(SplitGrad { split, part: Part::Plus, ..SplitGrad::default() }, "layer2.0.conv1")];
     let cpu = Cpu::default().precision(Precision::F32);
-    let direct = Explainer::new(model.graph(), &split, &requests, &cpu).unwrap();
-    let remembering = Explainer::remembering(model.graph(), &split, &requests, &cpu).unwrap();
+    let direct = Explainer::new(model.graph(), &requests, &cpu).unwrap();
+    let remembering = Explainer::remembering(model.graph(), &requests, &cpu).unwrap();
     let (class, settings) = (Class::Index(7), Settings::default().alpha(0.1));
     let expected = direct.explain(&image, &class, &settings).unwrap();
     for _ in 0..2 {

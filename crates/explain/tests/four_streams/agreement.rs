@@ -1,12 +1,14 @@
 //! Every map of every option, against the literal algorithm.
 
 use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    AlphaInput, Class, Explainer, InputSplit, Map, Method, Part, Pooling, RelevanceMap, ReluMode, Request,
-    Settings, ShiftAt, Split, Stabiliser, Stream,
+    AlphaInput, Class, Explainer, InputSplit, Map, Part, Pooling, ReluMode, Request, Settings, ShiftAt,
+    Split, Stabiliser, Stream,
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
+use crate::asked::Asked;
 use crate::literal::{Literal, Numbers, Pair, Sample};
 use crate::network::{EVERYTHING, random_network};
 use crate::noise::Noise;
@@ -30,14 +32,14 @@ pub(crate) fn cases(default: usize) -> usize {
     std::env::var("MONOSPLIT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-pub(crate) fn methods() -> Vec<Method> {
+pub(crate) fn methods() -> Vec<Asked> {
     let mut methods = Vec::new();
     for stream in [Stream::G, Stream::H] {
         for part in [Part::Combined, Part::Plus, Part::Minus] {
-            methods.extend([Method::SplitCam(stream, part), Method::SplitGrad(stream, part)]);
+            methods.extend([Asked::SplitCam(stream, part), Asked::SplitGrad(stream, part)]);
         }
     }
-    methods.extend([RelevanceMap::Pos, RelevanceMap::Neg, RelevanceMap::Comb].map(Method::SplitLrp));
+    methods.extend([RelevanceMap::Pos, RelevanceMap::Neg, RelevanceMap::Comb].map(Asked::SplitLrp));
     methods
 }
 
@@ -202,16 +204,16 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
     let requests: Vec<Request> = layers
         .iter()
         .flat_map(|&id| methods().into_iter().map(move |method| (method, id)))
-        .map(|(method, id)| Request::new(method, layer(&graph, id)))
+        .map(|(method, id)| method.at(split, layer(&graph, id)))
         .collect();
-    let explainer = match Explainer::new(&graph, &split, &requests, &engine) {
+    let explainer = match Explainer::new(&graph, &requests, &engine) {
         Ok(explainer) => explainer,
         Err(error) => return vec![format!("seed {seed}: {error}")],
     };
     let literal = Literal::new(&graph, &split, &numbers);
     let names: Vec<String> =
         literal.shifted().iter().map(|&id| graph.node(id).label.display().to_owned()).collect();
-    assert_eq!(explainer.shifted_layers(), names, "seed {seed}: shifted layers");
+    assert_eq!(split.shifted_layers(&graph).unwrap(), names, "seed {seed}: shifted layers");
     let settings = Settings { alpha: numbers.alpha.clone(), theta: numbers.theta, limit: numbers.limit };
     let explained = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
     let mut wrong = Vec::new();
@@ -232,7 +234,7 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             let four = four[at].as_ref().unwrap();
             let read = |r: &Pair| map(method, &shape(&graph, id), &sample, at, four, r);
             let mut expected = read(r);
-            if let Method::SplitLrp(_) = method {
+            if let Asked::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));
             }
             let apart = departure(&sample_of(found, n, classes.len()), &expected, tolerance);

@@ -2,13 +2,14 @@
 //! double holds them to the end, so the literal algorithm still says what the maps should be.
 
 use monosplit_engine::{Cpu, Precision};
-use monosplit_explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stabiliser, Stream};
+use monosplit_explain::{Class, Explainer, Part, Request, Settings, Split, Stabiliser, Stream};
 use monosplit_graph::op::{Binary, Unary, Window};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Shape};
 
 use crate::agreement::{
     SINGLE, activations, departure, disturbed_relevances, images, layer, methods, sample_of,
 };
+use crate::asked::Asked;
 use crate::literal::{Literal, Numbers, Pair};
 use crate::network::{PIECEWISE_LINEAR, writer};
 use crate::noise::Noise;
@@ -55,11 +56,11 @@ fn check(graph: &Graph, noise: &mut Noise) {
     let split = Split::default().stabiliser(Stabiliser::None);
     let nodes: Vec<NodeId> = graph.nodes().filter(|(_, n)| !n.is_constant()).map(|(id, _)| id).collect();
     let layers = [nodes[0], nodes[nodes.len() / 2], nodes[nodes.len() - 3]];
-    let asked: Vec<(Method, NodeId)> =
+    let asked: Vec<(Asked, NodeId)> =
         layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id))).collect();
-    let requests: Vec<Request> = asked.iter().map(|&(m, id)| Request::new(m, layer(graph, id))).collect();
+    let requests: Vec<Request> = asked.iter().map(|&(m, id)| m.at(split, layer(graph, id))).collect();
     let images = images(noise, graph, 2);
-    let explainer = Explainer::new(graph, &split, &requests, &Cpu::default().threads(1)).unwrap();
+    let explainer = Explainer::new(graph, &requests, &Cpu::default().threads(1)).unwrap();
     let settings = Settings::default().alpha(0.0);
     let explained = explainer.explain(&images, &Class::PerSample(vec![0, 2]), &settings).unwrap();
     let literal = Literal::new(graph, &split, &Numbers { alpha: vec![0.0], theta: 0.1, limit: 10.0 });
@@ -75,7 +76,7 @@ fn check(graph: &Graph, noise: &mut Noise) {
             let (four, r) = (four[at].as_ref().unwrap(), relevance[at].as_ref().unwrap_or(&nothing));
             let read = |r: &Pair| map(*method, &shape, &sample, at, four, r);
             let mut expected = read(r);
-            if let Method::SplitLrp(_) = method {
+            if let Asked::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));
             }
             let values = sample_of(found, n, 2);
@@ -111,9 +112,9 @@ fn half_alpha_is_the_gradient_at_any_depth() {
     let graph = convolutional(&mut noise);
     let images = images(&mut noise, &graph, 1);
     let at = layer(&graph, graph.inputs()[0]);
-    let requests = [Method::Gradient, Method::SplitGrad(Stream::G, Part::Combined)]
-        .map(|method| Request::new(method, at.clone()));
-    let explainer = Explainer::new(&graph, &Split::default(), &requests, &Cpu::default().threads(1)).unwrap();
+    let requests = [Asked::Gradient, Asked::SplitGrad(Stream::G, Part::Combined)]
+        .map(|method| method.at(Split::default(), at.clone()));
+    let explainer = Explainer::new(&graph, &requests, &Cpu::default().threads(1)).unwrap();
     let explained = explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.5)).unwrap();
     let halves: Vec<f64> = sample_of(&explained.maps[0], 0, 1).iter().map(|d| 0.5 * d).collect();
     assert_eq!(sample_of(&explained.maps[1], 0, 1), halves);

@@ -3,6 +3,8 @@
 //! networks are tried.
 
 mod agreement;
+#[path = "../asked/mod.rs"]
+mod asked;
 mod backward;
 mod coefficients;
 mod deep;

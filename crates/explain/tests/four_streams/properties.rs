@@ -1,13 +1,15 @@
 //! What the theory says of any network, on random ones.
 
 use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    Class, ClosedFormula, Explained, Explainer, Finish, Method, Part, Pooling, RelevanceMap, Request,
-    Settings, ShiftAt, Split, Stabiliser, Stream, Whole,
+    Class, ClosedFormula, Explained, Explainer, Finish, Part, Pooling, Request, Settings, ShiftAt, Split,
+    Stabiliser, Stream, Whole,
 };
 use monosplit_graph::{Data, Graph, NodeId, Tensor};
 
 use crate::agreement::{activations, cases, images, layer, methods, readable, sample_of};
+use crate::asked::Asked;
 use crate::literal::{Literal, Numbers};
 use crate::network::{EVERYTHING, Menu, PIECEWISE_LINEAR, random_network};
 use crate::noise::Noise;
@@ -18,9 +20,9 @@ fn engine(precision: Precision) -> Cpu {
     Cpu::default().threads(1).precision(precision)
 }
 
-fn requests(graph: &Graph, layers: &[NodeId], methods: &[Method]) -> Vec<Request> {
+fn requests(graph: &Graph, split: &Split, layers: &[NodeId], methods: &[Asked]) -> Vec<Request> {
     let all = layers.iter().flat_map(|&id| methods.iter().map(move |&method| (method, id)));
-    all.map(|(method, id)| Request::new(method, layer(graph, id))).collect()
+    all.map(|(method, id)| method.at(*split, layer(graph, id))).collect()
 }
 
 fn some_layers(noise: &mut Noise, graph: &Graph) -> Vec<NodeId> {
@@ -60,8 +62,7 @@ fn predictions_are_the_same_bits_with_and_without_an_explanation() {
             let layers = some_layers(noise, &graph);
             let explainer = Explainer::new(
                 &graph,
-                &Split::default(),
-                &requests(&graph, &layers, &methods()),
+                &requests(&graph, &Split::default(), &layers, &methods()),
                 &engine(precision),
             )
             .unwrap();
@@ -79,15 +80,14 @@ fn half_alpha_gives_exact_halves_of_the_ordinary_gradient() {
         let images = images(noise, &graph, 2);
         let layers = some_layers(noise, &graph);
         let asked = [
-            Method::Gradient,
-            Method::SplitGrad(Stream::G, Part::Combined),
-            Method::SplitGrad(Stream::G, Part::Plus),
-            Method::SplitGrad(Stream::H, Part::Combined),
+            Asked::Gradient,
+            Asked::SplitGrad(Stream::G, Part::Combined),
+            Asked::SplitGrad(Stream::G, Part::Plus),
+            Asked::SplitGrad(Stream::H, Part::Combined),
         ];
         let explainer = Explainer::new(
             &graph,
-            &Split::default(),
-            &requests(&graph, &layers, &asked),
+            &requests(&graph, &Split::default(), &layers, &asked),
             &engine(Precision::F32),
         )
         .unwrap();
@@ -125,7 +125,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
         (Stream::H, Part::Plus),
         (Stream::H, Part::Minus),
     ];
-    let asked = parts.map(|(stream, part)| Method::SplitGrad(stream, part));
+    let asked = parts.map(|(stream, part)| Asked::SplitGrad(stream, part));
     // A channel at a time: reading single rows of a value needs no mean that could hide a negative element.
     each_network(60, PIECEWISE_LINEAR, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
@@ -138,8 +138,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
         }
         let explainer = Explainer::new(
             &graph,
-            &Split::default(),
-            &requests(&graph, &layers, &asked),
+            &requests(&graph, &Split::default(), &layers, &asked),
             &engine(Precision::F32),
         )
         .unwrap();
@@ -157,7 +156,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
 fn relevance_is_conserved_without_biases() {
     // The bounds of a clip and a constant that wins a maximum keep relevance, as a bias does.
     let menu = Menu { bias: false, contests: false, abs_clip: false, ..PIECEWISE_LINEAR };
-    let asked = [RelevanceMap::Pos, RelevanceMap::Neg].map(Method::SplitLrp);
+    let asked = [RelevanceMap::Pos, RelevanceMap::Neg].map(Asked::SplitLrp);
     each_network(60, menu, |seed, noise, graph| {
         // Large images, beside which ε takes nothing.
         let small = images(noise, &graph, 1);
@@ -169,7 +168,7 @@ fn relevance_is_conserved_without_biases() {
         }
         let layers = [graph.outputs()[0].node, graph.inputs()[0]];
         let explainer =
-            Explainer::new(&graph, &split, &requests(&graph, &layers, &asked), &engine(Precision::F64))
+            Explainer::new(&graph, &requests(&graph, &split, &layers, &asked), &engine(Precision::F64))
                 .unwrap();
         let explained = explainer.explain(&large, &Class::Index(0), &Settings::default()).unwrap();
         let maps = |i: usize| {
@@ -205,8 +204,8 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
         let split = Split::default().shift_at(noise.pick(&[ShiftAt::Every, ShiftAt::Affine]));
         let cpu = engine(Precision::F64);
         for (whole, method) in [
-            (Whole::SplitCam, Method::SplitCam(Stream::G, Part::Combined)),
-            (Whole::SplitGrad, Method::SplitGrad(Stream::G, Part::Combined)),
+            (Whole::SplitCam, Asked::SplitCam(Stream::G, Part::Combined)),
+            (Whole::SplitGrad, Asked::SplitGrad(Stream::G, Part::Combined)),
         ] {
             let formula = match ClosedFormula::new(&graph, &split, &layer(&graph, at), whole, &cpu) {
                 Ok(formula) => formula,
@@ -217,7 +216,7 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
             };
             let terms = formula.terms(&images, &classes, alpha).unwrap();
             let explainer =
-                Explainer::new(&graph, &split, &requests(&graph, &[at], &[method]), &cpu).unwrap();
+                Explainer::new(&graph, &requests(&graph, &split, &[at], &[method]), &cpu).unwrap();
             let explained = explainer
                 .explain(&images, &Class::PerSample(classes.clone()), &Settings::default().alpha(alpha))
                 .unwrap();
@@ -245,7 +244,7 @@ fn several_layers_in_one_run_are_the_layers_read_one_by_one() {
         let cpu = engine(Precision::F32);
         let split = Split::default();
         let run = |layers: &[NodeId]| {
-            let explainer = Explainer::new(&graph, &split, &requests(&graph, layers, &asked), &cpu).unwrap();
+            let explainer = Explainer::new(&graph, &requests(&graph, &split, layers, &asked), &cpu).unwrap();
             map_bits(&explainer.explain(&images, &Class::Index(1), &Settings::default()).unwrap())
         };
         let single: Vec<_> = layers.iter().flat_map(|&id| run(&[id])).collect();
@@ -259,10 +258,10 @@ fn what_is_remembered_of_a_class_changes_no_map() {
         let images = images(noise, &graph, 3);
         let classes = Class::PerSample(random_classes(noise, &graph, 3));
         let split = Split::default().pooling(noise.pick(&[Pooling::Convex, Pooling::Winner]));
-        let asked = requests(&graph, &some_layers(noise, &graph), &methods());
+        let asked = requests(&graph, &split, &some_layers(noise, &graph), &methods());
         let cpu = engine(Precision::F32);
-        let direct = Explainer::new(&graph, &split, &asked, &cpu).unwrap();
-        let remembering = Explainer::remembering(&graph, &split, &asked, &cpu).unwrap();
+        let direct = Explainer::new(&graph, &asked, &cpu).unwrap();
+        let remembering = Explainer::remembering(&graph, &asked, &cpu).unwrap();
         let settings = Settings::default();
         let expected = map_bits(&direct.explain(&images, &classes, &settings).unwrap());
         for _ in 0..2 {
@@ -281,8 +280,8 @@ fn a_batch_is_its_samples_one_by_one() {
         let samples = 3;
         let images = images(noise, &graph, samples);
         let classes = random_classes(noise, &graph, samples);
-        let asked = requests(&graph, &some_layers(noise, &graph), &methods());
-        let explainer = Explainer::new(&graph, &Split::default(), &asked, &engine(Precision::F32)).unwrap();
+        let asked = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
+        let explainer = Explainer::new(&graph, &asked, &engine(Precision::F32)).unwrap();
         let settings = Settings::default().alpha(0.2);
         let together = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
         let mut one = images.shape().to_vec();
@@ -302,10 +301,9 @@ fn a_batch_is_its_samples_one_by_one() {
 fn maps_are_the_same_bits_at_any_number_of_threads() {
     each_network(20, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 2);
-        let asked = requests(&graph, &some_layers(noise, &graph), &methods());
+        let asked = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
         let run = |threads: usize| {
-            let explainer =
-                Explainer::new(&graph, &Split::default(), &asked, &Cpu::default().threads(threads)).unwrap();
+            let explainer = Explainer::new(&graph, &asked, &Cpu::default().threads(threads)).unwrap();
             map_bits(&explainer.explain(&images, &Class::Top, &Settings::default()).unwrap())
         };
         let one = run(1);
@@ -319,10 +317,9 @@ fn a_finished_map_is_the_raw_map_finished() {
     each_network(20, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
         let at = layer(&graph, graph.inputs()[0]);
-        let cam = Request::new(Method::SplitCam(Stream::G, Part::Combined), at);
+        let cam = Asked::SplitCam(Stream::G, Part::Combined).at(Split::default(), at);
         let absolute = cam.clone().finish(Finish { absolute: Absolute::Map, ..Finish::default() });
-        let explainer =
-            Explainer::new(&graph, &Split::default(), &[cam, absolute], &engine(Precision::F64)).unwrap();
+        let explainer = Explainer::new(&graph, &[cam, absolute], &engine(Precision::F64)).unwrap();
         let explained = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();
         let raw: Vec<f64> = sample_of(&explained.maps[0], 0, 1).iter().map(|v| v.abs()).collect();
         assert_eq!(raw, sample_of(&explained.maps[1], 0, 1), "seed {seed}");

@@ -1,7 +1,9 @@
 //! Maps read off the literal algorithm's streams, sensitivities and relevances.
 
-use monosplit_explain::{Method, Part, RelevanceMap, Stream};
+use monosplit_explain::methods::RelevanceMap;
+use monosplit_explain::{Part, Stream};
 
+use crate::asked::Asked;
 use crate::literal::{Pair, Sample};
 use crate::rule::map_positions;
 
@@ -25,7 +27,7 @@ impl LiteralMap {
 
 /// A map of the value `at`, of shape `shape`, given its sensitivities and its relevance.
 pub(crate) fn map(
-    method: Method,
+    method: Asked,
     shape: &[usize],
     sample: &Sample,
     at: usize,
@@ -49,16 +51,16 @@ pub(crate) fn map(
         let all: f64 =
             [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
         let (value, size) = match method {
-            Method::Gradient => {
+            Asked::Gradient => {
                 let d = half(Part::Combined, &four.0, i) - half(Part::Combined, &four.1, i);
                 (d / channels as f64, all)
             }
-            Method::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
-            Method::SplitCam(stream, part) => {
+            Asked::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
+            Asked::SplitCam(stream, part) => {
                 let activation = if part == Part::Combined { a[i] } else { half(part, pair, i) };
                 (sensitivity(stream, part, i) * activation, all * sample.terms[at][i])
             }
-            Method::SplitLrp(map) => {
+            Asked::SplitLrp(map) => {
                 let value = match map {
                     RelevanceMap::Pos => r.plus[i],
                     RelevanceMap::Neg => r.minus[i],

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit_engine::Cpu;
-use monosplit_explain::{Class, Explainer, Method, Part, RelevanceMap, Request, Settings, Split, Stream};
+use monosplit_explain::{Class, Explainer, Request};
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Filter, Fit, Picture, Preset};
 use monosplit_render as render;
 
+use crate::catalogue::{self, Chosen};
 use crate::failure::Failure;
 use crate::labels::Labels;
 use crate::layer_choice::default_layer;
@@ -37,11 +38,10 @@ pub(crate) struct Demo {
     out: PathBuf,
 }
 
-/// A map of the demonstration: its file, its name, what it shows, and where.
+/// A map of the demonstration: its file, what it shows, and where.
 struct Exhibit {
     file: &'static str,
-    name: &'static str,
-    method: Method,
+    chosen: Chosen,
     layer: String,
 }
 
@@ -54,10 +54,9 @@ impl Demo {
         let prepared = preprocess.filter(Filter::Bicubic).apply(&Picture::decode(PHOTOGRAPH)?)?;
         let exhibits = exhibits(&model)?;
         let requests: Vec<Request> =
-            exhibits.iter().map(|exhibit| Request::new(exhibit.method, exhibit.layer.clone())).collect();
-        let settings = Settings::default();
-        let explainer = Explainer::new(model.graph(), &Split::default(), &requests, &Cpu::default())?;
-        let explained = explainer.explain(&prepared.tensor, &Class::Top, &settings)?;
+            exhibits.iter().map(|e| Request::of(e.chosen.method.clone(), Some(e.layer.clone()))).collect();
+        let explainer = Explainer::new(model.graph(), &requests, &Cpu::default())?;
+        let explained = explainer.explain(&prepared.tensor, &Class::Top, &exhibits[0].chosen.settings)?;
 
         writeln!(out, "A network that knows 37 breeds of cats and dogs looks at a photograph. It sees:")?;
         let best = Ranked::best(&explained.logits.to_f64(), 3, Meaning::Logits);
@@ -71,15 +70,15 @@ impl Demo {
         for (exhibit, map) in exhibits.iter().zip(&explained.maps) {
             let map = render::Map::from_tensor(&map.values, 0)?;
             let caption = render::Caption {
-                method: exhibit.name.to_owned(),
+                method: exhibit.chosen.title.clone(),
                 layer: exhibit.layer.clone(),
                 class: labels.name(best[0].class),
                 confidence: best[0].probability,
-                alpha: exhibit.has_alpha().then_some(settings.alpha[0]),
+                alpha: exhibit.chosen.alpha,
             };
             let path = self.out.join(exhibit.file);
             draw(&prepared.picture, &map, &caption, &path)?;
-            writeln!(out, "  {:<12} {:<18} {}", exhibit.name, exhibit.layer, path.display())?;
+            writeln!(out, "  {:<12} {:<18} {}", exhibit.chosen.title, exhibit.layer, path.display())?;
         }
         writeln!(
             out,
@@ -89,27 +88,18 @@ impl Demo {
     }
 }
 
-impl Exhibit {
-    fn has_alpha(&self) -> bool {
-        matches!(self.method, Method::SplitCam(..) | Method::SplitGrad(..))
-    }
-}
-
 fn exhibits(model: &Model) -> Result<Vec<Exhibit>> {
     let deep =
         default_layer(model.graph()).ok_or_else(|| Error::argument("the network has no layer to look at"))?;
-    let exhibit = |file, name, method, layer: &str| Exhibit { file, name, method, layer: layer.to_owned() };
+    let exhibit = |file, method: &str, layer: &str| -> Result<Exhibit> {
+        Ok(Exhibit { file, chosen: catalogue::parse(method, &[])?, layer: layer.to_owned() })
+    };
     Ok(vec![
-        exhibit("splitcam.png", "SplitCAM g", Method::SplitCam(Stream::G, Part::Combined), &deep),
-        exhibit("splitcam-h.png", "SplitCAM h", Method::SplitCam(Stream::H, Part::Combined), &deep),
-        exhibit(
-            "splitgrad.png",
-            "SplitGrad g",
-            Method::SplitGrad(Stream::G, Part::Combined),
-            "layer2.0.conv1",
-        ),
-        exhibit("splitlrp.png", "SplitLRP pos", Method::SplitLrp(RelevanceMap::Pos), &deep),
-        exhibit("gradient.png", "Gradient", Method::Gradient, "layer2.0.conv1"),
+        exhibit("splitcam.png", "splitcam", &deep)?,
+        exhibit("splitcam-h.png", "splitcam:stream=h", &deep)?,
+        exhibit("splitgrad.png", "splitgrad", "layer2.0.conv1")?,
+        exhibit("splitlrp.png", "splitlrp:map=pos", &deep)?,
+        exhibit("gradient.png", "gradient", "layer2.0.conv1")?,
     ])
 }
 

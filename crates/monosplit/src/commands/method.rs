@@ -1,166 +1,111 @@
 //! The options that say which map is wanted.
 
 use clap::{Args, ValueEnum};
-use monosplit_explain as explain;
-use monosplit_explain::{Absolute, Finish, Settings, Size};
+use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size};
 use monosplit_graph::{Error, Result};
 
-/// Which map is wanted, and the choices of the split behind it.
+use crate::catalogue::{self, Chosen};
+
+/// Which map is wanted, and the choices behind it.
 #[derive(Args)]
 #[command(next_help_heading = "The map")]
 pub(crate) struct MethodArgs {
-    /// What the map shows:
-    ///   splitcam   the activations of a layer, weighted by a stream's sensitivities and added up
-    ///   splitgrad  a stream's sensitivities, averaged over channels
-    ///   splitlrp   relevance propagated through the pair of streams (in double precision)
-    ///   gradient   the ordinary gradient, averaged over channels
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        verbatim_doc_comment
-    )]
-    method: MethodName,
+    /// What the map shows, and if need be its options: splitcam, gradcam, lrp:gamma=0.1, ….
+    /// `monosplit methods` lists them all, `monosplit methods NAME` the options of one.
+    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "splitcam", verbatim_doc_comment)]
+    method: String,
+
+    /// An option of the method; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
 
     /// The layer it is read off at: a module path as PyTorch writes it (layer4.1.conv2), an ONNX
     /// node or a tensor; what enters the layer, unless `:out` follows. `monosplit inspect` lists
-    /// them.
-    #[arg(long, value_name = "NAME[:out]", verbatim_doc_comment)]
-    layer: Option<String>,
+    /// them. May be given several times.
+    #[arg(long = "layer", value_name = "NAME[:out]", verbatim_doc_comment)]
+    layers: Vec<String>,
 
     /// The network of the pair: g (what speaks for the class) or h (what speaks against it).
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    stream: StreamName,
+    #[arg(long, value_name = "NAME")]
+    stream: Option<String>,
 
     /// Sensitivity: combined, or with respect to the positive (plus) or negative input (minus).
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    part: PartName,
+    #[arg(long, value_name = "NAME")]
+    part: Option<String>,
 
     /// The relevance of splitlrp: pos, neg, or comb, their difference.
-    #[arg(long = "map", value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    relevance: RelevanceName,
+    #[arg(long, value_name = "NAME")]
+    map: Option<String>,
 
     /// How far sensitivities are shifted: 0 gives the true gradients of g and h, 0.5 multiples of
-    /// the ordinary gradient.
-    #[arg(
-        long,
-        value_name = "A",
-        default_value_t = 0.4,
-        allow_negative_numbers = true,
-        verbatim_doc_comment
-    )]
-    alpha: f64,
+    /// the ordinary gradient [default: 0.4]
+    #[arg(long, value_name = "A", allow_negative_numbers = true, verbatim_doc_comment)]
+    alpha: Option<String>,
 
     /// Shift at every node (every) or at affine ones only (affine).
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t, hide_possible_values = true)]
-    shift_at: ShiftAtName,
+    #[arg(long, value_name = "WHERE")]
+    shift_at: Option<String>,
 
     /// How streams are kept small: none, scale (times --theta past --limit), shift or recentre.
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    stabiliser: StabiliserName,
+    #[arg(long, value_name = "NAME")]
+    stabiliser: Option<String>,
 
-    /// The factor of the stabiliser scale.
-    #[arg(long, value_name = "T", default_value_t = 0.1, allow_negative_numbers = true)]
-    theta: f64,
+    /// The factor of the stabiliser scale [default: 0.1]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    theta: Option<String>,
 
-    /// The limit of the stabiliser scale.
-    #[arg(long, value_name = "L", default_value_t = 10.0, allow_negative_numbers = true)]
-    limit: f64,
+    /// The limit of the stabiliser scale [default: 10]
+    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    limit: Option<String>,
 
     /// Max pooling keeps both streams convex (convex) or follows the winner (wta).
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    pool: PoolName,
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
 
     /// How the input is written as a difference: half, signed, positive or negative.
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    input_split: InputSplitName,
+    #[arg(long, value_name = "NAME")]
+    input_split: Option<String>,
 
     /// How a ReLU divides between the streams: max (the paper's), min or half.
-    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
-    relu: ReluName,
+    #[arg(long, value_name = "NAME")]
+    relu: Option<String>,
+
+    #[command(flatten)]
+    finish: FinishArgs,
+}
+
+/// How an attribution becomes a map.
+#[derive(Args)]
+pub(crate) struct FinishArgs {
+    /// Channels: as the method defines (own), kept apart (keep), or their sum, mean or max.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
+    channels: ChannelsName,
 
     /// Absolute values: none, of the finished map (map), or of every channel (channels).
     #[arg(long, value_name = "WHERE", value_enum, default_value_t, hide_possible_values = true)]
     abs: AbsName,
 
-    /// The resolution of --raw: that of the layer, or of the network's input.
+    /// What is below zero becomes zero.
+    #[arg(long)]
+    rectify: bool,
+
+    /// Scale every map: none, minmax (from 0 to 1) or max (largest magnitude 1).
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
+    normalise: NormaliseName,
+
+    /// The resolution of the numbers: that of the layer, or of the network's input.
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     size: SizeName,
 }
 
-/// The methods by name.
-#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
-enum MethodName {
-    #[default]
-    Splitcam,
-    Splitgrad,
-    Splitlrp,
-    Gradient,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
-enum StreamName {
-    #[default]
-    G,
-    H,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
-enum PartName {
-    #[default]
-    Combined,
-    Plus,
-    Minus,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
-enum RelevanceName {
-    #[default]
-    Comb,
-    Pos,
-    Neg,
-}
-
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum ShiftAtName {
+enum ChannelsName {
     #[default]
-    Every,
-    Affine,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum StabiliserName {
-    #[default]
-    Scale,
-    None,
-    Shift,
-    Recentre,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum PoolName {
-    #[default]
-    Convex,
-    Wta,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum InputSplitName {
-    #[default]
-    Half,
-    Signed,
-    Positive,
-    Negative,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum ReluName {
-    #[default]
+    Own,
+    Keep,
+    Sum,
+    Mean,
     Max,
-    Min,
-    Half,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -172,6 +117,14 @@ enum AbsName {
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
+enum NormaliseName {
+    #[default]
+    None,
+    Minmax,
+    Max,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
 enum SizeName {
     #[default]
     Layer,
@@ -179,119 +132,71 @@ enum SizeName {
 }
 
 impl MethodArgs {
-    /// The layer that was named.
-    pub(crate) fn layer(&self) -> Option<&str> {
-        self.layer.as_deref()
+    /// The layers that were named.
+    pub(crate) fn layers(&self) -> &[String] {
+        &self.layers
     }
 
-    /// What the map shows; an error if an option was given that the method does not have.
-    pub(crate) fn method(&self) -> Result<explain::Method> {
-        let stream = match self.stream {
-            StreamName::G => explain::Stream::G,
-            StreamName::H => explain::Stream::H,
-        };
-        let part = match self.part {
-            PartName::Combined => explain::Part::Combined,
-            PartName::Plus => explain::Part::Plus,
-            PartName::Minus => explain::Part::Minus,
-        };
-        let relevance = match self.relevance {
-            RelevanceName::Pos => explain::RelevanceMap::Pos,
-            RelevanceName::Neg => explain::RelevanceMap::Neg,
-            RelevanceName::Comb => explain::RelevanceMap::Comb,
-        };
-        let split = matches!(self.method, MethodName::Splitcam | MethodName::Splitgrad);
-        if !split && (self.stream != StreamName::G || self.part != PartName::Combined) {
-            return Err(Error::argument("--stream and --part belong to splitcam and splitgrad"));
+    /// The method with its options; an error if one was given that it does not have.
+    pub(crate) fn choose(&self) -> Result<Chosen> {
+        let mut options = Vec::new();
+        let flags = [
+            ("stream", &self.stream),
+            ("part", &self.part),
+            ("map", &self.map),
+            ("alpha", &self.alpha),
+            ("shift-at", &self.shift_at),
+            ("stabiliser", &self.stabiliser),
+            ("theta", &self.theta),
+            ("limit", &self.limit),
+            ("pool", &self.pool),
+            ("input-split", &self.input_split),
+            ("relu", &self.relu),
+        ];
+        for (key, value) in flags {
+            options.extend(value.as_ref().map(|value| (key.to_owned(), value.clone())));
         }
-        if self.method != MethodName::Splitlrp && self.relevance != RelevanceName::Comb {
-            return Err(Error::argument("--map belongs to splitlrp"));
+        for text in &self.set {
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| Error::argument(format!("expected --set KEY=VALUE, found '{text}'")))?;
+            options.push((key.to_owned(), value.to_owned()));
         }
-        Ok(match self.method {
-            MethodName::Splitcam => explain::Method::SplitCam(stream, part),
-            MethodName::Splitgrad => explain::Method::SplitGrad(stream, part),
-            MethodName::Splitlrp => explain::Method::SplitLrp(relevance),
-            MethodName::Gradient => explain::Method::Gradient,
-        })
+        catalogue::parse(&self.method, &options)
     }
 
-    /// The choices that shape the split.
-    pub(crate) fn split(&self) -> explain::Split {
-        explain::Split::default()
-            .stabiliser(match self.stabiliser {
-                StabiliserName::None => explain::Stabiliser::None,
-                StabiliserName::Scale => explain::Stabiliser::Scale,
-                StabiliserName::Shift => explain::Stabiliser::Shift,
-                StabiliserName::Recentre => explain::Stabiliser::Recentre,
-            })
-            .pooling(match self.pool {
-                PoolName::Convex => explain::Pooling::Convex,
-                PoolName::Wta => explain::Pooling::Winner,
-            })
-            .input_split(match self.input_split {
-                InputSplitName::Half => explain::InputSplit::Half,
-                InputSplitName::Signed => explain::InputSplit::Signed,
-                InputSplitName::Positive => explain::InputSplit::Positive,
-                InputSplitName::Negative => explain::InputSplit::Negative,
-            })
-            .relu(match self.relu {
-                ReluName::Max => explain::ReluMode::Max,
-                ReluName::Min => explain::ReluMode::Min,
-                ReluName::Half => explain::ReluMode::Half,
-            })
-            .shift_at(match self.shift_at {
-                ShiftAtName::Every => explain::ShiftAt::Every,
-                ShiftAtName::Affine => explain::ShiftAt::Affine,
-            })
+    /// How an attribution becomes a map.
+    pub(crate) fn finish(&self) -> Finish {
+        self.finish.finish()
     }
+}
 
-    /// The numbers of the split.
-    pub(crate) fn settings(&self) -> Result<Settings> {
-        let settings = Settings { alpha: vec![self.alpha], theta: self.theta, limit: self.limit };
-        settings.check()?;
-        Ok(settings)
-    }
-
-    /// How channels become a map.
+impl FinishArgs {
+    /// The same, typed.
     pub(crate) fn finish(&self) -> Finish {
         Finish {
+            channels: match self.channels {
+                ChannelsName::Own => Channels::Own,
+                ChannelsName::Keep => Channels::Keep,
+                ChannelsName::Sum => Channels::Sum,
+                ChannelsName::Mean => Channels::Mean,
+                ChannelsName::Max => Channels::Max,
+            },
             absolute: match self.abs {
                 AbsName::None => Absolute::None,
                 AbsName::Map => Absolute::Map,
                 AbsName::Channels => Absolute::Channels,
             },
+            rectified: self.rectify,
+            normalise: match self.normalise {
+                NormaliseName::None => Normalise::None,
+                NormaliseName::Minmax => Normalise::MinMax,
+                NormaliseName::Max => Normalise::Max,
+            },
             size: match self.size {
                 SizeName::Layer => Size::Layer,
                 SizeName::Input => Size::Input,
             },
-        }
-    }
-
-    /// α, where the method has one.
-    pub(crate) fn alpha_shown(&self) -> Option<f64> {
-        matches!(self.method, MethodName::Splitcam | MethodName::Splitgrad).then_some(self.alpha)
-    }
-
-    /// The map in words.
-    pub(crate) fn describe(&self) -> String {
-        let sign = match self.part {
-            PartName::Combined => "",
-            PartName::Plus => "+",
-            PartName::Minus => "−",
-        };
-        let stream = match self.stream {
-            StreamName::G => "g",
-            StreamName::H => "h",
-        };
-        match self.method {
-            MethodName::Splitcam => format!("SplitCAM {stream}{sign}"),
-            MethodName::Splitgrad => format!("SplitGrad {stream}{sign}"),
-            MethodName::Splitlrp => match self.relevance {
-                RelevanceName::Pos => "SplitLRP pos".to_owned(),
-                RelevanceName::Neg => "SplitLRP neg".to_owned(),
-                RelevanceName::Comb => "SplitLRP comb".to_owned(),
-            },
-            MethodName::Gradient => "Gradient".to_owned(),
         }
     }
 }

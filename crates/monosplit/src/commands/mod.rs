@@ -1,14 +1,17 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
+mod answer;
 mod compute;
 mod demo;
 mod explain;
 mod inspect;
 mod method;
+mod methods;
 mod network;
 mod ops;
 mod preprocessing;
 mod profile;
+mod progress;
 mod run;
 mod split;
 mod verify;
@@ -30,6 +33,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit methods                             which methods there are, with their options
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -55,6 +59,7 @@ is ever executed.
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit methods                             which methods there are, with their options
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -69,6 +74,7 @@ enum Command {
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
+    Methods(methods::Methods),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
     Verify(Box<verify::Verify>),
@@ -99,6 +105,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
+        Some(Command::Methods(methods)) => methods.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
         Some(Command::Verify(verify)) => return verify.execute(out),

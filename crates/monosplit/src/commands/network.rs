@@ -9,8 +9,8 @@ use monosplit_graph::{Error, Kind, Result, Tensor};
 
 use super::compute::Precision;
 use crate::failure::note;
-use crate::inference::stack;
 use crate::model::{Model, ModelOptions, Origin};
+use monosplit_graph::batch::stack;
 
 /// Which network.
 #[derive(Args)]

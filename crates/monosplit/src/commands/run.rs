@@ -12,13 +12,14 @@ use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
 use crate::failure::{Failure, note};
-use crate::inference::{Inference, stack};
+use crate::inference::Inference;
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::labels::Labels;
 use crate::model::{Model, Origin};
 use crate::prediction::{Meaning, Ranked};
 use crate::table::printable;
+use monosplit_graph::batch::stack;
 
 /// Samples computed together unless told otherwise.
 const BATCH: usize = 8;

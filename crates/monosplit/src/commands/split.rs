@@ -14,8 +14,9 @@ use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
-use crate::inference::{Inference, stack};
+use crate::inference::Inference;
 use crate::model::Model;
+use monosplit_graph::batch::stack;
 
 /// Writes the two monotone convex networks of a split as ONNX files
 #[derive(Args)]

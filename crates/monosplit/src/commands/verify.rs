@@ -13,10 +13,10 @@ use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
-use crate::inference::stack;
 use crate::json::Json;
 use crate::model::Model;
 use crate::table::{Align, Table};
+use monosplit_graph::batch::stack;
 
 /// The largest error of `g − h`, monotonicity and convexity that rounding may cause, relative to the streams.
 const ROUNDING: f64 = 1e-9;

@@ -1,0 +1,41 @@
+//! The inputs of an explanation's graph, found by their names.
+
+use monosplit_graph::{Error, Graph, Result, Tensor};
+
+use crate::explanation::inputs;
+use crate::question::{Question, Settings};
+
+/// One tensor for every input of `graph`: the images first, then what each name stands for.
+pub(crate) fn bind(graph: &Graph, question: &Question<'_>, classes: &[i64]) -> Result<Vec<Tensor>> {
+    let settings = question.settings;
+    let mut tensors = Vec::with_capacity(graph.inputs().len());
+    for (position, &id) in graph.inputs().iter().enumerate() {
+        let name = graph.node(id).label.tensor.as_str();
+        let given = question.given.iter().find(|(given, _)| *given == name);
+        tensors.push(match (name, given) {
+            _ if position == 0 => question.images.clone(),
+            (_, Some((_, tensor))) => tensor.clone(),
+            (inputs::CLASS, _) => Tensor::vector(classes.to_vec()),
+            (inputs::ALPHA, _) => alpha(settings, graph.node(id).shape.fixed_at(0))?,
+            (inputs::THETA, _) => Tensor::scalar(settings.theta),
+            (inputs::LIMIT, _) => Tensor::scalar(settings.limit),
+            (other, None) => {
+                let message = format!("the network also reads '{other}', which was not given");
+                return Err(Error::argument(message));
+            }
+        });
+    }
+    Ok(tensors)
+}
+
+/// α as the graph reads it: one number, or `layers` of them.
+fn alpha(settings: &Settings, layers: Option<usize>) -> Result<Tensor> {
+    let (given, needed) = (settings.alpha.len(), layers.unwrap_or(1));
+    if given != needed {
+        return Err(Error::argument(format!("{given} values of α were given where {needed} are needed")));
+    }
+    Ok(match layers {
+        None => Tensor::scalar(settings.alpha[0]),
+        Some(_) => Tensor::vector(settings.alpha.clone()),
+    })
+}

@@ -1,0 +1,166 @@
+//! How an attribution becomes a map: channels, absolute values, scale and resolution.
+
+use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis};
+use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
+
+use crate::channels::Axes;
+use crate::scaled::{Scale, Scaled};
+
+/// How channels become one number for each place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Channels {
+    /// As the method defines it.
+    #[default]
+    Own,
+    /// Not at all: the attribution keeps the shape of the layer.
+    Keep,
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The largest of them.
+    Max,
+}
+
+/// Where the absolute value is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Absolute {
+    /// Nowhere: maps keep their signs.
+    #[default]
+    None,
+    /// Of the finished map.
+    Map,
+    /// Of every channel, before they are put together.
+    Channels,
+}
+
+/// How the values of a map are scaled, sample by sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Normalise {
+    /// Not at all.
+    #[default]
+    None,
+    /// The least becomes 0, the greatest 1.
+    MinMax,
+    /// The greatest magnitude becomes 1.
+    Max,
+}
+
+/// The resolution of a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Size {
+    /// That of the layer.
+    #[default]
+    Layer,
+    /// That of the network's input, by bilinear interpolation.
+    Input,
+}
+
+/// How an attribution becomes a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// How channels become one number for each place.
+    pub channels: Channels,
+    /// Where the absolute value is taken.
+    pub absolute: Absolute,
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
+    /// How values are scaled, last of all.
+    pub normalise: Normalise,
+    /// The map's resolution.
+    pub size: Size,
+}
+
+impl Finish {
+    /// The map of an attribution whose method reduces channels by `own`; none if they are gone already.
+    pub(crate) fn write(
+        &self,
+        g: &mut Graph,
+        scale: &Scale,
+        value: Scaled,
+        own: Option<Reduction>,
+        axes: Axes,
+        image: &Shape,
+    ) -> Result<Scaled> {
+        let reduction = match self.channels {
+            Channels::Own => own,
+            Channels::Keep => None,
+            Channels::Sum => Some(Reduction::Sum),
+            Channels::Mean => Some(Reduction::Mean),
+            Channels::Max => Some(Reduction::Max),
+        };
+        let mut map = value.value;
+        if self.absolute == Absolute::Channels {
+            map = g.magnitude(map)?;
+        }
+        if let (Some(_), Some(reduction), Some(axis)) = (own, reduction, axes.channels) {
+            map = g.reduced(reduction, map, &[axis], false)?;
+        }
+        if self.absolute == Absolute::Map {
+            map = g.magnitude(map)?;
+        }
+        if self.rectified {
+            map = g.rectified(map)?;
+        }
+        if self.size == Size::Input {
+            map = resized(g, map, image, axes.image_channels, Interpolation::Linear)?;
+        }
+        match self.normalise {
+            Normalise::None => scale.settled(g, Scaled { value: map, ..value }),
+            other => Ok(Scaled::plain(normalised(g, map, other)?, 0.0)),
+        }
+    }
+}
+
+/// Each sample of a map on its own scale; a map that is constant, or zero, becomes zero.
+fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
+    let axes: Vec<usize> = (1..g.node(map).shape.rank()).collect();
+    let size = if how == Normalise::Max { g.magnitude(map)? } else { map };
+    let greatest = g.reduced(Reduction::Max, size, &axes, true)?;
+    let (shifted, span) = match how {
+        Normalise::MinMax => {
+            let least = g.reduced(Reduction::Min, map, &axes, true)?;
+            (g.minus(map, least)?, g.minus(greatest, least)?)
+        }
+        _ => (map, greatest),
+    };
+    let tiny = g.number(f64::from(f32::MIN_POSITIVE));
+    let span = g.binary(Binary::Max, span, tiny)?;
+    g.over(shifted, span)
+}
+
+/// A map `[N, H, W]` at the spatial size of the image, half-pixel centres.
+pub(crate) fn resized(
+    g: &mut Graph,
+    map: NodeId,
+    image: &Shape,
+    image_channels: usize,
+    interpolation: Interpolation,
+) -> Result<NodeId> {
+    let shape = g.node(map).shape.clone();
+    let spatial = image.dims().iter().enumerate().skip(1).filter(|(axis, _)| *axis != image_channels);
+    let spatial: Vec<Dim> = spatial.map(|(_, &dim)| dim).collect();
+    let bad = || {
+        Error::argument(format!(
+            "a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"
+        ))
+    };
+    if shape.rank() != spatial.len() + 1 || spatial.is_empty() {
+        return Err(bad());
+    }
+    let mut axes = Vec::new();
+    for (i, target) in spatial.iter().enumerate() {
+        let (from, to) = (shape.fixed_at(i + 1).ok_or_else(bad)?, target.fixed().ok_or_else(bad)?);
+        if from != to {
+            axes.push(ResizeAxis { axis: i + 2, length: to, scale: to as f64 / from as f64 });
+        }
+    }
+    if axes.is_empty() {
+        return Ok(map);
+    }
+    let with_channel = |dims: &[Dim]| Shape::new([&dims[..1], &[Dim::Fixed(1)], &dims[1..]].concat());
+    let channelled = g.reshaped(map, with_channel(shape.dims()))?;
+    let op = Op::Resize { axes, interpolation, coordinates: Coordinates::HalfPixel };
+    let resized = g.add(op, &[channelled])?;
+    g.reshaped(resized, Shape::new([&shape.dims()[..1], &spatial].concat()))
+}

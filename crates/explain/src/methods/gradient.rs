@@ -1,0 +1,27 @@
+//! The gradient of the class score, as it is.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// The ordinary gradient, signed; mean over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Gradient;
+
+impl Method for Gradient {
+    fn name(&self) -> String {
+        "gradient".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for Gradient {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        Ok(Attribution::per_element(writing.gradient(at)?, at, Reduction::Mean))
+    }
+}

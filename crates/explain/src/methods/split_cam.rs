@@ -1,0 +1,45 @@
+//! SplitCAM: the activations of a layer, weighted by a stream's sensitivities and added up.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::reading::{Part, Stream, activation, sensitivity};
+use crate::split::Split;
+use crate::writing::Writing;
+
+/// `Σ_c δ ⊙ a` of a stream: the paper's section "SplitCAM".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SplitCam {
+    /// The choices of the split.
+    pub split: Split,
+    /// The network of the pair.
+    pub stream: Stream,
+    /// Which of the stream's inputs.
+    pub part: Part,
+}
+
+impl Method for SplitCam {
+    fn name(&self) -> String {
+        format!("splitcam-{}{}", self.stream.letter(), self.part.sign())
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::EntersLastConvolution
+    }
+}
+
+impl Rewrite for SplitCam {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let message = writing.sensitivities(&self.split, at)?;
+        let stream = writing.stream(&self.split, false)?;
+        let (g, scale) = (&mut writing.graph, writing.scale);
+        let delta = sensitivity(g, &scale, message, self.stream, self.part)?;
+        let a = activation(g, &scale, at, stream.at(at), self.part)?;
+        Ok(Attribution::scaled(scale.product(g, delta, a)?, at, Reduction::Sum))
+    }
+}

@@ -1,0 +1,66 @@
+//! SplitLRP: relevance propagated through the pair of streams.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::scaled::Scaled;
+use crate::split::Split;
+use crate::writing::Writing;
+
+/// Which relevance of SplitLRP is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RelevanceMap {
+    /// `R⁺`
+    Pos,
+    /// `R⁻`
+    Neg,
+    /// `R⁺ − R⁻`
+    #[default]
+    Comb,
+}
+
+/// Sum over channels of a stream's relevance: the paper's section "SplitLRP".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SplitLrp {
+    /// The choices of the split.
+    pub split: Split,
+    /// The relevance that is shown.
+    pub map: RelevanceMap,
+}
+
+impl Method for SplitLrp {
+    fn name(&self) -> String {
+        let map = match self.map {
+            RelevanceMap::Pos => "pos",
+            RelevanceMap::Neg => "neg",
+            RelevanceMap::Comb => "comb",
+        };
+        format!("splitlrp-{map}")
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::EntersLastConvolution
+    }
+}
+
+impl Rewrite for SplitLrp {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let (relevance, exponent) = writing.relevances(&self.split, at)?;
+        let value = match self.map {
+            RelevanceMap::Pos => relevance.plus,
+            RelevanceMap::Neg => relevance.minus,
+            RelevanceMap::Comb => writing.graph.minus(relevance.plus, relevance.minus)?,
+        };
+        Ok(Attribution::scaled(Scaled { value, exponent, bound: 0.0 }, at, Reduction::Sum))
+    }
+
+    /// The rule divides by both members of a pair, one of which may be tiny beside the other.
+    fn needs_double_precision(&self) -> bool {
+        true
+    }
+}

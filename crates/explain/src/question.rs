@@ -1,0 +1,121 @@
+//! What is asked of a prepared explanation: images, classes, and the numbers a method takes at run time.
+
+use monosplit_graph::{Error, Result, Tensor};
+
+/// The class that is explained.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// The class with the highest score, sample by sample.
+    #[default]
+    Top,
+    /// This class for every sample.
+    Index(usize),
+    /// One class for each sample.
+    PerSample(Vec<usize>),
+    /// One class for each sample; none is the one with the highest score.
+    PerSampleOrTop(Vec<Option<usize>>),
+}
+
+impl Class {
+    /// The class number of each sample, −1 for the highest score; an error if one is not below `classes`.
+    pub(crate) fn numbers(&self, samples: usize, classes: usize) -> Result<Vec<i64>> {
+        let numbers: Vec<Option<usize>> = match self {
+            Class::Top => vec![None; samples],
+            Class::Index(index) => vec![Some(*index); samples],
+            Class::PerSample(each) => each.iter().copied().map(Some).collect(),
+            Class::PerSampleOrTop(each) => each.clone(),
+        };
+        if numbers.len() != samples {
+            let given = numbers.len();
+            return Err(Error::argument(format!("{given} classes were given for {samples} images")));
+        }
+        match numbers.iter().flatten().find(|&&c| c >= classes) {
+            Some(c) => Err(Error::argument(format!(
+                "there is no class {c}: the network has {classes} classes, 0 to {}",
+                classes.saturating_sub(1)
+            ))),
+            None => Ok(numbers.into_iter().map(|c| c.map_or(-1, |c| c as i64)).collect()),
+        }
+    }
+}
+
+/// The numbers of a split that a compiled explanation takes as inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The shift α: one number, or one per shifted layer where the split was set up so. Between 0 (the true
+    /// gradients of `g` and `h`) and ½ (multiples of the ordinary gradient).
+    pub alpha: Vec<f64>,
+    /// The factor θ by which the stabiliser `Scale` multiplies.
+    pub theta: f64,
+    /// The limit Θ past which it does so.
+    pub limit: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { alpha: vec![0.4], theta: 0.1, limit: 10.0 }
+    }
+}
+
+impl Settings {
+    /// An error if a number is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if self.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
+            return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
+        }
+        if !(self.theta > 0.0 && self.theta <= 1.0) {
+            return Err(Error::argument("θ must be greater than 0 and at most 1"));
+        }
+        if self.limit.is_nan() || self.limit <= 0.0 {
+            return Err(Error::argument("the limit Θ must be positive"));
+        }
+        Ok(())
+    }
+
+    /// Another α for all layers.
+    #[must_use]
+    pub fn alpha(self, alpha: f64) -> Self {
+        Settings { alpha: vec![alpha], ..self }
+    }
+}
+
+/// Hears how far long work has come.
+pub trait Progress: Sync {
+    /// `done` of `total` steps of the current method are done.
+    fn advance(&self, done: usize, total: usize);
+}
+
+/// Hears nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn advance(&self, _done: usize, _total: usize) {}
+}
+
+/// A batch of images and what is asked about it.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// Preprocessed images, samples along the first axis.
+    pub images: &'a Tensor,
+    /// What else the network reads, by name: held fixed, like a weight.
+    pub given: &'a [(&'a str, Tensor)],
+    /// The class that is explained.
+    pub class: &'a Class,
+    /// The numbers of the split.
+    pub settings: &'a Settings,
+    /// Hears how far repeated methods have come.
+    pub progress: &'a dyn Progress,
+}
+
+impl<'a> Question<'a> {
+    /// A question about images alone.
+    pub fn new(images: &'a Tensor, class: &'a Class, settings: &'a Settings) -> Self {
+        Question { images, given: &[], class, settings, progress: &Silent }
+    }
+
+    /// The number of samples.
+    pub fn samples(&self) -> usize {
+        self.images.shape().first().copied().unwrap_or(1)
+    }
+}

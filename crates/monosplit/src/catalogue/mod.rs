@@ -1,0 +1,202 @@
+//! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
+//! options here and nowhere below.
+
+mod gradient;
+mod options;
+mod split;
+
+use std::sync::Arc;
+
+use monosplit_explain::{Method, Settings, Split, Whole};
+use monosplit_graph::{Error, Result};
+
+pub use options::Options;
+
+/// A method that can be asked for by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// The family it is listed under.
+    pub family: Family,
+    /// What it shows, in one line.
+    pub summary: &'static str,
+    /// Where it was published.
+    pub citation: &'static str,
+    /// Its options.
+    pub options: &'static [Choice],
+    make: fn(&mut Options) -> Result<Chosen>,
+}
+
+/// An option of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Its name.
+    pub key: &'static str,
+    /// What it is unless given.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn choice(key: &'static str, default: &'static str, meaning: &'static str) -> Choice {
+    Choice { key, default, meaning }
+}
+
+/// Methods that work alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Read off the pair of monotone networks.
+    Split,
+    /// Gradients, alone or averaged.
+    Gradient,
+    /// Gradients with other rules for ReLUs.
+    Backpropagation,
+    /// Activations of a layer, weighted and added up.
+    Cam,
+    /// Relevance handed down from layer to layer.
+    Propagation,
+    /// Parts of the image taken away.
+    Perturbation,
+    /// Maps that explain nothing, to compare with.
+    Control,
+}
+
+impl Family {
+    /// All of them, in the order they are listed.
+    pub const ALL: [Family; 7] = [
+        Family::Split,
+        Family::Gradient,
+        Family::Backpropagation,
+        Family::Cam,
+        Family::Propagation,
+        Family::Perturbation,
+        Family::Control,
+    ];
+
+    /// What it is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Family::Split => "the split",
+            Family::Gradient => "gradients",
+            Family::Backpropagation => "modified backpropagation",
+            Family::Cam => "class activation maps",
+            Family::Propagation => "propagation",
+            Family::Perturbation => "perturbation",
+            Family::Control => "controls",
+        }
+    }
+}
+
+/// A method with its options settled.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The name it was asked for by.
+    pub name: &'static str,
+    /// What it is called in pictures.
+    pub title: String,
+    /// The method.
+    pub method: Arc<dyn Method>,
+    /// The numbers it takes at run time.
+    pub settings: Settings,
+    /// α, where the method has one.
+    pub alpha: Option<f64>,
+    /// The sum it is by the closed formula, where it is one.
+    pub closed: Option<Closed>,
+}
+
+/// A map the closed formula takes apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    /// The choices of the split.
+    pub split: Split,
+    /// The map.
+    pub whole: Whole,
+}
+
+impl Chosen {
+    fn new(method: impl Method + 'static, title: impl Into<String>) -> Self {
+        let settings = Settings::default();
+        Chosen {
+            name: "",
+            title: title.into(),
+            method: Arc::new(method),
+            settings,
+            alpha: None,
+            closed: None,
+        }
+    }
+}
+
+/// All methods, family by family.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    [split::ENTRIES, gradient::ENTRIES].into_iter().flatten()
+}
+
+impl Entry {
+    /// The entry of that name; an error that names those there are.
+    pub fn find(name: &str) -> Result<&'static Entry> {
+        let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
+        entries().find(|entry| entry.name == wanted).ok_or_else(|| {
+            let names: Vec<&str> = entries().map(|entry| entry.name).collect();
+            Error::argument(format!(
+                "there is no method '{name}'; {}`monosplit methods` lists them",
+                crate::catalogue::options::closest(&wanted, &names)
+            ))
+        })
+    }
+
+    /// The method with the given options, which must all be its own.
+    pub fn choose(&'static self, options: Options) -> Result<Chosen> {
+        let mut options = options.of(self);
+        let chosen = (self.make)(&mut options)?;
+        options.all_used()?;
+        chosen.settings.check()?;
+        Ok(Chosen { name: self.name, ..chosen })
+    }
+}
+
+/// A method as it is written in one word: `lrp:gamma=0.1,composite=epsilon-plus`, with further options after those.
+pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
+    let (name, inline) = text.split_once(':').unwrap_or((text, ""));
+    let mut options = Options::parse(inline)?;
+    further.iter().for_each(|(key, value)| options.set(key, value));
+    Entry::find(name)?.choose(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let names: Vec<&str> = entries().map(|entry| entry.name).collect();
+        let distinct: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+    }
+
+    #[test]
+    fn every_method_is_what_its_documented_defaults_say() {
+        for entry in entries() {
+            let plain = entry.choose(Options::default()).unwrap();
+            let mut written = Options::default();
+            entry.options.iter().for_each(|choice| written.set(choice.key, choice.default));
+            let spelled_out = entry.choose(written).unwrap();
+            assert_eq!(format!("{plain:?}"), format!("{spelled_out:?}"), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn options_of_other_methods_are_refused_by_name() {
+        for entry in entries() {
+            let refused = parse(entry.name, &[("warp".into(), "9".into())]).unwrap_err().to_string();
+            assert!(refused.contains(entry.name) && refused.contains("warp"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_method_is_answered_with_the_closest() {
+        let refused = parse("splitcan", &[]).unwrap_err().to_string();
+        assert!(refused.contains("splitcam"), "{refused}");
+    }
+}

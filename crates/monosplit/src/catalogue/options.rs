@@ -1,0 +1,141 @@
+//! Options as they are written, `key=value`, read as what the method expects.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use monosplit_graph::address::edit_distance;
+use monosplit_graph::{Error, Result};
+
+use super::Entry;
+
+/// Options of one method, by name. Reading one takes it; what is left over at the end is not the method's.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    method: &'static str,
+    known: Vec<&'static str>,
+    given: Vec<(String, String)>,
+}
+
+impl Options {
+    /// `key=value,key=value`
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut options = Options::default();
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                Error::argument(format!("expected options as key=value,key=value, found '{part}'"))
+            })?;
+            options.set(key, value);
+        }
+        Ok(options)
+    }
+
+    /// Sets an option; the last word counts.
+    pub fn set(&mut self, key: &str, value: &str) {
+        let key = key.trim().to_ascii_lowercase().replace('_', "-");
+        self.given.retain(|(known, _)| *known != key);
+        self.given.push((key, value.trim().to_owned()));
+    }
+
+    pub(super) fn of(self, entry: &Entry) -> Self {
+        let known = entry.options.iter().map(|choice| choice.key).collect();
+        Options { method: entry.name, known, ..self }
+    }
+
+    /// An error if an option was given that nobody read.
+    pub(super) fn all_used(&self) -> Result<()> {
+        let Some((key, _)) = self.given.first() else { return Ok(()) };
+        let method = self.method;
+        Err(Error::argument(match &*self.known {
+            [] => format!("{method} has no option '{key}'; it has none"),
+            known => format!(
+                "{method} has no option '{key}'; {}its options are {}",
+                closest(key, known),
+                known.join(", ")
+            ),
+        }))
+    }
+
+    /// Whether an option was given.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.given.iter().any(|(known, _)| known == key)
+    }
+
+    /// The text of an option, if given.
+    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+        let at = self.given.iter().position(|(known, _)| known == key)?;
+        Some(self.given.remove(at).1)
+    }
+
+    /// A number in a range.
+    pub(super) fn number(&mut self, key: &str, default: f64, range: RangeInclusive<f64>) -> Result<f64> {
+        self.within(key, default, range, "a number")
+    }
+
+    /// A whole number in a range.
+    pub(super) fn count(&mut self, key: &str, default: usize, range: RangeInclusive<usize>) -> Result<usize> {
+        self.within(key, default, range, "a whole number")
+    }
+
+    /// A seed.
+    pub(super) fn seed(&mut self) -> Result<u64> {
+        self.within("seed", 0, 0..=u64::MAX, "a whole number")
+    }
+
+    fn within<T: FromStr + PartialOrd + Display>(
+        &mut self,
+        key: &str,
+        default: T,
+        range: RangeInclusive<T>,
+        what: &str,
+    ) -> Result<T> {
+        let Some(text) = self.text(key) else { return Ok(default) };
+        let value = text.parse::<T>().ok().filter(|value| range.contains(value));
+        value.ok_or_else(|| {
+            let (method, low, high) = (self.method, range.start(), range.end());
+            Error::argument(format!(
+                "{method}: option '{key}' is {what} from {low} to {high}, found '{text}'"
+            ))
+        })
+    }
+
+    /// One of several words.
+    pub(super) fn one_of<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T> {
+        let Some(text) = self.text(key) else { return Ok(default) };
+        let found = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            Error::argument(format!(
+                "{}: option '{key}' is one of {}, found '{text}'",
+                self.method,
+                words.join(", ")
+            ))
+        })
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&mut self, key: &str, default: bool) -> Result<bool> {
+        self.one_of(key, default, &[("yes", true), ("no", false), ("true", true), ("false", false)])
+    }
+}
+
+/// `did you mean 'x'? ` where a name is close, else nothing.
+pub(super) fn closest(wanted: &str, names: &[&str]) -> String {
+    let best = names.iter().map(|name| (edit_distance(wanted, name), name)).min();
+    match best {
+        Some((apart, name)) if apart <= 1 + wanted.chars().count() / 4 => format!("did you mean '{name}'? "),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_the_range() {
+        let mut options = Options::parse("steps=0").unwrap();
+        let refused = options.count("steps", 50, 1..=1000).unwrap_err().to_string();
+        assert!(refused.contains("from 1 to 1000") && refused.contains("'0'"), "{refused}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The methods of the split.
+
+use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp};
+use monosplit_explain::{
+    InputSplit, Part, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, Whole,
+};
+use monosplit_graph::{Error, Result};
+
+use super::{Choice, Chosen, Closed, Entry, Family, Options, choice};
+
+const PAPER: &str =
+    "Hidden Monotonicity: Explaining Deep Neural Networks via their DC Decomposition, CVPR 2026";
+
+const STREAM: Choice =
+    choice("stream", "g", "the network of the pair: g (what speaks for the class) or h (against it)");
+const PART: Choice = choice("part", "combined", "the input of the stream: combined, plus or minus");
+const MAP: Choice = choice("map", "comb", "the relevance: pos, neg, or comb, their difference");
+const ALPHA: Choice =
+    choice("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
+const SHIFT_AT: Choice = choice("shift-at", "every", "shift at every node, or at affine ones only");
+const STABILISER: Choice =
+    choice("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
+const THETA: Choice = choice("theta", "0.1", "the factor of the stabiliser scale");
+const LIMIT: Choice = choice("limit", "10", "the limit of the stabiliser scale");
+const POOL: Choice =
+    choice("pool", "convex", "max pooling keeps streams convex, or follows the winner (wta)");
+const INPUT_SPLIT: Choice =
+    choice("input-split", "half", "how the input is divided: half, signed, positive or negative");
+const RELU: Choice = choice("relu", "max", "how a ReLU divides between the streams: max, min or half");
+
+const SENSITIVITY: &[Choice] =
+    &[STREAM, PART, ALPHA, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const RELEVANCE: &[Choice] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "splitcam",
+        family: Family::Split,
+        summary: "the activations of a layer, weighted by a stream's sensitivities and added up",
+        citation: PAPER,
+        options: SENSITIVITY,
+        make: split_cam,
+    },
+    Entry {
+        name: "splitgrad",
+        family: Family::Split,
+        summary: "a stream's sensitivities, averaged over channels",
+        citation: PAPER,
+        options: SENSITIVITY,
+        make: split_grad,
+    },
+    Entry {
+        name: "splitlrp",
+        family: Family::Split,
+        summary: "relevance propagated through the pair of streams, in double precision",
+        citation: PAPER,
+        options: RELEVANCE,
+        make: split_lrp,
+    },
+];
+
+fn split_cam(options: &mut Options) -> Result<Chosen> {
+    let (stream, part) = sensitivity(options)?;
+    let (split, settings) = split(options)?;
+    let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
+    let alpha = Some(settings.alpha[0]);
+    let closed = closed(split, stream, part, Whole::SplitCam);
+    Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitCam { split, stream, part }, title) })
+}
+
+fn split_grad(options: &mut Options) -> Result<Chosen> {
+    let (stream, part) = sensitivity(options)?;
+    let (split, settings) = split(options)?;
+    let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
+    let alpha = Some(settings.alpha[0]);
+    let closed = closed(split, stream, part, Whole::SplitGrad);
+    Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitGrad { split, stream, part }, title) })
+}
+
+fn split_lrp(options: &mut Options) -> Result<Chosen> {
+    let maps = [("pos", RelevanceMap::Pos), ("neg", RelevanceMap::Neg), ("comb", RelevanceMap::Comb)];
+    let map = options.one_of("map", RelevanceMap::Comb, &maps)?;
+    let (split, settings) = split(options)?;
+    let title = match map {
+        RelevanceMap::Pos => "SplitLRP pos",
+        RelevanceMap::Neg => "SplitLRP neg",
+        RelevanceMap::Comb => "SplitLRP comb",
+    };
+    Ok(Chosen { settings, ..Chosen::new(SplitLrp { split, map }, title) })
+}
+
+/// The closed formula speaks of stream g and of its two inputs together.
+fn closed(split: Split, stream: Stream, part: Part, whole: Whole) -> Option<Closed> {
+    ((stream, part) == (Stream::G, Part::Combined)).then_some(Closed { split, whole })
+}
+
+fn sign(part: Part) -> &'static str {
+    match part {
+        Part::Combined => "",
+        Part::Plus => "+",
+        Part::Minus => "−",
+    }
+}
+
+fn sensitivity(options: &mut Options) -> Result<(Stream, Part)> {
+    let stream = options.one_of("stream", Stream::G, &[("g", Stream::G), ("h", Stream::H)])?;
+    let parts = [("combined", Part::Combined), ("plus", Part::Plus), ("minus", Part::Minus)];
+    Ok((stream, options.one_of("part", Part::Combined, &parts)?))
+}
+
+/// The choices that shape the split, and its numbers.
+fn split(options: &mut Options) -> Result<(Split, Settings)> {
+    let stabilisers = [
+        ("scale", Stabiliser::Scale),
+        ("none", Stabiliser::None),
+        ("shift", Stabiliser::Shift),
+        ("recentre", Stabiliser::Recentre),
+    ];
+    let stabiliser = options.one_of("stabiliser", Stabiliser::Scale, &stabilisers)?;
+    if stabiliser != Stabiliser::Scale && (options.is_given("theta") || options.is_given("limit")) {
+        return Err(Error::argument("theta and limit belong to the stabiliser scale"));
+    }
+    let inputs = [
+        ("half", InputSplit::Half),
+        ("signed", InputSplit::Signed),
+        ("positive", InputSplit::Positive),
+        ("negative", InputSplit::Negative),
+    ];
+    let relus = [("max", ReluMode::Max), ("min", ReluMode::Min), ("half", ReluMode::Half)];
+    let pools = [("convex", Pooling::Convex), ("wta", Pooling::Winner)];
+    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
+    let split = Split::default()
+        .stabiliser(stabiliser)
+        .pooling(options.one_of("pool", Pooling::Convex, &pools)?)
+        .input_split(options.one_of("input-split", InputSplit::Half, &inputs)?)
+        .relu(options.one_of("relu", ReluMode::Max, &relus)?)
+        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?);
+    let settings = Settings {
+        alpha: vec![options.number("alpha", 0.4, 0.0..=1.0)?],
+        theta: options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?,
+        limit: options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?,
+    };
+    Ok((split, settings))
+}

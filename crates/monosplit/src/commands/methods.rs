@@ -1,0 +1,75 @@
+//! `monosplit methods`: which methods there are.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::catalogue::{Entry, Family, entries};
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+
+const WIDTH: usize = 100;
+
+/// Lists the methods, or the options of one
+#[derive(Args)]
+#[command(long_about = "\
+Lists the methods, each with one line and where it was published, or the options of one method.
+
+  monosplit methods
+  monosplit methods splitcam
+
+Options are written behind the name, or each with --set:
+
+  monosplit explain resnet18.onnx cat.jpg --method splitcam:stream=h,alpha=0.3
+  monosplit explain resnet18.onnx cat.jpg --method splitcam --set stream=h --set alpha=0.3")]
+pub(crate) struct Methods {
+    /// The method whose options are listed.
+    name: Option<String>,
+}
+
+impl Methods {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        match &self.name {
+            Some(name) => one(Entry::find(name)?, out),
+            None => all(out),
+        }
+    }
+}
+
+fn all(out: &mut dyn Write) -> Result<(), Failure> {
+    let listed = Family::ALL.map(|family| (family, entries().filter(move |entry| entry.family == family)));
+    for (family, entries) in listed {
+        let mut entries = entries.peekable();
+        if entries.peek().is_none() {
+            continue;
+        }
+        writeln!(out, "{}", family.title())?;
+        for entry in entries {
+            writeln!(out, "  {:<22} {}", entry.name, entry.summary)?;
+            writeln!(out, "  {:<22}   {}", "", entry.citation)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "`monosplit methods NAME` lists the options of one.")?;
+    Ok(())
+}
+
+fn one(entry: &Entry, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "{}: {}\n  {}\n", entry.name, entry.summary, entry.citation)?;
+    if entry.options.is_empty() {
+        writeln!(out, "It has no options.")?;
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("option", Align::Left, WIDTH),
+        ("default", Align::Left, WIDTH),
+        ("", Align::Left, WIDTH),
+    ]);
+    for choice in entry.options {
+        table.row([choice.key.to_owned(), choice.default.to_owned(), choice.meaning.to_owned()]);
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}

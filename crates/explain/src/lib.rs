@@ -52,6 +52,7 @@ mod explainer;
 mod explanation;
 mod finish;
 mod gradient;
+mod gradients;
 mod growth;
 mod invariant;
 mod linear;
@@ -76,6 +77,7 @@ pub use closed_formula::{ClosedFormula, Term, Whole};
 pub use explainer::{Explained, Explainer, Map};
 pub use explanation::{ClassInput, Explanation, Reading, inputs};
 pub use finish::{Absolute, Channels, Finish, Normalise, Size};
+pub use gradients::gradients;
 pub use method::{
     Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,
     Target,

@@ -1,7 +1,7 @@
 //! The linear part of a node: how it answers to one of its inputs, transposed, and the same with every
 //! coefficient replaced by its magnitude. Every rule set is built from these two.
 
-use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary};
+use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary, Window};
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
 
 use crate::axis::{AxisMap, apply_transposed};
@@ -84,6 +84,12 @@ fn transpose_node(
         }
         (Op::ConvTranspose { window, groups, .. }, 0) => {
             g.add(Op::Conv { window: window.clone(), groups: *groups }, &[y, operands[1]])
+        }
+        (Op::Conv { window, groups }, 1) => weight_transpose(g, window, *groups, operands[0], y),
+        (Op::ConvTranspose { window, groups, .. }, 1) => weight_transpose(g, window, *groups, y, operands[0]),
+        (Op::Conv { .. } | Op::ConvTranspose { .. }, 2) => {
+            let axes: Vec<usize> = (0..node.shape.rank()).filter(|&axis| axis != 1).collect();
+            g.reduced(Reduction::Sum, y, &axes, false)
         }
         (Op::MatMul { trans_a, trans_b }, 0 | 1) => {
             let product = transpose_matmul(g, index, y, operands, *trans_a, *trans_b)?;
@@ -182,6 +188,41 @@ fn transpose_node(
             op.name()
         ))),
     }
+}
+
+/// The transpose of a convolution's dependence on its weights, the input `x` held: `x` and `y` correlated over samples
+/// and places, which is a convolution with samples for channels, and stride and dilation exchanged.
+fn weight_transpose(g: &mut Graph, window: &Window, groups: usize, x: NodeId, y: NodeId) -> Result<NodeId> {
+    let (xs, ys) = (g.node(x).shape.dims().to_vec(), g.node(y).shape.dims().to_vec());
+    let fixed: Option<Vec<usize>> = xs.iter().chain(&ys).map(|d| d.fixed()).collect();
+    let (Some(_), Some(channels)) = (fixed, xs[1].over(Dim::Fixed(groups))) else {
+        return Err(Error::unsupported(
+            "the gradient of a kernel needs a batch of fixed size; give the graph's inputs fixed shapes",
+        ));
+    };
+    let rank = xs.len();
+    let grouped = [&[xs[0], Dim::Fixed(groups), channels], &xs[2..]].concat();
+    let grouped = g.reshaped(x, Shape::new(grouped))?;
+    let axes: Vec<usize> = [2, 1, 0].into_iter().chain(3..=rank).collect();
+    let exchanged = g.add(Op::Transpose { axes }, &[grouped])?;
+    let samples = xs[0].times(Dim::Fixed(groups)).unwrap_or(Dim::Fixed(0));
+    let exchanged = g.reshaped(exchanged, Shape::new([&[channels, samples], &xs[2..]].concat()))?;
+    let swap: Vec<usize> = [1, 0].into_iter().chain(2..rank).collect();
+    let kernel = g.add(Op::Transpose { axes: swap.clone() }, &[y])?;
+    let correlation = Window {
+        kernel: ys[2..].iter().filter_map(|d| d.fixed()).collect(),
+        stride: window.dilation.clone(),
+        dilation: window.stride.clone(),
+        pad: window.pad.clone(),
+        ceil: false,
+    };
+    let mut weights = g.add(Op::Conv { window: correlation, groups }, &[exchanged, kernel])?;
+    for (axis, &length) in window.kernel.iter().enumerate() {
+        if g.node(weights).shape.fixed_at(axis + 2) != Some(length) {
+            weights = g.add(Op::Slice { axis: axis + 2, start: 0, step: 1, length }, &[weights])?;
+        }
+    }
+    g.add(Op::Transpose { axes: swap }, &[weights])
 }
 
 fn transpose_matmul(

@@ -35,31 +35,58 @@ impl Network {
                 "the network's input '{name}' has the name of one that an explanation adds"
             )));
         }
-        let (graph, stand_ins, inner) = with_stand_ins(source)?;
-        let input =
-            *graph.inputs().first().ok_or_else(|| Error::argument("the network has no input to explain"))?;
-        let logits =
-            graph.outputs().first().ok_or_else(|| Error::argument("the network has no output"))?.node;
-        let mut active = vec![false; graph.len()];
-        for (id, node) in graph.nodes() {
-            let reads = node.inputs.iter().any(|i| active[i.index()]);
-            active[id.index()] = id == input || (reads && node.kind == Kind::Float);
-        }
-        if graph.node(input).kind != Kind::Float || !active[logits.index()] {
-            return Err(Error::argument(
-                "the class scores do not depend on the first input through real numbers",
-            ));
-        }
+        let mut copy = with_stand_ins(source)?;
+        flatten_scores(&mut copy.graph)?;
+        let input = copy.graph.inputs().first();
+        let input = *input.ok_or_else(|| Error::argument("the network has no input to explain"))?;
+        let logits = copy.graph.outputs().first();
+        let logits = logits.ok_or_else(|| Error::argument("the network has no output"))?.node;
+        let network = Network::prepared(copy, &[input], logits).ok_or_else(|| {
+            Error::argument("the class scores do not depend on the first input through real numbers")
+        })?;
+        let graph = &network.graph;
         let shape = &graph.node(logits).shape;
         if shape.rank() != 2 || shape.fixed_at(1).is_none() {
             return Err(Error::shape(format!("expected class scores of shape [N, classes], found {shape}"))
                 .at(graph.node(logits).label.display()));
         }
+        Ok(network)
+    }
+
+    /// Prepares `source` for walks from the value `from` to the values `to`, whatever they are; and the values' ids in
+    /// the network's graph.
+    pub(crate) fn between(
+        source: &Graph,
+        from: NodeId,
+        to: &[NodeId],
+    ) -> Result<(Self, NodeId, Vec<NodeId>)> {
+        let copy = with_stand_ins(source)?;
+        let find = |id: &NodeId| {
+            let copied = copy.map.get(id.index()).copied();
+            copied.ok_or_else(|| Error::argument(format!("{id} is not a value of the graph")))
+        };
+        let (from, to) = (find(&from)?, to.iter().map(find).collect::<Result<Vec<NodeId>>>()?);
+        let network = Network::prepared(copy, &to, from).ok_or_else(|| {
+            Error::argument("the value does not depend on any of the others through real numbers")
+        })?;
+        Ok((network, from, to))
+    }
+
+    /// The network whose explained values are `explained`; `None` if the `logits` do not depend on them.
+    fn prepared(copy: Copy, explained: &[NodeId], logits: NodeId) -> Option<Self> {
+        let Copy { graph, stand_ins, mut inner, .. } = copy;
+        inner.resize(graph.len(), false);
+        let mut active = vec![false; graph.len()];
+        for (id, node) in graph.nodes() {
+            let reads = node.inputs.iter().any(|i| active[i.index()]);
+            active[id.index()] = node.kind == Kind::Float && (reads || explained.contains(&id));
+        }
+        let input = *explained.first().filter(|_| active[logits.index()])?;
         let ids = graph.nodes().map(|(id, _)| id).collect();
         let readers = Vec::new();
         let mut network = Network { graph, ids, active, stand_ins, inner, readers, input, logits };
         network.readers = network.find_readers();
-        Ok(network)
+        Some(network)
     }
 
     /// The network's own graph.
@@ -192,11 +219,17 @@ pub(crate) fn sample_axis(dims: &[Dim], samples: Dim) -> Option<(usize, usize)> 
     })
 }
 
-type StandIns = HashMap<NodeId, NodeId>;
+/// A graph copied with a composition of simpler nodes standing before each node that has no rule of its own.
+struct Copy {
+    graph: Graph,
+    /// Where each node of the source went.
+    map: Vec<NodeId>,
+    stand_ins: HashMap<NodeId, NodeId>,
+    inner: Vec<bool>,
+}
 
-/// The graph with a composition of simpler nodes standing before each node that has no rule of its own. Readers
-/// keep reading the original node, so the network's values stay what they were, to the bit.
-fn with_stand_ins(source: &Graph) -> Result<(Graph, StandIns, Vec<bool>)> {
+/// Copies the graph. Readers keep reading the original node, so the network's values stay what they were, to the bit.
+fn with_stand_ins(source: &Graph) -> Result<Copy> {
     let mut graph = Graph::new();
     let mut stand_ins = HashMap::new();
     let mut inner = Vec::new();
@@ -226,9 +259,7 @@ fn with_stand_ins(source: &Graph) -> Result<(Graph, StandIns, Vec<bool>)> {
     for output in source.outputs() {
         graph.output(output.name.clone(), map[output.node.index()]);
     }
-    flatten_scores(&mut graph)?;
-    inner.resize(graph.len(), false);
-    Ok((graph, stand_ins, inner))
+    Ok(Copy { graph, map, stand_ins, inner })
 }
 
 /// Class scores that a network leaves as `[N, classes, 1, 1]` become `[N, classes]`.

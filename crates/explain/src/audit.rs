@@ -110,7 +110,8 @@ fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn 
     let class = argmax(&logits, network.classes());
 
     let mut writing = Writing::new(network, ClassInput::Given)?;
-    let mut walk = Walk::new(Gradient { open_at_zero: true }, network.logits(), writing.seed());
+    let mut walk =
+        Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, network.logits(), writing.seed());
     let g = &mut writing.graph;
     for id in layers {
         let gradient = walk.message(g, network, *id)?.map_or_else(|| g.scaled(0.0, *id), Ok)?;

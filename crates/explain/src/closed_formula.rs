@@ -106,7 +106,7 @@ fn write(network: &Rc<Network>, split: &Split, layer: &str, whole: Whole) -> Res
     let g = &mut writing.graph;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
-        let mut walk = Walk::new(Gradient { open_at_zero: true }, start, seed);
+        let mut walk = Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, start, seed);
         let Some(gradient) = walk.message(g, network, at)? else { continue };
         let share = g.scaled(factor, gradient)?;
         let (share, channels) = match whole {

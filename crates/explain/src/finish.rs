@@ -1,6 +1,6 @@
 //! How an attribution becomes a map: channels, absolute values, scale and resolution.
 
-use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis};
+use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis, Rounding};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
 use crate::channels::Axes;
@@ -56,6 +56,16 @@ pub enum Size {
     Input,
 }
 
+/// How a coarse map is drawn finer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Upsampling {
+    /// Each place repeats the coarse one it falls into.
+    #[default]
+    Nearest,
+    /// Bilinear interpolation between the centres of coarse places.
+    Bilinear,
+}
+
 /// How an attribution becomes a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
@@ -103,7 +113,7 @@ impl Finish {
             map = g.rectified(map)?;
         }
         if self.size == Size::Input {
-            map = resized(g, map, image, axes.image_channels, Interpolation::Linear)?;
+            map = resized(g, map, image, axes.image_channels, Upsampling::Bilinear)?;
         }
         match self.normalise {
             Normalise::None => scale.settled(g, Scaled { value: map, ..value }),
@@ -129,13 +139,13 @@ fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
     g.over(shifted, span)
 }
 
-/// A map `[N, H, W]` at the spatial size of the image, half-pixel centres.
+/// A map `[N, H, W]` at the spatial size of the image.
 pub(crate) fn resized(
     g: &mut Graph,
     map: NodeId,
     image: &Shape,
     image_channels: usize,
-    interpolation: Interpolation,
+    upsampling: Upsampling,
 ) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
     let spatial = image.dims().iter().enumerate().skip(1).filter(|(axis, _)| *axis != image_channels);
@@ -160,7 +170,11 @@ pub(crate) fn resized(
     }
     let with_channel = |dims: &[Dim]| Shape::new([&dims[..1], &[Dim::Fixed(1)], &dims[1..]].concat());
     let channelled = g.reshaped(map, with_channel(shape.dims()))?;
-    let op = Op::Resize { axes, interpolation, coordinates: Coordinates::HalfPixel };
+    let (interpolation, coordinates) = match upsampling {
+        Upsampling::Bilinear => (Interpolation::Linear, Coordinates::HalfPixel),
+        Upsampling::Nearest => (Interpolation::Nearest(Rounding::Floor), Coordinates::Asymmetric),
+    };
+    let op = Op::Resize { axes, interpolation, coordinates };
     let resized = g.add(op, &[channelled])?;
     g.reshaped(resized, Shape::new([&shape.dims()[..1], &spatial].concat()))
 }

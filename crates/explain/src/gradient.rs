@@ -11,10 +11,24 @@ use crate::sum_stream::first_wins;
 use crate::walk::{Edge, Rules};
 
 /// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gradient {
     /// Whether a ReLU passes the gradient where its input is exactly zero.
     pub(crate) open_at_zero: bool,
+    /// What a ReLU does instead of the chain rule.
+    pub(crate) relu: ReluBackward,
+}
+
+/// What passes backwards through a ReLU. Its relatives with a slope on the left, and ReLU6, follow the chain rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum ReluBackward {
+    /// The gradient, where the ReLU is open.
+    #[default]
+    ChainRule,
+    /// The positive part of it, where the ReLU is open.
+    Guided,
+    /// The positive part of it, everywhere.
+    Deconvolution,
 }
 
 impl Rules for Gradient {
@@ -25,13 +39,17 @@ impl Rules for Gradient {
     }
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
-        gradient_to(g, edge, d, self.open_at_zero)
+        gradient_to(g, edge, d, *self)
     }
 }
 
 /// The gradient at an input of a node, given the gradient `d` at its output; `None` where it is zero.
-fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, open_at_zero: bool) -> Result<Option<NodeId>> {
+fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, rules: Gradient) -> Result<Option<NodeId>> {
     let Edge { id, node, index, .. } = *edge;
+    let Gradient { open_at_zero, relu } = rules;
+    if relu == ReluBackward::Deconvolution && node.op == Op::Unary(Unary::Relu) {
+        return g.rectified(d).map(Some);
+    }
     if is_multilinear(&node.op) {
         return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false })
             .map(Some);
@@ -43,7 +61,10 @@ fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, open_at_zero: bool) ->
         let z = node.inputs[0];
         let on = if open_at_zero { g.at_least(z, 0.0)? } else { g.more_than(z, 0.0)? };
         return match rectifier.slope {
-            None => g.masked(on, d).map(Some),
+            None => {
+                let d = if relu == ReluBackward::Guided { g.rectified(d)? } else { d };
+                g.masked(on, d).map(Some)
+            }
             Some(slope) => {
                 let sloped = g.times(slope, d)?;
                 g.select(on, d, sloped).map(Some)

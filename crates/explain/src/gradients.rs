@@ -45,7 +45,7 @@ pub fn gradients(graph: &Graph, of: NodeId, with_respect_to: &[NodeId]) -> Resul
             .at(node.label.display()));
     };
     let seed = g.constant(Tensor::new(lengths, vec![1f32])?);
-    let mut walk = Walk::new(Gradient { open_at_zero: false }, of, seed);
+    let mut walk = Walk::new(Gradient::default(), of, seed);
     let mut slopes = Vec::with_capacity(values.len());
     for value in &values {
         let slope = match walk.message(&mut g, &network, *value)? {

@@ -44,6 +44,7 @@
 mod audit;
 mod axis;
 mod bindings;
+mod cam;
 mod channels;
 mod closed_formula;
 mod contest;
@@ -76,7 +77,7 @@ pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use closed_formula::{ClosedFormula, Term, Whole};
 pub use explainer::{Explained, Explainer, Map};
 pub use explanation::{ClassInput, Explanation, Reading, inputs};
-pub use finish::{Absolute, Channels, Finish, Normalise, Size};
+pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use gradients::gradients;
 pub use method::{
     Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,

@@ -64,7 +64,7 @@ impl<'a> Writing<'a> {
 
     /// The ordinary gradient of the explained score with respect to the value `at`.
     pub fn gradient(&mut self, at: NodeId) -> Result<NodeId> {
-        self.backward(Gradient { open_at_zero: false }, at)
+        self.backward(Gradient::default(), at)
     }
 
     /// A gradient with rules of its own for some nodes.

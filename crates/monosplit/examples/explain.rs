@@ -3,7 +3,8 @@
 //!     cargo run --release --example explain -- resnet18.onnx cat.jpg
 
 use monosplit::engine::Cpu;
-use monosplit::explain::{Class, Explainer, Method, Part, Request, Settings, Split, Stream};
+use monosplit::explain::methods::SplitCam;
+use monosplit::explain::{Class, Explainer, Request, Settings};
 use monosplit::image::{Fit, Picture, Preset, write_png};
 use monosplit::render::{Caption, Map, OverlayOptions, overlay};
 use monosplit::{Error, Model, ModelOptions, Origin, Result, default_layer};
@@ -15,8 +16,8 @@ fn main() -> Result<()> {
     };
     let model = Model::open(Origin::onnx(network), &ModelOptions::default())?;
     let layer = default_layer(model.graph()).unwrap_or_default();
-    let request = Request::new(Method::SplitCam(Stream::G, Part::Combined), &layer);
-    let explainer = Explainer::new(model.graph(), &Split::default(), &[request], &Cpu::default())?;
+    let request = Request::new(SplitCam::default(), &layer);
+    let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
 
     let size = model.picture_input()?.size;
     let prepared = Preset::Imagenet.options().fit(size, Fit::default())?.apply(&Picture::open(picture)?)?;

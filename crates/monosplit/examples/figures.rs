@@ -5,16 +5,12 @@
 use std::path::Path;
 
 use monosplit::engine::Cpu;
-use monosplit::explain::{
-    Class, Explainer, Method, Part, Pooling, RelevanceMap, Request, Settings, Split, Stream,
-};
+use monosplit::explain::{Class, Explainer, Request};
 use monosplit::image::{Filter, Fit, Picture, Prepared, Preset, write_png};
 use monosplit::render::{
     FigureOptions, Heatmap, HeatmapOptions, Map, OverlayOptions, Tile, blend, figure, number,
 };
-use monosplit::{Error, Model, ModelOptions, Origin, Result, default_layer};
-
-const CAM: Method = Method::SplitCam(Stream::G, Part::Combined);
+use monosplit::{Error, Model, ModelOptions, Origin, Result, catalogue, default_layer};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,49 +24,49 @@ fn main() -> Result<()> {
     let last = default_layer(model.graph()).unwrap_or_default();
     let last = last.as_str();
     let figures = Figures { model, prepared, folder: Path::new(folder) };
-    let split = Split::default();
+    let middle = "layer3.2.conv2";
+    let early = "layer2.1.conv2";
 
     let layers = ["layer1.0.conv1", "layer2.1.conv2", "layer3.2.conv2", last];
-    let requests = layers.map(|layer| (layer.to_owned(), split, Request::new(CAM, layer), 0.4));
-    figures.overlays("layers", 4, &requests)?;
+    figures.overlays("layers", 4, &layers.map(|layer| panel(layer, "splitcam", layer)))?;
 
-    let middle = "layer3.2.conv2";
-    let requests = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-        .map(|alpha| (format!("α = {}", number(alpha)), split, Request::new(CAM, middle), alpha));
-    figures.heatmaps("alpha", 6, &requests)?;
+    let alphas = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5].map(number);
+    let alphas =
+        alphas.map(|alpha| panel(&format!("α = {alpha}"), &format!("splitcam:alpha={alpha}"), middle));
+    figures.heatmaps("alpha", 6, &alphas)?;
 
-    let early = "layer2.1.conv2";
-    let other = Method::SplitCam(Stream::H, Part::Combined);
     let streams = [
-        ("g, layer4.2.conv2, α = 0.4", split, Request::new(CAM, last), 0.4),
-        ("h, layer4.2.conv2, α = 0.4", split, Request::new(other, last), 0.4),
-        ("g, layer2.1.conv2, α = 0.3", split, Request::new(CAM, early), 0.3),
-        ("h, layer2.1.conv2, α = 0.3", split, Request::new(other, early), 0.3),
+        panel("g, layer4.2.conv2, α = 0.4", "splitcam", last),
+        panel("h, layer4.2.conv2, α = 0.4", "splitcam:stream=h", last),
+        panel("g, layer2.1.conv2, α = 0.3", "splitcam:alpha=0.3", early),
+        panel("h, layer2.1.conv2, α = 0.3", "splitcam:stream=h,alpha=0.3", early),
     ];
-    figures.overlays("streams", 4, &streams.map(named))?;
+    figures.overlays("streams", 4, &streams)?;
 
-    let winner = split.pooling(Pooling::Winner);
     let pooling = [
-        ("convex", split, Request::new(CAM, early), 0.3),
-        ("winner takes all", winner, Request::new(CAM, early), 0.3),
+        panel("convex", "splitcam:alpha=0.3", early),
+        panel("winner takes all", "splitcam:alpha=0.3,pool=wta", early),
     ];
-    figures.overlays("pooling", 2, &pooling.map(named))?;
+    figures.overlays("pooling", 2, &pooling)?;
 
-    let grad = Method::SplitGrad(Stream::G, Part::Combined);
     let methods = [
-        ("gradient", Request::new(Method::Gradient, early)),
-        ("SplitGrad g", Request::new(grad, early)),
-        ("SplitLRP pos", Request::new(Method::SplitLrp(RelevanceMap::Pos), middle)),
-        ("SplitLRP comb", Request::new(Method::SplitLrp(RelevanceMap::Comb), middle)),
+        panel("gradient", "gradient", early),
+        panel("SplitGrad g", "splitgrad:alpha=0.3", early),
+        panel("SplitLRP pos", "splitlrp:map=pos", middle),
+        panel("SplitLRP comb", "splitlrp", middle),
     ];
-    figures.overlays("methods", 4, &methods.map(|(label, request)| named((label, split, request, 0.3))))
+    figures.overlays("methods", 4, &methods)
 }
 
-/// A label, the split, what is asked of it, and α.
-type Panel = (String, Split, Request, f64);
+/// A label, a method with its options, and a layer.
+struct Panel {
+    label: String,
+    method: String,
+    layer: String,
+}
 
-fn named((label, split, request, alpha): (&str, Split, Request, f64)) -> Panel {
-    (label.to_owned(), split, request, alpha)
+fn panel(label: &str, method: &str, layer: &str) -> Panel {
+    Panel { label: label.to_owned(), method: method.to_owned(), layer: layer.to_owned() }
 }
 
 struct Figures<'a> {
@@ -103,11 +99,11 @@ impl Figures<'_> {
         drawn: impl Fn(&Map) -> Result<Picture>,
     ) -> Result<()> {
         let mut tiles = Vec::with_capacity(panels.len());
-        for (label, split, request, alpha) in panels {
-            let explainer =
-                Explainer::new(self.model.graph(), split, std::slice::from_ref(request), &Cpu::default())?;
-            let settings = Settings::default().alpha(*alpha);
-            let explained = explainer.explain(&self.prepared.tensor, &Class::Top, &settings)?;
+        for Panel { label, method, layer } in panels {
+            let chosen = catalogue::parse(method, &[])?;
+            let request = Request::of(chosen.method, Some(layer.clone()));
+            let explainer = Explainer::new(self.model.graph(), &[request], &Cpu::default())?;
+            let explained = explainer.explain(&self.prepared.tensor, &Class::Top, &chosen.settings)?;
             let map = Map::from_tensor(&explained.maps[0].values, 0)?;
             let least = map.values().iter().copied().fold(f32::INFINITY, f32::min);
             let most = map.values().iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -99,7 +99,7 @@ fn half_a_shift_is_half_the_gradient_to_the_bit() {
         let (network, x) = golden(name, file);
         let gradient = map(&folder, &network, &x, &["--method", "gradient"]);
         for pool in ["convex", "wta"] {
-            let words = ["--method", "splitgrad", "--alpha", "0.5", "--pool", pool];
+            let words = ["--method", "splitgrad", "--layer", "x", "--alpha", "0.5", "--pool", pool];
             let split = map(&folder, &network, &x, &words);
             let same = zipped(&split, &gradient, |s, g| f32::from(s.to_bits() == (0.5 * g).to_bits()));
             assert!(same.to_f32().iter().all(|&v| v == 1.0), "{name} {pool}");
@@ -113,7 +113,8 @@ fn streams_parts_and_relevances_add_up() {
     let folder = Folder::new();
     let (network, x) = golden("vgg", "torchscript-17");
     let grad = |stream: &str, part: &str| {
-        map(&folder, &network, &x, &["--method", "splitgrad", "--stream", stream, "--part", part])
+        let words = ["--method", "splitgrad", "--layer", "x", "--stream", stream, "--part", part];
+        map(&folder, &network, &x, &words)
     };
     let close = |a: &Tensor, b: &Tensor| assert!(relative_error(a, b) < 1e-4, "{}", relative_error(a, b));
     let [g, h] = ["g", "h"].map(|stream| {
@@ -186,18 +187,19 @@ fn wrong_wishes_are_answered_in_one_line_and_leave_nothing() {
     let file = text(&folder.write("file", "no folder"));
     let missing = text(&folder.path("missing/raw.npy"));
     let out = text(&folder.path("pictures"));
-    let refusals: [(&[&str], &[&str]); 14] = [
+    let refusals: [(&[&str], &[&str]); 15] = [
         (&["--layer", "canv"], &["no layer 'canv'", "'conv'"]),
-        (&["--layer", "aside:out"], &["'aside:out'", "between the image and the class scores"]),
+        (&["--layer", "aside:out"], &["'aside'", "between the image and the class scores"]),
         (&["--layer", "dense", "--size", "input"], &["[N, 4]", "layer's own size"]),
-        (&["--alpha", "1.5"], &["α", "between 0 and 1"]),
-        (&["--alpha", "-0.1"], &["α", "between 0 and 1"]),
-        (&["--alpha", "nan"], &["α"]),
-        (&["--theta", "0"], &["θ", "greater than 0"]),
-        (&["--limit", "-3"], &["Θ", "positive"]),
-        (&["--method", "gradient", "--stream", "h"], &["--stream", "splitcam"]),
-        (&["--map", "pos"], &["--map", "splitlrp"]),
-        (&["--method", "gradcam"], &["gradcam", "splitcam"]),
+        (&["--alpha", "1.5"], &["'alpha'", "from 0 to 1"]),
+        (&["--alpha", "-0.1"], &["'alpha'", "from 0 to 1"]),
+        (&["--alpha", "nan"], &["'alpha'"]),
+        (&["--theta", "0"], &["'theta'", "to 1"]),
+        (&["--limit", "-3"], &["'limit'", "-3"]),
+        (&["--stabiliser", "shift", "--theta", "0.2"], &["theta", "stabiliser scale"]),
+        (&["--method", "gradient", "--stream", "h"], &["'stream'", "gradient"]),
+        (&["--map", "pos"], &["'map'", "splitcam"]),
+        (&["--method", "splitcan"], &["splitcan", "did you mean 'splitcam'?"]),
         (&["--raw", &missing], &["there is no folder"]),
         (&["--out", &file], &["this is a file"]),
         (&["--labels", &file], &["5 class names"]),

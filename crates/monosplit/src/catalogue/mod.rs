@@ -1,6 +1,8 @@
 //! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
 //! options here and nowhere below.
 
+mod backpropagation;
+mod cam;
 mod gradient;
 mod options;
 mod split;
@@ -130,7 +132,7 @@ impl Chosen {
 
 /// All methods, family by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [split::ENTRIES, gradient::ENTRIES].into_iter().flatten()
+    [split::ENTRIES, gradient::ENTRIES, backpropagation::ENTRIES, cam::ENTRIES].into_iter().flatten()
 }
 
 impl Entry {

@@ -90,7 +90,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "DIR", default_value = "explained")]
     out: PathBuf,
 
-    /// Write the maps of all inputs as float32 into a .npy file; of several layers, one file each.
+    /// Write the maps of all inputs as float32 into a .npy file (one for each of several layers).
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
 

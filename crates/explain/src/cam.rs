@@ -1,0 +1,50 @@
+//! What class activation maps have in common: the activations of a layer, weighted and added up over channels.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Graph, NodeId, Result};
+
+use crate::method::Attribution;
+use crate::writing::Writing;
+
+/// A layer's activations, and which of their axes run over channels and places.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    at: NodeId,
+    channels: usize,
+    places: Vec<usize>,
+}
+
+impl Layer {
+    pub(crate) fn new(writing: &Writing<'_>, at: NodeId) -> Result<Self> {
+        let channels = writing.axes(at)?.channels.unwrap_or(1);
+        let rank = writing.graph.node(at).shape.rank();
+        Ok(Layer { at, channels, places: (1..rank).filter(|&axis| axis != channels).collect() })
+    }
+
+    /// The mean over places, which stay as axes of length one.
+    pub(crate) fn mean(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+        self.reduced(g, Reduction::Mean, value)
+    }
+
+    /// The sum over places, which stay as axes of length one.
+    pub(crate) fn sum(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+        self.reduced(g, Reduction::Sum, value)
+    }
+
+    fn reduced(&self, g: &mut Graph, reduction: Reduction, value: NodeId) -> Result<NodeId> {
+        if self.places.is_empty() {
+            return Ok(value);
+        }
+        g.reduced(reduction, value, &self.places, true)
+    }
+
+    /// `Σ_c w_c a_c`; without places, `w ⊙ a`.
+    pub(crate) fn weighted(&self, g: &mut Graph, weights: NodeId, rectified: bool) -> Result<Attribution> {
+        let mut map = g.times(weights, self.at)?;
+        if !self.places.is_empty() {
+            map = g.reduced(Reduction::Sum, map, &[self.channels], false)?;
+        }
+        let map = if rectified { g.rectified(map)? } else { map };
+        Ok(Attribution::per_place(map, self.at))
+    }
+}

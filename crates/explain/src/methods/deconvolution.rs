@@ -1,0 +1,29 @@
+//! Deconvolution.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::gradient::{Gradient, ReluBackward};
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// The gradient, of which every ReLU, open or closed, passes what is positive; sum over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Deconvolution;
+
+impl Method for Deconvolution {
+    fn name(&self) -> String {
+        "deconvolution".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for Deconvolution {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let rules = Gradient { relu: ReluBackward::Deconvolution, ..Gradient::default() };
+        Ok(Attribution::per_element(writing.backward(rules, at)?, at, Reduction::Sum))
+    }
+}

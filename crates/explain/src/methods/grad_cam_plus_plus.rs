@@ -1,0 +1,59 @@
+//! Grad-CAM++.
+
+use monosplit_graph::{NodeId, Result};
+
+use crate::cam::Layer;
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// `Σ_c w_c a_c`, where `w_c = Σ α relu(d)` over places and `α = d²/(2d² + d³ Σa)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GradCamPlusPlus {
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
+}
+
+impl Default for GradCamPlusPlus {
+    fn default() -> Self {
+        GradCamPlusPlus { rectified: true }
+    }
+}
+
+impl Method for GradCamPlusPlus {
+    fn name(&self) -> String {
+        "gradcam++".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Rewrite for GradCamPlusPlus {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(writing, at)?;
+        let d = writing.gradient(at)?;
+        let g = writing.graph();
+        let square = g.times(d, d)?;
+        let cube = g.times(square, d)?;
+        let (total, twice) = (layer.sum(g, at)?, g.scaled(2.0, square)?);
+        let further = g.times(total, cube)?;
+        let below = g.plus(twice, further)?;
+        let below = g.offset(EPSILON, below)?;
+        let share = g.over(square, below)?;
+        let positive = g.rectified(d)?;
+        let product = g.times(positive, share)?;
+        // Where d is zero so is d², but the denominator may be zero as well.
+        let open = g.more_than(d, 0.0)?;
+        let product = g.masked(open, product)?;
+        let weights = layer.sum(g, product)?;
+        layer.weighted(g, weights, self.rectified)
+    }
+}
+
+/// What grad-cam adds to the denominator.
+const EPSILON: f64 = 1e-6;

@@ -1,0 +1,29 @@
+//! Guided backpropagation.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::gradient::{Gradient, ReluBackward};
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// The gradient, of which every ReLU passes only what is positive; sum over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GuidedBackprop;
+
+impl Method for GuidedBackprop {
+    fn name(&self) -> String {
+        "guided-backprop".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for GuidedBackprop {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let rules = Gradient { relu: ReluBackward::Guided, ..Gradient::default() };
+        Ok(Attribution::per_element(writing.backward(rules, at)?, at, Reduction::Sum))
+    }
+}

@@ -1,0 +1,65 @@
+//! Guided Grad-CAM and Guided LayerCAM: a coarse map of a layer says where, guided backpropagation to the image says
+//! what.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Dim, NodeId, Result, Shape};
+
+use super::{GradCam, GuidedBackprop, LayerCam};
+use crate::finish::{Upsampling, resized};
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// The coarse map of a guided one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CoarseMap {
+    /// Grad-CAM.
+    #[default]
+    GradCam,
+    /// LayerCAM.
+    LayerCam,
+}
+
+/// Guided backpropagation at the image, times the layer's rectified class activation map; sum over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GuidedCam {
+    /// The coarse map.
+    pub map: CoarseMap,
+    /// How it is brought to the size of the image.
+    pub upsampling: Upsampling,
+}
+
+impl Method for GuidedCam {
+    fn name(&self) -> String {
+        match self.map {
+            CoarseMap::GradCam => "guided-gradcam".into(),
+            CoarseMap::LayerCam => "guided-layercam".into(),
+        }
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Rewrite for GuidedCam {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let image = writing.image();
+        let fine = GuidedBackprop.write(writing, image)?.value.value;
+        let coarse = match self.map {
+            CoarseMap::GradCam => GradCam::default().write(writing, at)?,
+            CoarseMap::LayerCam => LayerCam::default().write(writing, at)?,
+        };
+        let channels = writing.axes(image)?.image_channels;
+        let shape = writing.graph().node(image).shape.clone();
+        let g = writing.graph();
+        let map = resized(g, coarse.value.value, &shape, channels, self.upsampling)?;
+        let mut dims = shape.dims().to_vec();
+        dims[channels] = Dim::Fixed(1);
+        let map = g.reshaped(map, Shape::new(dims))?;
+        Ok(Attribution::per_element(g.times(fine, map)?, image, Reduction::Sum))
+    }
+}

@@ -1,0 +1,29 @@
+//! Input × gradient.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// `a ⊙ ∂y/∂a`; sum over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InputXGradient;
+
+impl Method for InputXGradient {
+    fn name(&self) -> String {
+        "input-x-gradient".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for InputXGradient {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let gradient = writing.gradient(at)?;
+        let product = writing.graph().times(at, gradient)?;
+        Ok(Attribution::per_element(product, at, Reduction::Sum))
+    }
+}

@@ -1,0 +1,46 @@
+//! LayerCAM, as published and as the paper writes it.
+
+use monosplit_graph::{NodeId, Result};
+
+use crate::cam::Layer;
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// `Σ_c relu(∂y/∂a_c) ⊙ a_c`, or without the inner ReLU as the paper on the split writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayerCam {
+    /// Whether only positive gradients count, as published.
+    pub positive_gradients: bool,
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
+}
+
+impl Default for LayerCam {
+    fn default() -> Self {
+        LayerCam { positive_gradients: true, rectified: true }
+    }
+}
+
+impl Method for LayerCam {
+    fn name(&self) -> String {
+        "layercam".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Rewrite for LayerCam {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(writing, at)?;
+        let gradient = writing.gradient(at)?;
+        let g = writing.graph();
+        let weights = if self.positive_gradients { g.rectified(gradient)? } else { gradient };
+        layer.weighted(g, weights, self.rectified)
+    }
+}

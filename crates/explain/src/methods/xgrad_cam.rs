@@ -1,0 +1,50 @@
+//! XGrad-CAM.
+
+use monosplit_graph::{NodeId, Result};
+
+use crate::cam::Layer;
+use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// `Σ_c w_c a_c`, where `w_c = Σ d a / Σ a` over places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct XGradCam {
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
+}
+
+impl Default for XGradCam {
+    fn default() -> Self {
+        XGradCam { rectified: true }
+    }
+}
+
+impl Method for XGradCam {
+    fn name(&self) -> String {
+        "xgradcam".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Rewrite for XGradCam {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(writing, at)?;
+        let d = writing.gradient(at)?;
+        let g = writing.graph();
+        let product = g.times(d, at)?;
+        let (above, below) = (layer.sum(g, product)?, layer.sum(g, at)?);
+        let below = g.offset(EPSILON, below)?;
+        let weights = g.over(above, below)?;
+        layer.weighted(g, weights, self.rectified)
+    }
+}
+
+/// What grad-cam adds to the denominator.
+const EPSILON: f64 = 1e-7;

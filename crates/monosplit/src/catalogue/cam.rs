@@ -1,0 +1,87 @@
+//! Class activation maps that need no repetition.
+
+use monosplit_explain::methods::{EigenCam, GradCam, GradCamPlusPlus, HiResCam, LayerCam, XGradCam};
+use monosplit_graph::Result;
+
+use super::{Choice, Chosen, Entry, Family, Options, choice};
+
+const RELU: Choice = choice("relu", "yes", "whether what is below zero becomes zero");
+const NO_RELU: Choice = choice("relu", "no", "whether what is below zero becomes zero");
+const POSITIVE: Choice =
+    choice("positive-gradients", "yes", "whether only positive gradients count, as published");
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "gradcam",
+        family: Family::Cam,
+        summary: "a layer's activations, weighted by the mean gradient of each channel",
+        citation: "Selvaraju et al.: Grad-CAM, ICCV 2017",
+        options: &[RELU],
+        make: |options| {
+            let rectified = relu(options, true)?;
+            Ok(Chosen::new(GradCam { rectified }, "Grad-CAM"))
+        },
+    },
+    Entry {
+        name: "gradcam++",
+        family: Family::Cam,
+        summary: "a layer's activations, weighted by pixelwise shares of the positive gradient",
+        citation: "Chattopadhay et al.: Grad-CAM++, WACV 2018",
+        options: &[RELU],
+        make: |options| {
+            let rectified = relu(options, true)?;
+            Ok(Chosen::new(GradCamPlusPlus { rectified }, "Grad-CAM++"))
+        },
+    },
+    Entry {
+        name: "layercam",
+        family: Family::Cam,
+        summary: "a layer's activations, each weighted by its own positive gradient",
+        citation: "Jiang et al.: LayerCAM, IEEE TIP 2021",
+        options: &[POSITIVE, RELU],
+        make: layer_cam,
+    },
+    Entry {
+        name: "hirescam",
+        family: Family::Cam,
+        summary: "a layer's activations, each weighted by its own gradient",
+        citation: "Draelos, Carin: Use HiResCAM instead of Grad-CAM, 2020",
+        options: &[NO_RELU],
+        make: |options| {
+            let rectified = relu(options, false)?;
+            Ok(Chosen::new(HiResCam { rectified }, "HiResCAM"))
+        },
+    },
+    Entry {
+        name: "xgradcam",
+        family: Family::Cam,
+        summary: "a layer's activations, weighted by the activation-weighted mean gradient",
+        citation: "Fu et al.: Axiom-based Grad-CAM, BMVC 2020",
+        options: &[RELU],
+        make: |options| {
+            let rectified = relu(options, true)?;
+            Ok(Chosen::new(XGradCam { rectified }, "XGrad-CAM"))
+        },
+    },
+    Entry {
+        name: "eigencam",
+        family: Family::Cam,
+        summary: "the first principal component of a layer's activations; knows no class",
+        citation: "Muhammad, Yeasin: Eigen-CAM, IJCNN 2020",
+        options: &[NO_RELU],
+        make: |options| {
+            let rectified = relu(options, false)?;
+            Ok(Chosen::new(EigenCam { rectified }, "Eigen-CAM"))
+        },
+    },
+];
+
+fn relu(options: &mut Options, default: bool) -> Result<bool> {
+    options.flag("relu", default)
+}
+
+fn layer_cam(options: &mut Options) -> Result<Chosen> {
+    let positive_gradients = options.flag("positive-gradients", true)?;
+    let rectified = relu(options, true)?;
+    Ok(Chosen::new(LayerCam { positive_gradients, rectified }, "LayerCAM"))
+}

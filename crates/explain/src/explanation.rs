@@ -23,6 +23,9 @@ pub enum ClassInput {
     Given,
     /// It is the one with the highest score.
     Top,
+    /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The
+    /// graph declares it with length one: it is for files whose runtime broadcasts.
+    Broadcast,
 }
 
 /// The graph that computes class scores and maps.

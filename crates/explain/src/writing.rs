@@ -132,8 +132,9 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<
     match class {
         ClassInput::Given => Ok(g.input(inputs::CLASS, samples, Kind::Int)),
         ClassInput::Top => top(g),
-        ClassInput::GivenOrTop => {
-            let given = g.input(inputs::CLASS, samples, Kind::Int);
+        ClassInput::GivenOrTop | ClassInput::Broadcast => {
+            let length = if class == ClassInput::Broadcast { Shape::fixed(&[1]) } else { samples };
+            let given = g.input(inputs::CLASS, length, Kind::Int);
             let top = top(g)?;
             let zero = g.constant(Tensor::scalar(0i64));
             let unset = g.binary(Binary::Less, given, zero)?;

@@ -26,6 +26,7 @@ pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 pub mod catalogue;
 pub mod commands;
+mod compiled;
 mod failure;
 mod inference;
 mod input;
@@ -36,6 +37,7 @@ mod model;
 mod prediction;
 mod table;
 
+pub use compiled::{CompiledMap, compiled_maps};
 pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;

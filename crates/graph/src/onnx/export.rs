@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
-use crate::tensor::Kind;
+use crate::tensor::{Kind, Tensor};
 
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
@@ -27,11 +27,13 @@ const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
 pub struct ExportOptions {
     opset: i64,
     double: bool,
+    half: bool,
+    optional: Vec<(String, Tensor)>,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        ExportOptions { opset: 17, double: false }
+        ExportOptions { opset: 17, double: false, half: false, optional: Vec::new() }
     }
 }
 
@@ -47,6 +49,27 @@ impl ExportOptions {
     #[must_use]
     pub fn double(mut self, double: bool) -> Self {
         self.double = double;
+        self
+    }
+
+    /// Stores weights in half precision; they are cast to single precision when the file is read, and computed with in
+    /// that.
+    #[must_use]
+    pub fn half(mut self, half: bool) -> Self {
+        self.half = half;
+        self
+    }
+
+    /// Whether an input may be left out.
+    pub fn is_optional(&self, input: &str) -> bool {
+        self.optional.iter().any(|(name, _)| name == input)
+    }
+
+    /// Whoever runs the file may leave out the input of this name, and `value` is taken; an axis of length one may then
+    /// be given at any length that the graph broadcasts.
+    #[must_use]
+    pub fn optional(mut self, input: impl Into<String>, value: Tensor) -> Self {
+        self.optional.push((input.into(), value));
         self
     }
 }
@@ -88,6 +111,8 @@ pub(crate) struct Exporter<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) opset: i64,
     pub(crate) double: bool,
+    pub(crate) half: bool,
+    optional: &'g [(String, Tensor)],
     pub(crate) nodes: Vec<NodeProto<'g>>,
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
@@ -99,14 +124,18 @@ pub(crate) struct Exporter<'g> {
     pub(crate) result: String,
     pub(crate) batch: Option<String>,
     pub(crate) bytes: usize,
+    /// Small constants by type, shape and bytes.
+    pub(crate) shared: HashMap<(i64, Vec<usize>, Vec<u8>), String>,
 }
 
 impl<'g> Exporter<'g> {
-    fn new(graph: &'g Graph, options: &ExportOptions) -> Self {
+    fn new(graph: &'g Graph, options: &'g ExportOptions) -> Self {
         Exporter {
             graph,
             opset: options.opset,
             double: options.double,
+            half: options.half,
+            optional: &options.optional,
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
@@ -117,6 +146,7 @@ impl<'g> Exporter<'g> {
             result: String::new(),
             batch: None,
             bytes: 0,
+            shared: HashMap::new(),
         }
     }
 
@@ -131,16 +161,21 @@ impl<'g> Exporter<'g> {
             self.current = node.label.clone();
             self.result = self.name(id).to_owned();
             match &node.op {
-                Op::Input => {}
+                Op::Input => {
+                    let name = self.result.clone();
+                    if let Some((_, value)) = self.optional.iter().find(|(input, _)| *input == name) {
+                        self.initializer(name, value)?;
+                    }
+                }
                 Op::Constant(tensor) => {
                     let name = self.result.clone();
-                    self.initializer(name, tensor)?;
+                    self.weight(name, tensor)?;
                 }
                 op => self.op(op, node).map_err(|e| e.at(node.label.display()))?,
             }
         }
         let outputs = self.outputs();
-        let inputs = graph.inputs().iter().map(|&id| self.info(self.name(id).to_owned(), id)).collect();
+        let inputs = graph.inputs().iter().map(|&id| self.input_info(id)).collect();
         let main = GraphProto {
             name: "monosplit".into(),
             nodes: self.nodes,
@@ -214,6 +249,18 @@ impl<'g> Exporter<'g> {
             }
         }
         graph.outputs().iter().map(|o| self.info(o.name.clone(), o.node)).collect()
+    }
+
+    fn input_info(&self, id: NodeId) -> ValueInfoProto {
+        let name = self.name(id).to_owned();
+        let is_optional = self.optional.iter().any(|(input, _)| *input == name);
+        let mut info = self.info(name, id);
+        for dim in info.shape.iter_mut().flatten().filter(|_| is_optional) {
+            if *dim == DimProto::Value(1) {
+                *dim = DimProto::Param(format!("{}_length", info.name));
+            }
+        }
+        info
     }
 
     fn info(&self, name: String, id: NodeId) -> ValueInfoProto {

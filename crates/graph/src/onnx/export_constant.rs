@@ -5,13 +5,38 @@ use std::borrow::Cow;
 use super::export::{Exporter, MAX_BYTES, int, too_large};
 use super::model::TensorProto;
 use crate::error::{Error, ErrorKind, Result};
+use crate::half;
 use crate::shape::{Dim, Shape};
-use crate::tensor::{Data, Tensor};
+use crate::tensor::{Data, Kind, Tensor};
+
+/// Parameters of ops with at most so many elements are stored once, whoever reads them.
+const MOST_SHARED: usize = 32;
+/// ONNX's number for half precision.
+const FLOAT16: i64 = 10;
+/// Constants of fewer elements are not worth a cast.
+const LEAST_HALVED: usize = 64;
 
 impl Exporter<'_> {
-    /// Adds a weight.
+    /// Adds a constant of the graph; in half precision, if so asked, with the cast that makes it what it was.
+    pub(crate) fn weight(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+        let large = tensor.len() >= LEAST_HALVED && tensor.kind() == Kind::Float;
+        if !self.half || !large || self.double {
+            return self.initializer(name, tensor);
+        }
+        let stored = self.value_names.fresh(&format!("{name}/half"));
+        let raw: Vec<u8> = tensor.to_f32().iter().flat_map(|&v| half::f32_to_f16(v).to_le_bytes()).collect();
+        self.store(stored.clone(), tensor, FLOAT16, raw)?;
+        self.finish("Cast", &[&stored], &[("to", int(self.data_type(Kind::Float)))]);
+        Ok(())
+    }
+
+    /// Adds a constant of the file.
     pub(crate) fn initializer(&mut self, name: String, tensor: &Tensor) -> Result<()> {
         let (data_type, raw) = self.raw(tensor);
+        self.store(name, tensor, data_type, raw)
+    }
+
+    fn store(&mut self, name: String, tensor: &Tensor, data_type: i64, raw: Vec<u8>) -> Result<()> {
         self.bytes = self.bytes.saturating_add(raw.len());
         if self.bytes > MAX_BYTES {
             return Err(too_large());
@@ -38,11 +63,22 @@ impl Exporter<'_> {
         (self.data_type(tensor.kind()), bytes)
     }
 
-    /// Adds a constant of the op being written; its name.
+    /// Adds a constant of the op being written, unless a small one is there already; its name.
     pub(crate) fn constant(&mut self, role: &str, tensor: &Tensor) -> Result<String> {
-        let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
-        let name = self.value_names.fresh(&format!("{base}/{role}"));
+        if tensor.len() > MOST_SHARED {
+            let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
+            let name = self.value_names.fresh(&format!("{base}/{role}"));
+            self.initializer(name.clone(), tensor)?;
+            return Ok(name);
+        }
+        let (data_type, raw) = self.raw(tensor);
+        let key = (data_type, tensor.shape().to_vec(), raw);
+        if let Some(known) = self.shared.get(&key) {
+            return Ok(known.clone());
+        }
+        let name = self.value_names.fresh(role);
         self.initializer(name.clone(), tensor)?;
+        self.shared.insert(key, name.clone());
         Ok(name)
     }
 

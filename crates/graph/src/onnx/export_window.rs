@@ -163,9 +163,13 @@ impl Exporter<'_> {
     fn ones(&mut self, shape: &Shape, window: &Window) -> Result<String> {
         let mut dims = vec![channels(shape)?, 1];
         dims.extend(&window.kernel);
-        let count = crate::tensor::element_count(&dims).filter(|&n| n <= MAX_WRITTEN_OUT);
-        let count = count.ok_or_else(|| too_large_a_window(window))?;
-        self.constant("ones", &Tensor::new(dims, vec![1f32; count])?)
+        if crate::tensor::element_count(&dims).is_none_or(|n| n > MAX_WRITTEN_OUT) {
+            return Err(too_large_a_window(window));
+        }
+        // The runtime writes them out when it loads the file.
+        let one = self.constant("one", &Tensor::scalar(1f32))?;
+        let shape = self.ints("shape", dims.iter().map(|&n| n as i64).collect())?;
+        Ok(self.emit("Expand", &[&one, &shape], &[]))
     }
 
     fn divisor_map(&mut self, window: &Window, spatial: &[usize], divisor: Divisor) -> Result<String> {

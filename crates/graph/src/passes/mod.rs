@@ -11,6 +11,7 @@ mod identities;
 mod interpolation;
 mod max_form;
 mod piecewise;
+mod portable;
 #[cfg(test)]
 mod reference;
 mod rewrite;
@@ -26,6 +27,7 @@ pub use dropout::mask_dropout;
 pub use identities::drop_identities;
 pub use max_form::max_form;
 pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, piecewise};
+pub use portable::portable;
 pub use rewrite::{NodeMap, Rewrite, Step};
 pub use sharing::share_constants;
 pub use smooth::{SmoothActivation, recognise_activations, smooth_activations};

@@ -166,6 +166,24 @@ pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
     Entry::find(name)?.choose(options)
 }
 
+/// Methods separated by commas. A word with an equals sign and no colon is an option of the method before it.
+pub fn parse_list(text: &str) -> Result<Vec<Chosen>> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        match words.last_mut() {
+            Some(last) if word.contains('=') && !word.contains(':') => {
+                last.push(',');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    if words.is_empty() {
+        return Err(Error::argument("expected the names of methods, separated by commas"));
+    }
+    words.iter().map(|word| parse(word, &[])).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,6 +83,7 @@ pub(crate) struct FinishArgs {
 
     /// Absolute values: none, of the finished map (map), or of every channel (channels).
     #[arg(long, value_name = "WHERE", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(num_args = 0..=1, default_missing_value = "map")]
     abs: AbsName,
 
     /// What is below zero becomes zero.

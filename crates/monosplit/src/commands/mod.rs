@@ -1,6 +1,7 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
 mod answer;
+mod compile;
 mod compute;
 mod demo;
 mod explain;
@@ -71,6 +72,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Compile(Box<compile::Compile>),
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
@@ -102,6 +104,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Compile(compile)) => compile.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),

@@ -1,0 +1,93 @@
+//! What the portable form of a graph computes is what the graph computes, in the engine's double precision.
+
+use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_graph::op::{Divisor, Window};
+use monosplit_graph::passes::portable;
+use monosplit_graph::{Graph, Kind, Noise, Op, Shape, Tensor};
+
+fn random(noise: Noise, shape: &[usize], steps: f64) -> Tensor {
+    // Few distinct values, so that maxima are often tied.
+    let value = |i: usize| ((noise.uniform(i as u64) * 2.0 - 1.0) * steps).round() / steps;
+    Tensor::new(shape.to_vec(), (0..shape.iter().product()).map(value).collect::<Vec<f64>>()).unwrap()
+}
+
+fn window(noise: Noise) -> Window {
+    let pick = |i: u64, most: u64| (noise.bits(i) % most) as usize;
+    let mut window = Window::new([1 + pick(0, 4), 1 + pick(1, 4)]);
+    for axis in 0..2 {
+        window.stride[axis] = 1 + pick(2 + axis as u64, 4);
+        let most = window.kernel[axis] as u64;
+        window.pad[axis] = (pick(4 + axis as u64, most), pick(6 + axis as u64, most));
+    }
+    window.ceil = pick(8, 2) == 1;
+    window
+}
+
+/// Runs a graph and its portable form, in which none of `gone` is left, and compares their outputs.
+fn compare(graph: &Graph, inputs: &[Tensor], gone: &[&str], what: &str) {
+    let engine = Cpu::default().threads(1).precision(Precision::F64);
+    let other = portable(graph).unwrap();
+    for (_, node) in other.nodes() {
+        assert!(!gone.contains(&node.op.name()), "{what}: {} is left", node.op.name());
+    }
+    let expected = engine.compile(graph).unwrap().run(inputs).unwrap();
+    let found = engine.compile(&other).unwrap().run(inputs).unwrap();
+    for (e, f) in expected.iter().zip(&found) {
+        assert_eq!(e.shape(), f.shape(), "{what}");
+        for (e, f) in e.to_f64().iter().zip(f.to_f64().iter()) {
+            assert!((e - f).abs() <= 1e-12 * (1.0 + e.abs()), "{what}: {e} {f}");
+        }
+    }
+}
+
+#[test]
+fn winners_are_found_by_comparison() {
+    for seed in 0..300 {
+        let noise = Noise::new(seed);
+        let window = window(noise);
+        let mut g = Graph::new();
+        let a = g.input("a", Shape::batched(&[3, 7, 9]), Kind::Float);
+        let s = g.input("s", Shape::batched(&[3, 7, 9]), Kind::Float);
+        let Ok(pooled) = g.add(Op::MaxPool(window.clone()), &[a]) else { continue };
+        let gathered = g.add(Op::WinnerGather(window.clone()), &[a, s]).unwrap();
+        let y = g.times(pooled, gathered).unwrap();
+        let scattered = g.add(Op::WinnerScatter(window.clone()), &[a, y]).unwrap();
+        g.output("gathered", gathered);
+        g.output("scattered", scattered);
+        let inputs = ["a", "s"].map(|name| random(noise.stream(name), &[2, 3, 7, 9], 2.0));
+        compare(&g, &inputs, &["WinnerGather", "WinnerScatter"], &format!("{seed} {window:?}"));
+    }
+}
+
+#[test]
+fn input_gradients_of_stride_one_are_convolutions() {
+    for seed in 0..200 {
+        let noise = Noise::new(seed);
+        let mut window = window(noise);
+        (window.stride, window.ceil) = (vec![1, 1], false);
+        window.dilation = vec![1 + (noise.bits(20) % 2) as usize, 1];
+        let groups = 1 + (noise.bits(21) % 2) as usize;
+        let mut g = Graph::new();
+        let y = g.input("y", Shape::batched(&[4, 6, 5]), Kind::Float);
+        let w = random(noise.stream("w"), &[4, 3, window.kernel[0], window.kernel[1]], 100.0);
+        let w = g.constant(w);
+        let op = Op::ConvTranspose { window: window.clone(), groups, output_padding: vec![0, 0] };
+        let Ok(x) = g.add(op, &[y, w]) else { continue };
+        g.output("x", x);
+        let inputs = [random(noise.stream("y"), &[2, 4, 6, 5], 100.0)];
+        compare(&g, &inputs, &["ConvTranspose"], &format!("{seed} {window:?} {groups}"));
+    }
+}
+
+#[test]
+fn a_pool_over_whole_maps_spreads_evenly() {
+    for divisor in [Divisor::One, Divisor::Covered, Divisor::Padded] {
+        let mut g = Graph::new();
+        let y = g.input("y", Shape::batched(&[3, 1, 1]), Kind::Float);
+        let op = Op::AveragePoolTranspose { window: Window::new([4, 6]), divisor, spatial: vec![4, 6] };
+        let x = g.add(op, &[y]).unwrap();
+        g.output("x", x);
+        let inputs = [random(Noise::new(1), &[2, 3, 1, 1], 100.0)];
+        compare(&g, &inputs, &["AveragePoolTranspose"], &format!("{divisor:?}"));
+    }
+}

@@ -1,0 +1,298 @@
+//! Explanations in ops every runtime has, and has fast. The input gradient of a convolution of stride 1 is a
+//! convolution with rotated kernels, which runtimes do better than its transpose; the winners of a max pool are found by
+//! comparing shifted views with the maximum, where they would otherwise need indices and scattered sums that many
+//! runtimes lack.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::graph::{Graph, Node, NodeId};
+use crate::op::{Binary, Divisor, Op, Padding, Unary, Window};
+use crate::shape::{Dim, Shape};
+
+use super::rewrite::{Rewrite, Step};
+
+/// Windows of more elements than this keep their op: each element would become nodes of its own.
+const LARGEST_WINDOW: usize = 64;
+
+/// Rewrites transposed convolutions of stride 1, transposed pools over whole maps, and what follows the winners of a max
+/// pool, into convolutions, comparisons, slices and sums.
+pub fn portable(graph: &Graph) -> Result<Graph> {
+    let mut contests: HashMap<(NodeId, Window), Option<Contest>> = HashMap::new();
+    Rewrite::run(graph, |rewrite, _, node| {
+        let inputs = rewrite.inputs(node);
+        let g = &mut rewrite.target;
+        let value = match &node.op {
+            Op::ConvTranspose { window, groups, output_padding } => {
+                rotated(g, node, &inputs, window, *groups, output_padding)?
+            }
+            Op::AveragePoolTranspose { window, divisor, spatial } => {
+                whole_map(g, node, inputs[0], window, *divisor, spatial)?
+            }
+            Op::WinnerGather(window) | Op::WinnerScatter(window) => {
+                let key = (inputs[0], window.clone());
+                if !contests.contains_key(&key) {
+                    let contest = Contest::new(g, inputs[0], window)?;
+                    contests.insert(key.clone(), contest);
+                }
+                match (&contests[&key], &node.op) {
+                    (None, _) => None,
+                    (Some(contest), Op::WinnerGather(_)) => Some(contest.gather(g, inputs[1])?),
+                    (Some(contest), _) => Some(contest.scatter(g, inputs[1])?),
+                }
+            }
+            _ => None,
+        };
+        Ok(value.map_or(Step::Keep, Step::Replace))
+    })
+}
+
+/// The convolution with rotated kernels that a transposed convolution of stride 1 is.
+fn rotated(
+    g: &mut Graph,
+    node: &Node,
+    inputs: &[NodeId],
+    window: &Window,
+    groups: usize,
+    output_padding: &[usize],
+) -> Result<Option<NodeId>> {
+    let axes = window.axes();
+    let spans: Option<Vec<usize>> = (0..axes).map(|axis| window.span(axis)).collect();
+    let Some(spans) = spans else { return Ok(None) };
+    let fits = |axis: usize| window.pad[axis].0 < spans[axis] && window.pad[axis].1 < spans[axis];
+    if window.stride.iter().any(|&s| s != 1) || output_padding.iter().any(|&n| n != 0) || !(0..axes).all(fits)
+    {
+        return Ok(None);
+    }
+    let mut back = window.clone();
+    for axis in 0..axes {
+        back.pad[axis] = (spans[axis] - 1 - window.pad[axis].0, spans[axis] - 1 - window.pad[axis].1);
+    }
+    let weight = exchanged(g, inputs[1], groups)?;
+    let Some(mut weight) = weight else { return Ok(None) };
+    for axis in 0..axes {
+        let length = window.kernel[axis];
+        if length > 1 {
+            let reversed = Op::Slice { axis: axis + 2, start: length - 1, step: -1, length };
+            weight = g.add(reversed, &[weight])?;
+        }
+    }
+    let operands: Vec<NodeId> = [inputs[0], weight].into_iter().chain(inputs.get(2).copied()).collect();
+    let convolution = g.add(Op::Conv { window: back, groups }, &operands)?;
+    Ok((g.node(convolution).shape == node.shape).then_some(convolution))
+}
+
+/// The transpose of a pool over whole maps: the same share everywhere.
+fn whole_map(
+    g: &mut Graph,
+    node: &Node,
+    y: NodeId,
+    window: &Window,
+    divisor: Divisor,
+    spatial: &[usize],
+) -> Result<Option<NodeId>> {
+    if window.kernel != spatial || window.pad.iter().any(|&pad| pad != (0, 0)) {
+        return Ok(None);
+    }
+    let count = if divisor == Divisor::One { 1 } else { spatial.iter().product::<usize>() };
+    let share = g.scaled(1.0 / count.max(1) as f64, y)?;
+    g.add(Op::Expand { shape: node.shape.clone() }, &[share]).map(Some)
+}
+
+/// Weights `[C, O/groups, …]` as `[O, C/groups, …]`.
+fn exchanged(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<NodeId>> {
+    let Some(dims) = g.node(weight).shape.dims().iter().map(|d| d.fixed()).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let spatial = dims[2..].to_vec();
+    if groups == 1 {
+        let axes: Vec<usize> = [1, 0].into_iter().chain(2..dims.len()).collect();
+        return g.add(Op::Transpose { axes }, &[weight]).map(Some);
+    }
+    let apart = [vec![groups, dims[0] / groups, dims[1]], spatial.clone()].concat();
+    let apart = g.reshaped(weight, Shape::fixed(&apart))?;
+    let axes: Vec<usize> = [0, 2, 1].into_iter().chain(3..dims.len() + 1).collect();
+    let turned = g.add(Op::Transpose { axes }, &[apart])?;
+    let together = [vec![groups * dims[1], dims[0] / groups], spatial].concat();
+    g.reshaped(turned, Shape::fixed(&together)).map(Some)
+}
+
+/// A max pool taken apart: for each place under the window, whether it won.
+struct Contest {
+    window: Window,
+    /// Spatial size of the pool's input.
+    lengths: Vec<usize>,
+    /// Number of the window's positions along each axis.
+    positions: Vec<usize>,
+    /// Every place under the window, and the truth values `[N, C, positions…]` of its having won.
+    won: Vec<(Vec<usize>, NodeId)>,
+}
+
+impl Contest {
+    /// `None` if the window is too large, or dilated, or of unknown size.
+    fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
+        let lengths =
+            g.node(a).shape.dims().iter().skip(2).map(|d| d.fixed()).collect::<Option<Vec<usize>>>();
+        let Some(lengths) = lengths else { return Ok(None) };
+        let positions = lengths.iter().enumerate().map(|(axis, &n)| window.positions(axis, n));
+        let Some(positions) = positions.collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        let size = window.kernel.iter().try_fold(1usize, |size, &k| size.checked_mul(k));
+        if size.is_none_or(|size| size > LARGEST_WINDOW) || window.dilation.iter().any(|&d| d != 1) {
+            return Ok(None);
+        }
+        let mut contest = Contest { window: window.clone(), lengths, positions, won: Vec::new() };
+        let largest = g.add(Op::MaxPool(window.clone()), &[a])?;
+        let padded = contest.padded(g, a, f64::from(f32::MIN))?;
+        let mut taken: Option<NodeId> = None;
+        for place in contest.places() {
+            let view = contest.view(g, padded, &place)?;
+            let mut won = g.binary(Binary::Equal, view, largest)?;
+            if let Some(earlier) = taken {
+                let free = g.unary(Unary::Not, earlier)?;
+                won = g.binary(Binary::And, won, free)?;
+            }
+            taken = Some(taken.map_or(Ok(won), |earlier| g.binary(Binary::Or, earlier, won))?);
+            contest.won.push((place, won));
+        }
+        Ok(Some(contest))
+    }
+
+    /// The places under the window, in the order in which the first of equals wins.
+    fn places(&self) -> Vec<Vec<usize>> {
+        let mut places = vec![Vec::new()];
+        for &length in &self.window.kernel {
+            let further = |place: &Vec<usize>| {
+                let place = place.clone();
+                (0..length).map(move |k| [place.clone(), vec![k]].concat())
+            };
+            places = places.iter().flat_map(further).collect();
+        }
+        places
+    }
+
+    /// How many rows all positions of the window reach over, padding before them included.
+    fn reach(&self, axis: usize) -> usize {
+        let last = self.positions[axis].saturating_sub(1) * self.window.stride[axis];
+        (last + self.window.kernel[axis]).max(self.window.pad[axis].0 + self.lengths[axis])
+    }
+
+    /// A value with as much around it as the window's positions reach.
+    fn padded(&self, g: &mut Graph, value: NodeId, with: f64) -> Result<NodeId> {
+        let around = (0..self.lengths.len()).map(|axis| {
+            let before = self.window.pad[axis].0;
+            (before, self.reach(axis) - before - self.lengths[axis])
+        });
+        let pads: Vec<(usize, usize)> = [(0, 0), (0, 0)].into_iter().chain(around).collect();
+        if pads.iter().all(|&pad| pad == (0, 0)) {
+            return Ok(value);
+        }
+        g.add(Op::Pad { padding: Padding::Constant(with), pads }, &[value])
+    }
+
+    /// What each position of the window sees at one of its places.
+    fn view(&self, g: &mut Graph, padded: NodeId, place: &[usize]) -> Result<NodeId> {
+        let mut view = padded;
+        for (axis, &start) in place.iter().enumerate() {
+            let (step, length) = (self.window.stride[axis] as isize, self.positions[axis]);
+            view = g.add(Op::Slice { axis: axis + 2, start, step, length }, &[view])?;
+        }
+        Ok(view)
+    }
+
+    /// The element of `value` at each winner.
+    fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+        let padded = self.padded(g, value, 0.0)?;
+        let mut found: Option<NodeId> = None;
+        for (place, won) in &self.won {
+            let view = self.view(g, padded, place)?;
+            let rest = found.map_or_else(|| g.number(0.0), |found| found);
+            found = Some(g.select(*won, view, rest)?);
+        }
+        Ok(found.unwrap_or(value))
+    }
+
+    /// `y` added at each winner. Places a stride apart see the same rows at different positions, so they are shifted and
+    /// added up; the sums for each remainder of the stride are then interleaved.
+    fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
+        let axes = self.lengths.len();
+        let stride = &self.window.stride;
+        let rows: Vec<usize> = (0..axes).map(|axis| self.reach(axis).div_ceil(stride[axis])).collect();
+        let mut sums: HashMap<Vec<usize>, NodeId> = HashMap::new();
+        for (place, won) in &self.won {
+            let share = g.masked(*won, y)?;
+            let shift = |axis: usize| {
+                let shift = place[axis] / stride[axis];
+                (shift, rows[axis] - self.positions[axis] - shift)
+            };
+            let pads: Vec<(usize, usize)> =
+                [(0, 0), (0, 0)].into_iter().chain((0..axes).map(shift)).collect();
+            let shifted = match pads.iter().all(|&pad| pad == (0, 0)) {
+                true => share,
+                false => g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[share])?,
+            };
+            let remainder: Vec<usize> = (0..axes).map(|axis| place[axis] % stride[axis]).collect();
+            let sum = match sums.remove(&remainder) {
+                Some(earlier) => g.plus(earlier, shifted)?,
+                None => shifted,
+            };
+            sums.insert(remainder, sum);
+        }
+        let whole = self.interleaved(g, &sums, &rows)?;
+        self.cut_out(g, whole)
+    }
+
+    /// One value of the sums for every remainder of the stride, whose rows alternate.
+    fn interleaved(
+        &self,
+        g: &mut Graph,
+        sums: &HashMap<Vec<usize>, NodeId>,
+        rows: &[usize],
+    ) -> Result<NodeId> {
+        let stride = &self.window.stride;
+        let axes = stride.len();
+        let Some(&any) = sums.values().min() else { return Ok(g.number(0.0)) };
+        let lead = g.node(any).shape.dims()[..2].to_vec();
+        let fixed = |lengths: &[usize]| lengths.iter().map(|&n| Dim::Fixed(n)).collect::<Vec<Dim>>();
+        if stride.iter().all(|&s| s == 1) {
+            return Ok(any);
+        }
+        let count: usize = stride.iter().product();
+        let mut parts = Vec::with_capacity(count);
+        for number in 0..count {
+            let mut rest = number;
+            let mut remainder = vec![0; axes];
+            for axis in (0..axes).rev() {
+                remainder[axis] = rest % stride[axis];
+                rest /= stride[axis];
+            }
+            let shape = Shape::new([lead.clone(), vec![Dim::Fixed(1)], fixed(rows)].concat());
+            parts.push(match sums.get(&remainder) {
+                Some(&sum) => g.reshaped(sum, shape)?,
+                None => {
+                    let zero = g.number(0.0);
+                    g.add(Op::Expand { shape }, &[zero])?
+                }
+            });
+        }
+        let together = g.add(Op::Concat { axis: 2 }, &parts)?;
+        let apart = Shape::new([lead.clone(), fixed(stride), fixed(rows)].concat());
+        let apart = g.reshaped(together, apart)?;
+        let order: Vec<usize> =
+            [0, 1].into_iter().chain((0..axes).flat_map(|axis| [2 + axes + axis, 2 + axis])).collect();
+        let turned = g.add(Op::Transpose { axes: order }, &[apart])?;
+        let lengths: Vec<usize> = rows.iter().zip(stride).map(|(&rows, &s)| rows * s).collect();
+        g.reshaped(turned, Shape::new([lead, fixed(&lengths)].concat()))
+    }
+
+    /// The pool's input without what lies around it.
+    fn cut_out(&self, g: &mut Graph, whole: NodeId) -> Result<NodeId> {
+        let mut value = whole;
+        for (axis, &length) in self.lengths.iter().enumerate() {
+            let start = self.window.pad[axis].0;
+            if g.node(value).shape.fixed_at(axis + 2) != Some(length) {
+                value = g.add(Op::Slice { axis: axis + 2, start, step: 1, length }, &[value])?;
+            }
+        }
+        Ok(value)
+    }
+}

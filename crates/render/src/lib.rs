@@ -20,21 +20,35 @@
 //! # }
 //! ```
 
+mod base64;
 mod canvas;
 mod colour;
 mod colour_bar;
+mod contour;
 mod figure;
 mod font;
+mod grid;
 mod heatmap;
+mod helvetica;
 mod map;
 mod number;
 mod overlay;
+mod pdf;
+mod raster;
 mod scale;
+mod scene;
+mod svg;
+mod text;
+#[cfg(test)]
+mod xml;
 
 pub use colour::{ColourMap, NOT_FINITE, Rgb};
-pub use figure::{FigureOptions, Tile, figure};
+pub use contour::{Contour, MOST_LEVELS, contour_levels, contours};
+pub use figure::{FigureOptions, Tile, figure, tile_scene};
+pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
 pub use map::Map;
 pub use number::number;
-pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay};
+pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay, side_by_side};
 pub use scale::{Note, Palette, Scale};
+pub use scene::{Format, Polyline, Scene};

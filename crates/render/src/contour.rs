@@ -156,7 +156,7 @@ fn joined(segments: Vec<Segment>) -> Vec<Polyline> {
     }
     let mut used = vec![false; segments.len()];
     // Follows the line that leaves through `side` and returns the points after it.
-    let mut follow = |mut side: usize, used: &mut Vec<bool>| {
+    let follow = |mut side: usize, used: &mut Vec<bool>| {
         let mut points = Vec::new();
         while let Some(&next) = meeting.get(&side).and_then(|met| met.iter().find(|&&i| !used[i])) {
             used[next] = true;

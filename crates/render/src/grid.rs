@@ -116,15 +116,11 @@ impl Grid {
                 scene.text((centre, baseline), words, SIZE, Anchor::Middle);
             }
         }
-        let bars = if self.colour_bars { colour_bars(&self.rows) } else { Vec::new() };
+        let key = Key::new(&self);
         for (index, row) in self.rows.into_iter().enumerate() {
             layout.draw_row(&mut scene, index, row, &self.columns);
         }
-        let mut left = layout.left(0);
-        for bar in bars {
-            bar.lying(&mut scene, left, layout.height - MARGIN - ColourBar::lying_height(), BAR)?;
-            left += bar.lying_width(BAR) + 4.0 * MARGIN;
-        }
+        key.draw(&mut scene, layout.gutter, layout.height - MARGIN - ColourBar::lying_height())?;
         Ok(scene)
     }
 
@@ -148,25 +144,54 @@ impl Grid {
     }
 }
 
-/// Length of a colour bar below the grid.
-const BAR: f64 = 90.0;
+/// The key to the colours below a grid: one bar for each palette in use.
+struct Key {
+    bars: Vec<ColourBar>,
+    /// What to say where maps of one palette do not share one scale.
+    note: &'static str,
+}
 
-/// One bar for each palette in use: with numbers where all its maps share one scale, without where each map
-/// is scaled by its own largest magnitude.
-fn colour_bars(rows: &[Row]) -> Vec<ColourBar> {
-    let scales: Vec<&Scale> =
-        rows.iter().flat_map(|row| &row.cells).flatten().filter_map(|cell| cell.scale.as_ref()).collect();
-    [Palette::Signed, Palette::Positive, Palette::Negative]
-        .into_iter()
-        .filter_map(|palette| {
-            let mut of_one: Vec<&&Scale> = scales.iter().filter(|scale| scale.palette() == palette).collect();
-            let first = of_one.pop()?;
-            match of_one.iter().all(|scale| scale.ends() == first.ends()) {
-                true => ColourBar::new(first),
-                false => ColourBar::labelled(palette, "− largest", "largest"),
+impl Key {
+    const BAR: f64 = 90.0;
+    const GAP: f64 = 4.0 * MARGIN;
+
+    fn new(grid: &Grid) -> Self {
+        let cells = grid.rows.iter().flat_map(|row| &row.cells).flatten();
+        let scales: Vec<&Scale> = cells.filter_map(|cell| cell.scale.as_ref()).collect();
+        let mut key = Key { bars: Vec::new(), note: "" };
+        if !grid.colour_bars {
+            return key;
+        }
+        for palette in [Palette::Signed, Palette::Positive, Palette::Negative] {
+            let mut of_one = scales.iter().filter(|scale| scale.palette() == palette);
+            let Some(first) = of_one.next() else { continue };
+            if of_one.all(|scale| scale.ends() == first.ends()) {
+                key.bars.extend(ColourBar::new(first));
+            } else {
+                key.bars.extend(ColourBar::labelled(palette, "−max", "max"));
+                key.note = "each map by its own largest magnitude";
             }
-        })
-        .collect()
+        }
+        key
+    }
+
+    fn width(&self) -> f64 {
+        let bars: f64 = self.bars.iter().map(|bar| bar.lying_width(Key::BAR) + Key::GAP).sum();
+        bars + text::width(self.note, SIZE)
+    }
+
+    fn height(&self) -> f64 {
+        if self.bars.is_empty() { 0.0 } else { 2.0 * MARGIN + ColourBar::lying_height() }
+    }
+
+    fn draw(&self, scene: &mut Scene, mut left: f64, top: f64) -> Result<()> {
+        for bar in &self.bars {
+            bar.lying(scene, left, top, Key::BAR)?;
+            left += bar.lying_width(Key::BAR) + Key::GAP;
+        }
+        scene.text((left, top + SIZE.ascent()), self.note, SIZE, Anchor::Start);
+        Ok(())
+    }
 }
 
 /// Where everything goes, in units.
@@ -206,9 +231,8 @@ impl Layout {
         } else {
             MARGIN
         };
-        let bars = if grid.colour_bars { colour_bars(&grid.rows) } else { Vec::new() };
-        let legend: f64 = bars.iter().map(|bar| bar.lying_width(BAR) + 4.0 * MARGIN).sum();
-        let page = (gutter + columns as f64 * (shown.width + MARGIN)).max(gutter + legend);
+        let key = Key::new(grid);
+        let page = gutter + (columns as f64 * (shown.width + MARGIN)).max(key.width());
         let lines = |words: &str, size| text::lines(words, shown.width, size, LABEL_LINES);
         let title = text::lines(&grid.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);
         let head = match title.len() {
@@ -227,8 +251,17 @@ impl Layout {
             labels.push(label);
             top += (label + shown.height).max(words) + MARGIN;
         }
-        let legend = if bars.is_empty() { 0.0 } else { 2.0 * MARGIN + ColourBar::lying_height() };
-        Ok(Layout { shown, title, headers, gutter, head, rows, labels, width: page, height: top + legend })
+        Ok(Layout {
+            shown,
+            title,
+            headers,
+            gutter,
+            head,
+            rows,
+            labels,
+            width: page,
+            height: top + key.height(),
+        })
     }
 
     fn left(&self, column: usize) -> f64 {
@@ -273,4 +306,116 @@ pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, shown: Shown)
     let (left, top) = (aside(shown.width - width), label + aside(shown.height - height));
     scene.image(left, top, width, height, cell.picture);
     contour::draw(scene, &cell.contours, (left, top), (width, height));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Item;
+    use crate::xml::assert_well_formed;
+
+    fn picture(width: usize, height: usize) -> Picture {
+        Picture::new(width, height, vec![90; width * height * 3]).unwrap()
+    }
+
+    fn cell(values: [f32; 4]) -> Cell {
+        let map = Map::new(2, 2, values.to_vec()).unwrap();
+        let options = OverlayOptions { contours: 2, ..OverlayOptions::default() };
+        Cell::overlay(&picture(28, 20), &map, &options).unwrap()
+    }
+
+    fn grid(label: &str) -> Grid {
+        let row = |values| Row {
+            label: label.into(),
+            caption: label.into(),
+            cells: vec![Some(Cell::picture(picture(28, 28)).labelled(label)), Some(cell(values)), None],
+        };
+        Grid {
+            title: label.into(),
+            columns: vec![label.into(); 3],
+            rows: vec![row([-1.0, 0.0, 1.0, 2.0]), row([0.0, 1.0, 2.0, 3.0]), row([f32::NAN; 4])],
+            ..Grid::default()
+        }
+    }
+
+    /// Left, top, right and bottom of every picture and of every line of words.
+    fn extents(scene: &Scene) -> (Vec<[f64; 4]>, Vec<[f64; 4]>) {
+        let (mut pictures, mut words, mut origins) = (Vec::new(), Vec::new(), vec![(0.0, 0.0)]);
+        for item in scene.items() {
+            let (x, y) = *origins.last().unwrap();
+            match item {
+                Item::Begin { origin, .. } => origins.push((x + origin.0, y + origin.1)),
+                Item::End => drop(origins.pop()),
+                Item::Image { left, top, width, height, .. } => {
+                    pictures.push([x + left, y + top, x + left + width, y + top + height]);
+                }
+                Item::Text { place, words: text, size, anchor } => {
+                    let width = text::width(text, *size);
+                    let left = x + place.0 - anchor.share() * width;
+                    let baseline = y + place.1;
+                    words.push([left, baseline - size.ascent(), left + width, baseline + 2.0 * size.dot()]);
+                }
+                _ => {}
+            }
+        }
+        (pictures, words)
+    }
+
+    fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
+        a[0] < b[2] - 1e-6 && b[0] < a[2] - 1e-6 && a[1] < b[3] - 1e-6 && b[1] < a[3] - 1e-6
+    }
+
+    #[test]
+    fn words_and_pictures_keep_apart_and_on_the_page_whatever_the_labels() {
+        let long = "Guided-Backpropagation ".repeat(500);
+        for label in ["g", "Egyptian Mau 87.3%", &long, "漢字漢字漢字漢字漢字漢字漢字漢字", "W\u{a0}W", ""]
+        {
+            let scene = grid(label).into_scene().unwrap();
+            let (pictures, words) = extents(&scene);
+            for (i, word) in words.iter().enumerate() {
+                assert!(pictures.iter().all(|picture| !overlap(word, picture)), "{label:.20} {word:?}");
+                assert!(words[..i].iter().all(|other| !overlap(word, other)), "{label:.20} {word:?}");
+            }
+            for [left, top, right, bottom] in pictures.iter().chain(&words) {
+                assert!(*left >= 0.0 && *top >= 0.0, "{label:.20}");
+                assert!(*right <= scene.width() + 1e-6 && *bottom <= scene.height() + 1e-6, "{label:.20}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_is_whole_in_every_format_and_the_same_each_time() {
+        let hostile = "<b onload='x'>&\0\u{202e}\u{1b}]0;\u{7}";
+        for label in ["g", hostile] {
+            let scene = grid(label).into_scene().unwrap();
+            assert_eq!(scene, grid(label).into_scene().unwrap());
+            let tags = assert_well_formed(&scene.to_svg().unwrap());
+            let pictures = tags.iter().filter(|tag| *tag == "image").count();
+            assert_eq!(pictures, 6 + 2, "six cells and two colour bars");
+            assert!(scene.to_picture().is_ok() && scene.to_pdf().is_ok());
+        }
+    }
+
+    #[test]
+    fn the_key_has_numbers_only_where_one_scale_is_shared() {
+        let strip = |second: [f32; 4]| {
+            let cells = [("a".to_string(), cell([0.0, 1.0, 2.0, 3.0])), ("b".to_string(), cell(second))];
+            Grid::strip("", cells).into_scene().unwrap().to_svg().unwrap()
+        };
+        assert!(strip([3.0, 1.0, 0.0, 0.0]).contains(">3</text>"));
+        let apart = strip([4.0, 1.0, 0.0, 0.0]);
+        assert!(apart.contains(">max</text>") && apart.contains("largest magnitude"));
+        assert!(!apart.contains(">3</text>"));
+    }
+
+    #[test]
+    fn grids_that_cannot_be_drawn_are_refused() {
+        assert!(Grid::default().into_scene().is_err());
+        let empty = Grid { rows: vec![Row { cells: vec![None, None], ..Row::default() }], ..Grid::default() };
+        assert!(empty.into_scene().is_err());
+        assert!(Grid { columns: vec!["one".into()], ..grid("g") }.into_scene().is_err());
+        assert!(Grid { least_side: usize::MAX, ..grid("g") }.into_scene().is_err());
+        let rows = vec![grid("g").rows.swap_remove(0); 500];
+        assert!(Grid { rows, ..grid("g") }.into_scene().is_err());
+    }
 }

@@ -20,35 +20,48 @@
 //! # }
 //! ```
 
+mod axis;
+mod bars;
 mod base64;
 mod canvas;
 mod colour;
 mod colour_bar;
 mod contour;
+#[cfg(test)]
+mod eyes;
 mod figure;
 mod font;
 mod grid;
 mod heatmap;
 mod helvetica;
+mod html;
+mod line_plot;
 mod map;
 mod number;
 mod overlay;
 mod pdf;
+mod polytope;
 mod raster;
 mod scale;
 mod scene;
 mod svg;
+mod terminal;
 mod text;
 #[cfg(test)]
 mod xml;
 
+pub use bars::{Bar, Bars};
 pub use colour::{ColourMap, NOT_FINITE, Rgb};
 pub use contour::{Contour, MOST_LEVELS, contour_levels, contours};
 pub use figure::{FigureOptions, Tile, figure, tile_scene};
 pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
+pub use html::{Best, Entry, Page, PageFigure, Table, escape};
+pub use line_plot::{LinePlot, Series};
 pub use map::Map;
 pub use number::number;
 pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay, side_by_side};
+pub use polytope::{Edge, Polytope};
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};
+pub use terminal::{TerminalColours, terminal_map, terminal_picture};

@@ -185,10 +185,9 @@ fn fill_polygons(canvas: &mut Canvas, polygons: &[Vec<Point>], paint: Paint) {
                 }
             }
         }
-        for x in left..right {
-            let share = f64::from(covered[x]) / CUTS as f64 * paint.opacity;
+        for (x, covered) in covered.iter_mut().enumerate().take(right).skip(left) {
+            let share = f64::from(std::mem::take(covered)) / CUTS as f64 * paint.opacity;
             canvas.mix(x, row, paint.colour, share.min(1.0));
-            covered[x] = 0.0;
         }
     }
 }

@@ -88,8 +88,9 @@ pub(crate) fn lines(text: &str, room: f64, size: TextSize, most: usize) -> Vec<S
         for character in word.chars() {
             let wide = advance(character, size);
             if !line.is_empty() && taken + wide > room {
-                lines.push(std::mem::take(&mut line));
-                taken = 0.0;
+                let rest = line.split_off(seam(&line));
+                lines.push(std::mem::replace(&mut line, rest));
+                taken = width(&line, size);
                 if lines.len() > most {
                     break 'text;
                 }
@@ -108,6 +109,12 @@ pub(crate) fn lines(text: &str, room: f64, size: TextSize, most: usize) -> Vec<S
         }
     }
     lines
+}
+
+/// Where a word that is too long for a line is best broken: behind its last dot, slash or dash.
+fn seam(word: &str) -> usize {
+    let seam = word.rfind(['.', '/', '-', '_', ':']).map(|at| at + 1);
+    seam.filter(|&at| at < word.len()).unwrap_or(word.len())
 }
 
 /// `text` in one line of at most `room` units, ending in `…` where something had to go.
@@ -141,6 +148,8 @@ mod tests {
         assert_eq!(short.len(), 2);
         assert!(short[1].ends_with('…') && width(&short[1], TextSize::Small) <= 90.0);
         assert!(lines("", 90.0, TextSize::Small, 2).is_empty());
+        let names = lines("the-same-picture-again.png", 84.0, TextSize::Small, 3);
+        assert_eq!(names, ["the-same-", "picture-again.", "png"]);
         let held = width("a b", TextSize::Small);
         assert_eq!(lines("a b\u{a0}c", held, TextSize::Small, 9), ["a", "b\u{a0}c"]);
     }

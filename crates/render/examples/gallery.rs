@@ -8,8 +8,8 @@ use std::path::Path;
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Filter, Picture, write_atomically, write_png};
 use monosplit_render::{
-    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Format, Grid, Heatmap, HeatmapOptions,
-    Layout, LinePlot, Map, OverlayOptions, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
+    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, Layout,
+    LinePlot, Map, OverlayOptions, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
     TerminalColours, Tile, Zero, blend, figure, overlay, side_by_side, terminal_map, terminal_picture,
 };
 
@@ -223,8 +223,5 @@ fn write(folder: &Path, name: &str, picture: &Picture) -> Result<()> {
 }
 
 fn write_all(folder: &Path, name: &str, scene: &Scene) -> Result<()> {
-    for (format, ending) in [(Format::Png, "png"), (Format::Svg, "svg"), (Format::Pdf, "pdf")] {
-        write_atomically(folder.join(format!("{name}.{ending}")), &scene.encode(format)?)?;
-    }
-    Ok(())
+    ["png", "svg", "pdf"].iter().try_for_each(|ending| scene.write(folder.join(format!("{name}.{ending}"))))
 }

@@ -1,7 +1,8 @@
-//! Results become pictures: saliency maps as heatmaps, overlays on the photograph, and figures.
+//! Results become pictures: saliency maps as heatmaps, overlays on the photograph, figures of many of them,
+//! curves, pages and drawings in the terminal.
 //!
-//! This crate knows values, colours and pixels. It does not know how the values were made. Everything is a
-//! pure function from values to pixels; files are written by `monosplit-image`.
+//! This crate knows values, colours and pixels. It does not know how the values were made. Figures are laid
+//! out once, as a [`Scene`], and written as PNG, SVG or PDF.
 //!
 //! ```
 //! use monosplit_image::{Picture, encode_png};
@@ -16,6 +17,32 @@
 //! assert!(drawn.note.is_none());
 //! let png = encode_png(drawn.picture.width(), drawn.picture.height(), (&drawn.picture).into())?;
 //! # assert!(!png.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Methods beside images as one figure:
+//!
+//! ```
+//! use monosplit_image::Picture;
+//! use monosplit_render::{Cell, Format, Grid, Map, OverlayOptions, Row};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
+//! let map = Map::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
+//! let overlay = Cell::overlay(&photograph, &map, &OverlayOptions::default())?;
+//! let grid = Grid {
+//!     columns: vec!["picture".into(), "SplitGrad".into()],
+//!     rows: vec![Row {
+//!         label: "cat.png".into(),
+//!         caption: "Egyptian Mau 87.3%".into(),
+//!         cells: vec![Some(Cell::picture(photograph)), Some(overlay)],
+//!     }],
+//!     ..Grid::default()
+//! };
+//! let scene = grid.into_scene()?;
+//! assert!(scene.to_svg()?.contains(">SplitGrad</text>"));
+//! assert!(scene.encode(Format::Pdf)?.starts_with(b"%PDF"));
 //! # Ok(())
 //! # }
 //! ```

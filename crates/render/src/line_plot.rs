@@ -194,8 +194,8 @@ impl Plot {
             let (x, _) = self.place((tick.value, self.y.low));
             scene.rectangle((2.0 * x).round() / 2.0, self.bottom, 0.5, 3.0, INK);
         }
-        for (start, label) in self.x_labels(plot.width) {
-            scene.text((start, self.bottom + 5.0 + SIZE.ascent()), &label, SIZE, Anchor::Start);
+        for (middle, label) in self.x_labels(plot.width) {
+            scene.text((middle, self.bottom + 5.0 + SIZE.ascent()), &label, SIZE, Anchor::Middle);
         }
         let y_label = text::one_line(&plot.y_label, plot.width - 2.0 * MARGIN, SIZE);
         scene.text((MARGIN, self.top - 6.0 - 4.0), &y_label, SIZE, Anchor::Start);
@@ -204,7 +204,7 @@ impl Plot {
         scene.text(((self.left + self.right) / 2.0, foot), &x_label, SIZE, Anchor::Middle);
     }
 
-    /// Where each label of the horizontal axis starts: of every tick or, where they would touch, of every
+    /// The middle of each label of the horizontal axis: of every tick or, where they would touch, of every
     /// second, third and so on.
     fn x_labels(&self, page: f64) -> Vec<(f64, String)> {
         const GAP: f64 = 6.0;
@@ -221,7 +221,7 @@ impl Plot {
             chosen.windows(2).all(|pair| pair[0].0 + pair[0].1 + GAP <= pair[1].0)
         };
         let every = (1..=all.len().max(1)).find(apart).unwrap_or(1);
-        all.into_iter().step_by(every).map(|((start, _), label)| (start, label)).collect()
+        all.into_iter().step_by(every).map(|((start, wide), label)| (start + wide / 2.0, label)).collect()
     }
 
     fn draw_band(&self, scene: &mut Scene, index: usize, series: &Series) {
@@ -361,7 +361,8 @@ mod tests {
             if let Item::Text { place, words, size, .. } = item
                 && words.starts_with("features")
             {
-                places.push((place.0, place.0 + text::width(words, *size)));
+                let half = text::width(words, *size) / 2.0;
+                places.push((place.0 - half, place.0 + half));
             }
         }
         assert!(places.len() >= 3 && places.windows(2).all(|pair| pair[0].1 < pair[1].0), "{places:?}");

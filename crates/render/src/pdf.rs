@@ -9,7 +9,7 @@ use monosplit_image::{Picture, encode_png};
 
 use crate::colour::Rgb;
 use crate::helvetica::{self, Face};
-use crate::scene::{Anchor, Item, PAPER, Paint, Point, Polyline, Scene, Style, coordinate};
+use crate::scene::{Anchor, INK, Item, PAPER, Paint, Point, Polyline, Scene, Style, coordinate};
 use crate::text::TextSize;
 
 /// Points of a seventy-second of an inch that a unit takes.
@@ -151,7 +151,7 @@ impl<'a> Content<'a> {
             .filter_map(|character| helvetica::code(character).or_else(|| helvetica::code('?')))
             .collect();
         let width = codes.iter().map(|code| code.advance).sum::<f64>() * size.em();
-        self.fill(crate::scene::INK.into());
+        self.fill(INK.into());
         let (x, y) = (coordinate(x - anchor.share() * width), coordinate(y));
         // Letters would stand on their heads on a page that counts downwards.
         self.say(format_args!("BT 1 0 0 -1 {x} {y} Tm"));

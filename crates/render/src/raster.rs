@@ -30,7 +30,9 @@ impl Scene {
                 Item::Rectangle { left, top, width, height, fill } => {
                     let (right, bottom) = (left + width, top + height);
                     let corners = [(*left, *top), (right, *top), (right, bottom), (*left, bottom)];
-                    fill_polygons(&mut canvas, &[corners.map(place).to_vec()], *fill);
+                    let mut edges = Vec::new();
+                    add_polygon(&mut edges, &corners.map(place));
+                    self::fill(&mut canvas, edges, *fill);
                 }
                 Item::Path { lines, style } => {
                     let placed = |line: &Polyline| Polyline {
@@ -38,7 +40,7 @@ impl Scene {
                         closed: line.closed,
                     };
                     let lines: Vec<Polyline> = lines.iter().map(placed).collect();
-                    draw_path(&mut canvas, lines, *style, scale);
+                    draw_path(&mut canvas, &lines, *style, scale);
                 }
                 Item::Text { place: at, words, size, anchor } => {
                     write(&mut canvas, place(*at), words, *size, *anchor, scale);
@@ -78,53 +80,53 @@ fn draw_picture(
     Ok(())
 }
 
-fn draw_path(canvas: &mut Canvas, lines: Vec<Polyline>, style: Style, scale: f64) {
-    match style {
+fn draw_path(canvas: &mut Canvas, lines: &[Polyline], style: Style, scale: f64) {
+    let mut edges = Vec::new();
+    let paint = match style {
         Style::Fill(paint) => {
-            let polygons: Vec<Vec<Point>> = lines.into_iter().map(|line| line.points).collect();
-            fill_polygons(canvas, &polygons, paint);
+            lines.iter().for_each(|line| add_polygon(&mut edges, &line.points));
+            paint
         }
         Style::Stroke(paint, width) => {
-            let polygons: Vec<Vec<Point>> =
-                lines.iter().flat_map(|line| stroked(line, width * scale / 2.0)).collect();
-            fill_polygons(canvas, &polygons, paint);
+            lines.iter().for_each(|line| add_stroke(&mut edges, line, width * scale / 2.0));
+            paint
         }
-    }
+    };
+    fill(canvas, edges, paint);
 }
 
-/// The polygons that together cover a line: a quadrilateral for each piece and a disc for each joint, all
+/// Adds the polygons that together cover a line: a quadrilateral for each piece and a disc for each joint, all
 /// turning the same way, so that filling them at once paints nothing twice.
-fn stroked(line: &Polyline, radius: f64) -> Vec<Vec<Point>> {
+fn add_stroke(edges: &mut Vec<Edge>, line: &Polyline, radius: f64) {
     let points = &line.points;
     let pieces = if line.closed { points.len() } else { points.len() - 1 };
-    let mut polygons = Vec::with_capacity(2 * pieces);
     for i in 0..pieces {
         let ((x0, y0), (x1, y1)) = (points[i], points[(i + 1) % points.len()]);
         let length = (x1 - x0).hypot(y1 - y0);
         if length > 0.0 {
             let (across, down) = (-(y1 - y0) / length * radius, (x1 - x0) / length * radius);
-            polygons.push(vec![
+            let corners = [
                 (x0 + across, y0 + down),
                 (x1 + across, y1 + down),
                 (x1 - across, y1 - down),
                 (x0 - across, y0 - down),
-            ]);
+            ];
+            add_polygon(edges, &corners);
         }
         // The outer ends of an open line stay square.
         if line.closed || i > 0 {
-            polygons.push(disc((x0, y0), radius));
+            add_disc(edges, (x0, y0), radius);
         }
     }
-    polygons
 }
 
-fn disc((x, y): Point, radius: f64) -> Vec<Point> {
-    const CORNERS: usize = 12;
-    let corner = |i: usize| {
+fn add_disc(edges: &mut Vec<Edge>, (x, y): Point, radius: f64) {
+    const CORNERS: usize = 8;
+    let corners: [Point; CORNERS] = std::array::from_fn(|i| {
         let (sine, cosine) = (i as f64 / CORNERS as f64 * std::f64::consts::TAU).sin_cos();
         (x + radius * cosine, y - radius * sine)
-    };
-    (0..CORNERS).map(corner).collect()
+    });
+    add_polygon(edges, &corners);
 }
 
 /// One side of a polygon, from its upper to its lower end.
@@ -137,30 +139,26 @@ struct Edge {
     turn: i32,
 }
 
-fn edges(polygons: &[Vec<Point>]) -> Vec<Edge> {
-    let mut edges = Vec::new();
-    for polygon in polygons {
-        for (i, &start) in polygon.iter().enumerate() {
-            let end = polygon[(i + 1) % polygon.len()];
-            let (upper, lower, turn) = if start.1 <= end.1 { (start, end, 1) } else { (end, start, -1) };
-            if upper.1 < lower.1 {
-                let slope = (lower.0 - upper.0) / (lower.1 - upper.1);
-                edges.push(Edge { top: upper.1, bottom: lower.1, x: upper.0, slope, turn });
-            }
+fn add_polygon(edges: &mut Vec<Edge>, polygon: &[Point]) {
+    for (i, &start) in polygon.iter().enumerate() {
+        let end = polygon[(i + 1) % polygon.len()];
+        let (upper, lower, turn) = if start.1 <= end.1 { (start, end, 1) } else { (end, start, -1) };
+        if upper.1 < lower.1 {
+            let slope = (lower.0 - upper.0) / (lower.1 - upper.1);
+            edges.push(Edge { top: upper.1, bottom: lower.1, x: upper.0, slope, turn });
         }
     }
-    edges.sort_by(|a, b| a.top.total_cmp(&b.top));
-    edges
 }
 
-/// Paints what lies within any of `polygons` (by the nonzero winding rule) once.
-fn fill_polygons(canvas: &mut Canvas, polygons: &[Vec<Point>], paint: Paint) {
-    let edges = edges(polygons);
+/// Paints what lies within any of the polygons that `edges` belong to (by the nonzero winding rule) once.
+fn fill(canvas: &mut Canvas, mut edges: Vec<Edge>, paint: Paint) {
+    edges.sort_unstable_by(|a, b| a.top.total_cmp(&b.top));
     let Some(top) = edges.first().map(|edge| edge.top.floor().max(0.0)) else { return };
     let bottom = edges.iter().fold(0.0f64, |low, edge| low.max(edge.bottom)).ceil();
     let rows = top as usize..(bottom as usize).min(canvas.height());
     let mut covered = vec![0f32; canvas.width()];
     let (mut active, mut next): (Vec<&Edge>, usize) = (Vec::new(), 0);
+    let mut crossings: Vec<(f64, i32)> = Vec::new();
     for row in rows {
         let (mut left, mut right) = (usize::MAX, 0);
         for cut in 0..CUTS {
@@ -170,11 +168,11 @@ fn fill_polygons(canvas: &mut Canvas, polygons: &[Vec<Point>], paint: Paint) {
                 next += 1;
             }
             active.retain(|edge| edge.bottom > y);
-            let mut crossings: Vec<(f64, i32)> =
-                active.iter().map(|edge| (edge.x + (y - edge.top) * edge.slope, edge.turn)).collect();
-            crossings.sort_by(|a, b| a.0.total_cmp(&b.0));
+            crossings.clear();
+            crossings.extend(active.iter().map(|edge| (edge.x + (y - edge.top) * edge.slope, edge.turn)));
+            crossings.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
             let (mut winding, mut start) = (0, 0.0);
-            for (x, turn) in crossings {
+            for &(x, turn) in &crossings {
                 if winding == 0 {
                     start = x;
                 }
@@ -197,8 +195,9 @@ fn cover(covered: &mut [f32], start: f64, end: f64) -> (usize, usize) {
     let width = covered.len() as f64;
     let (start, end) = (start.clamp(0.0, width), end.clamp(0.0, width));
     let (first, last) = (start.floor() as usize, end.ceil() as usize);
-    for (x, share) in covered.iter_mut().enumerate().take(last).skip(first) {
-        *share += (end.min(x as f64 + 1.0) - start.max(x as f64)).max(0.0) as f32;
+    for (i, share) in covered[first..last.max(first)].iter_mut().enumerate() {
+        let x = (first + i) as f64;
+        *share += (end.min(x + 1.0) - start.max(x)).max(0.0) as f32;
     }
     (first, last)
 }

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use monosplit_graph::{Error, Result};
-use monosplit_image::{Picture, encode_png};
+use monosplit_image::{Picture, encode_png, write_atomically};
 
 use crate::colour::Rgb;
 use crate::text::{self, TextSize};
@@ -210,6 +210,12 @@ impl Scene {
             Format::Svg => self.to_svg().map(String::into_bytes),
             Format::Pdf => self.to_pdf(),
         }
+    }
+
+    /// Writes the figure to `path`, whole or not at all, in the format its ending asks for.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let bytes = self.encode(Format::of(&path)?)?;
+        write_atomically(path, &bytes)
     }
 
     pub(crate) fn rectangle(&mut self, left: f64, top: f64, width: f64, height: f64, fill: impl Into<Paint>) {

@@ -7,7 +7,7 @@ use monosplit_image::{Picture, encode_png};
 
 use crate::base64::base64;
 use crate::colour::Rgb;
-use crate::scene::{Anchor, Item, PAPER, Paint, Polyline, Scene, Style, coordinate, pixels_are_shown};
+use crate::scene::{Anchor, INK, Item, PAPER, Paint, Polyline, Scene, Style, coordinate, pixels_are_shown};
 
 impl Scene {
     /// The drawing as an SVG document, which may also stand inside a page of HTML.
@@ -20,70 +20,61 @@ impl Scene {
         );
         named(&mut svg, "title", self.title());
         named(&mut svg, "desc", self.description());
-        line(&mut svg, format_args!("<rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>", hex(PAPER)));
+        svg += &format!("<rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n", hex(PAPER));
         for item in self.items() {
-            self.write(&mut svg, item)?;
+            svg.push_str(&element(item, self.pixels_per_unit())?);
+            svg.push('\n');
         }
         svg.push_str("</svg>\n");
         Ok(svg)
     }
+}
 
-    fn write(&self, svg: &mut String, item: &Item) -> Result<()> {
-        match item {
-            Item::Rectangle { left, top, width, height, fill } => {
-                let place = area(*left, *top, *width, *height);
-                line(svg, format_args!("<rect {place} {}/>", painted("fill", *fill)));
-            }
-            Item::Path { lines, style } => {
-                let shape = outline(lines);
-                let style = match style {
-                    Style::Fill(paint) => painted("fill", *paint),
-                    Style::Stroke(paint, width) => format!(
-                        "fill=\"none\" {} stroke-width=\"{}\" stroke-linejoin=\"round\"",
-                        painted("stroke", *paint),
-                        coordinate(*width)
-                    ),
-                };
-                line(svg, format_args!("<path d=\"{shape}\" {style}/>"));
-            }
-            Item::Text { place, words, size, anchor } => {
-                let anchor = match anchor {
-                    Anchor::Start => "start",
-                    Anchor::Middle => "middle",
-                    Anchor::End => "end",
-                };
-                let (x, y) = (coordinate(place.0), coordinate(place.1));
-                let (em, fill) = (coordinate(size.em()), hex(crate::scene::INK));
-                let words = escaped(words);
-                line(
-                    svg,
-                    format_args!(
-                        "<text x=\"{x}\" y=\"{y}\" font-size=\"{em}\" text-anchor=\"{anchor}\" \
-                         fill=\"{fill}\">{words}</text>"
-                    ),
-                );
-            }
-            Item::Image { left, top, width, height, picture } => {
-                let rendering = match pixels_are_shown(picture, *width, self.pixels_per_unit()) {
-                    true => " style=\"image-rendering:pixelated\"",
-                    false => "",
-                };
-                let place = area(*left, *top, *width, *height);
-                let source = data_uri(picture)?;
-                line(
-                    svg,
-                    format_args!(
-                        "<image {place} preserveAspectRatio=\"none\"{rendering} href=\"{source}\"/>"
-                    ),
-                );
-            }
-            Item::Begin { origin: (x, y), label } => {
-                line(svg, format_args!("<g transform=\"translate({} {})\">", coordinate(*x), coordinate(*y)));
-                named(svg, "title", label);
-            }
-            Item::End => svg.push_str("</g>\n"),
+fn element(item: &Item, pixels_per_unit: usize) -> Result<String> {
+    Ok(match item {
+        Item::Rectangle { left, top, width, height, fill } => {
+            format!("<rect {} {}/>", area(*left, *top, *width, *height), painted("fill", *fill))
         }
-        Ok(())
+        Item::Path { lines, style } => format!("<path d=\"{}\" {}/>", outline(lines), styled(*style)),
+        Item::Text { place, words, size, anchor } => {
+            let anchor = match anchor {
+                Anchor::Start => "start",
+                Anchor::Middle => "middle",
+                Anchor::End => "end",
+            };
+            let [x, y, em] = [place.0, place.1, size.em()].map(coordinate);
+            format!(
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{em}\" text-anchor=\"{anchor}\" fill=\"{}\">{}</text>",
+                hex(INK),
+                escaped(words)
+            )
+        }
+        Item::Image { left, top, width, height, picture } => {
+            let shown = pixels_are_shown(picture, *width, pixels_per_unit);
+            let rendering = if shown { " style=\"image-rendering:pixelated\"" } else { "" };
+            format!(
+                "<image {} preserveAspectRatio=\"none\"{rendering} href=\"{}\"/>",
+                area(*left, *top, *width, *height),
+                data_uri(picture)?
+            )
+        }
+        Item::Begin { origin: (x, y), label } => {
+            let mut group = format!("<g transform=\"translate({} {})\">\n", coordinate(*x), coordinate(*y));
+            named(&mut group, "title", label);
+            group
+        }
+        Item::End => "</g>".into(),
+    })
+}
+
+fn styled(style: Style) -> String {
+    match style {
+        Style::Fill(paint) => painted("fill", paint),
+        Style::Stroke(paint, width) => format!(
+            "fill=\"none\" {} stroke-width=\"{}\" stroke-linejoin=\"round\"",
+            painted("stroke", paint),
+            coordinate(width)
+        ),
     }
 }
 
@@ -109,14 +100,9 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-fn line(svg: &mut String, words: std::fmt::Arguments<'_>) {
-    // Writing into a string cannot fail.
-    let _ = writeln!(svg, "{words}");
-}
-
 fn named(svg: &mut String, tag: &str, words: &str) {
     if !words.is_empty() {
-        line(svg, format_args!("<{tag}>{}</{tag}>", escaped(words)));
+        *svg += &format!("<{tag}>{}</{tag}>\n", escaped(words));
     }
 }
 
@@ -130,6 +116,7 @@ fn outline(lines: &[Polyline]) -> String {
     for line in lines {
         for (i, (x, y)) in line.points.iter().enumerate() {
             let letter = if i == 0 { 'M' } else { 'L' };
+            // Writing into a string cannot fail.
             let _ = write!(shape, "{letter}{} {}", coordinate(*x), coordinate(*y));
         }
         if line.closed {

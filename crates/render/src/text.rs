@@ -84,6 +84,9 @@ pub(crate) fn lines(text: &str, room: f64, size: TextSize, most: usize) -> Vec<S
             }
             lines.push(std::mem::take(&mut line));
             taken = 0.0;
+            if lines.len() > most {
+                break;
+            }
         }
         for character in word.chars() {
             let wide = advance(character, size);

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use monosplit_graph::{Error, Result};
-use monosplit_image::{Filter, Picture, write_png};
+use monosplit_image::{Filter, Picture, write_atomically, write_png};
 use monosplit_render::{
-    Caption, FigureOptions, Heatmap, HeatmapOptions, Layout, Map, OverlayOptions, Tile, Zero, blend, figure,
-    overlay,
+    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, Layout,
+    LinePlot, Map, OverlayOptions, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
+    TerminalColours, Tile, Zero, blend, figure, overlay, side_by_side, terminal_map, terminal_picture,
 };
 
 fn main() -> Result<()> {
@@ -47,7 +48,137 @@ fn main() -> Result<()> {
     write(folder, "icon", &overlay(&icon, &bumps(4, 4, f32::abs)?, &caption("SplitCAM"), &single)?.picture)?;
     let huge = chelsea.resize(1353, 900, Filter::Bicubic)?;
     write(folder, "huge", &overlay(&huge, &signed, &caption("SplitGrad"), &plain)?.picture)?;
-    Heatmap::new(&bumps(224, 224, |v| v)?, &HeatmapOptions::default())?.write(folder.join("heatmap.png"))
+    Heatmap::new(&bumps(224, 224, |v| v)?, &HeatmapOptions::default())?.write(folder.join("heatmap.png"))?;
+    drawings(folder, &chelsea, &cropped)
+}
+
+/// Figures in every format.
+fn drawings(folder: &Path, chelsea: &Picture, cropped: &Picture) -> Result<()> {
+    let lines = OverlayOptions { contours: 3, ..OverlayOptions::default() };
+    let signed = bumps(14, 14, |v| v)?;
+    let (scene, _) = side_by_side(chelsea, &signed, &caption("SplitGrad"), &lines)?;
+    write_all(folder, "drawing-contours", &scene)?;
+    write_all(folder, "drawing-grid", &grid(cropped)?.into_scene()?)?;
+    let strip = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5].map(|alpha: f32| {
+        let map = bumps(14, 14, |v| (v - alpha).max(0.0))?;
+        Ok((format!("α = {alpha}"), Cell::overlay(cropped, &map, &OverlayOptions::default())?))
+    });
+    let strip = strip.into_iter().collect::<Result<Vec<_>>>()?;
+    let alpha = Grid::strip("SplitCAM from α = 0 to 0.5", strip).into_scene()?;
+    write_all(folder, "drawing-alpha", &alpha)?;
+    write_all(folder, "drawing-polytope", &polytope(cropped)?.into_scene()?)?;
+    let curves = curves().into_scene()?;
+    write_all(folder, "drawing-curves", &curves)?;
+    write_all(folder, "drawing-bars", &bars().into_scene()?)?;
+
+    let page = Page::new("Pictures of every kind")
+        .paragraph("Maps over a photograph, figures made of them, and a table, as a page shows them.")
+        .heading("Figures")
+        .figure(PageFigure::drawing(&scene)?.caption("Contours over an overlay.").command(
+            "monosplit explain pets-small.onnx chelsea.png --method splitgrad --layer features.28 --alpha 0.4 --contours 3",
+        ))
+        .figure(PageFigure::drawing(&curves)?.caption("How a score depends on the layer."))
+        .figure(PageFigure::picture(cropped, "A cat")?.caption("The photograph itself.").command("cat chelsea.png"))
+        .figure(PageFigure::drawing(&alpha)?.caption("From α = 0 to 0.5.").command("monosplit figure alpha"))
+        .heading("Numbers")
+        .table(&table())
+        .finish();
+    write_atomically(folder.join("page.html"), page.as_bytes())?;
+
+    let scale = Scale::new(&signed, None)?;
+    for colours in [TerminalColours::True, TerminalColours::Indexed, TerminalColours::None] {
+        println!("{}", terminal_picture(cropped, 48, colours)?);
+        println!("{}", terminal_map(&signed, &scale, 28, colours)?);
+    }
+    Ok(())
+}
+
+fn polytope(cropped: &Picture) -> Result<Polytope> {
+    let vertices = (0..5).map(|i| {
+        let map = bumps(14, 14, |v| v + 0.1 * i as f32)?;
+        Ok(Cell::overlay(cropped, &map, &OverlayOptions::default())?.labelled(format!("image {i}: 87.3%")))
+    });
+    let edges = (0..5).flat_map(|from| (from + 1..5).map(move |to| (from, to)));
+    let edge = |(from, to)| Edge { from, to, similarity: Some((to as f64 - from as f64) / 5.0) };
+    Ok(Polytope {
+        title: "Gradients of g for the class Egyptian Mau".into(),
+        vertices: vertices.collect::<Result<_>>()?,
+        centre: Some(Cell::picture(cropped.clone()).labelled("mean")),
+        edges: edges.map(edge).collect(),
+        least_side: 160,
+    })
+}
+
+fn curves() -> LinePlot {
+    let curve = |(i, name): (usize, &str)| {
+        let points: Vec<(f64, f64)> = (0..17)
+            .map(|x| (f64::from(x), 0.3 + 0.1 * i as f64 + 0.15 * (f64::from(x) / 3.0 + i as f64).sin()))
+            .collect();
+        let band = points.iter().map(|(x, y)| (y - 0.02 - 0.002 * x, y + 0.02 + 0.002 * x)).collect();
+        Series { name: name.into(), points, band }
+    };
+    let names = ["SplitCAM g", "SplitCAM h", "LayerCAM", "GradCAM", "Guided Backpropagation", "LRP ε-γ-box"];
+    LinePlot {
+        title: "Pixel flipping by layer".into(),
+        x_label: "layer".into(),
+        y_label: "area under the curve (lower is better)".into(),
+        series: names.into_iter().enumerate().map(curve).collect(),
+        x_names: (0..17).map(|x| (f64::from(x), format!("features.{x}"))).collect(),
+        ..LinePlot::default()
+    }
+}
+
+fn bars() -> Bars {
+    let values =
+        [("SplitCAM", 0.42), ("LayerCAM", 0.35), ("random", -0.07), ("a method with a very long name", 0.2)];
+    let bar = |(label, value): (&str, f64)| Bar {
+        label: label.into(),
+        value,
+        interval: Some((value - 0.04, value + 0.04)),
+    };
+    Bars { title: "Faithfulness".into(), bars: values.map(bar).to_vec(), ..Bars::default() }
+}
+
+fn table() -> Table {
+    let row = |name: &str, values: [f64; 3]| {
+        let mut row = vec![Entry::Words(name.into())];
+        row.extend(values.map(|value| Entry::Interval(value, 0.012)));
+        row
+    };
+    Table {
+        caption: "The best of each column is underlined.".into(),
+        columns: vec![
+            ("method".into(), Best::None),
+            ("pixel flipping".into(), Best::Lowest),
+            ("pointing game".into(), Best::Highest),
+            ("randomisation".into(), Best::Lowest),
+        ],
+        rows: vec![
+            row("SplitCAM", [0.21, 0.93, 0.05]),
+            row("LayerCAM", [0.24, 0.93, 0.11]),
+            vec![Entry::Words("RISE".into()), Entry::Number(0.3), Entry::Absent, Entry::Number(f64::NAN)],
+        ],
+    }
+}
+
+/// Methods beside images, one place left empty.
+fn grid(cropped: &Picture) -> Result<Grid> {
+    let options = OverlayOptions::default();
+    let mut rows = Vec::new();
+    for (label, caption) in
+        [("chelsea.png", "Egyptian Mau 87.3%"), ("the-same-picture-again.png", "Abyssinian 3.1%")]
+    {
+        let cells = maps()?.into_iter().take(4).map(|(_, map)| Cell::overlay(cropped, &map, &options));
+        let mut cells = cells.map(|cell| cell.map(Some)).collect::<Result<Vec<_>>>()?;
+        cells.insert(0, Some(Cell::picture(cropped.clone())));
+        if label.len() > 20 {
+            cells[2] = None;
+        }
+        rows.push(Row { label: label.into(), caption: caption.into(), cells });
+    }
+    let columns = ["picture", "SplitGrad", "LRP", "Guided Backpropagation at the last layer", "RISE"];
+    let columns = columns.map(String::from).to_vec();
+    Ok(Grid { title: "Methods beside images".into(), columns, rows, ..Grid::default() })
 }
 
 fn maps() -> Result<Vec<(&'static str, Map)>> {
@@ -89,4 +220,8 @@ fn caption(method: &str) -> Caption {
 
 fn write(folder: &Path, name: &str, picture: &Picture) -> Result<()> {
     write_png(folder.join(format!("{name}.png")), picture.width(), picture.height(), picture.into())
+}
+
+fn write_all(folder: &Path, name: &str, scene: &Scene) -> Result<()> {
+    ["png", "svg", "pdf"].iter().try_for_each(|ending| scene.write(folder.join(format!("{name}.{ending}"))))
 }

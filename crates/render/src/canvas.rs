@@ -5,9 +5,7 @@ use monosplit_image::{MAX_BYTES, MAX_SIDE, Picture};
 
 use crate::colour::Rgb;
 use crate::font::{self, Glyph};
-
-pub(crate) const PAPER: Rgb = [255, 255, 255];
-pub(crate) const INK: Rgb = [34, 34, 34];
+use crate::scene::{INK, PAPER};
 
 pub(crate) struct Canvas {
     width: usize,
@@ -30,7 +28,24 @@ impl Canvas {
         }
     }
 
-    pub(crate) fn fill(&mut self, left: usize, top: usize, width: usize, height: usize, colour: Rgb) {
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(crate) fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Lays `colour` over the pixel at `x`, `y`, hiding this `share` of it.
+    pub(crate) fn mix(&mut self, x: usize, y: usize, colour: Rgb, share: f64) {
+        if x < self.width && y < self.height {
+            for (under, over) in self.rgb[(y * self.width + x) * 3..][..3].iter_mut().zip(colour) {
+                *under = (f64::from(*under) * (1.0 - share) + f64::from(over) * share).round() as u8;
+            }
+        }
+    }
+
+    fn fill(&mut self, left: usize, top: usize, width: usize, height: usize, colour: Rgb) {
         let right = left.saturating_add(width).min(self.width);
         for y in top..top.saturating_add(height).min(self.height) {
             for x in left..right {
@@ -43,12 +58,16 @@ impl Canvas {
     pub(crate) fn draw(&mut self, left: usize, top: usize, picture: &Picture, factor: usize) {
         for (i, pixel) in picture.rgb().chunks_exact(3).enumerate() {
             let (x, y) = (i % picture.width(), i / picture.width());
-            self.fill(left + x * factor, top + y * factor, factor, factor, [pixel[0], pixel[1], pixel[2]]);
+            let (left, top) = (left.saturating_add(x * factor), top.saturating_add(y * factor));
+            self.fill(left, top, factor, factor, [pixel[0], pixel[1], pixel[2]]);
         }
     }
 
     /// Writes one line of `text` with its upper left corner at `left`, `top`, `size` pixels a dot.
     pub(crate) fn write(&mut self, left: usize, top: usize, text: &str, size: usize) {
+        if left >= self.width || top >= self.height {
+            return;
+        }
         let mut x = left;
         for character in text.chars() {
             let glyph = font::glyph(character);

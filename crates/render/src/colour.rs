@@ -154,39 +154,9 @@ fn encode(linear: [f64; 3]) -> Rgb {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eyes::{EYES, Eye, FULL_SIGHT, cielab, seen};
 
-    fn decode(rgb: Rgb) -> [f64; 3] {
-        rgb.map(|byte| {
-            let v = f64::from(byte) / 255.0;
-            if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
-        })
-    }
-
-    fn lab(linear: [f64; 3]) -> Lab {
-        let [r, g, b] = linear;
-        let l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b).cbrt();
-        let m = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b).cbrt();
-        let s = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b).cbrt();
-        [
-            0.2104542553 * l + 0.7936177850 * m - 0.0040720468 * s,
-            1.9779984951 * l - 2.4285922050 * m + 0.4505937099 * s,
-            0.0259040371 * l + 0.7827717662 * m - 0.8086757660 * s,
-        ]
-    }
-
-    /// What a person without green (or red) cones sees: Machado, Oliveira and Fernandes 2009, severity 1.
-    const DEUTERANOPIA: [[f64; 3]; 3] =
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]];
-    const PROTANOPIA: [[f64; 3]; 3] =
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]];
-    const FULL_SIGHT: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-
-    fn seen(rgb: Rgb, eye: &[[f64; 3]; 3]) -> Lab {
-        let light = decode(rgb);
-        lab(eye.map(|row| (0..3).map(|i| row[i] * light[i]).sum::<f64>().clamp(0.0, 1.0)))
-    }
-
-    fn arm(map: ColourMap, sign: f64, steps: usize, eye: &[[f64; 3]; 3]) -> Vec<Lab> {
+    fn arm(map: ColourMap, sign: f64, steps: usize, eye: &Eye) -> Vec<Lab> {
         (0..=steps).map(|i| seen(map.at(sign * i as f64 / steps as f64), eye)).collect()
     }
 
@@ -197,7 +167,7 @@ mod tests {
     fn every_arm_starts_at_the_same_neutral_and_darkens_steadily_for_every_eye() {
         for (map, sign) in ARMS {
             assert_eq!(map.at(0.0), ColourMap::Diverging.at(-0.0));
-            for eye in [&FULL_SIGHT, &DEUTERANOPIA, &PROTANOPIA] {
+            for eye in &EYES {
                 let colours = arm(map, sign, 64, eye);
                 assert!(colours.windows(2).all(|pair| pair[1][0] < pair[0][0]), "{map:?} {sign}");
             }
@@ -229,8 +199,43 @@ mod tests {
     }
 
     #[test]
+    fn cielab_too_sees_every_arm_darken_in_even_steps() {
+        for (map, sign) in ARMS {
+            let lightness: Vec<f64> =
+                (0..=15).map(|i| cielab(map.at(sign * f64::from(i) / 15.0))[0]).collect();
+            let steps: Vec<f64> = lightness.windows(2).map(|pair| pair[0] - pair[1]).collect();
+            let (least, most) = steps.iter().fold((f64::MAX, 0f64), |(l, m), &s| (l.min(s), m.max(s)));
+            // The sequential map spends some of its first steps on turning from grey to yellow.
+            let bound = if map == ColourMap::Diverging { 1.25 } else { 1.9 };
+            assert!(least > 3.0 && most / least < bound, "{map:?} {sign}: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn zero_is_neutral_and_both_signs_are_equally_dark_to_cielab() {
+        let [_, a, b] = cielab(ColourMap::Diverging.at(0.0));
+        assert!(a.abs() < 0.1 && b.abs() < 0.1);
+        for i in 0..=64 {
+            let [n, p] =
+                [-1.0, 1.0].map(|sign| cielab(ColourMap::Diverging.at(sign * f64::from(i) / 64.0))[0]);
+            assert!((n - p).abs() < 4.0, "{i}: {n} {p}");
+        }
+    }
+
+    #[test]
+    fn an_eighth_of_a_scale_is_a_difference_that_every_eye_sees() {
+        for eye in &EYES {
+            for (map, sign) in ARMS {
+                for pair in arm(map, sign, 8, eye).windows(2) {
+                    assert!(distance(pair[0], pair[1]) > 0.04, "{map:?} {sign} {pair:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_two_signs_stay_apart_for_colour_blind_eyes() {
-        for eye in [&FULL_SIGHT, &DEUTERANOPIA, &PROTANOPIA] {
+        for eye in &EYES {
             let negative = arm(ColourMap::Diverging, -1.0, 64, eye);
             let positive = arm(ColourMap::Diverging, 1.0, 64, eye);
             // A just noticeable difference is about 0.02.
@@ -243,10 +248,10 @@ mod tests {
 
     #[test]
     fn the_colour_of_what_is_not_finite_is_far_from_every_other_for_every_eye() {
-        for eye in [&FULL_SIGHT, &DEUTERANOPIA, &PROTANOPIA] {
+        for eye in &EYES {
             for (map, sign) in ARMS {
                 for colour in arm(map, sign, 255, eye) {
-                    assert!(distance(colour, seen(NOT_FINITE, eye)) > 0.25);
+                    assert!(distance(colour, seen(NOT_FINITE, eye)) > 0.22);
                 }
             }
         }

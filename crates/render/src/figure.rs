@@ -1,10 +1,10 @@
-//! Several labelled pictures on one page.
+//! Several labelled pictures on one page, without any other order: a grid that chooses its own columns.
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
-use crate::canvas::Canvas;
-use crate::font;
+use crate::grid::{Cell, Grid, Row};
+use crate::scene::Scene;
 
 /// One picture and the words above it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,52 +32,23 @@ impl Default for FigureOptions {
     }
 }
 
-/// Lays `tiles` out in rows from left to right, all cells of one size.
+/// Lays `tiles` out in rows from left to right, all cells of one size, as pixels.
 pub fn figure(tiles: &[Tile], options: &FigureOptions) -> Result<Picture> {
-    const LABEL_LINES: usize = 2;
-    let longest = |side: fn(&Picture) -> usize| tiles.iter().map(|tile| side(&tile.picture)).max();
-    let (Some(width), Some(height)) = (longest(Picture::width), longest(Picture::height)) else {
-        return Err(Error::argument("a figure needs at least one tile"));
-    };
-    let columns = columns(tiles.len(), options)?;
-    let least = options.least_side.div_ceil(width.max(height)).max(1);
-    let (width, height) = (width.saturating_mul(least), height.saturating_mul(least));
-    let size = (width.max(height) / 350).clamp(2, 8);
-    let (margin, line) = (4 * size, (font::ROWS + 2) * size);
-    let labels: Vec<Vec<String>> =
-        tiles.iter().map(|tile| font::lines(&tile.label, width, size, LABEL_LINES)).collect();
-    let label = labels.iter().map(Vec::len).max().unwrap_or(0) * line;
-    let (cell_width, cell_height) = (width.saturating_add(margin), height.saturating_add(margin + label));
-    let page_width = columns.saturating_mul(cell_width).saturating_add(margin);
-    let title = font::lines(&options.title, page_width.saturating_sub(2 * margin), size + 1, LABEL_LINES);
-    let title_line = (font::ROWS + 2) * (size + 1);
-    let head = if title.is_empty() { margin } else { 2 * margin + title.len() * title_line };
-    let rows = tiles.len().div_ceil(columns);
-    let mut canvas = Canvas::new(page_width, rows.saturating_mul(cell_height).saturating_add(head))?;
-    for (i, text) in title.iter().enumerate() {
-        canvas.write(margin, margin + i * title_line, text, size + 1);
-    }
-    for (i, (tile, lines)) in tiles.iter().zip(&labels).enumerate() {
-        let left = margin + i % columns * cell_width;
-        let top = head + i / columns * cell_height;
-        for (k, text) in lines.iter().enumerate() {
-            // Labels stand on their picture, however many lines the others have.
-            canvas.write(left, top + label - (lines.len() - k) * line, text, size);
-        }
-        let picture = &tile.picture;
-        let factor = (width / picture.width()).min(height / picture.height()).max(1);
-        let aside = (width - factor * picture.width()) / 2;
-        canvas.draw(left + aside, top + label, picture, factor);
-    }
-    canvas.into_picture()
+    tile_scene(tiles, options)?.to_picture()
 }
 
-fn columns(tiles: usize, options: &FigureOptions) -> Result<usize> {
-    match options.columns {
-        Some(0) => Err(Error::argument("a figure needs at least one column")),
-        Some(columns) => Ok(columns.min(tiles)),
-        None => Ok(tiles.saturating_sub(1).isqrt() + 1),
-    }
+/// The same as a figure that can also be written as SVG or PDF.
+pub fn tile_scene(tiles: &[Tile], options: &FigureOptions) -> Result<Scene> {
+    let columns = match options.columns {
+        Some(0) => return Err(Error::argument("a figure needs at least one column")),
+        Some(columns) => columns,
+        None => tiles.len().saturating_sub(1).isqrt() + 1,
+    };
+    let cell = |tile: &Tile| Some(Cell::picture(tile.picture.clone()).labelled(tile.label.clone()));
+    let row = |tiles: &[Tile]| Row { cells: tiles.iter().map(cell).collect(), ..Row::default() };
+    let rows = tiles.chunks(columns).map(row).collect();
+    let (title, least_side) = (options.title.clone(), options.least_side);
+    Grid { title, rows, least_side, ..Grid::default() }.into_scene()
 }
 
 #[cfg(test)]

@@ -51,46 +51,6 @@ pub(crate) fn advance(character: char, size: usize) -> usize {
     (glyph(character).width + GAP) * size
 }
 
-/// Breaks `text` between words into at most `most` lines of at most `columns`; a word too long for a line is
-/// broken where it must be, and what does not fit at all ends in `…`. No-break spaces hold words together.
-pub(crate) fn lines(text: &str, columns: usize, size: usize, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()) {
-        let joined = if line.is_empty() { word.to_string() } else { format!("{line} {word}") };
-        if width(&joined, size) <= columns {
-            line = joined;
-            continue;
-        }
-        if !line.is_empty() {
-            lines.push(std::mem::take(&mut line));
-        }
-        for character in word.chars() {
-            line.push(character);
-            if width(&line, size) > columns && line.chars().count() > 1 {
-                line.pop();
-                lines.push(std::mem::replace(&mut line, character.to_string()));
-            }
-        }
-        if lines.len() > most {
-            break;
-        }
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            while !last.is_empty() && width(&format!("{last}…"), size) > columns {
-                last.pop();
-            }
-            last.push('…');
-        }
-    }
-    lines
-}
-
 fn sheet() -> &'static HashMap<char, Glyph> {
     static SHEET: OnceLock<HashMap<char, Glyph>> = OnceLock::new();
     SHEET.get_or_init(|| {
@@ -147,21 +107,5 @@ mod tests {
                 assert!(row.split(' ').all(|cell| cell.len() == COLUMNS), "{row}");
             }
         }
-    }
-
-    #[test]
-    fn lines_fit_and_lose_nothing_unless_they_say_so() {
-        let text = "SplitGrad at features.28.output-with-a-very-long-name for class 285";
-        for columns in [40, 90, 200, 1000] {
-            let broken = lines(text, columns, 1, 100);
-            assert!(broken.iter().all(|line| width(line, 1) <= columns), "{broken:?}");
-            let letters = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-            assert_eq!(letters(&broken.concat()), letters(text));
-        }
-        let short = lines(text, 90, 1, 2);
-        assert_eq!(short.len(), 2);
-        assert!(short[1].ends_with('…') && width(&short[1], 1) <= 90);
-        assert!(lines("", 90, 1, 2).is_empty());
-        assert_eq!(lines("a b\u{a0}c", width("a b", 1), 1, 9), ["a", "b\u{a0}c"]);
     }
 }

@@ -1,7 +1,8 @@
-//! Results become pictures: saliency maps as heatmaps, overlays on the photograph, and figures.
+//! Results become pictures: saliency maps as heatmaps, overlays on the photograph, figures of many of them,
+//! curves, pages and drawings in the terminal.
 //!
-//! This crate knows values, colours and pixels. It does not know how the values were made. Everything is a
-//! pure function from values to pixels; files are written by `monosplit-image`.
+//! This crate knows values, colours and pixels. It does not know how the values were made. Figures are laid
+//! out once, as a [`Scene`], and written as PNG, SVG or PDF.
 //!
 //! ```
 //! use monosplit_image::{Picture, encode_png};
@@ -19,22 +20,75 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Methods beside images as one figure:
+//!
+//! ```
+//! use monosplit_image::Picture;
+//! use monosplit_render::{Cell, Format, Grid, Map, OverlayOptions, Row};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
+//! let map = Map::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
+//! let overlay = Cell::overlay(&photograph, &map, &OverlayOptions::default())?;
+//! let grid = Grid {
+//!     columns: vec!["picture".into(), "SplitGrad".into()],
+//!     rows: vec![Row {
+//!         label: "cat.png".into(),
+//!         caption: "Egyptian Mau 87.3%".into(),
+//!         cells: vec![Some(Cell::picture(photograph)), Some(overlay)],
+//!     }],
+//!     ..Grid::default()
+//! };
+//! let scene = grid.into_scene()?;
+//! assert!(scene.to_svg()?.contains(">SplitGrad</text>"));
+//! assert!(scene.encode(Format::Pdf)?.starts_with(b"%PDF"));
+//! # Ok(())
+//! # }
+//! ```
 
+mod axis;
+mod bars;
+mod base64;
 mod canvas;
 mod colour;
 mod colour_bar;
+mod contour;
+#[cfg(test)]
+mod eyes;
 mod figure;
 mod font;
+mod grid;
 mod heatmap;
+mod helvetica;
+mod html;
+mod line_plot;
 mod map;
 mod number;
 mod overlay;
+mod pdf;
+mod polytope;
+mod raster;
 mod scale;
+mod scene;
+mod svg;
+mod terminal;
+mod text;
+#[cfg(test)]
+mod xml;
 
+pub use bars::{Bar, Bars};
 pub use colour::{ColourMap, NOT_FINITE, Rgb};
-pub use figure::{FigureOptions, Tile, figure};
+pub use contour::{Contour, MOST_LEVELS, contour_levels, contours};
+pub use figure::{FigureOptions, Tile, figure, tile_scene};
+pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
+pub use html::{Best, Entry, Page, PageFigure, Table, escape};
+pub use line_plot::{LinePlot, Series};
 pub use map::Map;
 pub use number::number;
-pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay};
+pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay, side_by_side};
+pub use polytope::{Edge, Polytope};
 pub use scale::{Note, Palette, Scale};
+pub use scene::{Format, Polyline, Scene};
+pub use terminal::{TerminalColours, terminal_map, terminal_picture};

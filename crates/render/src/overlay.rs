@@ -4,13 +4,14 @@
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
-use crate::canvas::Canvas;
 use crate::colour_bar::ColourBar;
-use crate::font;
+use crate::contour::{self, Contour, contour_levels, contours};
 use crate::heatmap::{Heatmap, HeatmapOptions};
 use crate::map::Map;
 use crate::number::number;
 use crate::scale::{Note, Palette, Scale};
+use crate::scene::Scene;
+use crate::text::{self, TextSize};
 
 /// What a map lies on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,6 +50,8 @@ pub struct OverlayOptions {
     /// A picture whose longer side has fewer pixels is drawn with each pixel as a square, so that digits and
     /// icons can be seen.
     pub least_side: usize,
+    /// Number of contours drawn on each side of zero, cutting the colours into equal steps.
+    pub contours: usize,
 }
 
 impl Default for OverlayOptions {
@@ -60,6 +63,7 @@ impl Default for OverlayOptions {
             layout: Layout::SideBySide,
             colour_bar: true,
             least_side: 224,
+            contours: 0,
         }
     }
 }
@@ -110,6 +114,8 @@ pub struct Blend {
     pub picture: Picture,
     /// How values became colours.
     pub scale: Scale,
+    /// The lines to draw over the mixture; none unless asked for.
+    pub contours: Vec<Contour>,
 }
 
 /// An overlay ready to be shown.
@@ -147,18 +153,48 @@ pub fn blend(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<B
             *under = (f64::from(*under) * (1.0 - share) + f64::from(*over) * share).round() as u8;
         }
     }
-    Ok(Blend { picture: Picture::new(picture.width(), picture.height(), mixed)?, scale })
+    let contours = lines_over(map, &scale, options.contours, (picture.width(), picture.height()))?;
+    Ok(Blend { picture: Picture::new(picture.width(), picture.height(), mixed)?, scale, contours })
+}
+
+/// The contours of a map shown with these `sides`, finer than the map and no finer than the eye.
+fn lines_over(map: &Map, scale: &Scale, count: usize, sides: (usize, usize)) -> Result<Vec<Contour>> {
+    const FINEST: usize = 256;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if count > contour::MOST_LEVELS / 2 {
+        return Err(Error::argument(format!(
+            "at most {} contours are drawn on each side of zero, but {count} were asked for",
+            contour::MOST_LEVELS / 2
+        )));
+    }
+    let fine = |shown: usize, own: usize| shown.min(FINEST).max(own.min(shown));
+    let shown = map.resized(fine(sides.0, map.width()), fine(sides.1, map.height()))?;
+    contours(&shown, &contour_levels(scale, count))
 }
 
 /// Draws `map` over `picture` with everything needed to read it.
 pub fn overlay(picture: &Picture, map: &Map, caption: &Caption, options: &OverlayOptions) -> Result<Overlay> {
-    let Blend { picture: mixed, scale } = blend(picture, map, options)?;
-    let panels = match options.layout {
-        Layout::SideBySide => vec![picture, &mixed],
-        Layout::Single => vec![&mixed],
+    let (scene, scale) = side_by_side(picture, map, caption, options)?;
+    Ok(Overlay { picture: scene.to_picture()?, range: scale.range(), note: scale.note().cloned() })
+}
+
+/// The same as a figure that can also be written as SVG or PDF, and how values became colours in it.
+pub fn side_by_side(
+    picture: &Picture,
+    map: &Map,
+    caption: &Caption,
+    options: &OverlayOptions,
+) -> Result<(Scene, Scale)> {
+    let mixed = blend(picture, map, options)?;
+    let scene = page(picture, &mixed, &[caption.parts(), remarks(&mixed.scale)], options)?;
+    let shown = match options.layout {
+        Layout::SideBySide => "A picture and the map that explains it, laid over the picture. ",
+        Layout::Single => "A map laid over the picture it explains. ",
     };
-    let page = page(&panels, &scale, &[caption.parts(), remarks(&scale)], options)?;
-    Ok(Overlay { picture: page, range: scale.range(), note: scale.note().cloned() })
+    let scene = scene.described(&format!("{shown}{}", remarks(&mixed.scale).join("; ")));
+    Ok((scene, mixed.scale))
 }
 
 /// What is said under the caption: the note, and the range where the colour bar does not show it.
@@ -173,54 +209,70 @@ fn remarks(scale: &Scale) -> Vec<String> {
     parts
 }
 
-/// `parts` in lines of at most `columns`, broken within a part only where it is longer than a line.
-fn lines(parts: &[String], columns: usize, size: usize) -> Vec<String> {
+/// `parts` in lines of at most `room`, broken within a part only where it is longer than a line.
+fn lines(parts: &[String], room: f64) -> Vec<String> {
     const MOST: usize = 4;
     let whole = |part: &String| {
         let held = part.replace(' ', "\u{a0}");
-        if font::width(&held, size) + font::width(" ·", size) <= columns { held } else { part.clone() }
+        let fits = text::width(&held, TextSize::Small) + text::width(" ·", TextSize::Small) <= room;
+        if fits { held } else { part.clone() }
     };
-    let text = parts.iter().map(whole).collect::<Vec<_>>().join("\u{a0}· ");
-    let lines = font::lines(&text, columns, size, MOST);
+    let joined = parts.iter().map(whole).collect::<Vec<_>>().join("\u{a0}· ");
+    let lines = text::lines(&joined, room, TextSize::Small, MOST);
     lines.into_iter().map(|line| line.trim_end_matches("\u{a0}·").to_string()).collect()
 }
 
-fn page(
-    panels: &[&Picture],
-    scale: &Scale,
-    words: &[Vec<String>],
-    options: &OverlayOptions,
-) -> Result<Picture> {
-    let (width, height) = (panels[0].width(), panels[0].height());
-    let factor = options.least_side.div_ceil(width.max(height)).max(1);
-    let shown = |side: usize| {
-        side.checked_mul(factor).ok_or_else(|| {
-            Error::argument(format!("a picture cannot be shown with {} pixels a side", options.least_side))
-        })
+fn page(picture: &Picture, mixed: &Blend, words: &[Vec<String>], options: &OverlayOptions) -> Result<Scene> {
+    const MARGIN: f64 = 5.0;
+    const GAP: f64 = 4.0;
+    let panels = match options.layout {
+        Layout::SideBySide => vec![picture, &mixed.picture],
+        Layout::Single => vec![&mixed.picture],
     };
-    let (width, height) = (shown(width)?, shown(height)?);
-    // Words grow with large pictures, which are looked at from further away.
-    let size = (width.max(height) / 350).clamp(2, 8);
-    let (margin, gap) = (5 * size, 4 * size);
-    let bar = options.colour_bar.then(|| ColourBar::new(scale, size)).flatten();
-    let panels_width = panels.len().saturating_mul(width).saturating_add((panels.len() - 1) * gap);
-    let inner = panels_width.saturating_add(bar.as_ref().map_or(0, |bar| gap + bar.width()));
+    let shown = Shown::new(picture.width(), picture.height(), options.least_side);
+    let (width, height) = (shown.width, shown.height);
+    let bar = options.colour_bar.then(|| ColourBar::new(&mixed.scale)).flatten();
+    let panels_width = panels.len() as f64 * (width + GAP) - GAP;
+    let inner = panels_width + bar.as_ref().map_or(0.0, |bar| GAP + bar.width());
     let band = bar.as_ref().map_or(height, |bar| height.max(bar.least_height()));
-    let lines: Vec<String> = words.iter().flat_map(|parts| lines(parts, inner, size)).collect();
-    let line = (font::ROWS + 2) * size;
-    let text = if lines.is_empty() { 0 } else { gap + lines.len() * line - 2 * size };
-    let total = band.saturating_add(2 * margin + text);
-    let mut canvas = Canvas::new(inner.saturating_add(2 * margin), total)?;
+    let lines: Vec<String> = words.iter().flat_map(|parts| lines(parts, inner)).collect();
+    let written =
+        if lines.is_empty() { 0.0 } else { GAP - 2.0 + lines.len() as f64 * TextSize::Small.line() };
+    let title = words.first().map(|parts| parts.join(" · ")).unwrap_or_default();
+    let mut scene = Scene::new(inner + 2.0 * MARGIN, band + 2.0 * MARGIN + written, &title)?
+        .resolution(shown.pixels_per_unit);
+    let top = MARGIN + ((band - height) / 2.0).floor();
     for (i, panel) in panels.iter().enumerate() {
-        canvas.draw(margin + i * (width + gap), margin + (band - height) / 2, panel, factor);
+        scene.image(MARGIN + i as f64 * (width + GAP), top, width, height, (*panel).clone());
     }
+    contour::draw(&mut scene, &mixed.contours, (MARGIN + panels_width - width, top), (width, height));
     if let Some(bar) = bar {
-        bar.draw(&mut canvas, margin + panels_width + gap, margin, band);
+        bar.upright(&mut scene, MARGIN + panels_width + GAP, MARGIN, band)?;
     }
-    for (i, text) in lines.iter().enumerate() {
-        canvas.write(margin, margin + band + gap + i * line, text, size);
+    scene.paragraph(MARGIN, MARGIN + band + GAP, &lines, TextSize::Small);
+    Ok(scene)
+}
+
+/// How large pictures are shown in a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// How finely the figure is drawn: large pictures are looked at from further away, so that a unit, and
+    /// with it all words, takes more of their pixels.
+    pub(crate) pixels_per_unit: usize,
+}
+
+impl Shown {
+    /// For pictures of `width` by `height` pixels: each pixel is a square, large enough to give the longer
+    /// side at least `least_side` pixels.
+    pub(crate) fn new(width: usize, height: usize, least_side: usize) -> Self {
+        let longest = width.max(height).max(1);
+        let factor = least_side.div_ceil(longest).max(1);
+        let pixels_per_unit = (longest.saturating_mul(factor) / 350).clamp(2, 8);
+        let units = |side: usize| side as f64 * factor as f64 / pixels_per_unit as f64;
+        Shown { width: units(width), height: units(height), pixels_per_unit }
     }
-    canvas.into_picture()
 }
 
 #[cfg(test)]

@@ -1,0 +1,421 @@
+//! Pictures in rows and columns: methods beside images, layers or values of α in a row, or any tiles at all.
+
+use monosplit_graph::{Error, Result};
+use monosplit_image::Picture;
+
+use crate::colour_bar::ColourBar;
+use crate::contour::{self, Contour};
+use crate::map::Map;
+use crate::overlay::{Blend, OverlayOptions, Shown, blend};
+use crate::scale::{Palette, Scale};
+use crate::scene::{Anchor, Scene};
+use crate::text::{self, TextSize};
+
+const MARGIN: f64 = 4.0;
+const SIZE: TextSize = TextSize::Small;
+/// Lines that a label, a header or a title may take.
+const LABEL_LINES: usize = 2;
+/// Room for the words to the left of a row, and lines they may take.
+const GUTTER: f64 = 84.0;
+const GUTTER_LINES: usize = 6;
+
+/// One picture of a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Words above the picture, where the column does not say enough.
+    pub label: String,
+    /// The picture.
+    pub picture: Picture,
+    /// How values became colours in it, if it shows a map.
+    pub scale: Option<Scale>,
+    /// Lines over the picture.
+    pub contours: Vec<Contour>,
+}
+
+impl Cell {
+    /// A picture as it is.
+    pub fn picture(picture: Picture) -> Self {
+        Cell { label: String::new(), picture, scale: None, contours: Vec::new() }
+    }
+
+    /// A map laid over the picture it explains.
+    pub fn overlay(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<Self> {
+        let Blend { picture, scale, contours } = blend(picture, map, options)?;
+        Ok(Cell { label: String::new(), picture, scale: Some(scale), contours })
+    }
+
+    /// The same with words above it.
+    #[must_use]
+    pub fn labelled(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+}
+
+/// One row of a grid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What the row shows: the name of a picture, for instance.
+    pub label: String,
+    /// What else is known about it: the class and its score, for instance.
+    pub caption: String,
+    /// The pictures from left to right; `None` leaves a place empty.
+    pub cells: Vec<Option<Cell>>,
+}
+
+/// Pictures in rows and columns, all places of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// Words above the whole page.
+    pub title: String,
+    /// Words above each column; none, or as many as there are columns.
+    pub columns: Vec<String>,
+    /// The rows from top to bottom.
+    pub rows: Vec<Row>,
+    /// A picture smaller than this, or than the largest picture, is drawn with each pixel as a square while
+    /// it fits.
+    pub least_side: usize,
+    /// Whether the keys to the colours are drawn below.
+    pub colour_bars: bool,
+}
+
+impl Default for Grid {
+    fn default() -> Self {
+        Grid {
+            title: String::new(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            least_side: 224,
+            colour_bars: true,
+        }
+    }
+}
+
+impl Grid {
+    /// A grid of one row: the layers of a network or the values of α, each with its name above.
+    pub fn strip(title: impl Into<String>, cells: impl IntoIterator<Item = (String, Cell)>) -> Self {
+        let (columns, cells) = cells.into_iter().map(|(name, cell)| (name, Some(cell))).unzip();
+        let rows = vec![Row { cells, ..Row::default() }];
+        Grid { title: title.into(), columns, rows, ..Grid::default() }
+    }
+
+    /// Lays the pictures out.
+    pub fn into_scene(self) -> Result<Scene> {
+        let layout = Layout::new(&self)?;
+        let mut scene = Scene::new(layout.width, layout.height, &self.title)?
+            .described(&self.description())
+            .resolution(layout.shown.pixels_per_unit);
+        scene.paragraph(MARGIN, MARGIN, &layout.title, TextSize::Large);
+        let header = layout.headers.iter().map(Vec::len).max().unwrap_or(0);
+        for (column, lines) in layout.headers.iter().enumerate() {
+            let centre = layout.left(column) + layout.shown.width / 2.0;
+            for (i, words) in lines.iter().enumerate() {
+                // Headers stand on their column, however many lines the others have.
+                let below = (header - lines.len() + i) as f64 * SIZE.line();
+                let baseline = layout.head + below + SIZE.ascent();
+                scene.text((centre, baseline), words, SIZE, Anchor::Middle);
+            }
+        }
+        let key = Key::new(&self);
+        for (index, row) in self.rows.into_iter().enumerate() {
+            layout.draw_row(&mut scene, index, row, &self.columns);
+        }
+        key.draw(&mut scene, layout.gutter, layout.height - MARGIN - ColourBar::lying_height())?;
+        Ok(scene)
+    }
+
+    /// The grid in words, for those who cannot see it.
+    fn description(&self) -> String {
+        let columns = self.rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+        let mut words = format!("Pictures in {} rows and {columns} columns", self.rows.len());
+        let rows: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| [row.label.as_str(), row.caption.as_str()].join(" ").trim().to_string())
+            .filter(|row| !row.is_empty())
+            .collect();
+        if !self.columns.is_empty() {
+            words += &format!("; columns: {}", self.columns.join(", "));
+        }
+        if !rows.is_empty() {
+            words += &format!("; rows: {}", rows.join(", "));
+        }
+        words + "."
+    }
+}
+
+/// The key to the colours below a grid: one bar for each palette in use.
+struct Key {
+    bars: Vec<ColourBar>,
+    /// What to say where maps of one palette do not share one scale.
+    note: &'static str,
+}
+
+impl Key {
+    const BAR: f64 = 90.0;
+    const GAP: f64 = 4.0 * MARGIN;
+
+    fn new(grid: &Grid) -> Self {
+        let cells = grid.rows.iter().flat_map(|row| &row.cells).flatten();
+        let scales: Vec<&Scale> = cells.filter_map(|cell| cell.scale.as_ref()).collect();
+        let mut key = Key { bars: Vec::new(), note: "" };
+        if !grid.colour_bars {
+            return key;
+        }
+        for palette in [Palette::Signed, Palette::Positive, Palette::Negative] {
+            let mut of_one = scales.iter().filter(|scale| scale.palette() == palette);
+            let Some(first) = of_one.next() else { continue };
+            if of_one.all(|scale| scale.ends() == first.ends()) {
+                key.bars.extend(ColourBar::new(first));
+            } else {
+                key.bars.extend(ColourBar::labelled(palette, "−max", "max"));
+                key.note = "each map by its own largest magnitude";
+            }
+        }
+        key
+    }
+
+    fn width(&self) -> f64 {
+        let bars: f64 = self.bars.iter().map(|bar| bar.lying_width(Key::BAR) + Key::GAP).sum();
+        bars + text::width(self.note, SIZE)
+    }
+
+    fn height(&self) -> f64 {
+        if self.bars.is_empty() { 0.0 } else { 2.0 * MARGIN + ColourBar::lying_height() }
+    }
+
+    fn draw(&self, scene: &mut Scene, mut left: f64, top: f64) -> Result<()> {
+        for bar in &self.bars {
+            bar.lying(scene, left, top, Key::BAR)?;
+            left += bar.lying_width(Key::BAR) + Key::GAP;
+        }
+        scene.text((left, top + SIZE.ascent()), self.note, SIZE, Anchor::Start);
+        Ok(())
+    }
+}
+
+/// Where everything goes, in units.
+struct Layout {
+    shown: Shown,
+    title: Vec<String>,
+    headers: Vec<Vec<String>>,
+    /// Where the first column begins.
+    gutter: f64,
+    /// Where the column headers begin.
+    head: f64,
+    /// Where each row begins.
+    rows: Vec<f64>,
+    /// Room above each picture for its label, row by row.
+    labels: Vec<f64>,
+    width: f64,
+    height: f64,
+}
+
+impl Layout {
+    fn new(grid: &Grid) -> Result<Self> {
+        let pictures = || grid.rows.iter().flat_map(|row| &row.cells).flatten().map(|cell| &cell.picture);
+        let widest = pictures().map(Picture::width).max();
+        let (Some(width), Some(height)) = (widest, pictures().map(Picture::height).max()) else {
+            return Err(Error::argument("a figure needs at least one picture"));
+        };
+        let columns = grid.rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+        if !grid.columns.is_empty() && grid.columns.len() != columns {
+            return Err(Error::argument(format!(
+                "a figure of {columns} columns has {} column headers; give one for each or none",
+                grid.columns.len()
+            )));
+        }
+        let shown = Shown::new(width, height, grid.least_side);
+        let gutter = if grid.rows.iter().any(|row| !row.label.is_empty() || !row.caption.is_empty()) {
+            GUTTER + 2.0 * MARGIN
+        } else {
+            MARGIN
+        };
+        let key = Key::new(grid);
+        let page = gutter + (columns as f64 * (shown.width + MARGIN)).max(key.width());
+        let lines = |words: &str, size| text::lines(words, shown.width, size, LABEL_LINES);
+        let title = text::lines(&grid.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);
+        let head = match title.len() {
+            0 => MARGIN,
+            count => 2.0 * MARGIN + count as f64 * TextSize::Large.line(),
+        };
+        let headers: Vec<Vec<String>> = grid.columns.iter().map(|words| lines(words, SIZE)).collect();
+        let header = headers.iter().map(Vec::len).max().unwrap_or(0);
+        let mut top = head + header as f64 * SIZE.line();
+        let (mut rows, mut labels) = (Vec::new(), Vec::new());
+        for row in &grid.rows {
+            let label = row.cells.iter().flatten().map(|cell| lines(&cell.label, SIZE).len()).max();
+            let label = label.unwrap_or(0) as f64 * SIZE.line();
+            let words = gutter_lines(row).len() as f64 * SIZE.line();
+            rows.push(top);
+            labels.push(label);
+            top += (label + shown.height).max(words) + MARGIN;
+        }
+        Ok(Layout {
+            shown,
+            title,
+            headers,
+            gutter,
+            head,
+            rows,
+            labels,
+            width: page,
+            height: top + key.height(),
+        })
+    }
+
+    fn left(&self, column: usize) -> f64 {
+        self.gutter + column as f64 * (self.shown.width + MARGIN)
+    }
+
+    fn draw_row(&self, scene: &mut Scene, index: usize, row: Row, columns: &[String]) {
+        let (top, label) = (self.rows[index], self.labels[index]);
+        let words = gutter_lines(&row);
+        let room = label + self.shown.height - words.len() as f64 * SIZE.line();
+        scene.paragraph(MARGIN, top + (room / 2.0).max(0.0), &words, SIZE);
+        for (column, cell) in row.cells.into_iter().enumerate() {
+            let Some(cell) = cell else { continue };
+            let header = columns.get(column).map_or("", String::as_str);
+            let parts = [row.label.as_str(), header, cell.label.as_str()];
+            let name = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(", ");
+            scene.group((self.left(column), top), &name, |scene| {
+                draw_cell(scene, cell, label, self.shown);
+            });
+        }
+    }
+}
+
+fn gutter_lines(row: &Row) -> Vec<String> {
+    let mut lines = text::lines(&row.label, GUTTER, SIZE, GUTTER_LINES / 2);
+    lines.extend(text::lines(&row.caption, GUTTER, SIZE, GUTTER_LINES / 2));
+    lines
+}
+
+/// Draws a picture below its label, enlarged in whole steps as far as the place allows, in the middle of it.
+pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, shown: Shown) {
+    let lines = text::lines(&cell.label, shown.width, SIZE, LABEL_LINES);
+    // Labels stand on their picture, however many lines the others have.
+    scene.paragraph(0.0, label - lines.len() as f64 * SIZE.line(), &lines, SIZE);
+    let pixels = shown.pixels_per_unit as f64;
+    let sides = (cell.picture.width() as f64 / pixels, cell.picture.height() as f64 / pixels);
+    let factor = (shown.width / sides.0).min(shown.height / sides.1);
+    // A place that holds a picture exactly may be measured a rounding error too small.
+    let factor = (factor + 1e-9).floor().max(1.0);
+    let (width, height) = (factor * sides.0, factor * sides.1);
+    let aside = |room: f64| (room / 2.0 * pixels).floor().max(0.0) / pixels;
+    let (left, top) = (aside(shown.width - width), label + aside(shown.height - height));
+    scene.image(left, top, width, height, cell.picture);
+    contour::draw(scene, &cell.contours, (left, top), (width, height));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Item;
+    use crate::xml::assert_well_formed;
+
+    fn picture(width: usize, height: usize) -> Picture {
+        Picture::new(width, height, vec![90; width * height * 3]).unwrap()
+    }
+
+    fn cell(values: [f32; 4]) -> Cell {
+        let map = Map::new(2, 2, values.to_vec()).unwrap();
+        let options = OverlayOptions { contours: 2, ..OverlayOptions::default() };
+        Cell::overlay(&picture(28, 20), &map, &options).unwrap()
+    }
+
+    fn grid(label: &str) -> Grid {
+        let row = |values| Row {
+            label: label.into(),
+            caption: label.into(),
+            cells: vec![Some(Cell::picture(picture(28, 28)).labelled(label)), Some(cell(values)), None],
+        };
+        Grid {
+            title: label.into(),
+            columns: vec![label.into(); 3],
+            rows: vec![row([-1.0, 0.0, 1.0, 2.0]), row([0.0, 1.0, 2.0, 3.0]), row([f32::NAN; 4])],
+            ..Grid::default()
+        }
+    }
+
+    /// Left, top, right and bottom of every picture and of every line of words.
+    fn extents(scene: &Scene) -> (Vec<[f64; 4]>, Vec<[f64; 4]>) {
+        let (mut pictures, mut words, mut origins) = (Vec::new(), Vec::new(), vec![(0.0, 0.0)]);
+        for item in scene.items() {
+            let (x, y) = *origins.last().unwrap();
+            match item {
+                Item::Begin { origin, .. } => origins.push((x + origin.0, y + origin.1)),
+                Item::End => drop(origins.pop()),
+                Item::Image { left, top, width, height, .. } => {
+                    pictures.push([x + left, y + top, x + left + width, y + top + height]);
+                }
+                Item::Text { place, words: text, size, anchor } => {
+                    let width = text::width(text, *size);
+                    let left = x + place.0 - anchor.share() * width;
+                    let baseline = y + place.1;
+                    words.push([left, baseline - size.ascent(), left + width, baseline + 2.0 * size.dot()]);
+                }
+                _ => {}
+            }
+        }
+        (pictures, words)
+    }
+
+    fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
+        a[0] < b[2] - 1e-6 && b[0] < a[2] - 1e-6 && a[1] < b[3] - 1e-6 && b[1] < a[3] - 1e-6
+    }
+
+    #[test]
+    fn words_and_pictures_keep_apart_and_on_the_page_whatever_the_labels() {
+        let long = "Guided-Backpropagation ".repeat(500);
+        for label in ["g", "Egyptian Mau 87.3%", &long, "漢字漢字漢字漢字漢字漢字漢字漢字", "W\u{a0}W", ""]
+        {
+            let scene = grid(label).into_scene().unwrap();
+            let (pictures, words) = extents(&scene);
+            for (i, word) in words.iter().enumerate() {
+                assert!(pictures.iter().all(|picture| !overlap(word, picture)), "{label:.20} {word:?}");
+                assert!(words[..i].iter().all(|other| !overlap(word, other)), "{label:.20} {word:?}");
+            }
+            for [left, top, right, bottom] in pictures.iter().chain(&words) {
+                assert!(*left >= 0.0 && *top >= 0.0, "{label:.20}");
+                assert!(*right <= scene.width() + 1e-6 && *bottom <= scene.height() + 1e-6, "{label:.20}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_is_whole_in_every_format_and_the_same_each_time() {
+        let hostile = "<b onload='x'>&\0\u{202e}\u{1b}]0;\u{7}";
+        for label in ["g", hostile] {
+            let scene = grid(label).into_scene().unwrap();
+            assert_eq!(scene, grid(label).into_scene().unwrap());
+            let tags = assert_well_formed(&scene.to_svg().unwrap());
+            let pictures = tags.iter().filter(|tag| *tag == "image").count();
+            assert_eq!(pictures, 6 + 2, "six cells and two colour bars");
+            assert!(scene.to_picture().is_ok() && scene.to_pdf().is_ok());
+        }
+    }
+
+    #[test]
+    fn the_key_has_numbers_only_where_one_scale_is_shared() {
+        let strip = |second: [f32; 4]| {
+            let cells = [("a".to_string(), cell([0.0, 1.0, 2.0, 3.0])), ("b".to_string(), cell(second))];
+            Grid::strip("", cells).into_scene().unwrap().to_svg().unwrap()
+        };
+        assert!(strip([3.0, 1.0, 0.0, 0.0]).contains(">3</text>"));
+        let apart = strip([4.0, 1.0, 0.0, 0.0]);
+        assert!(apart.contains(">max</text>") && apart.contains("largest magnitude"));
+        assert!(!apart.contains(">3</text>"));
+    }
+
+    #[test]
+    fn grids_that_cannot_be_drawn_are_refused() {
+        assert!(Grid::default().into_scene().is_err());
+        let empty = Grid { rows: vec![Row { cells: vec![None, None], ..Row::default() }], ..Grid::default() };
+        assert!(empty.into_scene().is_err());
+        assert!(Grid { columns: vec!["one".into()], ..grid("g") }.into_scene().is_err());
+        assert!(Grid { least_side: usize::MAX, ..grid("g") }.into_scene().is_err());
+        let rows = vec![grid("g").rows.swap_remove(0); 500];
+        assert!(Grid { rows, ..grid("g") }.into_scene().is_err());
+    }
+}

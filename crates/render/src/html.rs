@@ -1,0 +1,318 @@
+//! Pages of HTML that need no other file and no script: figures with the command that made them, and tables
+//! with the best of each column marked. They fit a wide screen as well as a telephone.
+
+use std::fmt::Write;
+
+use monosplit_graph::Result;
+use monosplit_image::Picture;
+
+use crate::number::number;
+use crate::scene::Scene;
+use crate::svg::{data_uri, escaped};
+use crate::text::clean;
+
+const STYLE: &str = include_str!("page.css");
+
+/// Figures wider than this have a row of the page to themselves; on a narrow screen they are scrolled, since
+/// their words would be too small to read.
+const WIDE: f64 = 560.0;
+
+/// `text` as it stands in a page or in a quoted attribute: what HTML would read as markup is written out and
+/// control characters are replaced.
+pub fn escape(text: &str) -> String {
+    escaped(&clean(text))
+}
+
+/// A page under construction; what is added appears from top to bottom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    title: String,
+    body: String,
+    figures_open: bool,
+}
+
+/// A picture in a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageFigure {
+    content: String,
+    caption: String,
+    command: String,
+    wide: bool,
+}
+
+impl PageFigure {
+    /// A drawing, which stays sharp at every size and whose words can be searched.
+    pub fn drawing(scene: &Scene) -> Result<Self> {
+        let wide = scene.width() > WIDE;
+        Ok(PageFigure { content: scene.to_svg()?, caption: String::new(), command: String::new(), wide })
+    }
+
+    /// A picture; `shown` says what it shows, for those who cannot see it.
+    pub fn picture(picture: &Picture, shown: &str) -> Result<Self> {
+        let (source, shown) = (data_uri(picture)?, escape(shown));
+        let (width, height) = (picture.width(), picture.height());
+        let content =
+            format!("<img src=\"{source}\" alt=\"{shown}\" width=\"{width}\" height=\"{height}\"/>\n");
+        let wide = width as f64 > WIDE;
+        Ok(PageFigure { content, caption: String::new(), command: String::new(), wide })
+    }
+
+    /// Words below the picture.
+    #[must_use]
+    pub fn caption(mut self, caption: &str) -> Self {
+        self.caption = escape(caption);
+        self
+    }
+
+    /// The command line that made the picture.
+    #[must_use]
+    pub fn command(mut self, command: &str) -> Self {
+        // Each argument is held together: a line that ends in `--` cannot be read.
+        let arguments = command.split_whitespace().map(|word| format!("<span>{}</span>", escape(word)));
+        self.command = arguments.collect::<Vec<_>>().join(" ");
+        self
+    }
+}
+
+/// Which number of a column is the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Best {
+    /// None: the column holds words, or numbers without an order.
+    #[default]
+    None,
+    /// The largest.
+    Highest,
+    /// The smallest.
+    Lowest,
+}
+
+/// One entry of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Words.
+    Words(String),
+    /// A number.
+    Number(f64),
+    /// A number with half the width of its confidence interval.
+    Interval(f64, f64),
+    /// Nothing is known.
+    Absent,
+}
+
+impl Entry {
+    fn number(&self) -> Option<f64> {
+        match self {
+            Entry::Number(value) | Entry::Interval(value, _) => Some(*value).filter(|v| v.is_finite()),
+            Entry::Words(_) | Entry::Absent => None,
+        }
+    }
+
+    fn html(&self) -> String {
+        let minus = |value: f64| number(value).replace('-', "−");
+        match self {
+            Entry::Words(words) => escape(words),
+            Entry::Number(value) => minus(*value),
+            Entry::Interval(value, half) => format!("{} <small>± {}</small>", minus(*value), minus(*half)),
+            Entry::Absent => "–".into(),
+        }
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Words above the table.
+    pub caption: String,
+    /// The name of each column and which of its numbers is the best.
+    pub columns: Vec<(String, Best)>,
+    /// The entries; what a row lacks is absent, what it has too much is left out.
+    pub rows: Vec<Vec<Entry>>,
+}
+
+impl Table {
+    /// The best number of `column`, by the column's own order.
+    fn best(&self, column: usize) -> Option<f64> {
+        let numbers = self.rows.iter().filter_map(|row| row.get(column).and_then(Entry::number));
+        match self.columns.get(column)?.1 {
+            Best::None => None,
+            Best::Highest => numbers.max_by(f64::total_cmp),
+            Best::Lowest => numbers.min_by(f64::total_cmp),
+        }
+    }
+
+    /// The table as HTML. The best of a column is bold and underlined, and so are its equals.
+    pub fn to_html(&self) -> String {
+        let mut html = String::from("<div class=\"table\" tabindex=\"0\">\n<table>\n");
+        if !self.caption.is_empty() {
+            line(&mut html, &format!("<caption>{}</caption>", escape(&self.caption)));
+        }
+        let head = self.columns.iter().map(|(name, best)| {
+            let arrow = match best {
+                Best::None => "",
+                Best::Highest => " ↑",
+                Best::Lowest => " ↓",
+            };
+            format!("<th scope=\"col\">{}{arrow}</th>", escape(name))
+        });
+        line(&mut html, &format!("<thead><tr>{}</tr></thead>\n<tbody>", head.collect::<String>()));
+        let best: Vec<Option<f64>> = (0..self.columns.len()).map(|column| self.best(column)).collect();
+        for row in &self.rows {
+            let entries = best.iter().enumerate().map(|(column, best)| {
+                let entry = row.get(column).unwrap_or(&Entry::Absent);
+                let content = entry.html();
+                match entry {
+                    Entry::Words(_) if column == 0 => format!("<th scope=\"row\">{content}</th>"),
+                    Entry::Words(_) => format!("<td>{content}</td>"),
+                    _ if best.is_some() && entry.number() == *best => {
+                        format!("<td class=\"number\"><strong>{content}</strong></td>")
+                    }
+                    _ => format!("<td class=\"number\">{content}</td>"),
+                }
+            });
+            let entries: String = entries.collect();
+            line(&mut html, &format!("<tr>{entries}</tr>"));
+        }
+        html.push_str("</tbody>\n</table>\n</div>\n");
+        html
+    }
+}
+
+impl Page {
+    /// A page headed by `title`.
+    pub fn new(title: &str) -> Self {
+        let title = escape(title);
+        Page { body: format!("<h1>{title}</h1>\n"), title, figures_open: false }
+    }
+
+    /// A heading over what follows.
+    #[must_use]
+    pub fn heading(self, words: &str) -> Self {
+        self.block(&format!("<h2>{}</h2>\n", escape(words)))
+    }
+
+    /// A paragraph.
+    #[must_use]
+    pub fn paragraph(self, words: &str) -> Self {
+        self.block(&format!("<p>{}</p>\n", escape(words)))
+    }
+
+    /// A table.
+    #[must_use]
+    pub fn table(self, table: &Table) -> Self {
+        self.block(&table.to_html())
+    }
+
+    /// A figure; figures that follow each other stand side by side where there is room.
+    #[must_use]
+    pub fn figure(mut self, figure: PageFigure) -> Self {
+        if !std::mem::replace(&mut self.figures_open, true) {
+            self.body.push_str("<div class=\"figures\">\n");
+        }
+        self.body.push_str(if figure.wide { "<figure class=\"wide\">\n" } else { "<figure>\n" });
+        let _ = write!(self.body, "<div class=\"drawing\">\n{}</div>\n", figure.content);
+        if !figure.caption.is_empty() || !figure.command.is_empty() {
+            self.body.push_str("<figcaption>");
+            self.body.push_str(&figure.caption);
+            if !figure.command.is_empty() {
+                let _ = write!(self.body, "<code>{}</code>", figure.command);
+            }
+            self.body.push_str("</figcaption>\n");
+        }
+        self.body.push_str("</figure>\n");
+        self
+    }
+
+    fn block(mut self, html: &str) -> Self {
+        self.close_figures();
+        self.body.push_str(html);
+        self
+    }
+
+    fn close_figures(&mut self) {
+        if std::mem::take(&mut self.figures_open) {
+            self.body.push_str("</div>\n");
+        }
+    }
+
+    /// The finished page.
+    pub fn finish(mut self) -> String {
+        self.close_figures();
+        let Page { title, body, .. } = self;
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n\
+             </body>\n</html>\n"
+        )
+    }
+}
+
+fn line(html: &mut String, words: &str) {
+    html.push_str(words);
+    html.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene;
+    use crate::xml::assert_well_formed;
+
+    const HOSTILE: &str = "</p><script>alert('x')</script>\0\u{202e} & \"q\"";
+
+    fn page() -> String {
+        let picture = Picture::new(2, 1, vec![9; 6]).unwrap();
+        let table = Table {
+            caption: HOSTILE.into(),
+            columns: vec![(HOSTILE.into(), Best::None), ("score".into(), Best::Highest)],
+            rows: vec![vec![Entry::Words(HOSTILE.into()), Entry::Number(f64::NAN)], vec![]],
+        };
+        Page::new(HOSTILE)
+            .paragraph(HOSTILE)
+            .figure(PageFigure::drawing(&scene::sample()).unwrap().caption(HOSTILE).command(HOSTILE))
+            .figure(PageFigure::picture(&picture, HOSTILE).unwrap())
+            .heading(HOSTILE)
+            .table(&table)
+            .figure(PageFigure::picture(&picture, "").unwrap())
+            .finish()
+    }
+
+    #[test]
+    fn a_page_is_well_formed_whatever_the_words_and_runs_nothing() {
+        let page = page();
+        let tags = assert_well_formed(page.strip_prefix("<!DOCTYPE html>\n").unwrap());
+        assert!(tags.iter().all(|tag| tag != "script" && tag != "link"), "{tags:?}");
+        assert_eq!(tags.iter().filter(|tag| *tag == "figure").count(), 3);
+        assert!(!page.contains('\0') && !page.contains('\u{202e}'));
+        assert_eq!(page, self::page());
+    }
+
+    #[test]
+    fn a_page_needs_no_other_file() {
+        let page = page();
+        for address in ["src=\"", "href=\"", "url("] {
+            for (at, _) in page.match_indices(address) {
+                assert!(page[at + address.len()..].starts_with("data:image/png;base64,"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_of_a_column_is_marked_and_so_are_its_equals() {
+        let table = |best, values: &[f64]| {
+            let rows = values.iter().map(|v| vec![Entry::Words("name".into()), Entry::Number(*v)]).collect();
+            let columns = vec![("method".into(), Best::Highest), ("score".into(), best)];
+            Table { columns, rows, ..Table::default() }.to_html()
+        };
+        let marked = |html: &str| {
+            html.match_indices("<strong>")
+                .map(|(at, _)| html[at + 8..].split('<').next().unwrap().to_string())
+                .collect::<Vec<_>>()
+        };
+        let values = [0.5, 0.75, f64::NAN, -1.0, 0.75, f64::INFINITY];
+        assert_eq!(marked(&table(Best::Highest, &values)), ["0.75", "0.75"]);
+        assert_eq!(marked(&table(Best::Lowest, &values)), ["−1"]);
+        assert!(marked(&table(Best::None, &values)).is_empty());
+        assert!(marked(&table(Best::Highest, &[f64::NAN])).is_empty());
+    }
+}

@@ -3,7 +3,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::{
-    Class, Explained, Explainer, Method, Part, RelevanceMap, Request, Settings, Split, Stream,
+    Class, Explained, Explainer, Finish, Method, Part, RelevanceMap, Request, Settings, Size, Split, Stream,
 };
 use monosplit::{Model, Result, Tensor};
 
@@ -24,8 +24,8 @@ fn methods(name: &str) -> Option<Vec<Method>> {
     }
 }
 
-/// Compiles the method `name=` at `layers=` (separated by commas) for `class=`, with what does not depend on the image
-/// remembered if `remembering=yes`. `None` if there is no such method.
+/// Compiles the method `name=` at `layers=` (separated by commas) for `class=`, the maps scaled up if `size=input`, and
+/// what does not depend on the image remembered if `remembering=yes`. `None` if there is no such method.
 pub(crate) fn load(
     model: &Model,
     images: Tensor,
@@ -34,8 +34,13 @@ pub(crate) fn load(
 ) -> Result<Option<Box<dyn Job>>> {
     let Some(methods) = methods(options.need("name")?) else { return Ok(None) };
     let layers = options.need("layers")?.split(',');
-    let requests = layers.flat_map(|layer| methods.iter().map(move |&method| Request::new(method, layer)));
-    let requests: Vec<Request> = requests.collect();
+    let size = match options.get("size") {
+        Some("input") => Size::Input,
+        _ => Size::Layer,
+    };
+    let finish = Finish { size, ..Finish::default() };
+    let request = |layer| methods.iter().map(move |&method| Request::new(method, layer).finish(finish));
+    let requests: Vec<Request> = layers.flat_map(request).collect();
     let class = options.number("class")?.map_or(Class::Top, Class::Index);
     let compile = match options.get("remembering") {
         Some("yes") => Explainer::remembering,

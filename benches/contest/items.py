@@ -1,0 +1,178 @@
+"""The work that is timed, item by item, and the ratios it is held to."""
+
+import contextlib
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import environment, guard, turns
+from .methods import METHODS
+
+
+@dataclass
+class Row:
+    """One line of the table: a ratio of ours to theirs, fastest to fastest and median to median."""
+
+    work: str
+    against: str
+    target: float | None = None
+    ratios: tuple | None = None
+    agreement: object = ""
+    note: str = ""
+
+    def cells(self):
+        target = "" if self.target is None else f"≤ {self.target:.2f}"
+        if self.ratios is None:
+            return [self.work, self.against, self.note, "", target, str(self.agreement)]
+        least, median = (f"{r:.2f}" if r >= 0.095 else f"{r:.3f}" for r in self.ratios)
+        met = "" if self.target is None else " ✓" if self.ratios[0] <= self.target else " ✗"
+        return [self.work, self.against, least, median, target + met, str(self.agreement)]
+
+    @property
+    def wrong(self):
+        return isinstance(self.agreement, guard.Agreement) and not self.agreement.holds
+
+
+@dataclass
+class Contest:
+    models: object
+    scratch: Path
+    threads: int
+    repeats: int
+    least_seconds: float
+
+    def load(self, kind, case, batch=1, **options):
+        common = {"input": self.models.batch(batch), "threads": self.threads, "network": case.module}
+        common |= {"class": case.top, "last": case.last}
+        words = [f"{key}={value}" for key, value in (common | options).items()]
+        return [kind, str(case.onnx), *words]
+
+    def ours(self, *load, **options):
+        return turns.Contestant(environment.our_worker(), self.load(*load, **options))
+
+    def peer(self, *load, **options):
+        return turns.Contestant(environment.peer_worker(), self.load(*load, **options))
+
+    def agreement(self, ours, theirs):
+        """One repeat of both, compared; it also warms them up."""
+        folders = [self.scratch / "ours", self.scratch / "theirs"]
+        for contestant, folder in zip((ours, theirs), folders):
+            shutil.rmtree(folder, ignore_errors=True)
+            contestant.go()
+            contestant.save(folder)
+        return guard.compare(*folders)
+
+    def times(self, *contestants):
+        goes = [c.go if isinstance(c, turns.Contestant) else c for c in contestants]
+        return turns.take_turns(self.repeats, self.least_seconds, *goes)
+
+
+def forward(contest, name, batch, target):
+    case, work = contest.models.case(name), f"forward {name}, batch {batch}"
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(contest.ours("forward", case, batch))
+        runtime = stack.enter_context(contest.peer("forward-onnxruntime", case, batch))
+        pytorch = stack.enter_context(contest.peer("forward-torch", case, batch))
+        agreements = [contest.agreement(ours, peer) for peer in (runtime, pytorch)]
+        a, b, c = contest.times(ours, runtime, pytorch)
+    yield Row(work, "ONNX Runtime", target, turns.ratios(a, b), agreements[0])
+    yield Row(work, "PyTorch", None, turns.ratios(a, c), agreements[1])
+
+
+def gradient(contest, name, target):
+    case = contest.models.case(name)
+    with contest.ours("method", case, name="gradient", layers=case.first) as ours, contest.peer("gradient-torch", case) as peer:
+        agreement = contest.agreement(ours, peer)
+        a, b = contest.times(ours, peer)
+    yield Row(f"input gradient {name}", "PyTorch autograd", target, turns.ratios(a, b), agreement)
+
+
+def split(contest, name, target):
+    """SplitCAM and SplitGrad at all layers in one run."""
+    case, work = contest.models.case(name), f"SplitCAM + SplitGrad, all layers of {name}"
+    options = {"name": "splitcam+splitgrad", "layers": ",".join(case.layers)}
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(contest.ours("method", case, **options))
+        remembering = stack.enter_context(contest.ours("method", case, remembering="yes", **options))
+        plain = stack.enter_context(contest.peer("gradient-torch", case))
+        literal = stack.enter_context(contest.peer("split-float64", case, **options))
+        agreements = [contest.agreement(c, literal) for c in (ours, remembering)]
+        plain.go()
+        a, b, c, d = contest.times(ours, remembering, plain, literal)
+    yield Row(work, "PyTorch's plain input gradient", target, turns.ratios(a, c))
+    yield Row(f"{work}, σ remembered", "PyTorch's plain input gradient", 1.0, turns.ratios(b, c))
+    yield Row(work, "float64 PyTorch, literal", 0.05, turns.ratios(a, d), agreements[0])
+    yield Row(f"{work}, σ remembered", "float64 PyTorch, literal", None, turns.ratios(b, d), agreements[1])
+
+
+def memory(contest, name, target):
+    """The most memory a fresh process holds, with everything it loads."""
+    case = contest.models.case(name)
+    jobs = {
+        f"memory of SplitCAM at one layer of {name}": {"name": "splitcam", "layers": case.last},
+        f"memory of SplitCAM + SplitGrad, all layers of {name}": {
+            "name": "splitcam+splitgrad",
+            "layers": ",".join(case.layers),
+        },
+    }
+
+    def peak(start, *load, **options):
+        with start(*load, **options) as contestant:
+            return contestant.peak()
+
+    theirs = [peak(contest.peer, "gradient-torch", case) for _ in range(3)]
+    for work, options in jobs.items():
+        ours = [peak(contest.ours, "method", case, **options) for _ in range(3)]
+        yield Row(work, "PyTorch's plain input gradient", target, turns.ratios(ours, theirs))
+
+
+def cold(contest, target):
+    """The whole command in a new process, files in the system's cache for both."""
+    model, weights = contest.models.exported("resnet18")
+    picture, folder = contest.models.picture(), contest.scratch / "cold"
+    ours = [environment.our_program(), "explain", str(model), str(picture), "--threads", str(contest.threads), "--json"]
+    script = environment.BENCHES / "contest/cold_saliency.py"
+    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png"]
+    found = f'"class": {turns.command_time(theirs, folder)[1].strip()},'
+    same = found in turns.command_time(ours, folder)[1]
+    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder)[0] for c in (ours, theirs)))
+    agreement = "same class" if same else guard.Agreement(float("inf"), 1.0)
+    yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
+
+
+def method(contest, number):
+    """An entry of `METHODS` against its peer."""
+    entry = METHODS[number]
+    case = contest.models.case(entry.network)
+    options = {key: value.format(first=case.first, last=case.last) for key, value in entry.ours.items()}
+    row = Row(f"{entry.title} {entry.network}", entry.peer_name, entry.target, note="not built")
+    with contest.ours("method", case, **options) as ours:
+        if ours.ready:
+            with contest.peer("method", case, number=number) as peer:
+                row.agreement = contest.agreement(ours, peer)
+                row.ratios = turns.ratios(*contest.times(ours, peer))
+    yield row
+
+
+def items():
+    """Every item by name: a function of a contest that yields rows."""
+    every = {}
+
+    def add(name, function, *arguments):
+        every[name] = lambda contest: function(contest, *arguments)
+
+    for network, target in (("vgg16", 0.7), ("resnet18", 1.0), ("resnet50", 1.0)):
+        for batch in (1, 8):
+            add(f"forward-{network}-{batch}", forward, network, batch, target)
+    for network in ("squeezenet1_1", "mobilenet_v2"):
+        add(f"forward-{network}-1", forward, network, 1, 1.1)
+    for network, plain, whole in (("vgg16", 0.55, 1.3), ("resnet18", 0.75, 1.6)):
+        add(f"gradient-{network}", gradient, network, plain)
+        add(f"split-{network}", split, network, whole)
+    add("memory-vgg16", memory, "vgg16", 0.8)
+    add("cold-resnet18", cold, 0.2)
+    for number, entry in enumerate(METHODS):
+        title = f"{entry.title.split(',')[0]}-{entry.peer_name}".lower().replace(" ", "")
+        add(f"method-{title}", method, number)
+    return every

@@ -1,0 +1,10 @@
+//! What the micro-benchmarks share: the machine's peak, the layers that are timed, and how a program is timed.
+//! It measures; what is measured is the engine's public surface, never a kernel behind its back.
+
+mod layers;
+mod measure;
+mod peak;
+
+pub use layers::{Convolution, NETWORKS, Network};
+pub use measure::{Options, Table, single_node, speed, values};
+pub use peak::{Peak, fused_multiply_add_peak};

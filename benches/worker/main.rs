@@ -1,0 +1,97 @@
+//! Does one repeat of a job whenever it is told to, so that a parent can have several programs take turns. A line on
+//! standard input is an order, its words separated by tabs (or by spaces if there is no tab); each is answered by one
+//! line on standard output.
+//!
+//! | order | answer |
+//! |---|---|
+//! | `load forward MODEL key=value…` | `ready`, `missing` (no such method is built) or `error WHY` |
+//! | `load method MODEL name=NAME key=value…` | the same |
+//! | `go` | `seconds N` |
+//! | `save FOLDER` | `saved`: the results of the last repeat as `.npy` files |
+//! | `peak` | `peak BYTES`: the most memory this process has held |
+
+mod job;
+mod method;
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use monosplit::graph::{Tensor, npy};
+use monosplit::{Error, Result};
+
+use job::Job;
+
+/// A shorter repeat is done twice and the second one timed: what the others left in the caches is not its fault.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// What a repeat computed, by name.
+type Results = Vec<(String, Tensor)>;
+
+#[derive(Default)]
+struct Worker {
+    job: Option<Box<dyn Job>>,
+    results: Results,
+}
+
+impl Worker {
+    fn answer(&mut self, line: &str) -> Result<String> {
+        let words: Vec<&str> = match line.contains('\t') {
+            true => line.split('\t').collect(),
+            false => line.split_whitespace().collect(),
+        };
+        match words[..] {
+            ["load", kind, model, ref options @ ..] => {
+                (self.job, self.results) = (None, Results::new());
+                self.job = job::load(kind, model, options)?;
+                Ok(if self.job.is_some() { "ready" } else { "missing" }.to_owned())
+            }
+            ["go"] => Ok(format!("seconds {:e}", self.repeat()?.as_secs_f64())),
+            ["save", folder] => self.save(Path::new(folder)).map(|()| "saved".to_owned()),
+            ["peak"] => Ok(format!("peak {}", peak_memory()?)),
+            _ => Err(Error::argument("expected load, go, save or peak")),
+        }
+    }
+
+    fn repeat(&mut self) -> Result<Duration> {
+        let job = self.job.as_mut().ok_or_else(|| Error::argument("nothing is loaded"))?;
+        let mut timed = || {
+            let start = Instant::now();
+            self.results = job.run()?;
+            Ok(start.elapsed())
+        };
+        let first = timed()?;
+        if first < SHORT { timed() } else { Ok(first) }
+    }
+
+    fn save(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+        for (name, tensor) in &self.results {
+            let path = folder.join(format!("{name}.npy"));
+            std::fs::write(&path, npy::write(tensor)).map_err(|cause| Error::io(&path, &cause))?;
+        }
+        Ok(())
+    }
+}
+
+/// The high-water mark of resident memory, in bytes.
+fn peak_memory() -> Result<usize> {
+    let path = Path::new("/proc/self/status");
+    let status = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = kilobytes.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    kilobytes
+        .map(|n| n * 1024)
+        .ok_or_else(|| Error::argument("the system does not say how much memory was held"))
+}
+
+fn main() -> std::io::Result<()> {
+    let mut worker = Worker::default();
+    for line in std::io::stdin().lock().lines() {
+        let answer = worker.answer(&line?).unwrap_or_else(|error| format!("error {error}"));
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", answer.replace('\n', " "))?;
+        out.flush()?;
+    }
+    Ok(())
+}

@@ -109,7 +109,7 @@ class FourStreams:
         cam, grad = sensitivity * a, sensitivity
         if a.dim() == 4:
             cam, grad = cam.sum(1), grad.mean(1)
-        return {f"splitcam@{node.name}": cam, f"splitgrad@{node.name}": grad}
+        return {f"splitcam-g@{node.name}": cam, f"splitgrad-g@{node.name}": grad}
 
     def cached(self, x, classes):
         """The original network's own activations and gradients."""

@@ -91,7 +91,7 @@ def gradient(contest, name, target):
 def split(contest, name, target):
     """SplitCAM and SplitGrad at all layers in one run."""
     case, work = contest.models.case(name), f"SplitCAM + SplitGrad, all layers of {name}"
-    options = {"name": "splitcam+splitgrad", "layers": ",".join(case.layers)}
+    options = {"name": "splitcam,splitgrad", "layers": ",".join(case.layers)}
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(contest.ours("method", case, **options))
         remembering = stack.enter_context(contest.ours("method", case, remembering="yes", **options))
@@ -112,7 +112,7 @@ def memory(contest, name, target):
     jobs = {
         f"memory of SplitCAM at one layer of {name}": {"name": "splitcam", "layers": case.last},
         f"memory of SplitCAM + SplitGrad, all layers of {name}": {
-            "name": "splitcam+splitgrad",
+            "name": "splitcam,splitgrad",
             "layers": ",".join(case.layers),
         },
     }

@@ -101,7 +101,7 @@ def zennit_epsilon_gamma_box(job):
     return run
 
 
-IMAGE = {"layers": "{first}"}
+IMAGE = {}
 LAST = {"layers": "{last}:out"}
 SCALED = {"layers": "{last}:out", "size": "input"}
 

@@ -24,6 +24,13 @@ impl<'a> Options<'a> {
         self.0.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
     }
 
+    /// What is left besides some keys.
+    pub(crate) fn others(&self, known: &[&str]) -> Vec<(String, String)> {
+        let pairs = self.0.iter().filter_map(|option| option.split_once('='));
+        let others = pairs.filter(|(key, _)| !known.contains(key));
+        others.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
     pub(crate) fn need(&self, key: &str) -> Result<&'a str> {
         self.get(key).ok_or_else(|| Error::argument(format!("the job needs {key}=")))
     }

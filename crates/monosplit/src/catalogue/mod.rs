@@ -166,8 +166,9 @@ pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
     Entry::find(name)?.choose(options)
 }
 
-/// Methods separated by commas. A word with an equals sign and no colon is an option of the method before it.
-pub fn parse_list(text: &str) -> Result<Vec<Chosen>> {
+/// Methods separated by commas, one text each. A word with an equals sign and no colon is an option of the method before
+/// it.
+pub fn words(text: &str) -> Result<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match words.last_mut() {
@@ -178,10 +179,10 @@ pub fn parse_list(text: &str) -> Result<Vec<Chosen>> {
             _ => words.push(word.to_owned()),
         }
     }
-    if words.is_empty() {
-        return Err(Error::argument("expected the names of methods, separated by commas"));
+    match words.is_empty() {
+        true => Err(Error::argument("expected the names of methods, separated by commas")),
+        false => Ok(words),
     }
-    words.iter().map(|word| parse(word, &[])).collect()
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl Compile {
 
     fn chosen(&self) -> Result<Vec<Chosen>> {
         match &self.methods {
-            Some(list) => catalogue::parse_list(list),
+            Some(list) => catalogue::words(list)?.iter().map(|word| catalogue::parse(word, &[])).collect(),
             None => Ok(vec![self.method.choose()?]),
         }
     }

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use clap::Args;
 use monosplit_engine::{Cpu, Profile};
-use monosplit_explain::{Class, ClosedFormula, Explained, Explainer, Question, Request, Term};
+use monosplit_explain::{ClosedFormula, Explained, Explainer, Question, Request, Term};
 use monosplit_graph::batch::stack;
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 use monosplit_render as render;
 
 use super::answer::{Answer, FileNames, Setting, in_file_name};
+use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
@@ -24,10 +25,8 @@ use crate::catalogue::Chosen;
 use crate::failure::{Failure, note};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
-use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
 use crate::model::{Model, Origin};
-use crate::prediction::Meaning;
 use crate::table::{Align, Table, printable};
 
 /// How many samples are explained at once unless told otherwise.
@@ -71,20 +70,8 @@ pub(crate) struct Explain {
     #[command(flatten)]
     method: MethodArgs,
 
-    /// The class that is explained: its number, its name, or `top1` for the one with the highest
-    /// score of each input. Given several times: one for each input, in their order.
-    #[arg(
-        long,
-        value_name = "CLASS",
-        default_value = "top1",
-        allow_negative_numbers = true,
-        verbatim_doc_comment
-    )]
-    class: Vec<String>,
-
-    /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.
-    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
-    labels: Option<PathBuf>,
+    #[command(flatten)]
+    class: ClassArgs,
 
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "explained")]
@@ -146,7 +133,7 @@ impl Explain {
             self.announce(&setting, out)?;
         }
         let run = Run { explain: self, setting: &setting, explainer: &explainer, terms: terms.as_ref() };
-        let found = run.all(feed, waiting, &self.classes(&model, &setting.labels)?, out)?;
+        let found = run.all(feed, waiting, &self.class.classes(&model, &setting.labels)?, out)?;
         self.conclude(&model, &run, &found, out)
     }
 
@@ -186,32 +173,12 @@ impl Explain {
     }
 
     fn setting(&self, model: &Model, chosen: Chosen) -> Result<Setting> {
-        let classes = model.classes().ok_or_else(|| {
-            model.unfit(
-                "expected one score for each class at the first output; there is nothing to explain".into(),
-            )
-        })?;
-        let labels = match &self.labels {
-            Some(path) => Labels::open(path, classes)?,
-            None => Labels::built_in(classes),
-        };
-        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
+        let (labels, meaning) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.place())],
             layers => layers.iter().cloned().map(Some).collect(),
         };
-        let meaning = Meaning::of(classes, output, &model.report().outputs);
         Ok(Setting { labels, meaning, layers, chosen })
-    }
-
-    /// The classes to explain: one for all inputs, or one for each.
-    fn classes(&self, model: &Model, labels: &Labels) -> Result<Vec<Option<usize>>> {
-        let classes = model.classes().unwrap_or(0);
-        let one = |text: &String| match text.to_ascii_lowercase().as_str() {
-            "top1" | "top" => Ok(None),
-            _ => labels.find(text, classes).map(Some),
-        };
-        self.class.iter().map(one).collect()
     }
 
     /// The map taken apart, if that is asked for and the method has the terms.
@@ -283,7 +250,7 @@ impl Run<'_> {
         &self,
         mut feed: Feed,
         mut waiting: Vec<Sample>,
-        classes: &[Option<usize>],
+        classes: &Classes,
         out: &mut dyn Write,
     ) -> Result<Found, Failure> {
         let batch = self.explain.batch_size(self.explainer);
@@ -298,7 +265,7 @@ impl Run<'_> {
                 break;
             }
             let started = Instant::now();
-            let class = classes_of(classes, answers.len(), samples.len())?;
+            let class = classes.of(answers.len(), samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
@@ -330,11 +297,7 @@ impl Run<'_> {
             out.flush()?;
             progress(feed.opened(), feed.total(), begun);
         }
-        if let (true, given, found) = (classes.len() > 1, classes.len(), answers.len())
-            && given != found
-        {
-            return Err(Error::argument(format!("{given} classes were given for {found} inputs")).into());
-        }
+        classes.all_used(answers.len())?;
         Ok(Found { answers, maps, profiles })
     }
 
@@ -348,25 +311,6 @@ impl Run<'_> {
         }
         Ok(explained)
     }
-}
-
-/// The classes of the samples from `first` on.
-fn classes_of(classes: &[Option<usize>], first: usize, count: usize) -> Result<Class> {
-    let given: Vec<Option<usize>> = match classes {
-        [] => return Ok(Class::Top),
-        [one] => vec![*one; count],
-        each => each.iter().skip(first).take(count).copied().collect(),
-    };
-    if given.len() < count {
-        return Err(Error::argument(format!(
-            "{} classes were given, but there are more inputs; give one --class for all, or one for each",
-            classes.len()
-        )));
-    }
-    if given.iter().all(Option::is_none) {
-        return Ok(Class::Top);
-    }
-    Ok(Class::PerSampleOrTop(given))
 }
 
 /// Where the numbers of a layer go: FILE, or FILE with the layer's name before its ending.

@@ -1,6 +1,8 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
 mod answer;
+mod class;
+mod compare;
 mod compile;
 mod compute;
 mod demo;
@@ -34,6 +36,8 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
   monosplit ops                                 which ONNX operators can be read
 
@@ -60,6 +64,8 @@ is ever executed.
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
   monosplit ops                                 which ONNX operators can be read
 
@@ -72,6 +78,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Compare(Box<compare::Compare>),
     Compile(Box<compile::Compile>),
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
@@ -104,6 +111,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Compare(compare)) => compare.execute(out)?,
         Some(Command::Compile(compile)) => compile.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,

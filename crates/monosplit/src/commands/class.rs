@@ -1,0 +1,88 @@
+//! The options that say which class is explained.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit_explain::Class;
+use monosplit_graph::{Error, Result};
+
+use crate::labels::Labels;
+use crate::model::Model;
+use crate::prediction::Meaning;
+
+/// Which class is explained, and what classes are called.
+#[derive(Args)]
+pub(crate) struct ClassArgs {
+    /// The class that is explained: its number, its name, or `top1` for the one with the highest
+    /// score of each input. Given several times: one for each input, in their order.
+    #[arg(
+        long,
+        value_name = "CLASS",
+        default_value = "top1",
+        allow_negative_numbers = true,
+        verbatim_doc_comment
+    )]
+    class: Vec<String>,
+
+    /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    labels: Option<PathBuf>,
+}
+
+/// The classes that were asked for, one for all inputs or one for each; none is the one with the highest score.
+pub(crate) struct Classes(Vec<Option<usize>>);
+
+impl ClassArgs {
+    /// What the classes are called, and what their scores mean.
+    pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, Meaning)> {
+        let classes = model.classes().ok_or_else(|| {
+            model.unfit(
+                "expected one score for each class at the first output; there is nothing to explain".into(),
+            )
+        })?;
+        let labels = match &self.labels {
+            Some(path) => Labels::open(path, classes)?,
+            None => Labels::built_in(classes),
+        };
+        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
+        Ok((labels, Meaning::of(classes, output, &model.report().outputs)))
+    }
+
+    /// The classes to explain.
+    pub(crate) fn classes(&self, model: &Model, labels: &Labels) -> Result<Classes> {
+        let classes = model.classes().unwrap_or(0);
+        let one = |text: &String| match text.to_ascii_lowercase().as_str() {
+            "top1" | "top" => Ok(None),
+            _ => labels.find(text, classes).map(Some),
+        };
+        self.class.iter().map(one).collect::<Result<_>>().map(Classes)
+    }
+}
+
+impl Classes {
+    /// The classes of `count` inputs from `first` on.
+    pub(crate) fn of(&self, first: usize, count: usize) -> Result<Class> {
+        let given: Vec<Option<usize>> = match &*self.0 {
+            [] => return Ok(Class::Top),
+            [one] => vec![*one; count],
+            each => each.iter().skip(first).take(count).copied().collect(),
+        };
+        if given.len() < count {
+            return Err(Error::argument(format!(
+                "{} classes were given, but there are more inputs; give one --class for all, or one for each",
+                self.0.len()
+            )));
+        }
+        Ok(if given.iter().all(Option::is_none) { Class::Top } else { Class::PerSampleOrTop(given) })
+    }
+
+    /// An error if there were fewer inputs than classes.
+    pub(crate) fn all_used(&self, inputs: usize) -> Result<()> {
+        match self.0.len() {
+            given if given > 1 && given != inputs => {
+                Err(Error::argument(format!("{given} classes were given for {inputs} inputs")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

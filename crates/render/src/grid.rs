@@ -3,11 +3,11 @@
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
-use crate::colour_bar::ColourBar;
 use crate::contour::{self, Contour};
+use crate::key::Key;
 use crate::map::Map;
 use crate::overlay::{Blend, OverlayOptions, Shown, blend};
-use crate::scale::{Palette, Scale};
+use crate::scale::Scale;
 use crate::scene::{Anchor, Scene};
 use crate::text::{self, TextSize};
 
@@ -116,12 +116,17 @@ impl Grid {
                 scene.text((centre, baseline), words, SIZE, Anchor::Middle);
             }
         }
-        let key = Key::new(&self);
+        let key = self.key();
         for (index, row) in self.rows.into_iter().enumerate() {
             layout.draw_row(&mut scene, index, row, &self.columns);
         }
-        key.draw(&mut scene, layout.gutter, layout.height - MARGIN - ColourBar::lying_height())?;
+        key.draw(&mut scene, layout.gutter, layout.height - key.height())?;
         Ok(scene)
+    }
+
+    fn key(&self) -> Key {
+        let shown = if self.colour_bars { &self.rows[..] } else { &[] };
+        Key::new(shown.iter().flat_map(|row| &row.cells).flatten())
     }
 
     /// The grid in words, for those who cannot see it.
@@ -141,56 +146,6 @@ impl Grid {
             words += &format!("; rows: {}", rows.join(", "));
         }
         words + "."
-    }
-}
-
-/// The key to the colours below a grid: one bar for each palette in use.
-struct Key {
-    bars: Vec<ColourBar>,
-    /// What to say where maps of one palette do not share one scale.
-    note: &'static str,
-}
-
-impl Key {
-    const BAR: f64 = 90.0;
-    const GAP: f64 = 4.0 * MARGIN;
-
-    fn new(grid: &Grid) -> Self {
-        let cells = grid.rows.iter().flat_map(|row| &row.cells).flatten();
-        let scales: Vec<&Scale> = cells.filter_map(|cell| cell.scale.as_ref()).collect();
-        let mut key = Key { bars: Vec::new(), note: "" };
-        if !grid.colour_bars {
-            return key;
-        }
-        for palette in [Palette::Signed, Palette::Positive, Palette::Negative] {
-            let mut of_one = scales.iter().filter(|scale| scale.palette() == palette);
-            let Some(first) = of_one.next() else { continue };
-            if of_one.all(|scale| scale.ends() == first.ends()) {
-                key.bars.extend(ColourBar::new(first));
-            } else {
-                key.bars.extend(ColourBar::labelled(palette, "−max", "max"));
-                key.note = "each map by its own largest magnitude";
-            }
-        }
-        key
-    }
-
-    fn width(&self) -> f64 {
-        let bars: f64 = self.bars.iter().map(|bar| bar.lying_width(Key::BAR) + Key::GAP).sum();
-        bars + text::width(self.note, SIZE)
-    }
-
-    fn height(&self) -> f64 {
-        if self.bars.is_empty() { 0.0 } else { 2.0 * MARGIN + ColourBar::lying_height() }
-    }
-
-    fn draw(&self, scene: &mut Scene, mut left: f64, top: f64) -> Result<()> {
-        for bar in &self.bars {
-            bar.lying(scene, left, top, Key::BAR)?;
-            left += bar.lying_width(Key::BAR) + Key::GAP;
-        }
-        scene.text((left, top + SIZE.ascent()), self.note, SIZE, Anchor::Start);
-        Ok(())
     }
 }
 
@@ -231,7 +186,7 @@ impl Layout {
         } else {
             MARGIN
         };
-        let key = Key::new(grid);
+        let key = grid.key();
         let page = gutter + (columns as f64 * (shown.width + MARGIN)).max(key.width());
         let lines = |words: &str, size| text::lines(words, shown.width, size, LABEL_LINES);
         let title = text::lines(&grid.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);

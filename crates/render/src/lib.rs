@@ -62,6 +62,7 @@ mod grid;
 mod heatmap;
 mod helvetica;
 mod html;
+mod key;
 mod line_plot;
 mod map;
 mod number;

@@ -8,6 +8,7 @@ use monosplit_image::Picture;
 
 use crate::colour::Rgb;
 use crate::grid::{Cell, draw_cell};
+use crate::key::Key;
 use crate::number::number;
 use crate::overlay::Shown;
 use crate::scene::{Anchor, PAPER, Point, Scene};
@@ -66,15 +67,17 @@ impl Polytope {
         let size = (shown.width, label + shown.height);
         let middles = arranged(self.vertices.len(), self.centre.is_some(), size);
         let (low, high) = bounds(&middles);
-        let page = high.0 - low.0 + size.0 + 2.0 * MARGIN;
+        let key = Key::new(cells());
+        let page = (high.0 - low.0 + size.0).max(key.width()) + 2.0 * MARGIN;
         let title = text::lines(&self.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);
         let head = if title.is_empty() { 0.0 } else { MARGIN + title.len() as f64 * TextSize::Large.line() };
-        let height = head + high.1 - low.1 + size.1 + 2.0 * MARGIN;
+        let height = head + high.1 - low.1 + size.1 + 2.0 * MARGIN + key.height();
         let mut scene = Scene::new(page, height, &self.title)?
             .described(&format!("Pictures as the {} vertices of a polygon.", self.vertices.len()))
             .resolution(shown.pixels_per_unit);
         scene.paragraph(MARGIN, MARGIN, &title, TextSize::Large);
         let origin = (MARGIN + size.0 / 2.0 - low.0, MARGIN + head + size.1 / 2.0 - low.1);
+        key.draw(&mut scene, MARGIN, height - key.height())?;
         let grid = |value: f64| (value * shown.pixels_per_unit as f64).round() / shown.pixels_per_unit as f64;
         let middles: Vec<Point> =
             middles.iter().map(|(x, y)| (grid(origin.0 + x), grid(origin.1 + y))).collect();

@@ -57,14 +57,18 @@ mod gradients;
 mod growth;
 mod invariant;
 mod linear;
+mod lrp;
 mod method;
 pub mod methods;
 mod network;
 mod pair;
 mod question;
+mod quotient;
 mod reading;
 mod rectifier;
+mod reference;
 mod relevance;
+mod rescale;
 mod scaled;
 mod sensitivity;
 mod shift;
@@ -79,6 +83,7 @@ pub use explainer::{Explained, Explainer, Map};
 pub use explanation::{ClassInput, Explanation, Reading, inputs};
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use gradients::gradients;
+pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Rule};
 pub use method::{
     Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,
     Target,
@@ -86,5 +91,6 @@ pub use method::{
 pub use pair::{Pair, materialise};
 pub use question::{Class, Progress, Question, Settings, Silent};
 pub use reading::{Part, Stream};
+pub use reference::Baseline;
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use writing::Writing;

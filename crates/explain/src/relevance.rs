@@ -14,6 +14,7 @@ use crate::linear::{
     Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
 };
 use crate::network::Network;
+use crate::quotient::stabilised_quotient;
 use crate::scaled::{Scale, Scaled};
 use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
 use crate::walk::{Edge, Rules};
@@ -229,11 +230,7 @@ impl Relevances {
             let least = g.number(LEAST_EPSILON);
             epsilon = g.binary(Binary::Max, epsilon, least)?;
         }
-        let opposite = g.negated(epsilon)?;
-        let positive = g.at_least(z, 0.0)?;
-        let nudge = g.select(positive, epsilon, opposite)?;
-        let denominator = g.plus(z, nudge)?;
-        g.over(r, denominator)
+        stabilised_quotient(g, r, z, epsilon)
     }
 
     /// `s` under the exponent of `like`, which is at least its own.

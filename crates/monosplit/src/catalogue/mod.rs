@@ -5,6 +5,7 @@ mod backpropagation;
 mod cam;
 mod gradient;
 mod options;
+mod propagation;
 mod split;
 
 use std::sync::Arc;
@@ -132,7 +133,9 @@ impl Chosen {
 
 /// All methods, family by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [split::ENTRIES, gradient::ENTRIES, backpropagation::ENTRIES, cam::ENTRIES].into_iter().flatten()
+    [split::ENTRIES, gradient::ENTRIES, backpropagation::ENTRIES, cam::ENTRIES, propagation::ENTRIES]
+        .into_iter()
+        .flatten()
 }
 
 impl Entry {

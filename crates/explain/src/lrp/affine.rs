@@ -1,0 +1,82 @@
+//! An affine layer seen from the one input that depends on the image: `z = W·x + b`, with the means to compute the same
+//! with other inputs, weights and biases. Every rule is written with these.
+
+use monosplit_graph::{Graph, Node, NodeId, Op, Result};
+
+use crate::linear::{Coefficients, batch_norm_scale, transpose};
+use crate::sum_stream::affine_bias;
+use crate::walk::Edge;
+
+/// Kinds of affine layers, told apart because composites do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Convolution,
+    Dense,
+    Normalisation,
+}
+
+impl Kind {
+    /// The kind of an affine layer; none if the op is not one.
+    pub(super) fn of(op: &Op) -> Option<Self> {
+        match op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } => Some(Kind::Convolution),
+            Op::MatMul { .. } => Some(Kind::Dense),
+            Op::BatchNorm { .. } => Some(Kind::Normalisation),
+            _ => None,
+        }
+    }
+}
+
+/// An affine node and what it is made of.
+pub(super) struct Affine<'a> {
+    pub(super) kind: Kind,
+    /// The node, and the value `z` it computes.
+    pub(super) z: NodeId,
+    pub(super) x: NodeId,
+    pub(super) weight: NodeId,
+    pub(super) bias: Option<NodeId>,
+    node: &'a Node,
+    index: usize,
+}
+
+impl<'a> Affine<'a> {
+    /// The affine layer at the upper end of an edge, if it is one.
+    pub(super) fn of(g: &mut Graph, edge: &Edge<'a>) -> Result<Option<Self>> {
+        let Edge { id, node, index, active } = *edge;
+        let Some(kind) = Kind::of(&node.op).filter(|_| active == 1) else { return Ok(None) };
+        let (weight, bias) = match (&node.op, index) {
+            (Op::BatchNorm { epsilon }, 0) => (batch_norm_scale(g, node, *epsilon)?, affine_bias(g, node)?),
+            (Op::MatMul { .. }, 1) => (node.inputs[0], node.inputs.get(2).copied()),
+            (_, 0) => (node.inputs[1], node.inputs.get(2).copied()),
+            _ => return Ok(None),
+        };
+        Ok(Some(Affine { kind, z: id, x: node.inputs[index], weight, bias, node, index }))
+    }
+
+    /// `weight·x + bias`
+    pub(super) fn forward(
+        &self,
+        g: &mut Graph,
+        x: NodeId,
+        weight: NodeId,
+        bias: Option<NodeId>,
+    ) -> Result<NodeId> {
+        if self.kind == Kind::Normalisation {
+            let product = g.times(x, weight)?;
+            return bias.map_or(Ok(product), |bias| g.plus(product, bias));
+        }
+        let mut operands = if self.index == 0 { vec![x, weight] } else { vec![weight, x] };
+        operands.extend(bias);
+        g.add(self.node.op.clone(), &operands)
+    }
+
+    /// `weightᵀ·c`
+    pub(super) fn backward(&self, g: &mut Graph, weight: NodeId, c: NodeId) -> Result<NodeId> {
+        if self.kind == Kind::Normalisation {
+            return g.times(c, weight);
+        }
+        let mut operands = self.node.inputs.clone();
+        operands[1 - self.index] = weight;
+        transpose(g, self.z, self.index, c, Coefficients { operands: &operands, magnitude: false })
+    }
+}

@@ -1,0 +1,214 @@
+//! Which layer has which rule: by its kind, by being the first from the image, or by its name.
+
+use monosplit_graph::{Error, Label, Result};
+
+use super::affine::Kind;
+use super::rule::Rule;
+
+/// The stabiliser of the denominators unless another is set.
+const STABILISER: f64 = 1e-6;
+/// The stabiliser where one rule is used everywhere, as Captum has it.
+const CAPTUM_STABILISER: f64 = 1e-9;
+
+/// A choice of rules for the layers of a network.
+///
+/// Activations hand relevance on as it is; sums, average pools and interpolations share it in proportion to
+/// contributions; a maximum gives all of it to the winner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Composite {
+    /// A short name: `epsilon-plus`.
+    pub name: String,
+    /// The rule of convolutions that no other affine layer lies before, if they have one of their own.
+    pub first_convolution: Option<Rule>,
+    /// The same for fully connected layers.
+    pub first_dense: Option<Rule>,
+    /// The rule of convolutions.
+    pub convolution: Rule,
+    /// The rule of fully connected layers.
+    pub dense: Rule,
+    /// The rule of batch norms that could not be merged into another layer.
+    pub normalisation: Rule,
+    /// Rules for layers by name; the first that fits counts, before all of the above.
+    pub named: Vec<NamedRule>,
+    /// The ε of all denominators but those of [`Rule::Epsilon`].
+    pub stabiliser: f64,
+}
+
+/// A rule for the layers of some name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedRule {
+    /// The name of a layer or of a container of layers; `*` stands for anything.
+    pub pattern: String,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// ε-γ-box for inputs between −3 and 3, which holds what common normalisations leave of a picture.
+impl Default for Composite {
+    fn default() -> Self {
+        Composite::epsilon_gamma_box(vec![-3.0], vec![3.0])
+    }
+}
+
+impl Composite {
+    /// γ (¼) for convolutions, ε (10⁻⁶) for fully connected layers, the box rule for the first convolution: Zennit's
+    /// `EpsilonGammaBox`.
+    pub fn epsilon_gamma_box(low: Vec<f64>, high: Vec<f64>) -> Self {
+        Composite {
+            first_convolution: Some(Rule::ZBox { low, high }),
+            ..Composite::with_epsilon("epsilon-gamma-box", Rule::Gamma { gamma: 0.25 })
+        }
+    }
+
+    /// z⁺ for convolutions, ε (10⁻⁶) for fully connected layers: Zennit's `EpsilonPlus`.
+    pub fn epsilon_plus() -> Self {
+        Composite::with_epsilon("epsilon-plus", Rule::ZPlus)
+    }
+
+    /// As [`Composite::epsilon_plus`], the first layer flat: Zennit's `EpsilonPlusFlat`.
+    pub fn epsilon_plus_flat() -> Self {
+        Composite::epsilon_plus().flat_first("epsilon-plus-flat")
+    }
+
+    /// αβ (2, 1) for convolutions, ε (10⁻⁶) for fully connected layers: Zennit's `EpsilonAlpha2Beta1`.
+    pub fn epsilon_alpha2_beta1() -> Self {
+        Composite::with_epsilon("epsilon-alpha2-beta1", Rule::AlphaBeta { alpha: 2.0, beta: 1.0 })
+    }
+
+    /// As [`Composite::epsilon_alpha2_beta1`], the first layer flat: Zennit's `EpsilonAlpha2Beta1Flat`.
+    pub fn epsilon_alpha2_beta1_flat() -> Self {
+        Composite::epsilon_alpha2_beta1().flat_first("epsilon-alpha2-beta1-flat")
+    }
+
+    /// The ε rule everywhere, batch norms included, as Captum's `LRP` has it: ε = 10⁻⁹.
+    pub fn epsilon() -> Self {
+        let rule = Rule::Epsilon { epsilon: CAPTUM_STABILISER };
+        Composite { stabiliser: CAPTUM_STABILISER, ..Composite::everywhere(rule) }
+    }
+
+    /// The γ rule as Captum's `GammaRule` has it everywhere: ¼, the bias left as it is, ε = 10⁻⁹.
+    pub fn gamma() -> Self {
+        let rule = Rule::PaperGamma { gamma: 0.25 };
+        Composite { stabiliser: CAPTUM_STABILISER, name: "gamma".into(), ..Composite::everywhere(rule) }
+    }
+
+    /// One rule for all affine layers.
+    pub fn everywhere(rule: Rule) -> Self {
+        Composite {
+            name: rule.name().into(),
+            first_convolution: None,
+            first_dense: None,
+            convolution: rule.clone(),
+            dense: rule.clone(),
+            normalisation: rule,
+            named: Vec::new(),
+            stabiliser: STABILISER,
+        }
+    }
+
+    fn with_epsilon(name: &str, convolution: Rule) -> Self {
+        let epsilon = Rule::Epsilon { epsilon: STABILISER };
+        let normalisation = Rule::Pass;
+        Composite { name: name.into(), convolution, normalisation, ..Composite::everywhere(epsilon) }
+    }
+
+    fn flat_first(self, name: &str) -> Self {
+        let flat = Some(Rule::Flat);
+        Composite { name: name.into(), first_convolution: flat.clone(), first_dense: flat, ..self }
+    }
+
+    /// All rules, those by name included.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let kinds = [&self.convolution, &self.dense, &self.normalisation].into_iter();
+        kinds
+            .chain(&self.first_convolution)
+            .chain(&self.first_dense)
+            .chain(self.named.iter().map(|named| &named.rule))
+    }
+
+    /// An error if a number is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if !(self.stabiliser.is_finite() && self.stabiliser > 0.0) {
+            return Err(Error::argument("the stabiliser must be greater than 0"));
+        }
+        self.rules().try_for_each(Rule::check)
+    }
+
+    /// The rule of a layer.
+    pub(super) fn rule(&self, kind: Kind, first: bool, label: &Label) -> &Rule {
+        if let Some(named) = self.named.iter().find(|named| named.fits(label)) {
+            return &named.rule;
+        }
+        let (own, usual) = match kind {
+            Kind::Convolution => (&self.first_convolution, &self.convolution),
+            Kind::Dense => (&self.first_dense, &self.dense),
+            Kind::Normalisation => (&None, &self.normalisation),
+        };
+        own.as_ref().filter(|_| first).unwrap_or(usual)
+    }
+}
+
+impl NamedRule {
+    /// Whether the pattern fits one of the names of a node, or a container it lies in.
+    pub(super) fn fits(&self, label: &Label) -> bool {
+        let inside = |name: &str| {
+            let rest = name.strip_prefix(self.pattern.as_str());
+            rest.is_some_and(|rest| rest.starts_with(['.', '/']))
+        };
+        let mut names = [&label.module, &label.node, &label.tensor].into_iter().chain(&label.aliases);
+        names.any(|name| !name.is_empty() && (inside(name) || matches(&self.pattern, name)))
+    }
+}
+
+/// Whether `name` is what `pattern` says, `*` standing for any letters, also none.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or("")) else { return false };
+    let Some(last) = pattern.split('*').skip(1).last() else { return rest.is_empty() };
+    let between = pattern.matches('*').count() - 1;
+    for part in parts.take(between) {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expected) in [
+            ("conv1", "conv1", true),
+            ("conv1", "conv10", false),
+            ("layer4.*", "layer4.1.conv2", true),
+            ("*.conv2", "layer4.1.conv2", true),
+            ("l*4*conv2", "layer4.1.conv2", true),
+            ("l*4*conv2", "layer3.1.conv2", false),
+            ("a*a", "a", false),
+            ("*", "", true),
+            ("**", "x", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_container_stands_for_what_it_holds() {
+        let named = NamedRule { pattern: "layer4".into(), rule: Rule::ZPlus };
+        let label = |module: &str| Label { module: module.into(), ..Label::default() };
+        assert!(named.fits(&label("layer4.0.conv1")));
+        assert!(!named.fits(&label("layer40.conv1")));
+    }
+
+    #[test]
+    fn numbers_that_lose_relevance_are_refused() {
+        let composite = |rule: Rule| Composite::everywhere(rule).check().is_err();
+        assert!(composite(Rule::AlphaBeta { alpha: 2.0, beta: 0.0 }));
+        assert!(composite(Rule::Epsilon { epsilon: 0.0 }));
+        assert!(composite(Rule::ZBox { low: vec![1.0], high: vec![0.0] }));
+        assert!(composite(Rule::ZBox { low: vec![], high: vec![0.0] }));
+        assert!(Composite::default().check().is_ok());
+    }
+}

@@ -1,0 +1,90 @@
+//! How much relevance lies on each layer. Rules that keep relevance leave the same total wherever everything passes
+//! through one value; biases and ε take their share, and what is missing says how much.
+
+use std::rc::Rc;
+
+use monosplit_engine::{Engine, Program};
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Graph, NodeId, Result, Tensor};
+
+use crate::bindings::bind;
+use crate::explanation::ClassInput;
+use crate::methods::Lrp;
+use crate::network::Network;
+use crate::question::{Class, Question, Settings};
+use crate::writing::Writing;
+
+/// The relevance of one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerRelevance {
+    /// The layer.
+    pub layer: String,
+    /// The sum over the elements of the value it hands on, for each sample.
+    pub totals: Vec<f64>,
+    /// Whether all that the class scores know of the image passes through this value. On a branch there is only part
+    /// of the relevance.
+    pub whole: bool,
+}
+
+/// The totals of all layers, compiled.
+pub struct Conservation {
+    graph: Graph,
+    program: Box<dyn Program>,
+    layers: Vec<(String, bool)>,
+    classes: usize,
+}
+
+impl Conservation {
+    /// Prepares the totals of every layer between the image and the class scores of `source`.
+    pub fn new(source: &Graph, method: &Lrp, engine: &dyn Engine) -> Result<Self> {
+        let network = Rc::new(Network::new(source)?);
+        let mut writing = Writing::new(&network, ClassInput::GivenOrTop)?;
+        let mut layers = Vec::new();
+        for (at, whole) in values(&network) {
+            let relevance = method.relevance(&mut writing, at)?;
+            let g = writing.graph();
+            let axes: Vec<usize> = (1..g.node(relevance).shape.rank()).collect();
+            let total = g.reduced(Reduction::Sum, relevance, &axes, false)?;
+            g.output(format!("total {}", layers.len()), total);
+            layers.push((network.graph().node(at).label.display().to_owned(), whole));
+        }
+        let graph = writing.graph.pruned()?;
+        let program = engine.compile(&graph)?;
+        Ok(Conservation { graph, program, layers, classes: network.classes() })
+    }
+
+    /// The totals for images `[N, C, H, W]`, from the class scores down to the image.
+    pub fn totals(&self, images: &Tensor, class: &Class) -> Result<Vec<LayerRelevance>> {
+        let settings = Settings::default();
+        let question = Question::new(images, class, &settings);
+        let numbers = class.numbers(question.samples(), self.classes)?;
+        let totals = self.program.run(&bind(&self.graph, &question, &numbers)?)?;
+        let found = self.layers.iter().zip(&totals).map(|((layer, whole), total)| LayerRelevance {
+            layer: layer.clone(),
+            totals: total.to_f64().into_vec(),
+            whole: *whole,
+        });
+        Ok(found.collect())
+    }
+}
+
+/// The values that have relevance and a name, the last first, and whether all of it passes through them.
+fn values(network: &Network) -> Vec<(NodeId, bool)> {
+    let reached = network.reached();
+    let on_the_way = |id: NodeId| reached[id.index()] && network.is_active(id);
+    let mut last_read = vec![0; network.graph().len()];
+    for (id, _) in network.nodes().filter(|(id, _)| on_the_way(*id)) {
+        network.sources(id).iter().for_each(|source| last_read[source.index()] = id.index());
+    }
+    let mut open = 0;
+    let mut found = Vec::new();
+    for (id, node) in network.nodes().filter(|(id, _)| on_the_way(*id)) {
+        let has_samples = node.shape.dims().first() == Some(&network.samples());
+        if has_samples && !network.is_inner(id) && !node.label.display().is_empty() {
+            found.push((id, open <= id.index()));
+        }
+        open = open.max(last_read[id.index()]);
+    }
+    found.reverse();
+    found
+}

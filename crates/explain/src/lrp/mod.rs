@@ -1,0 +1,213 @@
+//! Layer-wise relevance propagation: the explained score is handed down from layer to layer until it lies on the image.
+//! A composite says which rule an affine layer has; what is not affine has one rule here, whatever the composite.
+//!
+//! | node | rule |
+//! |---|---|
+//! | activations, constants added or multiplied | relevance as it is |
+//! | sums, differences, average pools, means, interpolation | shares by contribution, `x ⊙ Jᵀ(R/stab(z))` |
+//! | max pooling, the larger of two | all to the winner |
+//! | joining, cutting, padding, moving | by transposition |
+//! | products of two activations | all to the signal where one factor gates (a sigmoid, a softmax, a normaliser), which is held as if it were constant (Ali et al. 2022); half to each where both or neither do |
+//! | softmax | only as a gate |
+
+mod affine;
+mod composite;
+mod conservation;
+mod rule;
+mod signs;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::{Error, Graph, NodeId, Op, Result};
+
+pub use composite::{Composite, NamedRule};
+pub use conservation::{Conservation, LayerRelevance};
+pub use rule::Rule;
+
+use crate::contest::Contest;
+use crate::linear::{Coefficients, transpose};
+use crate::network::Network;
+use crate::quotient::stabilised_quotient;
+use crate::sum_stream::{first_wins, is_shape_node};
+use crate::walk::{Edge, Rules};
+use affine::{Affine, Kind};
+use rule::Setting;
+use signs::non_negative;
+
+/// The rules for one relevance.
+pub(crate) struct Relevance {
+    network: Rc<Network>,
+    composite: Composite,
+    /// Whether no affine layer lies before a node.
+    first: Vec<bool>,
+    non_negative: Vec<bool>,
+    /// `R/stab(z)` of the nodes met so far, which all their inputs share.
+    quotients: HashMap<NodeId, NodeId>,
+}
+
+impl Relevance {
+    /// Prepares the rules; an error if a rule by name fits no layer.
+    pub(crate) fn new(network: &Rc<Network>, composite: &Composite) -> Result<Self> {
+        composite.check()?;
+        let affine = |node: &monosplit_graph::Node| Kind::of(&node.op).is_some();
+        for named in &composite.named {
+            if !network.nodes().any(|(_, node)| affine(node) && named.fits(&node.label)) {
+                return Err(Error::argument(format!(
+                    "the rule '{}' is for '{}', but no affine layer has that name; `monosplit inspect` lists them",
+                    named.rule.name(),
+                    named.pattern
+                )));
+            }
+        }
+        Ok(Relevance {
+            network: network.clone(),
+            composite: composite.clone(),
+            first: first_layers(network),
+            non_negative: non_negative(network.graph()),
+            quotients: HashMap::new(),
+        })
+    }
+
+    /// `x ⊙ Jᵀ(share·R/stab(z))` for a node that is linear in the input `x`.
+    fn shared(&mut self, g: &mut Graph, edge: &Edge<'_>, share: f64, r: NodeId) -> Result<NodeId> {
+        let quotient = match self.quotients.get(&edge.id) {
+            Some(&known) => known,
+            None => {
+                let epsilon = g.number(self.composite.stabiliser);
+                let quotient = stabilised_quotient(g, r, edge.id, epsilon)?;
+                self.quotients.insert(edge.id, quotient);
+                quotient
+            }
+        };
+        let operands = Coefficients { operands: &edge.node.inputs, magnitude: false };
+        let gain = transpose(g, edge.id, edge.index, quotient, operands)?;
+        let relevance = g.times(edge.node.inputs[edge.index], gain)?;
+        g.scaled(share, relevance)
+    }
+
+    /// A product of two activations.
+    fn product(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
+        let [own, other] = [edge.index, 1 - edge.index].map(|i| self.is_gate(edge.node.inputs[i]));
+        match (own, other) {
+            (true, false) => Ok(None),
+            (false, true) => self.shared(g, edge, 1.0, r).map(Some),
+            _ => self.shared(g, edge, 0.5, r).map(Some),
+        }
+    }
+
+    /// Whether a value weighs others: what a saturating or normalising function left, maybe moved or scaled since.
+    fn is_gate(&self, mut id: NodeId) -> bool {
+        loop {
+            let node = self.network.graph().node(id);
+            match &node.op {
+                Op::Softmax { .. } | Op::LogSoftmax { .. } => return true,
+                Op::Unary(
+                    Unary::Sigmoid
+                    | Unary::HardSigmoid { .. }
+                    | Unary::Tanh
+                    | Unary::Erf
+                    | Unary::Exp
+                    | Unary::Sqrt
+                    | Unary::Reciprocal,
+                ) => return true,
+                Op::Unary(Unary::Clip { min, max }) => return min.is_finite() && max.is_finite(),
+                Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {}
+                op if is_shape_node(op) => {}
+                _ => return false,
+            }
+            let &[(_, input)] = &*self.network.active_inputs(id) else { return false };
+            id = input;
+        }
+    }
+
+    /// Softmax is spelled out in simpler nodes; that its last step is reached means that relevance was to pass it.
+    fn refuse_softmax(&self, id: NodeId) -> Result<()> {
+        let spelled_out = self.network.readers(id).iter().filter(|(_, index)| index.is_none());
+        for (reader, _) in spelled_out {
+            let node = self.network.graph().node(*reader);
+            if matches!(node.op, Op::Softmax { .. } | Op::LogSoftmax { .. }) {
+                return Err(Error::unsupported(
+                    "relevance cannot pass a softmax that weighs nothing; name a layer above it",
+                )
+                .at(node.label.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rules for Relevance {
+    type Message = NodeId;
+
+    fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+        g.plus(a, b)
+    }
+
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
+        let Edge { id, node, index, active } = *edge;
+        self.refuse_softmax(id)?;
+        if let Some(layer) = Affine::of(g, edge)? {
+            let rule = self.composite.rule(layer.kind, self.first[id.index()], &node.label);
+            let setting = Setting {
+                stabiliser: self.composite.stabiliser,
+                non_negative: self.non_negative[layer.x.index()],
+            };
+            return rule.hand_down(g, &layer, r, setting).map(Some);
+        }
+        if let Some(contest) = Contest::of(g, node)? {
+            return contest.scatter(g, r).map(Some);
+        }
+        let shape = g.node(node.inputs[index]).shape.clone();
+        match &node.op {
+            Op::Unary(_) => Ok(Some(r)),
+            Op::Binary(Binary::PRelu | Binary::Pow) if index == 0 => g.summed_to(r, &shape).map(Some),
+            Op::Binary(binary @ (Binary::Max | Binary::Min)) if active == 2 => {
+                let first = first_wins(g, node, *binary)?;
+                let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
+                let won = g.masked(on, r)?;
+                g.summed_to(won, &shape).map(Some)
+            }
+            Op::Binary(Binary::Mul) | Op::MatMul { .. } if active == 2 && index < 2 => {
+                self.product(g, edge, r)
+            }
+            Op::Binary(Binary::Add | Binary::Sub) if active == 2 => self.shared(g, edge, 1.0, r).map(Some),
+            Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min)
+                if active == 1 =>
+            {
+                g.summed_to(r, &shape).map(Some)
+            }
+            op if is_shape_node(op) => {
+                let operands = Coefficients { operands: &node.inputs, magnitude: false };
+                transpose(g, id, index, r, operands).map(Some)
+            }
+            Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } | Op::Resize { .. } => {
+                self.shared(g, edge, 1.0, r).map(Some)
+            }
+            Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. } => {
+                self.shared(g, edge, 1.0, r).map(Some)
+            }
+            op => Err(Error::unsupported(format!(
+                "relevance cannot pass {} to its input {index}; choose a layer above it",
+                op.name()
+            ))),
+        }
+    }
+}
+
+/// The affine layers that no other lies before, batch norms not counted.
+fn first_layers(network: &Network) -> Vec<bool> {
+    let layer = |id: NodeId| {
+        let kind = Kind::of(&network.graph().node(id).op);
+        kind.is_some_and(|kind| kind != Kind::Normalisation)
+    };
+    let mut behind = vec![false; network.graph().len()];
+    let mut first = vec![false; network.graph().len()];
+    for (id, _) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
+        let sources = network.sources(id);
+        behind[id.index()] = sources.iter().any(|source| behind[source.index()] || layer(*source));
+        first[id.index()] = !behind[id.index()];
+    }
+    first
+}

@@ -1,0 +1,41 @@
+//! DeepLIFT with the Rescale rule.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::reference::Baseline;
+use crate::rescale::Rescale;
+use crate::walk::Walk;
+use crate::writing::Writing;
+
+/// Multiplier times change, `m ⊙ (x − x′)`; sum over channels. At the image, attributions add up to `f(x) − f(x′)`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeepLift {
+    /// The image `x′` that the image `x` is compared with.
+    pub baseline: Baseline,
+}
+
+impl Method for DeepLift {
+    fn name(&self) -> String {
+        "deeplift".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for DeepLift {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        let reference = writing.reference(&self.baseline)?;
+        let multiplier = writing.message(self, at, |writing| {
+            let network = writing.network.clone();
+            let rules = Rescale { network, reference: reference.clone() };
+            Ok(Walk::new(rules, writing.scores(), writing.seed()))
+        })?;
+        let g = writing.graph();
+        let change = g.minus(at, reference.at(at))?;
+        Ok(Attribution::per_element(g.times(multiplier, change)?, at, Reduction::Sum))
+    }
+}

@@ -1,0 +1,154 @@
+//! DeepSHAP: DeepLIFT averaged over several baselines.
+
+use monosplit_engine::Engine;
+use monosplit_graph::batch::rows;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Data, Error, Noise, Result, Tensor};
+
+use super::DeepLift;
+use crate::explainer::Explainer;
+use crate::explanation::inputs;
+use crate::finish::{Channels, Finish};
+use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Request, Site, Target};
+use crate::question::{Class, Question};
+use crate::reference::Baseline;
+
+/// The images that others are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Baselines {
+    /// Images of normally distributed noise, mean 0 and variance 1: about what normalisation makes of pictures.
+    Noise {
+        /// How many.
+        count: usize,
+        /// Which.
+        seed: u64,
+    },
+    /// These images, `[K, …]`.
+    Images(Tensor),
+}
+
+impl Default for Baselines {
+    fn default() -> Self {
+        Baselines::Noise { count: 8, seed: 0 }
+    }
+}
+
+/// The mean of [`DeepLift`] over baselines; sum over channels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeepShap {
+    /// The images that the image is compared with.
+    pub baselines: Baselines,
+}
+
+impl Method for DeepShap {
+    fn name(&self) -> String {
+        "deepshap".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for DeepShap {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let count = match &self.baselines {
+            Baselines::Noise { count, .. } => *count,
+            Baselines::Images(images) => images.shape().first().copied().unwrap_or(0),
+        };
+        if count == 0 {
+            return Err(Error::argument("DeepSHAP needs at least one baseline"));
+        }
+        let lift = DeepLift { baseline: Baseline::Given };
+        let layer = target.layer.map(str::to_owned);
+        let request = Request::of(std::sync::Arc::new(lift), layer.clone())
+            .finish(Finish { channels: Channels::Keep, ..Finish::default() });
+        Ok(Box::new(Averaging {
+            baselines: self.baselines.clone(),
+            count,
+            lift: Explainer::new(target.network, &[request], engine)?,
+            scores: Explainer::new(target.network, &[], engine)?,
+            layer,
+        }))
+    }
+}
+
+/// DeepLIFT against one baseline after the other.
+struct Averaging {
+    baselines: Baselines,
+    count: usize,
+    lift: Explainer,
+    scores: Explainer,
+    layer: Option<String>,
+}
+
+impl Averaging {
+    /// One baseline for images of a shape.
+    fn baseline(&self, index: usize, images: &Tensor) -> Result<Tensor> {
+        let one: Vec<usize> = [&[1], images.shape().get(1..).unwrap_or(&[])].concat();
+        match &self.baselines {
+            Baselines::Noise { seed, .. } => {
+                let noise = Noise::new(*seed).stream("baseline").numbered(index as u64);
+                let values = (0..one.iter().product::<usize>()).map(|i| noise.gaussian(i as u64) as f32);
+                Tensor::new(one, values.collect::<Vec<f32>>())
+            }
+            Baselines::Images(all) => {
+                let baseline = rows(all, index..index + 1)?;
+                if baseline.shape() != one {
+                    let (found, expected) = (all.shape(), &images.shape()[1..]);
+                    return Err(Error::shape(format!(
+                        "expected baselines of shape [K] + {expected:?}, found {found:?}"
+                    )));
+                }
+                Ok(baseline)
+            }
+        }
+    }
+}
+
+impl Prepared for Averaging {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let class = Class::PerSample(classes.to_vec());
+        let mut sums: Vec<f64> = Vec::new();
+        let (mut shape, mut single) = (Vec::new(), true);
+        let mut rise = vec![0.0; classes.len()];
+        for index in 0..self.count {
+            let baseline = self.baseline(index, question.images)?;
+            let mut given = question.given.to_vec();
+            given.push((inputs::BASELINE, baseline.clone()));
+            let found = self.lift.answer(&Question { class: &class, given: &given, ..*question })?;
+            let values = &found.maps[0].values;
+            sums.resize(values.len(), 0.0);
+            sums.iter_mut().zip(values.to_f64().iter()).for_each(|(sum, value)| *sum += value);
+            (shape, single) = (values.shape().to_vec(), matches!(values.data(), Data::F32(_)));
+            let top = Class::Top;
+            let before =
+                self.scores.answer(&Question { images: &baseline, class: &top, ..*question })?.logits;
+            let (after, before) = (found.logits.to_f64(), before.to_f64());
+            for (row, (rise, &class)) in rise.iter_mut().zip(classes).enumerate() {
+                *rise += after[row * before.len() + class] - before[class];
+            }
+            question.progress.advance(index + 1, self.count);
+        }
+        let mean = |sum: f64| sum / self.count as f64;
+        let per_sample = sums.len() / classes.len().max(1);
+        let gap = |(row, rise): (usize, &f64)| {
+            let found: f64 = sums[row * per_sample..(row + 1) * per_sample].iter().sum();
+            mean(found - rise)
+        };
+        let gaps: Vec<f64> = rise.iter().enumerate().map(gap).collect();
+        let values = match single {
+            true => Tensor::new(shape, sums.iter().map(|&sum| mean(sum) as f32).collect::<Vec<f32>>())?,
+            false => Tensor::new(shape, sums.iter().map(|&sum| mean(sum)).collect::<Vec<f64>>())?,
+        };
+        let facts = match self.layer {
+            None => vec![Fact { name: "completeness gap", values: gaps }],
+            Some(_) => Vec::new(),
+        };
+        Ok(Attributions { values, facts })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    }
+}

@@ -1,0 +1,58 @@
+//! Layer-wise relevance propagation, with the rules of a composite.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{NodeId, Result};
+
+use crate::lrp::{Composite, Relevance};
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::walk::Walk;
+use crate::writing::Writing;
+
+/// The relevance a walk begins with at the explained class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RelevanceSeed {
+    /// The score itself, so that relevance adds up to it where the rules keep it.
+    #[default]
+    Score,
+    /// One.
+    One,
+}
+
+/// The relevance of a value; sum over channels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lrp {
+    /// The rules.
+    pub composite: Composite,
+    /// What is handed down.
+    pub seed: RelevanceSeed,
+}
+
+impl Lrp {
+    /// The relevance of the value `at`.
+    pub(crate) fn relevance(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<NodeId> {
+        writing.message(self, at, |writing| {
+            let (scores, one_hot) = (writing.scores(), writing.seed());
+            let seed = match self.seed {
+                RelevanceSeed::Score => writing.graph.times(one_hot, scores)?,
+                RelevanceSeed::One => one_hot,
+            };
+            Ok(Walk::new(Relevance::new(writing.network, &self.composite)?, scores, seed))
+        })
+    }
+}
+
+impl Method for Lrp {
+    fn name(&self) -> String {
+        format!("lrp-{}", self.composite.name)
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for Lrp {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        Ok(Attribution::per_element(self.relevance(writing, at)?, at, Reduction::Sum))
+    }
+}

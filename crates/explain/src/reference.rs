@@ -1,0 +1,89 @@
+//! The network on a second image, the baseline, beside the first: every value of the network has one of the reference.
+
+use std::rc::Rc;
+
+use monosplit_graph::{Error, Graph, NodeId, Op, Result, Shape, Tensor};
+
+use crate::explanation::inputs;
+use crate::network::Network;
+use crate::writing::Writing;
+
+/// The image that others are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Baseline {
+    /// This number in every element.
+    Value(f64),
+    /// This image, `[1, …]`, for all samples.
+    Image(Tensor),
+    /// The image given with the question under the name [`inputs::BASELINE`], `[1, …]`, for all samples.
+    Given,
+}
+
+impl Default for Baseline {
+    fn default() -> Self {
+        Baseline::Value(0.0)
+    }
+}
+
+/// The values of the network on the baseline.
+pub(crate) struct Reference {
+    values: Vec<NodeId>,
+}
+
+impl Reference {
+    /// The value that stands beside one of the network.
+    pub(crate) fn at(&self, id: NodeId) -> NodeId {
+        self.values[id.index()]
+    }
+
+    fn build(g: &mut Graph, network: &Network, baseline: NodeId) -> Result<Self> {
+        let mut values: Vec<NodeId> = Vec::with_capacity(network.graph().len());
+        for (id, node) in network.nodes() {
+            values.push(if id == network.input() {
+                baseline
+            } else if network.is_active(id) || node.inputs.iter().any(|i| values[i.index()] != *i) {
+                let inputs: Vec<NodeId> = node.inputs.iter().map(|i| values[i.index()]).collect();
+                g.add(node.op.clone(), &inputs).map_err(|e| e.at(node.label.display()))?
+            } else {
+                id
+            });
+        }
+        Ok(Reference { values })
+    }
+}
+
+impl Writing<'_> {
+    /// The network on a baseline, written where it is first asked for.
+    pub(crate) fn reference(&mut self, baseline: &Baseline) -> Result<Rc<Reference>> {
+        self.shared(&("reference", baseline), |writing| {
+            let image = writing.graph.node(writing.image()).shape.clone();
+            let one = match baseline {
+                Baseline::Value(value) => writing.graph.number(*value),
+                Baseline::Image(tensor) => {
+                    let expected = one_sample(&image);
+                    let fits = Shape::fixed(tensor.shape()) == expected;
+                    if !fits {
+                        return Err(Error::shape(format!(
+                            "the network reads images of shape {image}, found a baseline of shape {:?}",
+                            tensor.shape()
+                        )));
+                    }
+                    writing.graph.constant(tensor.clone())
+                }
+                Baseline::Given => writing.added_input(inputs::BASELINE, one_sample(&image))?,
+            };
+            let baseline = writing.graph.add(Op::Expand { shape: image }, &[one])?;
+            let network = writing.network.clone();
+            Reference::build(&mut writing.graph, &network, baseline)
+        })
+    }
+}
+
+/// The shape of one image.
+fn one_sample(image: &Shape) -> Shape {
+    let mut dims = image.dims().to_vec();
+    if let Some(samples) = dims.first_mut() {
+        *samples = monosplit_graph::Dim::Fixed(1);
+    }
+    Shape::new(dims)
+}

@@ -1,0 +1,121 @@
+//! DeepLIFT's Rescale rule as a rule set. The message is the multiplier `m` of a value: how much the explained score
+//! changed for each unit the value changed between the baseline and the image. Multipliers of the inputs, times their
+//! changes, add up to the change of the score.
+
+use std::rc::Rc;
+
+use monosplit_graph::op::{Binary, Unary};
+use monosplit_graph::{Graph, Node, NodeId, Op, Result};
+
+use crate::contest::Contest;
+use crate::gradient::Gradient;
+use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::network::Network;
+use crate::reference::Reference;
+use crate::sum_stream::first_wins;
+use crate::walk::{Edge, Rules};
+
+/// Changes smaller than this are none: there the gradient is the multiplier.
+const NO_CHANGE: f64 = 1e-10;
+
+/// The rules for multipliers.
+pub(crate) struct Rescale {
+    pub(crate) network: Rc<Network>,
+    pub(crate) reference: Rc<Reference>,
+}
+
+impl Rules for Rescale {
+    type Message = NodeId;
+
+    fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+        g.plus(a, b)
+    }
+
+    fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, m: NodeId) -> Result<Option<NodeId>> {
+        let Edge { id, node, index, active } = *edge;
+        if is_multilinear(&node.op) {
+            return self.linear(g, edge, m).map(Some);
+        }
+        let routed = if let Some(contest) = Contest::of(g, node)? {
+            self.contest(g, id, node, &contest, m)?
+        } else if let (Op::Binary(binary @ (Binary::Max | Binary::Min)), 2) = (&node.op, active) {
+            self.extremum(g, edge, *binary, m)?
+        } else {
+            let change = g.minus(id, self.reference.at(id))?;
+            g.times(m, change)?
+        };
+        let input = node.inputs[index];
+        let shape = g.node(input).shape.clone();
+        let routed = g.summed_to(routed, &shape)?;
+        let change = g.minus(input, self.reference.at(input))?;
+        let quotient = g.over(routed, change)?;
+        let size = g.magnitude(change)?;
+        let least = g.number(NO_CHANGE);
+        let unchanged = g.binary(Binary::Less, size, least)?;
+        let gradient = match Gradient::default().pass(g, edge, m)? {
+            Some(gradient) => gradient,
+            None => g.number(0.0),
+        };
+        g.select(unchanged, gradient, quotient).map(Some)
+    }
+}
+
+impl Rescale {
+    /// `Wᵀm`. A product of two values that both changed answers to each as if the other stood half-way between the two:
+    /// `Δ(ab) = ½(b + b′)Δa + ½(a + a′)Δb`.
+    fn linear(&self, g: &mut Graph, edge: &Edge<'_>, m: NodeId) -> Result<NodeId> {
+        let mut operands = edge.node.inputs.clone();
+        let product = matches!(
+            edge.node.op,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Binary(Binary::Mul)
+        );
+        for (i, operand) in operands.iter_mut().enumerate().filter(|_| product) {
+            if i != edge.index && self.network.is_active(*operand) {
+                let both = g.plus(*operand, self.reference.at(*operand))?;
+                *operand = g.scaled(0.5, both)?;
+            }
+        }
+        transpose(g, edge.id, edge.index, m, Coefficients { operands: &operands, magnitude: false })
+    }
+
+    /// The rise from the reference's winner to the larger of the two belongs to the element that won; the fall from there
+    /// to the one that the reference had won.
+    fn contest(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        contest: &Contest,
+        m: NodeId,
+    ) -> Result<NodeId> {
+        let mut before = node.clone();
+        before.inputs.iter_mut().for_each(|input| *input = self.reference.at(*input));
+        let Some(earlier) = Contest::of(g, &before)? else { return contest.scatter(g, m) };
+        let best = if contest.minimum { Binary::Min } else { Binary::Max };
+        let (rise, fall) = self.rise_and_fall(g, id, best, m)?;
+        let (won, lost) = (contest.scatter(g, rise)?, earlier.scatter(g, fall)?);
+        g.plus(won, lost)
+    }
+
+    /// The same for the larger or smaller of two values.
+    fn extremum(&self, g: &mut Graph, edge: &Edge<'_>, binary: Binary, m: NodeId) -> Result<NodeId> {
+        let mut before = edge.node.clone();
+        before.inputs.iter_mut().for_each(|input| *input = self.reference.at(*input));
+        let (rise, fall) = self.rise_and_fall(g, edge.id, binary, m)?;
+        let mut part = |node: &Node, change: NodeId| {
+            let first = first_wins(g, node, binary)?;
+            let on = if edge.index == 0 { first } else { g.unary(Unary::Not, first)? };
+            g.masked(on, change)
+        };
+        let (won, lost) = (part(edge.node, rise)?, part(&before, fall)?);
+        g.plus(won, lost)
+    }
+
+    /// `m(b − y′)` and `m(y − b)`, `b` being the better of `y` and the reference's `y′`.
+    fn rise_and_fall(&self, g: &mut Graph, y: NodeId, better: Binary, m: NodeId) -> Result<(NodeId, NodeId)> {
+        let before = self.reference.at(y);
+        let best = g.binary(better, y, before)?;
+        let (rise, fall) = (g.minus(best, before)?, g.minus(y, best)?);
+        Ok((g.times(m, rise)?, g.times(m, fall)?))
+    }
+}

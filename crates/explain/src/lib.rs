@@ -43,6 +43,8 @@
 
 mod audit;
 mod axis;
+mod baseline;
+mod bilinear;
 mod bindings;
 mod channels;
 mod closed_formula;
@@ -50,32 +52,41 @@ mod contest;
 mod derivative;
 mod explainer;
 mod explanation;
+mod features;
 mod finish;
 mod gradient;
 mod gradients;
 mod growth;
 mod invariant;
+mod layout;
 mod linear;
 mod method;
 pub mod methods;
 mod network;
 mod pair;
+mod quadrature;
 mod question;
 mod reading;
 mod rectifier;
+mod regression;
 mod relevance;
 mod scaled;
+mod scorer;
+mod section;
 mod sensitivity;
 mod shift;
+mod slic;
 mod split;
 mod sum_stream;
 mod walk;
 mod writing;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
+pub use baseline::Baseline;
 pub use closed_formula::{ClosedFormula, Term, Whole};
 pub use explainer::{Explained, Explainer, Map};
 pub use explanation::{ClassInput, Explanation, Reading, inputs};
+pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size};
 pub use gradients::gradients;
 pub use method::{
@@ -83,6 +94,7 @@ pub use method::{
     Target,
 };
 pub use pair::{Pair, materialise};
+pub use quadrature::Quadrature;
 pub use question::{Class, Progress, Question, Settings, Silent};
 pub use reading::{Part, Stream};
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};

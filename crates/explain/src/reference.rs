@@ -10,7 +10,7 @@ use crate::writing::Writing;
 
 /// The image that others are compared with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Baseline {
+pub enum ReferenceImage {
     /// This number in every element.
     Value(f64),
     /// This image, `[1, …]`, for all samples.
@@ -19,9 +19,9 @@ pub enum Baseline {
     Given,
 }
 
-impl Default for Baseline {
+impl Default for ReferenceImage {
     fn default() -> Self {
-        Baseline::Value(0.0)
+        ReferenceImage::Value(0.0)
     }
 }
 
@@ -54,12 +54,12 @@ impl Reference {
 
 impl Writing<'_> {
     /// The network on a baseline, written where it is first asked for.
-    pub(crate) fn reference(&mut self, baseline: &Baseline) -> Result<Rc<Reference>> {
+    pub(crate) fn reference(&mut self, baseline: &ReferenceImage) -> Result<Rc<Reference>> {
         self.shared(&("reference", baseline), |writing| {
             let image = writing.graph.node(writing.image()).shape.clone();
             let one = match baseline {
-                Baseline::Value(value) => writing.graph.number(*value),
-                Baseline::Image(tensor) => {
+                ReferenceImage::Value(value) => writing.graph.number(*value),
+                ReferenceImage::Image(tensor) => {
                     let expected = one_sample(&image);
                     let fits = Shape::fixed(tensor.shape()) == expected;
                     if !fits {
@@ -70,7 +70,7 @@ impl Writing<'_> {
                     }
                     writing.graph.constant(tensor.clone())
                 }
-                Baseline::Given => writing.added_input(inputs::BASELINE, one_sample(&image))?,
+                ReferenceImage::Given => writing.added_input(inputs::BASELINE, one_sample(&image))?,
             };
             let baseline = writing.graph.add(Op::Expand { shape: image }, &[one])?;
             let network = writing.network.clone();

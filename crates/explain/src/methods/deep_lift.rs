@@ -4,7 +4,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::reference::Baseline;
+use crate::reference::ReferenceImage;
 use crate::rescale::Rescale;
 use crate::walk::Walk;
 use crate::writing::Writing;
@@ -13,7 +13,7 @@ use crate::writing::Writing;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeepLift {
     /// The image `x′` that the image `x` is compared with.
-    pub baseline: Baseline,
+    pub baseline: ReferenceImage,
 }
 
 impl Method for DeepLift {

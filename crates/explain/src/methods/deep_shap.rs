@@ -11,7 +11,7 @@ use crate::explanation::inputs;
 use crate::finish::{Channels, Finish};
 use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Request, Site, Target};
 use crate::question::{Class, Question};
-use crate::reference::Baseline;
+use crate::reference::ReferenceImage;
 
 /// The images that others are compared with.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl Repeated for DeepShap {
         if count == 0 {
             return Err(Error::argument("DeepSHAP needs at least one baseline"));
         }
-        let lift = DeepLift { baseline: Baseline::Given };
+        let lift = DeepLift { baseline: ReferenceImage::Given };
         let layer = target.layer.map(str::to_owned);
         let request = Request::of(std::sync::Arc::new(lift), layer.clone())
             .finish(Finish { channels: Channels::Keep, ..Finish::default() });

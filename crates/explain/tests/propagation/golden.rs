@@ -6,7 +6,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Baseline, Channels, Class, Composite, Explainer, Finish, Method, Request, Rule, Settings,
+    Channels, Class, Composite, Explainer, Finish, Method, ReferenceImage, Request, Rule, Settings,
 };
 use monosplit_graph::batch::rows;
 use monosplit_graph::onnx::{self, ImportOptions};
@@ -43,7 +43,7 @@ impl Fixture {
     fn method(&self, case: &str) -> Arc<dyn Method> {
         let lrp = |composite: Composite| Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
         let everywhere = |rule: Rule| lrp(Composite::everywhere(rule));
-        let lift = |baseline: Baseline| Arc::new(DeepLift { baseline });
+        let lift = |baseline: ReferenceImage| Arc::new(DeepLift { baseline });
         match case {
             "epsilon-gamma-box" => lrp(Composite::epsilon_gamma_box(vec![-2.5], vec![2.75; 3])),
             "epsilon-plus" => lrp(Composite::epsilon_plus()),
@@ -57,9 +57,11 @@ impl Fixture {
             "w-square" => everywhere(Rule::WSquare),
             "epsilon" => lrp(Composite::epsilon()),
             "gamma" => lrp(Composite::gamma()),
-            "deeplift 0" => lift(Baseline::default()),
-            "deeplift 0.3" => lift(Baseline::Value(0.3)),
-            "deeplift image" => lift(Baseline::Image(rows(&self.array("baselines.npy"), 0..1).unwrap())),
+            "deeplift 0" => lift(ReferenceImage::default()),
+            "deeplift 0.3" => lift(ReferenceImage::Value(0.3)),
+            "deeplift image" => {
+                lift(ReferenceImage::Image(rows(&self.array("baselines.npy"), 0..1).unwrap()))
+            }
             "deepshap" => Arc::new(DeepShap { baselines: Baselines::Images(self.array("baselines.npy")) }),
             other => panic!("no method for {other}"),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Gradient, Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Baseline, Channels, Class, Composite, Conservation, Explained, Explainer, Finish, Method, NamedRule,
-    Request, Rule, Settings,
+    Channels, Class, Composite, Conservation, Explained, Explainer, Finish, Method, NamedRule,
+    ReferenceImage, Request, Rule, Settings,
 };
 use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Result, Shape, Tensor};
@@ -166,7 +166,7 @@ fn deep_lift_adds_up_to_the_change_of_the_score() {
     for activation in [Unary::Relu, Unary::Silu, Unary::Tanh, Unary::Clip { min: -0.5, max: 1.0 }] {
         let network = Random::network(7, true, activation);
         for value in [0.0, 0.4] {
-            let lift = DeepLift { baseline: Baseline::Value(value) };
+            let lift = DeepLift { baseline: ReferenceImage::Value(value) };
             let images = images(3);
             let found = explained(&network, vec![Arc::new(lift)], &images);
             let blank = Tensor::new([1, 3, 8, 8], vec![value; 192]).unwrap();
@@ -265,7 +265,7 @@ fn deep_shap_is_the_mean_of_deep_lift() {
     let baselines = Tensor::new([3, 3, 8, 8], values.clone()).unwrap();
     let mut methods: Vec<Arc<dyn Method>> = Vec::new();
     for one in values.chunks(192) {
-        let baseline = Baseline::Image(Tensor::new([1, 3, 8, 8], one.to_vec()).unwrap());
+        let baseline = ReferenceImage::Image(Tensor::new([1, 3, 8, 8], one.to_vec()).unwrap());
         methods.push(Arc::new(DeepLift { baseline }));
     }
     methods.push(Arc::new(DeepShap { baselines: Baselines::Images(baselines) }));
@@ -282,7 +282,7 @@ fn deep_shap_is_the_mean_of_deep_lift() {
 fn baselines_of_another_shape_are_refused() {
     let network = Random::network(4, true, Unary::Relu);
     let small = Tensor::new([1, 3, 4, 4], vec![0f32; 48]).unwrap();
-    let lift = Request::at_input(DeepLift { baseline: Baseline::Image(small.clone()) });
+    let lift = Request::at_input(DeepLift { baseline: ReferenceImage::Image(small.clone()) });
     assert!(Explainer::new(&network, &[lift], &engine()).is_err());
     let shap = Request::at_input(DeepShap { baselines: Baselines::Images(small) });
     let explainer = Explainer::new(&network, &[shap], &engine()).unwrap();

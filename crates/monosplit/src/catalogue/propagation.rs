@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, RelevanceSeed};
-use monosplit_explain::{Baseline, Composite, NamedRule, Rule};
+use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
 use monosplit_graph::{Error, Result, Tensor, npy};
 
 use super::{Chosen, Entry, Family, Options, choice};
@@ -72,10 +72,10 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 fn deep_lift(options: &mut Options) -> Result<Chosen> {
     let baseline = match options.text("baseline") {
-        None => Baseline::default(),
+        None => ReferenceImage::default(),
         Some(text) => match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Baseline::Value(value),
-            _ => Baseline::Image(images("deeplift", "baseline", "a number", &text)?),
+            Ok(value) if value.is_finite() => ReferenceImage::Value(value),
+            _ => ReferenceImage::Image(images("deeplift", "baseline", "a number", &text)?),
         },
     };
     Ok(Chosen::new(DeepLift { baseline }, "DeepLIFT"))

@@ -1,0 +1,103 @@
+//! What stands in for a part of an image that is taken away.
+
+use monosplit_graph::batch::rows;
+use monosplit_graph::{Error, Result, Tensor};
+
+use crate::layout::Layout;
+use crate::section::batch_of;
+
+/// An image without the evidence: what a path begins at, or what covers a part that is taken away.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Baseline {
+    /// This number everywhere, as the network sees it: 0 is the mean colour where images are normalised.
+    Value(f64),
+    /// The mean of each channel of each image.
+    Mean,
+    /// These images: one for all samples, or one for each.
+    Images(Tensor),
+}
+
+impl Default for Baseline {
+    fn default() -> Self {
+        Baseline::Value(0.0)
+    }
+}
+
+impl Baseline {
+    /// What stands in for a value of this layout, where that can be told from the value alone.
+    pub(crate) fn of_value(&self, value: &[f64], layout: &Layout) -> Option<Vec<f64>> {
+        match self {
+            Baseline::Value(number) => Some(vec![*number; value.len()]),
+            Baseline::Mean => {
+                let mut sums = vec![0.0; layout.channels()];
+                value.iter().enumerate().for_each(|(element, v)| sums[layout.channel(element)] += v);
+                let mean = |element| sums[layout.channel(element)] / layout.place_count() as f64;
+                Some((0..value.len()).map(mean).collect())
+            }
+            Baseline::Images(_) => None,
+        }
+    }
+
+    /// One image of this layout for each of `images`.
+    pub(crate) fn images(&self, images: &Tensor, layout: &Layout) -> Result<Tensor> {
+        let samples = images.shape().first().copied().unwrap_or(0);
+        if let Some(given) = self.given(layout)? {
+            return match given.shape()[0] {
+                1 => rows(&given, (0..samples).map(|_| 0)),
+                count if count == samples => Ok(given),
+                count => Err(Error::argument(format!(
+                    "{count} baseline images were given for {samples} images; give one, or one for each"
+                ))),
+            };
+        }
+        let values = images.to_f64();
+        let each = values.chunks(layout.len()).filter_map(|image| self.of_value(image, layout));
+        Tensor::new(batch_of(samples, layout.dims()), each.flatten().collect::<Vec<f64>>())
+    }
+
+    /// The images that were given, `[count, …]`, if any were.
+    pub(crate) fn given(&self, layout: &Layout) -> Result<Option<Tensor>> {
+        let Baseline::Images(given) = self else { return Ok(None) };
+        let dims = layout.dims();
+        let alone = given.shape() == dims;
+        let given = if alone { given.clone().reshaped(batch_of(1, dims))? } else { given.clone() };
+        match given.shape().split_first() {
+            Some((&count, found)) if found == dims && count > 0 => Ok(Some(given)),
+            _ => Err(Error::shape(format!(
+                "the baseline has the shape {:?}, expected that of an image, {dims:?}",
+                given.shape()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::Shape;
+
+    use super::*;
+    use crate::channels::Axes;
+
+    fn layout(dims: &[usize]) -> Layout {
+        let channels = (dims.len() > 1).then_some(1);
+        Layout::new(&Shape::batched(dims), Axes { channels, image_channels: 1 }).unwrap()
+    }
+
+    #[test]
+    fn the_mean_is_taken_for_each_channel_of_each_image() {
+        let images = Tensor::new([2, 2, 1, 2], vec![1f32, 3.0, 10.0, 20.0, 0.0, 0.0, 1.0, 1.0]).unwrap();
+        let found = Baseline::Mean.images(&images, &layout(&[2, 1, 2])).unwrap();
+        assert_eq!(&*found.to_f64(), &[2.0, 2.0, 15.0, 15.0, 0.0, 0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn one_image_serves_all_samples_and_a_wrong_shape_is_refused() {
+        let images = Tensor::new([2, 2], vec![0f32; 4]).unwrap();
+        let one = Baseline::Images(Tensor::vector(vec![5f32, 6.0]));
+        assert_eq!(&*one.images(&images, &layout(&[2])).unwrap().to_f64(), &[5.0, 6.0, 5.0, 6.0]);
+        let wrong = Baseline::Images(Tensor::vector(vec![5f32, 6.0, 7.0]));
+        assert!(wrong.images(&images, &layout(&[2])).unwrap_err().to_string().contains("[2]"));
+        let many = Baseline::Images(Tensor::new([3, 2], vec![0f32; 6]).unwrap());
+        assert!(many.images(&images, &layout(&[2])).unwrap_err().to_string().contains("3 baseline images"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Small maps made larger by bilinear interpolation, in the conventions that methods are defined with.
+
+/// Two elements and how far from the first to the second a new one lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tap {
+    first: usize,
+    second: usize,
+    share: f64,
+}
+
+/// Where the elements of an axis of length `to` lie on one of length `from`, by a function of their number.
+fn taps(from: usize, to: usize, at: impl Fn(usize) -> f64) -> Vec<Tap> {
+    let last = from.saturating_sub(1);
+    let tap = |i| {
+        let position = at(i).clamp(0.0, last as f64);
+        let first = (position as usize).min(last);
+        Tap { first, second: (first + 1).min(last), share: position - first as f64 }
+    };
+    (0..to).map(tap).collect()
+}
+
+/// The first and last elements of both axes coincide (`align_corners`).
+pub(crate) fn corners(from: usize, to: usize) -> Vec<Tap> {
+    let scale = if to > 1 { from.saturating_sub(1) as f64 / (to - 1) as f64 } else { 0.0 };
+    taps(from, to, |i| i as f64 * scale)
+}
+
+/// The ends of both axes coincide, half a pixel beyond the first and last centres, and what lies beyond the outermost
+/// centres is theirs.
+pub(crate) fn half_pixel(from: usize, to: usize) -> Vec<Tap> {
+    taps(from, to, |i| (i as f64 + 0.5) * from as f64 / to as f64 - 0.5)
+}
+
+/// Like [`half_pixel`], but what lies beyond the outermost centres mirrors what lies within.
+pub(crate) fn mirrored(from: usize, to: usize) -> Vec<Tap> {
+    let last = from.saturating_sub(1) as f64;
+    taps(from, to, |i| {
+        let position = ((i as f64 + 0.5) * from as f64 / to as f64 - 0.5).abs();
+        if position > last { 2.0 * last - position } else { position }
+    })
+}
+
+/// The larger map, from one of `width` columns.
+pub(crate) fn enlarged(map: &[f64], width: usize, rows: &[Tap], columns: &[Tap]) -> Vec<f64> {
+    let blend = |a: f64, b: f64, share: f64| a + share * (b - a);
+    let mut larger = Vec::with_capacity(rows.len() * columns.len());
+    for row in rows {
+        let line = |y: usize| &map[y * width..(y + 1) * width];
+        let between: Vec<f64> =
+            line(row.first).iter().zip(line(row.second)).map(|(&a, &b)| blend(a, b, row.share)).collect();
+        larger.extend(columns.iter().map(|tap| blend(between[tap.first], between[tap.second], tap.share)));
+    }
+    larger
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(taps: &[Tap], map: &[f64]) -> Vec<f64> {
+        enlarged(map, map.len(), &corners(1, 1), taps)
+    }
+
+    fn close(found: &[f64], expected: &[f64]) {
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+    }
+
+    #[test]
+    fn both_conventions_are_pytorchs() {
+        // torch.nn.functional.interpolate([1, 3, 2], size=5, mode='linear', align_corners=True and False)
+        close(&line(&corners(3, 5), &[1.0, 3.0, 2.0]), &[1.0, 2.0, 3.0, 2.5, 2.0]);
+        close(&line(&half_pixel(3, 5), &[1.0, 3.0, 2.0]), &[1.0, 1.8, 3.0, 2.4, 2.0]);
+    }
+
+    #[test]
+    fn the_mirrored_convention_is_that_of_scikit_image() {
+        // skimage.transform.resize(np.array([[0., 1.], [0., 1.]]), (2, 8), order=1, mode='reflect',
+        // anti_aliasing=False)[0]
+        let found = line(&mirrored(2, 8), &[0.0, 1.0]);
+        close(&found, &[0.375, 0.125, 0.125, 0.375, 0.625, 0.875, 0.875, 0.625]);
+    }
+}

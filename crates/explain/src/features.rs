@@ -1,0 +1,195 @@
+//! The parts of an image that are taken away together.
+
+use monosplit_graph::{Error, Result, Tensor};
+
+use crate::layout::Layout;
+use crate::slic::{self, Pixels};
+
+/// More parts than this are more than a regression or an exchange of them can tell apart.
+const MOST_SEGMENTS: usize = 10_000;
+
+/// How an image is divided into parts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Features {
+    /// Superpixels by SLIC: pieces of like colour.
+    Superpixels {
+        /// About how many.
+        segments: usize,
+        /// How much nearness counts against likeness of colour: the greater, the squarer.
+        compactness: f64,
+    },
+    /// Rectangles, this many along each side.
+    Grid(usize),
+    /// Every number on its own.
+    Elements,
+    /// As a tensor of whole numbers says: what has the same number goes together. Shaped like the image, or like one
+    /// of its channels.
+    Mask(Tensor),
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Features::Superpixels { segments: 50, compactness: 10.0 }
+    }
+}
+
+/// The part each element of one image belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// For each element, the number of its part.
+    pub(crate) of_element: Vec<usize>,
+    /// Number of parts.
+    pub(crate) count: usize,
+}
+
+impl Groups {
+    /// Covers all parts that are not kept.
+    pub(crate) fn cover(&self, keep: impl Fn(usize) -> bool, cover: &[f64], value: &mut [f64]) {
+        for ((v, cover), &group) in value.iter_mut().zip(cover).zip(&self.of_element) {
+            if !keep(group) {
+                *v = *cover;
+            }
+        }
+    }
+
+    /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
+    pub(crate) fn spread(&self, layout: &Layout, whole: bool, of_group: &[f64]) -> Vec<f64> {
+        if whole {
+            return (0..layout.place_count())
+                .map(|place| of_group[self.of_element[layout.element(0, place)]])
+                .collect();
+        }
+        self.of_element.iter().map(|&group| of_group[group]).collect()
+    }
+}
+
+impl Features {
+    /// An error if a number is out of its range.
+    pub(crate) fn check(&self, layout: &Layout) -> Result<()> {
+        match self {
+            Features::Superpixels { segments, compactness } => {
+                layout.plane()?;
+                if !(1..=MOST_SEGMENTS).contains(segments) || !(*compactness > 0.0 && compactness.is_finite())
+                {
+                    return Err(Error::argument(format!(
+                        "{segments} superpixels of compactness {compactness}: expected 1 to {MOST_SEGMENTS} of them, \
+                         and a compactness above 0"
+                    )));
+                }
+            }
+            Features::Grid(cells) => {
+                let (height, width) = layout.plane()?;
+                if !(1..=height.min(width)).contains(cells) {
+                    return Err(Error::argument(format!(
+                        "a grid of {cells} cells along each side of {height} × {width} pixels: expected 1 to {}",
+                        height.min(width)
+                    )));
+                }
+            }
+            Features::Elements => {}
+            Features::Mask(mask) => {
+                self.mask(mask, layout)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a part holds all channels of its places.
+    pub(crate) fn whole_places(&self, layout: &Layout) -> bool {
+        match self {
+            Features::Superpixels { .. } | Features::Grid(_) => true,
+            Features::Elements => layout.channels() == 1,
+            Features::Mask(mask) => mask.len() == layout.place_count(),
+        }
+    }
+
+    /// The parts of an image.
+    pub(crate) fn groups(&self, image: &[f64], layout: &Layout) -> Result<Groups> {
+        let (of_place, count) = match self {
+            Features::Elements => {
+                return Ok(Groups { of_element: (0..layout.len()).collect(), count: layout.len() });
+            }
+            Features::Mask(mask) => return self.mask(mask, layout),
+            Features::Grid(cells) => {
+                let (height, width) = layout.plane()?;
+                let cell =
+                    |place: usize| (place / width * cells / height) * cells + place % width * cells / width;
+                ((0..height * width).map(cell).collect::<Vec<_>>(), cells * cells)
+            }
+            Features::Superpixels { segments, compactness } => {
+                let (height, width) = layout.plane()?;
+                let channels = layout.channels();
+                let places = 0..height * width;
+                let values = places
+                    .flat_map(|place| (0..channels).map(move |c| image[layout.element(c, place)]))
+                    .collect();
+                slic::superpixels(Pixels { height, width, channels, values }, *segments, *compactness)
+            }
+        };
+        let of_element = (0..layout.len()).map(|element| of_place[layout.place(element)]).collect();
+        Ok(Groups { of_element, count })
+    }
+
+    /// The parts a mask names, numbered without gaps in the order of their numbers.
+    fn mask(&self, mask: &Tensor, layout: &Layout) -> Result<Groups> {
+        let shape: Vec<usize> = mask.shape().iter().copied().skip_while(|&length| length == 1).collect();
+        let like =
+            |dims: &[usize]| dims.iter().copied().skip_while(|&length| length == 1).eq(shape.iter().copied());
+        let whole = like(layout.places());
+        let numbers = mask.to_i64().filter(|_| whole || like(layout.dims())).ok_or_else(|| {
+            Error::argument(format!(
+                "the mask holds {} numbers of shape {:?}, expected whole ones of shape {:?} or {:?}",
+                mask.kind(),
+                mask.shape(),
+                layout.places(),
+                layout.dims()
+            ))
+        })?;
+        let mut known: Vec<i64> = numbers.to_vec();
+        known.sort_unstable();
+        known.dedup();
+        let of = |element: usize| {
+            let number = numbers[if whole { layout.place(element) } else { element }];
+            known.binary_search(&number).unwrap_or_default()
+        };
+        Ok(Groups { of_element: (0..layout.len()).map(of).collect(), count: known.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::Shape;
+
+    use super::*;
+    use crate::channels::Axes;
+
+    fn layout(dims: &[usize]) -> Layout {
+        Layout::new(&Shape::batched(dims), Axes { channels: Some(1), image_channels: 1 }).unwrap()
+    }
+
+    #[test]
+    fn a_mask_may_be_shaped_like_the_image_or_like_a_channel_of_it() {
+        let layout = layout(&[2, 1, 2]);
+        let channel = Features::Mask(Tensor::new([1, 2], vec![7i64, -3]).unwrap());
+        assert_eq!(channel.groups(&[0.0; 4], &layout).unwrap().of_element, [1, 0, 1, 0]);
+        assert!(channel.whole_places(&layout));
+        let image = Features::Mask(Tensor::new([1, 2, 1, 2], vec![0i64, 1, 2, 2]).unwrap());
+        let groups = image.groups(&[0.0; 4], &layout).unwrap();
+        assert_eq!((groups.of_element, groups.count), (vec![0, 1, 2, 2], 3));
+        assert!(!image.whole_places(&layout));
+        let wrong = Features::Mask(Tensor::new([3], vec![0i64, 1, 2]).unwrap());
+        assert!(wrong.check(&layout).unwrap_err().to_string().contains("[3]"));
+        let real = Features::Mask(Tensor::new([1, 2], vec![0f32, 1.0]).unwrap());
+        assert!(real.check(&layout).is_err());
+    }
+
+    #[test]
+    fn the_cells_of_a_grid_are_as_equal_as_can_be() {
+        let layout = layout(&[1, 5, 7]);
+        let groups = Features::Grid(3).groups(&[0.0; 35], &layout).unwrap();
+        let mut sizes = vec![0; groups.count];
+        groups.of_element.iter().for_each(|&group| sizes[group] += 1);
+        assert_eq!(groups.count, 9);
+        assert!(sizes.iter().all(|size| (2..=6).contains(size)), "{sizes:?}");
+    }
+}

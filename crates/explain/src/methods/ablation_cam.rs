@@ -1,0 +1,114 @@
+//! AblationCAM: the channels of a layer, each weighted by how much the score falls without it.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Result, Tensor};
+
+use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer};
+use crate::section::batch_of;
+
+/// How far below everything else an ablated channel lies where grad-cam takes it below.
+const BELOW: f64 = 1e7;
+
+/// `Σ_c w_c a_c` with `w_c = (f(x) − f(x without channel c)) / f(x)`. Only the network above the layer is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AblationCam {
+    /// What an ablated channel becomes.
+    pub ablated: Ablated,
+    /// Channels computed at once.
+    pub batch: usize,
+}
+
+/// What an ablated channel becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ablated {
+    /// Zero, as the paper has it.
+    #[default]
+    Zero,
+    /// Zero where the layer's least value is zero, else far below it: the grad-cam package's way for layers that are
+    /// not behind a ReLU. (The package lets channels of one batch sink one below the other; here each is the same.)
+    BelowLeast,
+}
+
+impl Default for AblationCam {
+    fn default() -> Self {
+        AblationCam { ablated: Ablated::default(), batch: BATCH }
+    }
+}
+
+impl Method for AblationCam {
+    fn name(&self) -> String {
+        "ablationcam".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Repeated for AblationCam {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let scorer = Scorer::scores(target, engine, self.batch)?;
+        Ok(Box::new(Channels { ablated: self.ablated, scorer, layer: target.layer.map(str::to_owned) }))
+    }
+}
+
+/// Channels, ready to be taken away.
+struct Channels {
+    ablated: Ablated,
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+impl Prepared for Channels {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let stage = self.scorer.stage(question, classes)?;
+        let layout = self.scorer.layout();
+        let samples = 0..stage.samples();
+        let levels: Vec<f64> = samples
+            .map(|sample| match self.ablated {
+                Ablated::Zero => 0.0,
+                Ablated::BelowLeast => {
+                    let least = stage.value(sample).iter().copied().fold(f64::INFINITY, f64::min);
+                    if least == 0.0 { 0.0 } else { least - BELOW }
+                }
+            })
+            .collect();
+        let mut whole = vec![0.0; stage.samples()];
+        let mut weights = vec![vec![0.0; layout.channels()]; stage.samples()];
+        self.scorer.ask(
+            &stage,
+            &vec![layout.channels() + 1; stage.samples()],
+            |draw, value| {
+                let Some(channel) = draw.number.checked_sub(1) else { return };
+                let places = 0..layout.place_count();
+                places.for_each(|place| value[layout.element(channel, place)] = levels[draw.sample]);
+            },
+            |draw, answer| match draw.number.checked_sub(1) {
+                None => whole[draw.sample] = answer.score(),
+                Some(channel) => {
+                    let whole = whole[draw.sample];
+                    weights[draw.sample][channel] = (whole - answer.score()) / whole;
+                }
+            },
+        )?;
+        let mut found = Vec::with_capacity(stage.samples() * layout.len());
+        for (sample, weights) in weights.iter().enumerate() {
+            let weighted =
+                stage.value(sample).iter().enumerate().map(|(i, v)| v * weights[layout.channel(i)]);
+            found.extend(weighted);
+        }
+        let values = Tensor::new(batch_of(stage.samples(), layout.dims()), found)?;
+        Ok(Attributions { values, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    }
+}

@@ -1,0 +1,186 @@
+//! Maps that explain nothing, to hold others against: chance, the image itself, and what a person marked.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Error, Noise, Result, Tensor};
+
+use crate::explanation::value;
+use crate::layout::Layout;
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::network::Network;
+use crate::question::Question;
+use crate::section::{Below, batch_of};
+
+/// A random number between 0 and 1 at every place, drawn from the seed and the image: another image has another map,
+/// and the same image the same one in whatever company.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RandomMap {
+    /// Which random numbers.
+    pub seed: u64,
+}
+
+/// The image as the network sees it, or the value of a layer: mean over channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ImageItself;
+
+/// A map that is given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroundTruth {
+    /// `[H, W]` for all samples, or `[N, H, W]` for each; at another resolution, the nearest pixel is taken.
+    pub masks: Option<Tensor>,
+}
+
+impl Method for RandomMap {
+    fn name(&self) -> String {
+        "random".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Method for ImageItself {
+    fn name(&self) -> String {
+        "image".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Method for GroundTruth {
+    fn name(&self) -> String {
+        "mask".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for RandomMap {
+    fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Chance { seed: self.seed, value: Value::new(target)?.1 }))
+    }
+}
+
+impl Repeated for ImageItself {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let (network, value) = Value::new(target)?;
+        let below = Below::new(&network, &[value.at], engine)?;
+        Ok(Box::new(Itself { below, value }))
+    }
+}
+
+impl Repeated for GroundTruth {
+    fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let (_, value) = Value::new(target)?;
+        let masks = self.masks.clone().ok_or_else(|| Error::argument("no mask was given; name its file"))?;
+        let (masks, height, width) = match *masks.shape() {
+            [height, width] if height > 0 && width > 0 => {
+                (masks.reshaped([1, height, width])?, height, width)
+            }
+            [count, height, width] if count > 0 && height > 0 && width > 0 => (masks, height, width),
+            _ => {
+                return Err(Error::shape(format!(
+                    "a mask of shape {:?}: expected height and width, with a number of masks before them or not",
+                    masks.shape()
+                )));
+            }
+        };
+        let (rows, columns) = value.layout.plane()?;
+        let nearest = |i: usize, from: usize, to: usize| ((2 * i + 1) * from / (2 * to)).min(from - 1);
+        let of = masks.to_f64();
+        let mut fitted = Vec::with_capacity(masks.shape()[0] * rows * columns);
+        for mask in of.chunks(height * width) {
+            for y in 0..rows {
+                let line = nearest(y, height, rows) * width;
+                fitted.extend((0..columns).map(|x| mask[line + nearest(x, width, columns)]));
+            }
+        }
+        Ok(Box::new(Marked { maps: fitted, value }))
+    }
+}
+
+/// Where a control is read off.
+struct Value {
+    at: monosplit_graph::NodeId,
+    layout: Layout,
+    layer: Option<String>,
+}
+
+impl Value {
+    fn new(target: &Target<'_>) -> Result<(Network, Self)> {
+        let network = Network::new(target.network)?;
+        let at = value(&network, target.layer)?;
+        let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+        Ok((network, Value { at, layout, layer: target.layer.map(str::to_owned) }))
+    }
+
+    fn maps(&self, samples: usize, values: Vec<f64>) -> Result<Attributions> {
+        let values = Tensor::new(batch_of(samples, self.layout.places()), values)?;
+        Ok(Attributions { values, facts: Vec::new() })
+    }
+}
+
+struct Chance {
+    seed: u64,
+    value: Value,
+}
+
+impl Prepared for Chance {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let (images, samples) = (question.images.to_f64(), classes.len());
+        let mut values = Vec::with_capacity(samples * self.value.layout.place_count());
+        for image in images.chunks((images.len() / samples.max(1)).max(1)) {
+            let seed = Noise::new(self.seed).stream("random map");
+            let own = image.iter().fold(seed, |noise, v| noise.numbered(v.to_bits()));
+            values.extend((0..self.value.layout.place_count() as u64).map(|place| own.uniform(place)));
+        }
+        self.value.maps(samples, values)
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.value.layer.clone(), channels: None }
+    }
+}
+
+struct Itself {
+    below: Below,
+    value: Value,
+}
+
+impl Prepared for Itself {
+    fn attribute(&self, question: &Question<'_>, _: &[usize]) -> Result<Attributions> {
+        Ok(Attributions { values: self.below.values(question)?.swap_remove(0), facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.value.layer.clone(), channels: Some(Reduction::Mean) }
+    }
+}
+
+struct Marked {
+    maps: Vec<f64>,
+    value: Value,
+}
+
+impl Prepared for Marked {
+    fn attribute(&self, _: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let length = self.value.layout.place_count();
+        match self.maps.len() / length {
+            1 => self.value.maps(classes.len(), self.maps.repeat(classes.len())),
+            count if count == classes.len() => self.value.maps(count, self.maps.clone()),
+            count => Err(Error::argument(format!(
+                "{count} masks were given for {} images; give one, or one for each",
+                classes.len()
+            ))),
+        }
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.value.layer.clone(), channels: None }
+    }
+}

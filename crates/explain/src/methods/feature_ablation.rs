@@ -1,0 +1,137 @@
+//! Feature Ablation: how much the score falls when a part of the image is taken away.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Result, Tensor};
+
+use crate::baseline::Baseline;
+use crate::features::{Features, Groups};
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer, Stage};
+use crate::section::batch_of;
+
+/// `f(x) − f(x without the part)` at every place of the part. Where a part holds single channels, places show their sum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeatureAblation {
+    /// The parts.
+    pub features: Features,
+    /// What stands in for a part.
+    pub baseline: Baseline,
+    /// Parts computed at once.
+    pub batch: usize,
+}
+
+impl Default for FeatureAblation {
+    fn default() -> Self {
+        FeatureAblation { features: Features::default(), baseline: Baseline::default(), batch: BATCH }
+    }
+}
+
+impl Method for FeatureAblation {
+    fn name(&self) -> String {
+        "feature-ablation".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for FeatureAblation {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        Ok(Box::new(Ablating { parts }))
+    }
+}
+
+/// A network that is asked about images without some of their parts.
+pub(super) struct Parts {
+    features: Features,
+    baseline: Baseline,
+    pub(super) scorer: Scorer,
+    layer: Option<String>,
+    whole: bool,
+}
+
+/// The parts of every sample in question, and what covers them.
+pub(super) struct Divided<'a> {
+    pub(super) stage: Stage<'a>,
+    pub(super) groups: Vec<Groups>,
+    pub(super) covers: Vec<Vec<f64>>,
+}
+
+impl Parts {
+    pub(super) fn new(
+        features: &Features,
+        baseline: &Baseline,
+        target: &Target<'_>,
+        engine: &dyn Engine,
+        batch: usize,
+    ) -> Result<Self> {
+        let scorer = Scorer::scores(target, engine, batch)?;
+        features.check(scorer.layout())?;
+        let whole = features.whole_places(scorer.layout());
+        let layer = target.layer.map(str::to_owned);
+        Ok(Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole })
+    }
+
+    pub(super) fn divided<'a>(
+        &self,
+        question: &'a Question<'a>,
+        classes: &'a [usize],
+    ) -> Result<Divided<'a>> {
+        let stage = self.scorer.stage(question, classes)?;
+        let groups = (0..stage.samples())
+            .map(|sample| self.features.groups(stage.value(sample), self.scorer.layout()))
+            .collect::<Result<Vec<_>>>()?;
+        let covers = self.scorer.covers(&stage, &self.baseline)?;
+        Ok(Divided { stage, groups, covers })
+    }
+
+    /// A number for every part of every sample, spread over the places.
+    pub(super) fn spread(&self, divided: &Divided<'_>, found: &[Vec<f64>]) -> Result<Tensor> {
+        let layout = self.scorer.layout();
+        let each = divided.groups.iter().zip(found);
+        let values: Vec<f64> = each.flat_map(|(groups, of)| groups.spread(layout, self.whole, of)).collect();
+        let dims = if self.whole { layout.places() } else { layout.dims() };
+        Tensor::new(batch_of(found.len(), dims), values)
+    }
+
+    pub(super) fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: (!self.whole).then_some(Reduction::Sum) }
+    }
+}
+
+/// Parts, ready to be taken away one by one.
+struct Ablating {
+    parts: Parts,
+}
+
+impl Prepared for Ablating {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let divided = self.parts.divided(question, classes)?;
+        let Divided { stage, groups, covers } = &divided;
+        let draws: Vec<usize> = groups.iter().map(|groups| groups.count + 1).collect();
+        let mut found: Vec<Vec<f64>> = groups.iter().map(|groups| vec![0.0; groups.count]).collect();
+        let mut whole = vec![0.0; stage.samples()];
+        self.parts.scorer.ask(
+            stage,
+            &draws,
+            |draw, image| {
+                if let Some(part) = draw.number.checked_sub(1) {
+                    groups[draw.sample].cover(|group| group != part, &covers[draw.sample], image);
+                }
+            },
+            |draw, answer| match draw.number.checked_sub(1) {
+                None => whole[draw.sample] = answer.score(),
+                Some(part) => found[draw.sample][part] = whole[draw.sample] - answer.score(),
+            },
+        )?;
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        self.parts.site()
+    }
+}

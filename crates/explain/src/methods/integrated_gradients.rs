@@ -1,0 +1,113 @@
+//! Integrated Gradients: the gradient averaged along the straight line from a baseline, times the way.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Result, Tensor};
+
+use crate::baseline::Baseline;
+use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::quadrature::Quadrature;
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer};
+use crate::section::batch_of;
+
+/// `(x − x′) ⊙ ∫₀¹ ∇f(x′ + α(x − x′)) dα`, summed over channels.
+///
+/// At a layer the path runs between the values the layer has for the image and for the baseline; what reaches the
+/// class scores past the layer is held at the image's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IntegratedGradients {
+    /// Points along the path.
+    pub steps: usize,
+    /// Where they lie and how they count.
+    pub quadrature: Quadrature,
+    /// Where the path begins.
+    pub baseline: Baseline,
+    /// Points computed at once.
+    pub batch: usize,
+}
+
+impl Default for IntegratedGradients {
+    fn default() -> Self {
+        IntegratedGradients {
+            steps: 50,
+            quadrature: Quadrature::default(),
+            baseline: Baseline::default(),
+            batch: BATCH,
+        }
+    }
+}
+
+impl Method for IntegratedGradients {
+    fn name(&self) -> String {
+        "integrated-gradients".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for IntegratedGradients {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Path {
+            nodes: self.quadrature.nodes(self.steps)?,
+            baseline: self.baseline.clone(),
+            scorer: Scorer::gradients(target, engine, self.batch)?,
+            layer: target.layer.map(str::to_owned),
+        }))
+    }
+}
+
+/// A path, ready to be walked.
+struct Path {
+    nodes: Vec<(f64, f64)>,
+    baseline: Baseline,
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+impl Prepared for Path {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let (scorer, steps) = (&self.scorer, self.nodes.len());
+        let stage = scorer.stage(question, classes)?;
+        let starts = scorer.starts(&stage, &self.baseline)?;
+        let mut mean = vec![vec![0.0; scorer.layout().len()]; stage.samples()];
+        let mut rise = vec![0.0; stage.samples()];
+        // After the points of the quadrature come the two ends, whose scores say what the attributions should sum to.
+        scorer.ask(
+            &stage,
+            &vec![steps + 2; stage.samples()],
+            |draw, value| {
+                let start = &starts[draw.sample];
+                match self.nodes.get(draw.number) {
+                    Some((alpha, _)) => {
+                        value.iter_mut().zip(start).for_each(|(v, &start)| *v = start + alpha * (*v - start));
+                    }
+                    None if draw.number == steps => value.copy_from_slice(start),
+                    None => {}
+                }
+            },
+            |draw, answer| match self.nodes.get(draw.number) {
+                Some((_, weight)) => {
+                    let mean = mean[draw.sample].iter_mut();
+                    mean.zip(answer.gradient).for_each(|(mean, slope)| *mean += weight * slope);
+                }
+                None if draw.number == steps => rise[draw.sample] -= answer.score(),
+                None => rise[draw.sample] += answer.score(),
+            },
+        )?;
+        let mut gaps = Vec::with_capacity(stage.samples());
+        for (sample, mean) in mean.iter_mut().enumerate() {
+            let way = stage.value(sample).iter().zip(&starts[sample]).map(|(end, start)| end - start);
+            mean.iter_mut().zip(way).for_each(|(mean, way)| *mean *= way);
+            gaps.push(mean.iter().sum::<f64>() - rise[sample]);
+        }
+        let values = Tensor::new(batch_of(stage.samples(), scorer.layout().dims()), mean.concat())?;
+        Ok(Attributions { values, facts: vec![Fact { name: "completeness gap", values: gaps }] })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    }
+}

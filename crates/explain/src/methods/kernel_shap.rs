@@ -1,0 +1,245 @@
+//! KernelSHAP: Shapley values of an image's parts, by regression.
+
+use monosplit_engine::Engine;
+use monosplit_graph::{Error, Noise, Result};
+
+use super::feature_ablation::{Divided, Parts};
+use super::lime::check_parts;
+use super::rise::Measure;
+use super::smooth_grad::check_samples;
+use crate::baseline::Baseline;
+use crate::features::Features;
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::regression::Observations;
+use crate::scorer::BATCH;
+
+/// The least-squares fit of `f(z) ≈ f(0) + z·φ` over sets `z` of parts under the Shapley kernel
+/// `(M − 1) / (C(M, k) k (M − k))`, `k` being the parts there of `M`, subject to `Σ φ = f(1) − f(0)`: the Shapley values.
+///
+/// Where there are no more than `samples` sets, all are asked about and the values are exact. Otherwise sets are drawn
+/// in proportion to the kernel; set number `i` follows from the seed and `i` alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelShap {
+    /// Sets of parts asked about, the full and the empty one included.
+    pub samples: usize,
+    /// The parts.
+    pub features: Features,
+    /// What stands in for a part.
+    pub baseline: Baseline,
+    /// What is explained.
+    pub measure: Measure,
+    /// Which random numbers.
+    pub seed: u64,
+    /// Sets computed at once.
+    pub batch: usize,
+}
+
+impl Default for KernelShap {
+    fn default() -> Self {
+        KernelShap {
+            samples: 1000,
+            features: Features::default(),
+            baseline: Baseline::default(),
+            measure: Measure::Score,
+            seed: 0,
+            batch: BATCH,
+        }
+    }
+}
+
+impl Method for KernelShap {
+    fn name(&self) -> String {
+        "kernelshap".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for KernelShap {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        check_samples(self.samples)?;
+        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        check_parts(&self.features, &parts)?;
+        Ok(Box::new(Sharing { method: self.clone(), parts }))
+    }
+}
+
+/// The sets of parts that are asked about: first none, then all, then the others.
+enum Sets {
+    /// Each of them once.
+    All { parts: usize },
+    /// Drawn in proportion to the kernel: how likely each number of parts is, added up.
+    Drawn { parts: usize, likely: Vec<f64>, noise: Noise, count: usize },
+}
+
+impl Sets {
+    fn new(parts: usize, method: &KernelShap) -> Result<Self> {
+        let all = u32::try_from(parts).ok().and_then(|parts| 1usize.checked_shl(parts));
+        if all.is_some_and(|all| all <= method.samples) {
+            return Ok(Sets::All { parts });
+        }
+        if method.samples < parts + 2 {
+            return Err(Error::argument(format!(
+                "{} samples cannot tell {parts} parts apart; ask for {} at least",
+                method.samples,
+                parts + 2
+            )));
+        }
+        let mut sum = 0.0;
+        let likely = (1..parts).map(|there| {
+            sum += 1.0 / (there as f64 * (parts - there) as f64);
+            sum
+        });
+        let (likely, count) = (likely.collect(), method.samples);
+        Ok(Sets::Drawn { parts, likely, noise: Noise::new(method.seed).stream("kernel shap"), count })
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        match self {
+            Sets::All { parts } => 1 << parts,
+            Sets::Drawn { count, .. } => *count,
+        }
+    }
+
+    /// Which parts are there in set number `number`, as 1 and 0.
+    fn present(&self, number: usize) -> Vec<f64> {
+        let parts = self.parts();
+        match (number, self) {
+            (0, _) => vec![0.0; parts],
+            (1, _) => vec![1.0; parts],
+            (_, Sets::All { .. }) => {
+                (0..parts).map(|part| f64::from((number - 1) >> part & 1 == 1)).collect()
+            }
+            (_, Sets::Drawn { likely, noise, .. }) => {
+                let noise = noise.numbered(number as u64);
+                let pick = noise.stream("size").uniform(0) * likely.last().copied().unwrap_or(0.0);
+                let there = (likely.partition_point(|&sum| sum <= pick) + 1).min(parts.saturating_sub(1));
+                let mut present = vec![0.0; parts];
+                noise.permutation(parts)[..there].iter().for_each(|&part| present[part] = 1.0);
+                present
+            }
+        }
+    }
+
+    fn parts(&self) -> usize {
+        let (Sets::All { parts } | Sets::Drawn { parts, .. }) = self;
+        *parts
+    }
+
+    /// How much a set counts that has neither all parts nor none.
+    fn weight(&self, present: &[f64]) -> f64 {
+        match self {
+            Sets::Drawn { .. } => 1.0,
+            Sets::All { parts } => {
+                let there = present.iter().sum::<f64>();
+                let all = *parts as f64;
+                let choices = (0..there as usize).fold(1.0, |n, i| n * (all - i as f64) / (i as f64 + 1.0));
+                (all - 1.0) / (choices * there * (all - there))
+            }
+        }
+    }
+}
+
+/// What has been gathered of one sample. The last part's share is what the others leave, so it is no unknown.
+struct Gathered {
+    empty: f64,
+    rise: f64,
+    observations: Observations,
+}
+
+impl Gathered {
+    fn add(&mut self, present: &[f64], y: f64, weight: f64) {
+        let Some((last, others)) = present.split_last() else { return };
+        let z: Vec<f64> = others.iter().map(|there| there - last).collect();
+        self.observations.add(&z, y - self.empty - last * self.rise, weight);
+    }
+
+    fn shares(self) -> Vec<f64> {
+        let mut shares = self.observations.solve(|_| 0.0);
+        shares.push(self.rise - shares.iter().sum::<f64>());
+        shares
+    }
+}
+
+/// Sets of parts, ready to be asked about.
+struct Sharing {
+    method: KernelShap,
+    parts: Parts,
+}
+
+impl Prepared for Sharing {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let divided = self.parts.divided(question, classes)?;
+        let Divided { stage, groups, covers } = &divided;
+        let sets: Vec<Sets> =
+            groups.iter().map(|groups| Sets::new(groups.count, &self.method)).collect::<Result<_>>()?;
+        let draws: Vec<usize> = sets.iter().map(Sets::count).collect();
+        let gathered = |groups: &crate::features::Groups| Gathered {
+            empty: 0.0,
+            rise: 0.0,
+            observations: Observations::new(groups.count.saturating_sub(1)),
+        };
+        let mut gathered: Vec<Gathered> = groups.iter().map(gathered).collect();
+        self.parts.scorer.ask(
+            stage,
+            &draws,
+            |draw, image| {
+                let present = sets[draw.sample].present(draw.number);
+                groups[draw.sample].cover(|part| present[part] != 0.0, &covers[draw.sample], image);
+            },
+            |draw, answer| {
+                let (gathered, y) = (&mut gathered[draw.sample], self.method.measure.of(answer));
+                match draw.number {
+                    0 => gathered.empty = y,
+                    1 => gathered.rise = y - gathered.empty,
+                    number => {
+                        let present = sets[draw.sample].present(number);
+                        gathered.add(&present, y, sets[draw.sample].weight(&present));
+                    }
+                }
+            },
+        )?;
+        let found: Vec<Vec<f64>> = gathered.into_iter().map(Gathered::shares).collect();
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        self.parts.site()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_sets_have_as_many_parts_as_the_kernel_says() {
+        let sets = Sets::new(6, &KernelShap { samples: 50, ..KernelShap::default() }).unwrap();
+        let mut counts = [0.0; 7];
+        let trials = 20_000;
+        (2..trials + 2).for_each(|number| counts[sets.present(number).iter().sum::<f64>() as usize] += 1.0);
+        let kernel = |there: usize| 1.0 / (there * (6 - there)) as f64;
+        let total: f64 = (1..6).map(kernel).sum();
+        for there in 1..6 {
+            let share = counts[there] / trials as f64;
+            assert!((share - kernel(there) / total).abs() < 0.015, "{there}: {share}");
+        }
+        assert_eq!(counts[0] + counts[6], 0.0);
+    }
+
+    #[test]
+    fn all_sets_are_told_apart_and_too_few_samples_are_refused() {
+        let sets = Sets::new(4, &KernelShap { samples: 16, ..KernelShap::default() }).unwrap();
+        let mut seen: Vec<Vec<i32>> =
+            (0..sets.count()).map(|i| sets.present(i).iter().map(|&v| v as i32).collect()).collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 16);
+        assert!(Sets::new(20, &KernelShap { samples: 21, ..KernelShap::default() }).is_err());
+        assert!(Sets::new(100, &KernelShap { samples: 200, ..KernelShap::default() }).is_ok());
+    }
+}

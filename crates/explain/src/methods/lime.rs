@@ -1,0 +1,187 @@
+//! LIME: a linear model of the network around one image, in terms of the parts that are there or not.
+
+use monosplit_engine::Engine;
+use monosplit_graph::{Error, Noise, Result};
+
+use super::feature_ablation::{Divided, Parts};
+use super::rise::Measure;
+use super::smooth_grad::check_samples;
+use crate::baseline::Baseline;
+use crate::features::Features;
+use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::regression::Observations;
+use crate::scorer::BATCH;
+
+/// The coefficients `β` of a ridge regression of the class's probability on which parts `z` of the image are there:
+/// minimises `Σ π (f − β₀ − z·β)² + λ‖β‖²`, each part being there with probability ½. An image counts by the kernel
+/// `π = exp(−d²/2w²)` of the cosine distance `d = 1 − √(share of parts there)`; the image itself is always asked about.
+///
+/// Copy number `i` has the same parts whatever else is asked: they follow from the seed and `i` alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lime {
+    /// Copies of each image.
+    pub samples: usize,
+    /// The parts.
+    pub features: Features,
+    /// What stands in for a part.
+    pub baseline: Baseline,
+    /// What is explained.
+    pub measure: Measure,
+    /// The width `w` of the kernel.
+    pub width: f64,
+    /// The penalty `λ`.
+    pub penalty: f64,
+    /// Which random numbers.
+    pub seed: u64,
+    /// Copies computed at once.
+    pub batch: usize,
+}
+
+impl Default for Lime {
+    fn default() -> Self {
+        Lime {
+            samples: 1000,
+            features: Features::default(),
+            baseline: Baseline::default(),
+            measure: Measure::Probability,
+            width: 0.25,
+            penalty: 1.0,
+            seed: 0,
+            batch: BATCH,
+        }
+    }
+}
+
+impl Method for Lime {
+    fn name(&self) -> String {
+        "lime".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for Lime {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        check_samples(self.samples)?;
+        if !(self.width > 0.0 && self.penalty >= 0.0 && self.penalty.is_finite()) {
+            return Err(Error::argument(format!(
+                "a kernel of width {} and a penalty of {}: expected a width above 0 and a penalty from 0 on",
+                self.width, self.penalty
+            )));
+        }
+        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        check_parts(&self.features, &parts)?;
+        Ok(Box::new(Fitting { method: self.clone(), parts }))
+    }
+}
+
+/// More parts than this make the equations too large to solve.
+const MOST_UNKNOWNS: usize = 4000;
+
+/// An error if the parts are too many to tell their shares apart.
+pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
+    let count = match features {
+        Features::Superpixels { segments, .. } => *segments,
+        Features::Grid(cells) => cells.saturating_mul(*cells),
+        Features::Elements => parts.scorer.layout().len(),
+        Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
+    };
+    if count <= MOST_UNKNOWNS {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "{count} parts are too many for a regression, expected at most {MOST_UNKNOWNS}; take superpixels or a grid"
+    )))
+}
+
+/// A linear model, ready to be fitted.
+struct Fitting {
+    method: Lime,
+    parts: Parts,
+}
+
+impl Lime {
+    /// Which of the parts are there in copy number `number`, and a last number that is always 1: the intercept's.
+    fn present(&self, number: usize, count: usize) -> Vec<f64> {
+        let noise = Noise::new(self.seed).stream("lime").numbered(number as u64);
+        let there = |part| if number == 0 || noise.uniform(part) < 0.5 { 1.0 } else { 0.0 };
+        (0..count as u64).map(there).chain([1.0]).collect()
+    }
+
+    fn weight(&self, present: &[f64]) -> f64 {
+        let count = (present.len() - 1) as f64;
+        let distance = 1.0 - ((present.iter().sum::<f64>() - 1.0) / count).sqrt();
+        (-distance * distance / (2.0 * self.width * self.width)).exp()
+    }
+}
+
+/// The sums that say how much of what was measured the model explains.
+#[derive(Clone, Default)]
+struct Spread {
+    weight: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Prepared for Fitting {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let method = &self.method;
+        let divided = self.parts.divided(question, classes)?;
+        let Divided { stage, groups, covers } = &divided;
+        let mut gathered: Vec<Observations> =
+            groups.iter().map(|groups| Observations::new(groups.count + 1)).collect();
+        let mut measured = vec![Vec::with_capacity(method.samples); stage.samples()];
+        self.parts.scorer.ask(
+            stage,
+            &vec![method.samples; stage.samples()],
+            |draw, image| {
+                let groups = &groups[draw.sample];
+                let present = method.present(draw.number, groups.count);
+                groups.cover(|part| present[part] != 0.0, &covers[draw.sample], image);
+            },
+            |draw, answer| {
+                let present = method.present(draw.number, groups[draw.sample].count);
+                let (y, weight) = (method.measure.of(answer), method.weight(&present));
+                gathered[draw.sample].add(&present, y, weight);
+                measured[draw.sample].push(y);
+            },
+        )?;
+        let (mut found, mut explained) = (Vec::new(), Vec::new());
+        for (observations, measured) in gathered.into_iter().zip(&measured) {
+            let parts = groups[found.len()].count;
+            let mut coefficients =
+                observations.solve(|unknown| if unknown < parts { method.penalty } else { 0.0 });
+            explained.push(method.explained(&coefficients, measured));
+            coefficients.truncate(parts);
+            found.push(coefficients);
+        }
+        let facts = vec![Fact { name: "explained variance", values: explained }];
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts })
+    }
+
+    fn site(&self) -> Site {
+        self.parts.site()
+    }
+}
+
+impl Lime {
+    /// The share of the weighted variance of what was measured that the model explains: R².
+    fn explained(&self, coefficients: &[f64], measured: &[f64]) -> f64 {
+        let mut all = Spread::default();
+        let mut left = 0.0;
+        for (number, y) in measured.iter().enumerate() {
+            let present = self.present(number, coefficients.len() - 1);
+            let weight = self.weight(&present);
+            let said: f64 = present.iter().zip(coefficients).map(|(z, c)| z * c).sum();
+            left += weight * (y - said).powi(2);
+            all.weight += weight;
+            all.sum += weight * y;
+            all.squares += weight * y * y;
+        }
+        let variance = all.squares - all.sum * all.sum / all.weight;
+        if variance > 0.0 { 1.0 - left / variance } else { 0.0 }
+    }
+}

@@ -1,0 +1,153 @@
+//! Occlusion: how much the score falls when a window slides over the image.
+
+use monosplit_engine::Engine;
+use monosplit_graph::{Error, Result, Tensor};
+
+use crate::baseline::Baseline;
+use crate::layout::Layout;
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer};
+use crate::section::batch_of;
+
+/// The share of a side that a window has unless told otherwise.
+const SHARE: usize = 7;
+
+/// `f(x) − f(x with the window covered)`, at each place averaged over the windows that cover it. The last window of a
+/// row or column ends with the image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Occlusion {
+    /// Height and width of the window; a seventh of the image's unless given.
+    pub window: Option<[usize; 2]>,
+    /// How far it moves down and right; half the window unless given.
+    pub stride: Option<[usize; 2]>,
+    /// What covers the image.
+    pub baseline: Baseline,
+    /// Windows computed at once.
+    pub batch: usize,
+}
+
+impl Default for Occlusion {
+    fn default() -> Self {
+        Occlusion { window: None, stride: None, baseline: Baseline::default(), batch: BATCH }
+    }
+}
+
+impl Method for Occlusion {
+    fn name(&self) -> String {
+        "occlusion".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for Occlusion {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let scorer = Scorer::scores(target, engine, self.batch)?;
+        let windows = self.windows(scorer.layout())?;
+        let layer = target.layer.map(str::to_owned);
+        Ok(Box::new(Sliding { windows, baseline: self.baseline.clone(), scorer, layer }))
+    }
+}
+
+/// A part of a picture: rows, columns.
+type Window = [std::ops::Range<usize>; 2];
+
+impl Occlusion {
+    fn windows(&self, layout: &Layout) -> Result<Vec<Window>> {
+        let (height, width) = layout.plane()?;
+        let window = self.window.unwrap_or([height.div_ceil(SHARE), width.div_ceil(SHARE)]);
+        let stride = self.stride.unwrap_or(window.map(|side| side.div_ceil(2)));
+        let down = spans(height, window[0], stride[0])?;
+        let right = spans(width, window[1], stride[1])?;
+        Ok(down.iter().flat_map(|rows| right.iter().map(|columns| [rows.clone(), columns.clone()])).collect())
+    }
+}
+
+/// The positions of a window along a side.
+fn spans(length: usize, window: usize, stride: usize) -> Result<Vec<std::ops::Range<usize>>> {
+    if !(1..=length).contains(&window) || stride == 0 || (stride > window && window < length) {
+        return Err(Error::argument(format!(
+            "a window of {window} that moves by {stride} along {length} pixels: expected a window of 1 to {length} \
+             and a stride of 1 to the window's size"
+        )));
+    }
+    let count = (length - window).div_ceil(stride) + 1;
+    Ok((0..count).map(|i| i * stride..(i * stride + window).min(length)).collect())
+}
+
+/// A window, ready to slide.
+struct Sliding {
+    windows: Vec<Window>,
+    baseline: Baseline,
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+impl Sliding {
+    /// Does something at every place of a window.
+    fn at_places(window: &Window, width: usize, mut act: impl FnMut(usize)) {
+        let [rows, columns] = window;
+        rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
+    }
+}
+
+impl Prepared for Sliding {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let scorer = &self.scorer;
+        let stage = scorer.stage(question, classes)?;
+        let covers = scorer.covers(&stage, &self.baseline)?;
+        let layout = scorer.layout();
+        let (_, width) = layout.plane()?;
+        let mut falls = vec![vec![0.0; layout.place_count()]; stage.samples()];
+        let mut whole = vec![0.0; stage.samples()];
+        scorer.ask(
+            &stage,
+            &vec![self.windows.len() + 1; stage.samples()],
+            |draw, image| {
+                let Some(window) = draw.number.checked_sub(1).map(|i| &self.windows[i]) else { return };
+                for channel in 0..layout.channels() {
+                    Sliding::at_places(window, width, |place| {
+                        let element = layout.element(channel, place);
+                        image[element] = covers[draw.sample][element];
+                    });
+                }
+            },
+            |draw, answer| match draw.number.checked_sub(1) {
+                None => whole[draw.sample] = answer.score(),
+                Some(i) => {
+                    let (fall, map) = (whole[draw.sample] - answer.score(), &mut falls[draw.sample]);
+                    Sliding::at_places(&self.windows[i], width, |place| map[place] += fall);
+                }
+            },
+        )?;
+        let mut times = vec![0.0; layout.place_count()];
+        self.windows.iter().for_each(|window| Sliding::at_places(window, width, |place| times[place] += 1.0));
+        falls.iter_mut().for_each(|map| map.iter_mut().zip(&times).for_each(|(v, times)| *v /= times));
+        let values = Tensor::new(batch_of(stage.samples(), layout.places()), falls.concat())?;
+        Ok(Attributions { values, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_cover_every_place_and_end_with_the_image() {
+        for (length, window, stride) in [(7, 3, 2), (7, 3, 3), (8, 8, 100), (5, 1, 1), (224, 32, 16)] {
+            let spans = spans(length, window, stride).unwrap();
+            assert!((0..length).all(|place| spans.iter().any(|span| span.contains(&place))));
+            assert!(spans.iter().all(|span| span.end <= length && !span.is_empty()));
+        }
+        assert!(spans(7, 8, 1).is_err());
+        assert!(spans(7, 3, 4).is_err());
+        assert!(spans(7, 3, 0).is_err());
+    }
+}

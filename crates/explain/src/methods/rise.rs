@@ -1,0 +1,171 @@
+//! RISE: random smooth masks, each counted by what the network says of the image behind it.
+
+use monosplit_engine::Engine;
+use monosplit_graph::{Error, Noise, Result, Tensor};
+
+use super::smooth_grad::check_samples;
+use crate::baseline::Baseline;
+use crate::bilinear::{enlarged, mirrored};
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::scorer::{Answer, BATCH, Scorer};
+use crate::section::batch_of;
+
+/// The most cells along a side.
+const MOST_CELLS: usize = 1024;
+
+/// `Σ f(x ⊙ m) m / (N p)` over `N` random masks `m`: a grid of cells, each open with probability `p`, enlarged smoothly
+/// and shifted at random.
+///
+/// Mask number `i` follows from the seed and `i` alone; all samples are seen behind the same masks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rise {
+    /// Number of masks.
+    pub samples: usize,
+    /// Cells along each side.
+    pub grid: usize,
+    /// How likely a cell is open.
+    pub probability: f64,
+    /// What is measured.
+    pub measure: Measure,
+    /// What is seen where a mask is closed.
+    pub baseline: Baseline,
+    /// Which random numbers.
+    pub seed: u64,
+    /// Masks computed at once.
+    pub batch: usize,
+}
+
+/// What is measured of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// Its score.
+    Score,
+    /// Its probability: the softmax of the scores.
+    Probability,
+}
+
+impl Measure {
+    pub(crate) fn of(self, answer: &Answer<'_>) -> f64 {
+        match self {
+            Measure::Score => answer.score(),
+            Measure::Probability => answer.probability(),
+        }
+    }
+}
+
+impl Default for Rise {
+    fn default() -> Self {
+        Rise {
+            samples: 1000,
+            grid: 8,
+            probability: 0.5,
+            measure: Measure::Probability,
+            baseline: Baseline::default(),
+            seed: 0,
+            batch: BATCH,
+        }
+    }
+}
+
+impl Method for Rise {
+    fn name(&self) -> String {
+        "rise".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for Rise {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        check_samples(self.samples)?;
+        if !(1..=MOST_CELLS).contains(&self.grid) || !(self.probability > 0.0 && self.probability <= 1.0) {
+            return Err(Error::argument(format!(
+                "a grid of {} cells, open with probability {}: expected 1 to {MOST_CELLS} cells and a probability \
+                 above 0, at most 1",
+                self.grid, self.probability
+            )));
+        }
+        let scorer = Scorer::scores(target, engine, self.batch)?;
+        scorer.layout().plane()?;
+        Ok(Box::new(Masking { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))
+    }
+}
+
+/// Masks, ready to be put before images.
+struct Masking {
+    method: Rise,
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+impl Rise {
+    /// Mask number `number` for a picture.
+    fn mask(&self, number: usize, (height, width): (usize, usize)) -> Vec<f64> {
+        let noise = Noise::new(self.seed).stream("rise").numbered(number as u64);
+        let open = |i| if noise.uniform(i) < self.probability { 1.0 } else { 0.0 };
+        let cells: Vec<f64> = (0..(self.grid * self.grid) as u64).map(open).collect();
+        let shifted = |length: usize, axis: u64| {
+            let cell = length.div_ceil(self.grid);
+            let shift = (noise.stream("shift").uniform(axis) * cell as f64) as usize;
+            mirrored(self.grid, (self.grid + 1) * cell)[shift..shift + length].to_vec()
+        };
+        enlarged(&cells, self.grid, &shifted(height, 0), &shifted(width, 1))
+    }
+}
+
+impl Prepared for Masking {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let (method, scorer) = (&self.method, &self.scorer);
+        let stage = scorer.stage(question, classes)?;
+        let covers = scorer.covers(&stage, &method.baseline)?;
+        let layout = scorer.layout();
+        let plane = layout.plane()?;
+        let mut found = vec![vec![0.0; layout.place_count()]; stage.samples()];
+        let share = 1.0 / (method.samples as f64 * method.probability);
+        scorer.ask(
+            &stage,
+            &vec![method.samples; stage.samples()],
+            |draw, image| {
+                let (mask, cover) = (method.mask(draw.number, plane), &covers[draw.sample]);
+                for channel in 0..layout.channels() {
+                    for (place, open) in mask.iter().enumerate() {
+                        let element = layout.element(channel, place);
+                        image[element] = cover[element] + open * (image[element] - cover[element]);
+                    }
+                }
+            },
+            |draw, answer| {
+                let weight = share * method.measure.of(answer);
+                let mask = method.mask(draw.number, plane);
+                found[draw.sample].iter_mut().zip(mask).for_each(|(sum, open)| *sum += weight * open);
+            },
+        )?;
+        let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.concat())?;
+        Ok(Attributions { values, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_open_as_often_as_they_should_be_everywhere() {
+        let rise = Rise { probability: 0.3, grid: 4, ..Rise::default() };
+        let (plane, count) = ((13, 10), 4000);
+        let mut mean = vec![0.0; 130];
+        for number in 0..count {
+            let mask = rise.mask(number, plane);
+            assert!(mask.iter().all(|v| (0.0..=1.0).contains(v)));
+            mean.iter_mut().zip(mask).for_each(|(mean, v)| *mean += v / count as f64);
+        }
+        assert!(mean.iter().all(|mean| (mean - 0.3).abs() < 0.03), "{mean:?}");
+    }
+}

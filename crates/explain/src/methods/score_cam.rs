@@ -1,0 +1,152 @@
+//! ScoreCAM: the channels of a layer, each weighted by what the network says of the image behind it.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Result, Tensor};
+
+use crate::bilinear::{Tap, corners, enlarged, half_pixel};
+use crate::explanation::value;
+use crate::layout::Layout;
+use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
+use crate::network::Network;
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer};
+use crate::section::{Below, batch_of};
+
+/// Keeps a channel that is the same everywhere from being divided by nothing, as in grad-cam.
+const SPAN: f64 = 1e-8;
+
+/// `Σ_c w_c a_c` with `w = softmax_c f(x ⊙ m_c)`, where the mask `m_c` is channel `c` enlarged to the image and brought
+/// to [0, 1].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoreCam {
+    /// Whose definition.
+    pub definition: Definition,
+    /// Channels computed at once.
+    pub batch: usize,
+}
+
+/// Where ScoreCAM is told in two ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Definition {
+    /// The grad-cam package's: `f` is the class score; masks are enlarged with their corners on those of the image.
+    #[default]
+    GradCam,
+    /// The paper's: `f` is how much the class's probability rises above that of the empty image; masks are enlarged
+    /// with half-pixel centres, and a channel that is the same everywhere counts for nothing.
+    Paper,
+}
+
+impl Default for ScoreCam {
+    fn default() -> Self {
+        ScoreCam { definition: Definition::default(), batch: BATCH }
+    }
+}
+
+impl Method for ScoreCam {
+    fn name(&self) -> String {
+        "scorecam".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+
+    fn place(&self) -> Place {
+        Place::LastFeatures
+    }
+}
+
+impl Repeated for ScoreCam {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let network = Network::new(target.network)?;
+        let at = value(&network, target.layer)?;
+        let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+        let scorer = Scorer::scores(&Target { layer: None, ..*target }, engine, self.batch)?;
+        let (height, width) = layout.plane()?;
+        let (rows, columns) = scorer.layout().plane()?;
+        let taps = match self.definition {
+            Definition::GradCam => [corners(height, rows), corners(width, columns)],
+            Definition::Paper => [half_pixel(height, rows), half_pixel(width, columns)],
+        };
+        let features = Below::new(&network, &[at], engine)?;
+        let layer = target.layer.map(str::to_owned);
+        Ok(Box::new(Channels { definition: self.definition, features, layout, taps, scorer, layer }))
+    }
+}
+
+/// Channels, ready to be asked about.
+struct Channels {
+    definition: Definition,
+    features: Below,
+    layout: Layout,
+    taps: [Vec<Tap>; 2],
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+impl Channels {
+    /// The mask a channel of a sample's features is; none if it is the same everywhere and does not count.
+    fn mask(&self, features: &[f64], channel: usize) -> Option<Vec<f64>> {
+        let places = 0..self.layout.place_count();
+        let map: Vec<f64> = places.map(|place| features[self.layout.element(channel, place)]).collect();
+        let width = *self.layout.places().last()?;
+        let mut mask = enlarged(&map, width, &self.taps[0], &self.taps[1]);
+        let least = mask.iter().copied().fold(f64::INFINITY, f64::min);
+        let span = mask.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
+        let span = match self.definition {
+            Definition::GradCam => span + SPAN,
+            Definition::Paper if span > 0.0 => span,
+            Definition::Paper => return None,
+        };
+        mask.iter_mut().for_each(|v| *v = (*v - least) / span);
+        Some(mask)
+    }
+
+    /// The weights of the channels, from what was measured of each.
+    fn weights(&self, measured: &[Option<f64>]) -> Vec<f64> {
+        let largest = measured.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+        let powers: Vec<f64> = measured.iter().map(|m| m.map_or(0.0, |m| (m - largest).exp())).collect();
+        let total: f64 = powers.iter().sum();
+        powers.into_iter().map(|power| if total > 0.0 { power / total } else { 0.0 }).collect()
+    }
+}
+
+impl Prepared for Channels {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let features = self.features.values(question)?.swap_remove(0).to_f64();
+        let of = |sample: usize| &features[sample * self.layout.len()..(sample + 1) * self.layout.len()];
+        let stage = self.scorer.stage(question, classes)?;
+        let (image, channels) = (self.scorer.layout(), self.layout.channels());
+        let mut measured = vec![vec![None; channels]; stage.samples()];
+        self.scorer.ask(
+            &stage,
+            &vec![channels; stage.samples()],
+            |draw, pixels| match self.mask(of(draw.sample), draw.number) {
+                Some(mask) => pixels.iter_mut().enumerate().for_each(|(i, v)| *v *= mask[image.place(i)]),
+                None => pixels.fill(0.0),
+            },
+            |draw, answer| {
+                // A softmax over channels does not notice what the score of the empty image takes from all of them.
+                measured[draw.sample][draw.number] = match self.definition {
+                    Definition::GradCam => Some(answer.score()),
+                    Definition::Paper => {
+                        self.mask(of(draw.sample), draw.number).map(|_| answer.probability())
+                    }
+                };
+            },
+        )?;
+        let mut found = Vec::with_capacity(features.len());
+        for (sample, measured) in measured.iter().enumerate() {
+            let weights = self.weights(measured);
+            let weighted = of(sample).iter().enumerate().map(|(i, v)| v * weights[self.layout.channel(i)]);
+            found.extend(weighted);
+        }
+        let values = Tensor::new(batch_of(stage.samples(), self.layout.dims()), found)?;
+        Ok(Attributions { values, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    }
+}

@@ -1,0 +1,236 @@
+//! SmoothGrad and VarGrad: the mean and the variance of the gradient under noise on the image.
+
+use monosplit_engine::Engine;
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Error, Noise, Result, Tensor};
+
+use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::question::Question;
+use crate::scorer::{BATCH, Scorer};
+use crate::section::batch_of;
+
+/// More noisy copies than this are refused.
+const MOST_SAMPLES: usize = 100_000;
+
+/// How strong noise is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Strength {
+    /// This standard deviation, in the units of the image as the network sees it.
+    Deviation(f64),
+    /// This share of the distance from an image's least to its greatest value.
+    Share(f64),
+}
+
+impl Default for Strength {
+    fn default() -> Self {
+        Strength::Deviation(1.0)
+    }
+}
+
+impl Strength {
+    /// An error unless it is a number that is not negative.
+    pub(crate) fn check(self) -> Result<()> {
+        let (Strength::Deviation(number) | Strength::Share(number)) = self;
+        if number.is_finite() && number >= 0.0 {
+            return Ok(());
+        }
+        Err(Error::argument(format!("noise of strength {number}: expected a number from 0 on")))
+    }
+
+    /// The standard deviation for an image.
+    pub(crate) fn deviation(self, image: &[f64]) -> f64 {
+        match self {
+            Strength::Deviation(deviation) => deviation,
+            Strength::Share(share) => {
+                let greatest = image.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let least = image.iter().copied().fold(f64::INFINITY, f64::min);
+                share * (greatest - least)
+            }
+        }
+    }
+
+    /// Adds the noise of the stream to a copy of an image.
+    pub(crate) fn add(self, noise: Noise, image: &mut [f64]) {
+        let deviation = self.deviation(image);
+        if deviation != 0.0 {
+            image.iter_mut().enumerate().for_each(|(i, v)| *v += deviation * noise.gaussian(i as u64));
+        }
+    }
+}
+
+/// The mean of the gradient over noisy copies of the image; mean over channels.
+///
+/// Copy number `i` has the same noise whatever else is asked: it follows from the seed and `i` alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmoothGrad {
+    /// Noisy copies of each image.
+    pub samples: usize,
+    /// The strength of the noise.
+    pub strength: Strength,
+    /// What is averaged.
+    pub of: Smoothed,
+    /// Which random numbers.
+    pub seed: u64,
+    /// Copies computed at once.
+    pub batch: usize,
+}
+
+/// What is averaged over noisy copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Smoothed {
+    /// The gradient.
+    #[default]
+    Gradient,
+    /// Its magnitude, element by element.
+    Magnitude,
+    /// Its square.
+    Square,
+}
+
+impl Default for SmoothGrad {
+    fn default() -> Self {
+        SmoothGrad {
+            samples: 5,
+            strength: Strength::default(),
+            of: Smoothed::default(),
+            seed: 0,
+            batch: BATCH,
+        }
+    }
+}
+
+impl Method for SmoothGrad {
+    fn name(&self) -> String {
+        "smoothgrad".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for SmoothGrad {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(NoisyGradients::new(self.clone(), None, target, engine)?))
+    }
+}
+
+/// The variance of the gradient over noisy copies of the image, `E[g²] − E[g]²`; mean over channels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VarGrad {
+    /// Noisy copies of each image.
+    pub samples: usize,
+    /// The strength of the noise.
+    pub strength: Strength,
+    /// Which random numbers.
+    pub seed: u64,
+    /// Copies computed at once.
+    pub batch: usize,
+}
+
+impl Default for VarGrad {
+    fn default() -> Self {
+        let SmoothGrad { samples, strength, seed, batch, .. } = SmoothGrad::default();
+        VarGrad { samples, strength, seed, batch }
+    }
+}
+
+impl Method for VarGrad {
+    fn name(&self) -> String {
+        "vargrad".into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Repeated(self)
+    }
+}
+
+impl Repeated for VarGrad {
+    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+        let &VarGrad { samples, strength, seed, batch } = self;
+        let smoothing = SmoothGrad { samples, strength, of: Smoothed::Gradient, seed, batch };
+        Ok(Box::new(NoisyGradients::new(smoothing, Some(Variance), target, engine)?))
+    }
+}
+
+/// That the variance is wanted, not the mean.
+struct Variance;
+
+/// Gradients of noisy copies, ready to be gathered.
+struct NoisyGradients {
+    smoothing: SmoothGrad,
+    variance: Option<Variance>,
+    scorer: Scorer,
+    layer: Option<String>,
+}
+
+/// The running mean of a sample's gradients, and the running sum of their squared distances from it (Welford's).
+struct Moments {
+    mean: Vec<f64>,
+    spread: Vec<f64>,
+}
+
+impl NoisyGradients {
+    fn new(
+        smoothing: SmoothGrad,
+        variance: Option<Variance>,
+        target: &Target<'_>,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        smoothing.strength.check()?;
+        check_samples(smoothing.samples)?;
+        let scorer = Scorer::gradients_behind(target, engine, smoothing.batch)?;
+        Ok(NoisyGradients { smoothing, variance, scorer, layer: target.layer.map(str::to_owned) })
+    }
+}
+
+/// An error unless there are samples, and not too many.
+pub(crate) fn check_samples(samples: usize) -> Result<()> {
+    if (1..=MOST_SAMPLES).contains(&samples) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{samples} samples for each image, expected 1 to {MOST_SAMPLES}")))
+}
+
+impl Prepared for NoisyGradients {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+        let SmoothGrad { samples, strength, of, seed, .. } = self.smoothing;
+        let stage = self.scorer.stage(question, classes)?;
+        let noise = Noise::new(seed).stream("noisy image");
+        let mut gathered: Vec<Moments> = Vec::with_capacity(stage.samples());
+        self.scorer.ask(
+            &stage,
+            &vec![samples; stage.samples()],
+            |draw, image| strength.add(noise.numbered(draw.number as u64), image),
+            |draw, answer| {
+                let length = answer.gradient.len();
+                if draw.number == 0 {
+                    gathered.push(Moments { mean: vec![0.0; length], spread: vec![0.0; length] });
+                }
+                let Moments { mean, spread } = &mut gathered[draw.sample];
+                let count = (draw.number + 1) as f64;
+                for ((mean, spread), &slope) in mean.iter_mut().zip(spread).zip(answer.gradient) {
+                    let value = match of {
+                        Smoothed::Gradient => slope,
+                        Smoothed::Magnitude => slope.abs(),
+                        Smoothed::Square => slope * slope,
+                    };
+                    let before = value - *mean;
+                    *mean += before / count;
+                    *spread += before * (value - *mean);
+                }
+            },
+        )?;
+        let found = gathered.into_iter().map(|Moments { mean, spread }| match self.variance {
+            None => mean,
+            Some(Variance) => spread.into_iter().map(|sum| sum / samples as f64).collect(),
+        });
+        let found: Vec<f64> = found.flatten().collect();
+        let dims = self.scorer.gradient_dims();
+        Ok(Attributions { values: Tensor::new(batch_of(stage.samples(), &dims), found)?, facts: Vec::new() })
+    }
+
+    fn site(&self) -> Site {
+        Site { layer: self.layer.clone(), channels: Some(Reduction::Mean) }
+    }
+}

@@ -10,6 +10,7 @@ pub(crate) enum Asked {
     Gradient,
     SplitCam(Stream, Part),
     SplitGrad(Stream, Part),
+    #[allow(dead_code, reason = "not every test that shares this file asks for it")]
     SplitLrp(RelevanceMap),
 }
 

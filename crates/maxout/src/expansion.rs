@@ -10,13 +10,15 @@ use crate::neuron::{Addition, Multiplication, Neuron, NeuronId};
 use crate::number::Number;
 use crate::posynomial::{Monomial, Posynomial, Style};
 use crate::rational::Rational;
+use crate::shift::shifted;
+use crate::split::{Inputs, SplitOptions, split};
 
 /// A neuron may be the largest of this many posynomials.
 pub const MAX_POSYNOMIALS: usize = 512;
 /// A posynomial may have this many terms.
 pub const MAX_TERMS: usize = 4096;
 /// Number of terms that may be looked at in all.
-const MAX_WORK: usize = 1 << 24;
+const MAX_WORK: usize = 1 << 22;
 
 /// What the outputs of a monotone network are the largest of, wherever the inputs are ≥ 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,22 @@ impl Expansion {
             variables: network.inputs().map(|input| network.name(input).to_owned()).collect(),
             outputs: network.outputs().iter().map(output).collect(),
         })
+    }
+
+    /// Expands both streams of a split, `g₁, h₁, g₂, h₂, …`. The variables are the streams of the inputs, `x⁺` and `x⁻`; if
+    /// they are not split, the inputs seen from `−C`, `x' = x + C`.
+    pub fn of_split(network: &Network, options: &SplitOptions) -> Result<Self> {
+        if let Inputs::Shifted(constant) = &options.inputs {
+            let unmoved = options.clone().inputs(Inputs::Shifted(Rational::zero()));
+            let pair = split(&shifted(network, &-constant)?, &unmoved)?;
+            let mut expansion = Expansion::of(&pair.both, Variables::Free)?;
+            if !constant.is_zero() {
+                expansion.variables.iter_mut().for_each(|name| name.push('\''));
+            }
+            return Ok(expansion);
+        }
+        let pair = split(network, &options.clone().inputs(Inputs::Streams))?;
+        Expansion::of(&pair.both, Variables::Streams)
     }
 
     /// The largest posynomial of every output at a point.

@@ -19,7 +19,9 @@
 //! by the same formulas, thousands of neurons at a time.
 
 mod counts;
+mod drawing;
 mod expansion;
+mod from_graph;
 mod natural;
 mod network;
 mod neuron;
@@ -33,7 +35,9 @@ mod text;
 mod token;
 
 pub use counts::{Bound, Counts};
+pub use drawing::{MAX_DRAWN_ARCS, MAX_DRAWN_NEURONS, dot, svg};
 pub use expansion::{Expansion, MAX_POSYNOMIALS, MAX_TERMS, Variables};
+pub use from_graph::from_graph;
 pub use network::{MAX_DEGREE, MAX_NAME, MAX_NEURONS, MAX_RANK, MAX_WEIGHTS, Network};
 pub use neuron::{Addition, Form, Multiplication, Neuron, NeuronId};
 pub use number::{MAX_BITS, Number};
@@ -42,4 +46,4 @@ pub use product::{MAX_SUMMANDS, Products};
 pub use rational::Rational;
 pub use shift::shifted;
 pub use split::{Inputs, Split, SplitOptions, split};
-pub use text::{MAX_TEXT, parse};
+pub use text::{MAX_TEXT, parse, parse_number};

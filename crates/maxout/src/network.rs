@@ -60,9 +60,10 @@ impl Network {
         }
         rows.iter().flat_map(|row| row.keys()).try_for_each(|&neuron| self.known(neuron, &name))?;
         let sources: BTreeSet<NeuronId> = rows.iter().flat_map(|row| row.keys().copied()).collect();
-        let weights = sources.len().saturating_mul(rows.len());
-        self.check_room(&name, weights)?;
-        self.push(name, Neuron::Addition(Addition::new(rows)), weights)
+        self.check_room(&name, sources.len().saturating_mul(rows.len()))?;
+        let addition = Addition::new(rows);
+        let weights = addition.arcs().len() * addition.rank();
+        self.push(name, Neuron::Addition(addition), weights)
     }
 
     /// Adds a product of powers. A product of nothing is 1.

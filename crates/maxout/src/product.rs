@@ -64,7 +64,8 @@ pub(crate) fn polarised(
     degree: u32,
 ) -> Result<BTreeMap<Exponents, Rational>> {
     let work = |(powers, _): &(Exponents, Rational)| combinations(powers.iter().copied(), 1);
-    check_size(monomials.iter().map(work).fold(0, usize::saturating_add))?;
+    // Most powers are met several times on the way.
+    check_size(monomials.iter().map(work).fold(0, usize::saturating_add) / 16)?;
     let factorial = (1..=degree).fold(Rational::one(), |product, n| &product * &i64::from(n).into());
     let mut powers: BTreeMap<Exponents, Rational> = BTreeMap::new();
     for (exponents, coefficient) in monomials {
@@ -83,6 +84,7 @@ pub(crate) fn polarised(
         }
     }
     powers.retain(|_, coefficient| !coefficient.is_zero());
+    check_size(powers.len())?;
     Ok(powers)
 }
 

@@ -7,7 +7,7 @@ use std::ops::{Add, Mul, Neg, Sub};
 use crate::natural::Natural;
 
 /// A rational number in lowest terms. Arithmetic never rounds and never overflows; numbers grow instead.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Rational {
     negative: bool,
     numerator: Natural,
@@ -244,6 +244,12 @@ impl fmt::Display for Rational {
             self.decimal().unwrap_or_else(|| format!("{}/{}", self.numerator, self.denominator))
         };
         f.pad_integral(!self.negative, "", &digits)
+    }
+}
+
+impl fmt::Debug for Rational {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

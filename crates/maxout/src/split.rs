@@ -57,6 +57,14 @@ pub struct Split {
     pub h: Network,
 }
 
+impl Split {
+    /// `g − h` at a point.
+    pub fn difference(&self, inputs: &[Rational]) -> Result<Vec<Rational>> {
+        let both = self.both.evaluate(inputs)?;
+        Ok(both.chunks_exact(2).map(|pair| &pair[0] - &pair[1]).collect())
+    }
+}
+
 /// Splits a network, neuron by neuron in topological order. Addition neurons follow the paper's formula: with
 /// `w_i = a_i − b_i`, `v⁺ = max_i Σ_u (a_i + Σ_(j≠i) b_j)·u` and `v⁻ = Σ_u Σ_j b_j·u`.
 pub fn split(network: &Network, options: &SplitOptions) -> Result<Split> {

@@ -39,6 +39,15 @@ pub fn parse(text: &str) -> Result<Network> {
     reader.finish()
 }
 
+/// Reads a number: `3`, `-0.25`, `1e-3` or `2/3`.
+pub fn parse_number(text: &str) -> Option<Rational> {
+    let mut words = tokens(text).ok()?;
+    let negative = words.take(&Token::Minus);
+    let (Token::Number(number), _) = words.next() else { return None };
+    let rest = [words.next().0, words.next().0];
+    (rest == [Token::Line, Token::End]).then(|| if negative { -&number } else { number })
+}
+
 struct Reader {
     tokens: Tokens,
     /// What was read; not there before the first neuron that is no input, since inputs come first.

@@ -4,6 +4,7 @@ mod compute;
 mod demo;
 mod explain;
 mod inspect;
+mod maxout;
 mod method;
 mod network;
 mod ops;
@@ -69,6 +70,7 @@ enum Command {
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
+    Maxout(maxout::Maxout),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
     Verify(Box<verify::Verify>),
@@ -99,6 +101,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
+        Some(Command::Maxout(maxout)) => maxout.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
         Some(Command::Verify(verify)) => return verify.execute(out),
@@ -134,7 +137,10 @@ mod tests {
     fn help_fits_into_a_hundred_columns() {
         let mut all = CommandLine::command();
         let mut texts = vec![all.render_long_help().to_string(), OVERVIEW.to_owned()];
-        texts.extend(all.get_subcommands_mut().map(|command| command.render_long_help().to_string()));
+        for command in all.get_subcommands_mut() {
+            texts.push(command.render_long_help().to_string());
+            texts.extend(command.get_subcommands_mut().map(|inner| inner.render_long_help().to_string()));
+        }
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 100, "{line}");
         }

@@ -195,19 +195,19 @@ fn next_digit(rest: &mut [u32], divisor: &[u32]) -> u32 {
         }
     }
     let (mut borrow, mut carry) = (false, 0u64);
-    for i in 0..=length {
+    for (i, limb) in rest.iter_mut().enumerate() {
         carry += digit * divisor.get(i).map_or(0, |&limb| u64::from(limb));
-        let (less, first) = rest[i].overflowing_sub(carry as u32);
+        let (less, first) = limb.overflowing_sub(carry as u32);
         let (less, again) = less.overflowing_sub(u32::from(borrow));
-        (rest[i], borrow) = (less, first || again);
+        (*limb, borrow) = (less, first || again);
         carry >>= LIMB;
     }
     if borrow {
         digit -= 1;
         let mut carry = 0u64;
-        for i in 0..=length {
-            carry += u64::from(rest[i]) + divisor.get(i).map_or(0, |&limb| u64::from(limb));
-            rest[i] = carry as u32;
+        for (i, limb) in rest.iter_mut().enumerate() {
+            carry += u64::from(*limb) + divisor.get(i).map_or(0, |&limb| u64::from(limb));
+            *limb = carry as u32;
             carry >>= LIMB;
         }
     }

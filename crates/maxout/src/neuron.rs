@@ -107,7 +107,7 @@ impl Addition {
                 }
             }
             largest = Some(match largest {
-                Some(before) if !(sum > before) => before,
+                Some(before) if before >= sum => before,
                 _ => sum,
             });
         }

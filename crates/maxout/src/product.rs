@@ -12,9 +12,10 @@ use crate::rational::Rational;
 pub enum Products {
     /// Multiplied out by the binomial theorem, one multiplication neuron a summand: the paper's proof.
     ///
-    /// The streams are posynomials. Those never decrease where their variables are ≥ 0, and are convex along every line on
-    /// which all variables grow together; but a product of two variables is not convex (`xy` is 0 at `(2, 0)` and `(0, 2)` and
-    /// 1 between them), so the streams are convex in all directions only if no multiplication neuron mixes two inputs.
+    /// The streams are the largest of posynomials. Those never decrease where their variables are ≥ 0, and are convex along
+    /// every line on which all variables grow together. But a product of two variables is not convex (`xy` is 0 at `(2, 0)`
+    /// and at `(0, 2)` and 1 between them), so the streams are sure to be convex in all directions only if no multiplication
+    /// neuron mixes two inputs.
     #[default]
     Binomial,
     /// The same, and every summand of degree d written as a sum of d-th powers of sums by the polarisation identity,

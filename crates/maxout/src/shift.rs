@@ -75,3 +75,25 @@ fn unused(network: &Network, moved: &Network, input: &str) -> String {
     }
     name
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::parse;
+
+    #[test]
+    fn the_moved_network_does_there_what_the_other_did_here() {
+        let network = parse("input x, y\ns = max(2x - y + 1, x)\nx' = s\np = x^2 * x'\noutput p, y").unwrap();
+        for distance in [-3, 0, 2] {
+            let moved = shifted(&network, &Rational::from(distance)).unwrap();
+            assert_eq!(moved.inputs().len(), 2);
+            for x in -3..4i64 {
+                for y in -3..4i64 {
+                    let here = moved.evaluate(&[x, y].map(Rational::from)).unwrap();
+                    let there = network.evaluate(&[x + distance, y + distance].map(Rational::from)).unwrap();
+                    assert_eq!(here, there);
+                }
+            }
+        }
+    }
+}

@@ -196,8 +196,8 @@ impl<'a> Splitting<'a> {
             }
             Products::Powers => {
                 let degree = product.degree() as u32;
-                for (multiples, coefficient) in polarised(&monomials, degree)? {
-                    let base = self.base(id, &present(&multiples, &streams))?;
+                for (i, (multiples, coefficient)) in polarised(&monomials, degree)?.into_iter().enumerate() {
+                    let base = self.base(id, i, &present(&multiples, &streams))?;
                     self.summand(id, &mut sides, &coefficient, |target, name| {
                         target.multiplication(name, &[(base, degree)])
                     })?;
@@ -224,12 +224,12 @@ impl<'a> Splitting<'a> {
     }
 
     /// The sum that is raised to a power; a single stream is one already.
-    fn base(&mut self, id: NeuronId, multiples: &[(NeuronId, u32)]) -> Result<NeuronId> {
+    fn base(&mut self, id: NeuronId, serial: usize, multiples: &[(NeuronId, u32)]) -> Result<NeuronId> {
         if let [(stream, 1)] = multiples {
             return Ok(*stream);
         }
         let form = multiples.iter().map(|&(stream, n)| (stream, i64::from(n).into())).collect();
-        let name = self.name(id, &format!(".{}", self.target.neurons().len()));
+        let name = self.name(id, &format!(".{}", serial + 1));
         self.target.addition(name, &[form])
     }
 

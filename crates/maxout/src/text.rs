@@ -240,7 +240,7 @@ impl Reader {
         };
         let must = self.tokens.take(&Token::Times);
         match self.tokens.peek() {
-            Token::Name(_) => {}
+            Token::Name(word) if !RESERVED.contains(&word.as_str()) => {}
             _ if !must => return Ok((NeuronId::UNIT, weight)),
             _ => {
                 let (other, place) = self.tokens.next();
@@ -254,6 +254,9 @@ impl Reader {
     }
 
     fn operand(&mut self, name: &str, place: Place) -> Result<NeuronId> {
+        if name == "max" {
+            return Err(place.error("'max' stands inside a sum, expected a maximum to be a neuron of its own; give it a name on a line above"));
+        }
         if matches!(self.tokens.peek(), Token::Times | Token::Power) {
             return Err(place.error(format!(
                 "'{name}' is multiplied inside a sum, expected a product to be a neuron of its own; give it a name on a line above"
@@ -334,5 +337,137 @@ impl Network {
             }
         }
         if text.is_empty() { "0".to_owned() } else { text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monosplit_graph::ErrorKind;
+
+    fn refused(text: &str, words: &[&str]) {
+        let error = parse(text).unwrap_err();
+        let said = error.to_string();
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        assert!(matches!(error.kind(), ErrorKind::Malformed | ErrorKind::Unsupported), "{said}");
+    }
+
+    #[test]
+    fn every_form_of_the_language_is_understood() {
+        let text = "# a gate\n\ninput x, y\ninput z\ns = max(2x - 1/3*y,\n  +0.25, 1e-1 z - x - x) # broken\nt = -s + 4·z − .5\np = x^2 * t * x\nq = t^1\noutput p, q\n";
+        let network = parse(text).unwrap();
+        let written = "input x, y, z\ns = max(2 x - 1/3 y, 0.25, -2 x + 0.1 z)\nt = 4 z - s - 0.5\np = x^3 * t\nq = t^1\noutput p, q\n";
+        assert_eq!(network.to_string(), written);
+        assert_eq!(parse(written).unwrap(), network);
+    }
+
+    #[test]
+    fn an_empty_text() {
+        refused("", &["no output"]);
+        refused("\n# nothing\n", &["no output"]);
+        refused("input x\n", &["no output"]);
+    }
+
+    #[test]
+    fn a_sign_that_means_nothing() {
+        refused("input x\ny = x ? 2\noutput y", &["line 2, column 7", "'?'"]);
+        refused("input x\ny = x \u{1b}[2J\noutput y", &["line 2, column 7", "u{1b}"]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_known() {
+        refused("input x\ny = 2 x + w\noutput y", &["line 2, column 11", "'w' is not known"]);
+        refused("input x\noutput y", &["line 2, column 8", "'y'"]);
+    }
+
+    #[test]
+    fn a_neuron_that_reads_itself_or_what_comes_later() {
+        refused("input x\ny = x + y\noutput y", &["line 2, column 9", "defined above"]);
+        refused("input x\ny = x + z\nz = y\noutput z", &["line 2, column 9", "defined above"]);
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice() {
+        refused("input x, x\noutput x", &["line 1, column 10", "'x'"]);
+        refused("input x\nx = 2 x\noutput x", &["line 2, column 1", "twice"]);
+        refused("input max\noutput max", &["line 1, column 7"]);
+        refused("input x\nmax = x\noutput x", &["line 2", "'max' cannot be the name"]);
+    }
+
+    #[test]
+    fn an_input_after_other_neurons() {
+        refused("input x\ny = x\ninput z\noutput y", &["line 3, column 1", "before"]);
+    }
+
+    #[test]
+    fn a_product_inside_a_sum() {
+        refused("input x, y\nz = 2 x * y\noutput z", &["line 2, column 7", "neuron of its own"]);
+        refused("input x, y\nz = y + x^2\noutput z", &["line 2, column 9", "neuron of its own"]);
+        refused("input x, y\nz = x * y + 1\noutput z", &["line 2, column 11", "neuron of its own"]);
+        refused("input x, y\nz = x * 2\noutput z", &["line 2, column 9", "expected the name of a neuron"]);
+    }
+
+    #[test]
+    fn a_maximum_inside_a_sum() {
+        refused("input x\nz = 1 + max(x, 0)\noutput z", &["line 2, column 9", "neuron of its own"]);
+        refused("input x\nz = max(x, 0) + 1\noutput z", &["line 2, column 15", "neuron of its own"]);
+    }
+
+    #[test]
+    fn parentheses_that_do_not_close() {
+        refused("input x\nz = max(x, 0\noutput z", &["line 3, column 1", "expected '+', '-', ',' or ')'"]);
+        refused("input x\nz = max(x, ", &["the end of the text"]);
+        refused("input x\nz = max x", &["'(' after 'max'"]);
+        refused("input x\nz = max()\noutput z", &["line 2, column 9"]);
+        refused("input x\nz = x)\noutput z", &["line 2, column 6"]);
+    }
+
+    #[test]
+    fn numbers_that_are_none() {
+        refused("input x\nz = 1/0 x\noutput z", &["line 2, column 5", "divided by zero"]);
+        refused("input x\nz = 1/ x\noutput z", &["line 2, column 5", "after '/'"]);
+        refused("input x\nz = . x\noutput z", &["line 2, column 5"]);
+        refused("input x\nz = 1e999 x\noutput z", &["line 2, column 5", "power of ten"]);
+        refused("input x\nz = 1e99999999999 x\noutput z", &["power of ten"]);
+        refused(&format!("input x\nz = {} x\noutput z", "9".repeat(401)), &["401 digits"]);
+    }
+
+    #[test]
+    fn exponents_that_are_none() {
+        for exponent in ["0", "65", "1.5", "-1", "x", ""] {
+            refused(
+                &format!("input x\nz = x^{exponent}\noutput z"),
+                &["line 2, column", "exponent from 1 to 64"],
+            );
+        }
+        refused("input x, y\nz = x^60 * y^60\noutput z", &["line 2, column 1", "120"]);
+    }
+
+    #[test]
+    fn what_is_too_large() {
+        let wide = format!("input x\nz = max({}x)\noutput z", "x,".repeat(MAX_RANK));
+        refused(&wide, &["line 2, column 5", "more than 4096"]);
+        refused(&format!("input {}\n", "x".repeat(300)), &["300 characters"]);
+        refused(&" ".repeat(MAX_TEXT + 1), &["bytes"]);
+        let many: String = (0..1 << 17).map(|i| format!("x{i}=1\n")).collect();
+        refused(&many, &["too large"]);
+        // Every row reads another neuron: few words, many weights.
+        let names: Vec<String> = (0..2000).map(|i| format!("x{i}")).collect();
+        refused(&format!("input {0}\nz = max({0})\noutput z", names.join(",")), &["line 2", "too large"]);
+    }
+
+    #[test]
+    fn text_that_ends_anywhere_is_refused_or_read() {
+        let text = "input x, y\ns = max(2x - y + 1/2, 0)\np = x^2 * s\noutput p";
+        for (end, _) in text.char_indices() {
+            let _ = parse(&text[..end]);
+        }
+    }
+
+    #[test]
+    fn numbers_alone() {
+        let read = ["3", "-0.25", "2/3", " 1e2 "].map(|text| parse_number(text).unwrap().to_string());
+        assert_eq!(read, ["3", "-0.25", "2/3", "100"]);
+        assert!(["", "x", "1 2", "--1", "1/0", "1 x"].iter().all(|text| parse_number(text).is_none()));
     }
 }

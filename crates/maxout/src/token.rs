@@ -1,6 +1,6 @@
 //! The words of the text format and where they stand.
 
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, ErrorKind, Result};
 
 use crate::network::{MAX_NAME, is_name_character};
 use crate::rational::Rational;
@@ -45,7 +45,8 @@ impl Place {
 
     /// A failure found while building the network, at the place where the neuron is defined.
     pub(crate) fn said(self, cause: &Error) -> Error {
-        Error::new(cause.kind(), format!("line {}, column {}: {cause}", self.line, self.column))
+        let kind = if cause.kind() == ErrorKind::Argument { ErrorKind::Malformed } else { cause.kind() };
+        Error::new(kind, format!("line {}, column {}: {cause}", self.line, self.column))
     }
 }
 

@@ -8,7 +8,7 @@ use monosplit_maxout::{
 };
 use random::{Random, Recipe, network};
 
-const NETWORKS: u64 = 1500;
+const NETWORKS: u64 = 2000;
 const C: i64 = 3;
 
 fn shifted() -> Inputs {
@@ -192,6 +192,20 @@ fn the_papers_split_of_a_product_is_not_convex() {
     assert!(between(Products::Powers) <= ends(Products::Powers));
 }
 
+/// Signs of weights alone do not make a network the largest of polynomials, or convex: a product of `−x` and a maximum is a
+/// minimum where `x` is positive. In a split it is different, since what follows its inputs is never negative.
+#[test]
+fn a_negative_factor_turns_a_maximum_into_a_minimum() {
+    let f = parse("input x, a, b\nn = -x\nm = max(a, b)\np = n * m\noutput p").unwrap();
+    assert!(f.is_input_convex());
+    for a in 0..4i64 {
+        for b in 0..4i64 {
+            let found = f.evaluate(&[2, a, b].map(Rational::from)).unwrap();
+            assert_eq!(found, [Rational::from((-2 * a).min(-2 * b))]);
+        }
+    }
+}
+
 #[test]
 fn streams_never_decrease_above_minus_c() {
     for (f, mut random) in networks(Recipe::default()) {
@@ -231,7 +245,7 @@ fn sizes_stay_below_the_bound() {
 #[test]
 fn the_posynomials_are_the_network() {
     let mut expanded = 0;
-    for (f, mut random) in networks(Recipe { neurons: 4, degree: 4, ..Recipe::default() }) {
+    for (f, mut random) in networks(Recipe { neurons: 4, degree: 3, ..Recipe::default() }) {
         for products in [Products::Binomial, Products::Powers] {
             let pair =
                 split(&f, &SplitOptions::default().inputs(Inputs::Streams).products(products)).unwrap();
@@ -269,7 +283,7 @@ fn monotone_networks_are_the_largest_of_posynomials() {
 
 #[test]
 fn text_is_read_as_it_was_written() {
-    for (f, _) in networks(Recipe { neurons: 12, ..Recipe::default() }) {
+    for (f, _) in networks(Recipe { neurons: 12, ..Recipe::default() }).step_by(4) {
         assert_eq!(parse(&f.to_string()).unwrap(), f, "{f}");
         for options in ways() {
             let both = split(&f, &options).unwrap().both;

@@ -85,11 +85,11 @@ fn described(network: &Network, id: NeuronId, neuron: &Neuron) -> Drawn {
         Neuron::Multiplication(_) => (Shape::Multiplication, "Π".to_owned()),
         Neuron::Addition(addition) => {
             let sign =
-                if addition.rank() == 1 { "Σ".to_owned() } else { format!("max {}", addition.rank()) };
+                if addition.rank() == 1 { "Σ".to_owned() } else { format!("max of {}", addition.rank()) };
             let bias = addition.arcs().iter().find(|(source, _)| *source == NeuronId::UNIT);
             (
                 Shape::Addition,
-                bias.map_or(sign.clone(), |(_, weights)| format!("{sign}, +{}", listed(weights))),
+                bias.map_or(sign.clone(), |(_, weights)| format!("{sign}, bias {}", listed(weights))),
             )
         }
     };
@@ -145,4 +145,42 @@ fn short(weight: &Rational) -> String {
     let text = if exact.len() <= 5 { exact } else { format!("{:.3}", weight.to_f64()) };
     let text = if text.len() <= 9 { text } else { format!("{:.1e}", weight.to_f64()) };
     text.replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::parse;
+
+    #[test]
+    fn both_languages_show_every_neuron_and_every_arc_between_neurons() {
+        let network = parse("input x, y\ns = max(2x - y + 1/2, 0)\nf = x^2 * s\noutput f").unwrap();
+        let (svg, dot) = (svg(&network).unwrap(), dot(&network).unwrap());
+        for name in ["x", "y", "s", "f"] {
+            assert!(svg.contains(&format!(">{name}</text>")) && dot.contains(&format!("label=\"{name}")));
+        }
+        assert_eq!((svg.matches("marker-end").count(), dot.matches(" -> ").count()), (4, 4));
+        assert_eq!(
+            (svg.matches("url(#negative)").count(), dot.matches("color=\"#c0392b\", ").count()),
+            (1, 1)
+        );
+        for opened in ["<svg", "<text", "<defs>"] {
+            let closed = opened.replace('<', "</").replace('>', "") + ">";
+            assert_eq!(svg.matches(opened).count(), svg.matches(&closed).count(), "{opened}");
+        }
+    }
+
+    #[test]
+    fn a_network_without_neurons_has_a_picture() {
+        let network = parse("input x\noutput x").unwrap();
+        assert!(svg(&network).unwrap().contains(">x</text>") && dot(&network).unwrap().contains("n0"));
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let many: String = (0..=MAX_DRAWN_NEURONS).map(|i| format!("v{i} = x\n")).collect();
+        let network = parse(&format!("input x\n{many}output v0")).unwrap();
+        assert!(svg(&network).unwrap_err().to_string().contains("smaller"));
+        assert!(dot(&network).is_err());
+    }
 }

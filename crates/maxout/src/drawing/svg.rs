@@ -11,10 +11,12 @@ use crate::network::Network;
 const MARGIN: f64 = 40.0;
 /// Half the height of a box.
 const HALF: f64 = 20.0;
-/// Room between the boxes of neighbouring layers.
-const CORRIDOR: f64 = 120.0;
+/// Room between the boxes of neighbouring layers, at least and at most.
+const CORRIDOR: (f64, f64) = (100.0, 340.0);
 const LETTER: f64 = 7.2;
-const LEGEND: f64 = 46.0;
+const LEGEND: f64 = 30.0;
+/// Where on a curve a label may stand, the best place first.
+const LABEL_PLACES: [f64; 9] = [0.5, 0.4, 0.6, 0.32, 0.68, 0.25, 0.75, 0.18, 0.82];
 
 /// The network as an SVG picture.
 pub fn svg(network: &Network) -> Result<String> {
@@ -38,8 +40,9 @@ pub fn svg(network: &Network) -> Result<String> {
         columns.arrow(&mut text, arrow, way, &picture);
     }
     // Labels lie above all lines.
-    for (at, (arrow, way)) in picture.arrows.iter().zip(&layout.ways).enumerate() {
-        columns.label(&mut text, arrow, way, at, &picture);
+    let mut taken: Vec<Rectangle> = Vec::new();
+    for (arrow, way) in picture.arrows.iter().zip(&layout.ways).filter(|(arrow, _)| !arrow.label.is_empty()) {
+        columns.label(&mut text, arrow, way, &picture, &mut taken);
     }
     for (drawn, &(layer, y)) in picture.boxes.iter().zip(&layout.boxes) {
         columns.draw(&mut text, drawn, layer, y);
@@ -73,9 +76,25 @@ fn half_width(drawn: &Drawn) -> f64 {
     }
 }
 
+/// What a label covers: its middle, and half its width and height.
+struct Rectangle {
+    x: f64,
+    y: f64,
+    half_width: f64,
+    half_height: f64,
+}
+
+impl Rectangle {
+    fn overlaps(&self, other: &Rectangle) -> bool {
+        (self.x - other.x).abs() < self.half_width + other.half_width
+            && (self.y - other.y).abs() < self.half_height + other.half_height
+    }
+}
+
 /// Where the layers are from left to right.
 struct Columns {
     middles: Vec<f64>,
+    halves: Vec<f64>,
     width: f64,
 }
 
@@ -87,26 +106,32 @@ impl Columns {
             halves[layer] = halves[layer].max(half_width(drawn));
         }
         let (mut middles, mut edge) = (Vec::with_capacity(depth), 0.0);
+        let corridors = corridors(picture, layout, depth);
         for (layer, half) in halves.iter().enumerate() {
-            edge += if layer == 0 { 0.0 } else { CORRIDOR };
+            edge += corridors[layer];
             middles.push(MARGIN + edge + half);
             edge += 2.0 * half;
         }
-        Columns { middles, width: edge }
+        Columns { middles, halves, width: edge }
     }
 
     fn place(&self, layer: usize, y: f64) -> (f64, f64) {
         (self.middles[layer], y + MARGIN + HALF)
     }
 
-    /// The points of an arrow, from the right edge of one box to the left edge of another.
+    /// The points of an arrow, from the right edge of one box to the left edge of another. It crosses a layer it passes level,
+    /// so as not to touch the boxes there.
     fn points(&self, arrow: &Arrow, way: &[(usize, f64)], picture: &Picture) -> Vec<(f64, f64)> {
-        let mut points: Vec<(f64, f64)> = way.iter().map(|&(layer, y)| self.place(layer, y)).collect();
-        if let Some(first) = points.first_mut() {
-            first.0 += half_width(&picture.boxes[arrow.from]);
-        }
-        if let Some(last) = points.last_mut() {
-            last.0 -= half_width(&picture.boxes[arrow.to]) + 1.0;
+        let mut points = Vec::with_capacity(2 * way.len());
+        for (i, &(layer, y)) in way.iter().enumerate() {
+            let (x, y) = self.place(layer, y);
+            if i == 0 {
+                points.push((x + half_width(&picture.boxes[arrow.from]), y));
+            } else if i + 1 == way.len() {
+                points.push((x - half_width(&picture.boxes[arrow.to]) - 1.0, y));
+            } else {
+                points.extend([(x - self.halves[layer], y), (x + self.halves[layer], y)]);
+            }
         }
         points
     }
@@ -126,22 +151,38 @@ impl Columns {
         );
     }
 
-    /// Weights stand on the last stretch of an arrow, those of neighbours not side by side.
-    fn label(&self, text: &mut String, arrow: &Arrow, way: &[(usize, f64)], at: usize, picture: &Picture) {
+    /// Weights stand on the last stretch of an arrow, at the first of several places where no other stands.
+    fn label(
+        &self,
+        text: &mut String,
+        arrow: &Arrow,
+        way: &[(usize, f64)],
+        picture: &Picture,
+        taken: &mut Vec<Rectangle>,
+    ) {
         let points = self.points(arrow, way, picture);
         let [.., from, to] = points[..] else { return };
-        if arrow.label.is_empty() {
-            return;
-        }
-        let t = [0.42, 0.62, 0.52][at % 3];
-        let (x, y) = on_curve(from, to, t);
+        let half_width = arrow.label.chars().count() as f64 * LETTER * 0.42 + 2.0;
+        let place = |t: f64| {
+            let (x, y) = on_curve(from, to, t);
+            Rectangle { x, y, half_width, half_height: 7.0 }
+        };
+        let free = |place: &Rectangle| !taken.iter().any(|other| place.overlaps(other));
+        let found =
+            LABEL_PLACES.iter().map(|&t| place(t)).find(free).unwrap_or_else(|| place(LABEL_PLACES[0]));
         let colour = if arrow.negative { RED } else { "#2c3e50" };
         let _ = writeln!(
             text,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"{colour}\" stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\">{}</text>",
-            y + 4.0,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" fill=\"white\" fill-opacity=\"0.9\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>",
+            found.x - half_width,
+            found.y - 7.0,
+            2.0 * half_width,
+            found.x,
+            found.y + 4.0,
             escaped(&arrow.label)
         );
+        taken.push(found);
     }
 
     fn draw(&self, text: &mut String, drawn: &Drawn, layer: usize, y: f64) {
@@ -197,6 +238,20 @@ impl Columns {
     }
 }
 
+/// The room before every layer: more where more or longer labels stand.
+fn corridors(picture: &Picture, layout: &Layout, depth: usize) -> Vec<f64> {
+    let mut labels = vec![(0, 0); depth];
+    for arrow in picture.arrows.iter().filter(|arrow| !arrow.label.is_empty()) {
+        let (count, longest) = &mut labels[layout.boxes[arrow.to].0];
+        *count += 1;
+        *longest = arrow.label.chars().count().max(*longest);
+    }
+    let room =
+        |(count, longest): (usize, usize)| CORRIDOR.0 + longest as f64 * LETTER * 0.8 + 5.0 * count as f64;
+    let room = |(layer, labels)| if layer == 0 { 0.0 } else { room(labels).min(CORRIDOR.1) };
+    labels.into_iter().enumerate().map(room).collect()
+}
+
 /// A point of the curve that [`Columns::arrow`] draws between two points.
 fn on_curve(from: (f64, f64), to: (f64, f64), t: f64) -> (f64, f64) {
     let s = 1.0 - t;
@@ -211,7 +266,7 @@ fn legend(text: &mut String, y: f64, split: bool) {
     let streams = if split { " · orange: stream ⁺, blue: stream ⁻" } else { "" };
     let _ = writeln!(
         text,
-        "<text x=\"{MARGIN}\" y=\"{:.1}\" font-size=\"11\" fill=\"#6b7580\" text-anchor=\"start\">round: input · box: sum, or the largest of k sums, with its bias · six corners: product · red: a negative weight{streams}</text>",
+        "<text x=\"{MARGIN}\" y=\"{:.1}\" font-size=\"11\" fill=\"#6b7580\" text-anchor=\"start\">round: input · box: sum, or the largest of k sums, with its bias · six corners: product · thick: output · red: a negative weight{streams}</text>",
         y + 8.0
     );
 }

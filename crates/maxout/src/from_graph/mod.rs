@@ -17,7 +17,7 @@ use crate::neuron::{Form, NeuronId};
 use crate::rational::Rational;
 
 /// Number of products of a weight and a sum that may be computed in all.
-const MAX_WORK: usize = 1 << 22;
+const MAX_WORK: usize = 1 << 21;
 
 /// The network that a graph of affine maps, maxima and products is, for one sample.
 pub fn from_graph(graph: &Graph) -> Result<Network> {
@@ -49,6 +49,7 @@ fn element_name(name: &str, position: usize, count: usize) -> String {
         true => c,
         false => '_',
     };
+    let name = name.trim_start_matches(|c| !is_name_character(c, true));
     let stem: String = name.chars().take(100).enumerate().map(allowed).collect();
     let stem =
         if stem.is_empty() || crate::network::RESERVED.contains(&&*stem) { format!("{stem}_") } else { stem };

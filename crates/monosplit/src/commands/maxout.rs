@@ -73,8 +73,9 @@ struct Ways {
     #[arg(long, value_name = "C", verbatim_doc_comment, allow_hyphen_values = true)]
     monotone: Option<String>,
 
-    /// Write products as sums of powers, so that g and h are convex between any two points.
-    /// Multiplied out, as the paper does it, they are so only where no product mixes two inputs.
+    /// Write products as sums of powers, so that g and h are convex between any two points (with
+    /// --monotone, any two above −C). Multiplied out, as the paper does it, they need not be so
+    /// where a product mixes two inputs.
     #[arg(long, verbatim_doc_comment)]
     convex: bool,
 }
@@ -227,10 +228,11 @@ impl Expand {
         let remark = match (&options.inputs, plain) {
             (_, true) => "no weight is negative; wherever all inputs are ≥ 0:".to_owned(),
             (Inputs::Shifted(c), _) if !c.is_zero() => {
-                format!("f = f⁺ − f⁻, with x' = x + {c} for every input x:")
+                format!("f = f⁺ − f⁻ for every output f; x' = x + {c} for every input x:")
             }
-            (Inputs::Shifted(_), _) => "f = f⁺ − f⁻:".to_owned(),
-            _ => "f = f⁺ − f⁻, with x⁺ = max(x, 0) and x⁻ = max(−x, 0) for every input x:".to_owned(),
+            (Inputs::Shifted(_), _) => "f = f⁺ − f⁻ for every output f:".to_owned(),
+            _ => "f = f⁺ − f⁻ for every output f; x⁺ = max(x, 0) and x⁻ = max(−x, 0) for every input x:"
+                .to_owned(),
         };
         let mark = if self.latex { "%" } else { "#" };
         let text = format!("{mark} {remark}\n{}", expansion.written(style));

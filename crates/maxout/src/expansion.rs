@@ -17,7 +17,7 @@ use crate::split::{Inputs, SplitOptions, split};
 pub const MAX_POSYNOMIALS: usize = 512;
 /// A posynomial may have this many terms.
 pub const MAX_TERMS: usize = 4096;
-/// Number of terms that may be looked at in all.
+/// Number of steps, of about one term each, that may be taken in all.
 const MAX_WORK: usize = 1 << 22;
 
 /// What the outputs of a monotone network are the largest of, wherever the inputs are ≥ 0.
@@ -174,7 +174,7 @@ impl Work {
         let mut joined = Vec::new();
         for a in first {
             for b in second {
-                self.spend(cost(a.terms().len(), b.terms().len()).saturating_add(1))?;
+                self.spend(cost(a.size(), b.size()).saturating_add(1))?;
                 let new = join(a, b)?;
                 if new.terms().len() > MAX_TERMS {
                     return Err(Error::unsupported(format!(

@@ -11,7 +11,7 @@ use crate::number::Number;
 /// A network may have this many neurons.
 pub const MAX_NEURONS: usize = 1 << 17;
 /// All arcs together may carry this many weights.
-pub const MAX_WEIGHTS: usize = 1 << 21;
+pub const MAX_WEIGHTS: usize = 1 << 19;
 /// The largest rank of an addition neuron.
 pub const MAX_RANK: usize = 1 << 12;
 /// The largest sum of exponents of a multiplication neuron.
@@ -220,8 +220,12 @@ impl Network {
 
     /// For every neuron, whether an output depends on it.
     pub fn needed(&self) -> Vec<bool> {
+        self.needed_for(&self.outputs)
+    }
+
+    fn needed_for(&self, outputs: &[NeuronId]) -> Vec<bool> {
         let mut needed = vec![false; self.neurons.len()];
-        self.outputs.iter().for_each(|output| needed[output.index()] = true);
+        outputs.iter().for_each(|output| needed[output.index()] = true);
         for (id, neuron) in self.neurons().rev() {
             if needed[id.index()] {
                 neuron.sources().iter().for_each(|source| needed[source.index()] = true);
@@ -232,8 +236,8 @@ impl Network {
 
     /// The part of the network that `outputs` depend on; the inputs all stay.
     pub fn restricted(&self, outputs: &[NeuronId]) -> Result<Network> {
-        let whole = Network { outputs: outputs.to_vec(), ..self.clone() };
-        let needed = whole.needed();
+        outputs.iter().try_for_each(|&output| self.known(output, "output"))?;
+        let needed = self.needed_for(outputs);
         let mut part = Network::new(self.inputs().map(|input| self.name(input)))?;
         let mut new: Vec<NeuronId> = Vec::with_capacity(self.neurons.len());
         for (id, neuron) in self.neurons() {

@@ -10,6 +10,9 @@ use monosplit_graph::{Error, Result};
 /// A variable of a posynomial may have this exponent.
 pub const MAX_EXPONENT: u32 = 1 << 16;
 
+/// A coefficient of a posynomial may have this many binary digits.
+const MAX_COEFFICIENT_BITS: usize = 1 << 12;
+
 /// A product of powers: variables, by their position among the inputs, and exponents of at least 1.
 pub type Monomial = BTreeMap<usize, u32>;
 
@@ -45,6 +48,11 @@ impl Posynomial {
         self.0.iter()
     }
 
+    /// How much there is to compute with: terms, those with long coefficients counting more.
+    pub(crate) fn size(&self) -> usize {
+        self.0.values().map(|coefficient| 1 + coefficient.bits() / 64).sum()
+    }
+
     /// `self + factor·other`, where the factor is not negative.
     pub(crate) fn plus(&self, factor: &Rational, other: &Posynomial) -> Posynomial {
         let mut sum = self.clone();
@@ -72,7 +80,7 @@ impl Posynomial {
                     }
                 }
                 if !vanishes(&monomial) {
-                    product.add(monomial, Number::times(x, y)?);
+                    product.add(monomial, coefficient(x, y)?);
                 }
             }
         }
@@ -102,6 +110,15 @@ impl Posynomial {
     pub fn written<'a>(&'a self, names: &'a [String], style: Style) -> impl fmt::Display + 'a {
         Written { posynomial: self, names, style }
     }
+}
+
+fn coefficient(x: &Rational, y: &Rational) -> Result<Rational> {
+    if x.bits() + y.bits() > MAX_COEFFICIENT_BITS {
+        return Err(Error::unsupported(format!(
+            "a posynomial has a coefficient of more than {MAX_COEFFICIENT_BITS} binary digits; expand a smaller network"
+        )));
+    }
+    Ok(x * y)
 }
 
 /// How formulas are written.

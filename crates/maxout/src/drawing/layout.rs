@@ -83,17 +83,20 @@ fn ordered(points: &[Point]) -> Vec<Vec<usize>> {
     let mut layers = vec![Vec::new(); depth];
     points.iter().enumerate().for_each(|(i, point)| layers[point.layer].push(i));
     let mut best = (crossings(points, &layers), layers.clone());
+    let mut position = positions(points.len(), &layers);
     for sweep in 0..SWEEPS {
         let forwards = sweep % 2 == 0;
         for step in 0..depth {
-            let layer = if forwards { step } else { depth - 1 - step };
-            let position = positions(points.len(), &layers);
+            let layer = &mut layers[if forwards { step } else { depth - 1 - step }];
             let centre = |&i: &usize| {
                 let neighbours = if forwards { &points[i].before } else { &points[i].after };
-                mean(neighbours.iter().map(|&n| position[n] as f64)).unwrap_or(position[i] as f64)
+                (mean(neighbours.iter().map(|&n| position[n] as f64)).unwrap_or(position[i] as f64), i)
             };
+            let mut pulled: Vec<(f64, usize)> = layer.iter().map(centre).collect();
             // The sort is stable: points that pull equally stay in order.
-            layers[layer].sort_by(|a, b| centre(a).total_cmp(&centre(b)));
+            pulled.sort_by(|a, b| a.0.total_cmp(&b.0));
+            *layer = pulled.into_iter().map(|(_, i)| i).collect();
+            layer.iter().enumerate().for_each(|(at, &i)| position[i] = at);
         }
         let found = crossings(points, &layers);
         if found < best.0 {

@@ -1,6 +1,7 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
 mod answer;
+mod by_layer;
 mod class;
 mod compare;
 mod compile;

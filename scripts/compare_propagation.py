@@ -7,9 +7,9 @@ sides run in the same precision (--precision f32 or f64). In single precision a 
 are equal to its last digits, which moves whole patches of an attribution; double precision shows whether the rules are the same.
 
 Captum's rule for max pools is lost where a pool reads the tensor that an activation wrote, and overwrites where windows overlap; its
-attributions then do not add up. `captum deeplift` is Captum as it is, `deeplift` Captum with pools that read a copy and with
-overlapping windows added up. The last column is how far the peer's attributions (for DeepLIFT) are from adding up to the change of
-the score, relative to it.
+attributions then need not add up. `deeplift winner` is Captum as it is beside the pooling rule `winner`, the same thing where every
+pool follows an activation; `deeplift` and `deepshap` are Captum with pools that read a copy and with overlapping windows added up.
+The last column is how far the peer's attributions are from adding up to the change of the score, relative to it, and ours.
 """
 
 import argparse
@@ -82,10 +82,7 @@ class Network(nn.Module):
             return norm
         if kind in ("MaxPool", "AveragePool"):
             pads, kernel, ceil = a.get("pads", [0] * 4), tuple(a["kernel_shape"]), bool(a.get("ceil_mode", 0))
-            if pads[:2] == pads[2:]:
-                before = nn.Identity()
-            else:  # ONNX pads a pool that PyTorch rounds up
-                before, ceil = nn.Identity(), True
+            ceil = ceil or pads[:2] != pads[2:]  # ONNX pads what PyTorch rounds up
             stride = tuple(a.get("strides", [1, 1]))
             if kind == "MaxPool":
                 return nn.MaxPool2d(kernel, stride, tuple(pads[:2]), ceil_mode=ceil)
@@ -181,7 +178,7 @@ def cases(model, plain, x, target, low, high, baselines, branches):
         yield "Captum", "epsilon", ["lrp", "composite=epsilon"], lambda: captum_lrp(plain, EpsilonRule, x, target), False
         yield "Captum", "gamma", ["lrp", "composite=gamma"], lambda: captum_lrp(plain, GammaRule, x, target), False
     yield "Captum", "deeplift", ["deeplift"], lambda: deep_lift(model, x, torch.zeros_like(x), target, True), True
-    yield ("Captum", "captum deeplift", ["deeplift"],
+    yield ("Captum", "deeplift winner", ["deeplift", "pool=winner"],
            lambda: deep_lift(plain, x, torch.zeros_like(x), target), True)
     path, all_baselines = baselines
     mean = lambda: torch.stack([deep_lift(model, x, b[None], target, True) for b in all_baselines]).mean(0)

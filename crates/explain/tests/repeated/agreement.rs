@@ -4,7 +4,7 @@ use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, IntegratedGradients, KernelShap, Occlusion, ScoreCam,
     SmoothGrad, Strength, VarGrad,
 };
-use monosplit_explain::{Baseline, Channels, Features, Finish, Quadrature, Request};
+use monosplit_explain::{Baseline, Features, Quadrature, Request};
 use monosplit_graph::Tensor;
 
 use super::{apart, double, kept, map, network};
@@ -107,10 +107,9 @@ fn kernel_shap_over_all_sets_gives_captums_shapley_values() {
 
 #[test]
 fn ablationcam_and_scorecam_are_those_of_grad_cam() {
-    let summed = Finish { channels: Channels::Own, ..Finish::default() };
     let requests = [
-        Request::new(AblationCam::default(), "last:out").finish(summed),
-        Request::new(ScoreCam::default(), "last:out").finish(summed),
+        Request::new(AblationCam { rectified: false, ..AblationCam::default() }, "last:out"),
+        Request::new(ScoreCam { rectified: false, ..ScoreCam::default() }, "last:out"),
     ];
     let explainer = monosplit_explain::Explainer::new(&network(), &requests, &double()).unwrap();
     let class = monosplit_explain::Class::PerSample(super::CLASSES.to_vec());

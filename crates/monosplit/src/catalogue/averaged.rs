@@ -1,6 +1,8 @@
 //! Gradients averaged: along a path, or over noise.
 
-use monosplit_explain::methods::{GradientShap, IntegratedGradients, SmoothGrad, Smoothed, Strength, VarGrad};
+use monosplit_explain::methods::{
+    GradientShap, IntegratedGradients, SmoothGrad, Smoothed, Strength, VarGrad,
+};
 use monosplit_explain::{Baseline, Quadrature};
 use monosplit_graph::{Error, Result};
 
@@ -11,8 +13,11 @@ pub(super) const BASELINE: Choice =
 pub(super) const BATCH: Choice = choice("batch", "16", "how many copies of the image are computed at once");
 pub(super) const SEED: Choice = choice("seed", "0", "which random numbers");
 const NOISY: Choice = choice("samples", "5", "noisy copies of each image");
-const STDEV: Choice =
-    choice("stdev", "1", "standard deviation of the noise, in units of the network's input or as 15% of its range");
+const STDEV: Choice = choice(
+    "stdev",
+    "1",
+    "standard deviation of the noise, in units of the network's input or as 15% of its range",
+);
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -40,7 +45,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[
             choice("samples", "5", "random points for each image"),
             choice("stdev", "0", "standard deviation of noise on the image, or as 15% of its range"),
-            choice("baseline", "0", "a number, mean (the image's own), or a .npy file of one or more images to draw from"),
+            choice(
+                "baseline",
+                "0",
+                "a number, mean (the image's own), or a .npy file of one or more images to draw from",
+            ),
             SEED,
             BATCH,
         ],
@@ -103,11 +112,8 @@ fn gradient_shap(options: &mut Options) -> Result<Chosen> {
 }
 
 fn smooth_grad(options: &mut Options) -> Result<Chosen> {
-    let of = [
-        ("gradient", Smoothed::Gradient),
-        ("magnitude", Smoothed::Magnitude),
-        ("square", Smoothed::Square),
-    ];
+    let of =
+        [("gradient", Smoothed::Gradient), ("magnitude", Smoothed::Magnitude), ("square", Smoothed::Square)];
     let method = SmoothGrad {
         samples: samples(options, 5)?,
         strength: strength(options, 1.0)?,

@@ -4,7 +4,9 @@ use monosplit_explain::methods::{Ablated, AblationCam, Definition, ScoreCam};
 use monosplit_graph::Result;
 
 use super::averaged::{BATCH, batch};
-use super::{Chosen, Entry, Family, Options, choice};
+use super::{Choice, Chosen, Entry, Family, Options, choice};
+
+const RELU: Choice = choice("relu", "yes", "whether what is below zero becomes zero");
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -18,6 +20,7 @@ pub(super) const ENTRIES: &[Entry] = &[
                 "grad-cam",
                 "whose: grad-cam (softmax of scores) or paper (softmax of risen probabilities)",
             ),
+            RELU,
             BATCH,
         ],
         make: score_cam,
@@ -33,6 +36,7 @@ pub(super) const ENTRIES: &[Entry] = &[
                 "zero",
                 "what a missing channel becomes: zero, or below-least (far below all others unless they start at 0)",
             ),
+            RELU,
             BATCH,
         ],
         make: ablation_cam,
@@ -42,11 +46,13 @@ pub(super) const ENTRIES: &[Entry] = &[
 fn score_cam(options: &mut Options) -> Result<Chosen> {
     let definitions = [("grad-cam", Definition::GradCam), ("paper", Definition::Paper)];
     let definition = options.one_of("definition", Definition::default(), &definitions)?;
-    Ok(Chosen::new(ScoreCam { definition, batch: batch(options)? }, "ScoreCAM"))
+    let rectified = options.flag("relu", true)?;
+    Ok(Chosen::new(ScoreCam { definition, rectified, batch: batch(options)? }, "Score-CAM"))
 }
 
 fn ablation_cam(options: &mut Options) -> Result<Chosen> {
     let ways = [("zero", Ablated::Zero), ("below-least", Ablated::BelowLeast)];
     let ablated = options.one_of("ablated", Ablated::default(), &ways)?;
-    Ok(Chosen::new(AblationCam { ablated, batch: batch(options)? }, "AblationCAM"))
+    let rectified = options.flag("relu", true)?;
+    Ok(Chosen::new(AblationCam { ablated, rectified, batch: batch(options)? }, "Ablation-CAM"))
 }

@@ -16,7 +16,8 @@ const SEGMENTS: Choice = choice("segments", "50", "about how many superpixels");
 const COMPACTNESS: Choice =
     choice("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
 const CELLS: Choice = choice("cells", "7", "cells along each side of the grid");
-const PROBABILITY: Choice = choice("measure", "probability", "what is measured: probability or score of the class");
+const PROBABILITY: Choice =
+    choice("measure", "probability", "what is measured: probability or score of the class");
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -175,7 +176,9 @@ fn features(options: &mut Options) -> Result<Features> {
 
 /// Height and width, from one number or two.
 fn extent(options: &mut Options, key: &str) -> Result<Option<[usize; 2]>> {
-    let Some(text) = options.text(key).filter(|text| !text.eq_ignore_ascii_case("auto")) else { return Ok(None) };
+    let Some(text) = options.text(key).filter(|text| !text.eq_ignore_ascii_case("auto")) else {
+        return Ok(None);
+    };
     let (down, right) = text.split_once('x').unwrap_or((&text, &text));
     match (down.trim().parse(), right.trim().parse()) {
         (Ok(down), Ok(right)) if down > 0 && right > 0 => Ok(Some([down, right])),

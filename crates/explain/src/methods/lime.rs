@@ -85,9 +85,8 @@ const MOST_UNKNOWNS: usize = 4000;
 pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
     let count = match features {
         Features::Superpixels { segments, .. } => *segments,
-        Features::Grid(cells) => cells.saturating_mul(*cells),
+        Features::Grid(_) | Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
         Features::Elements => parts.scorer.layout().len(),
-        Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
     };
     if count <= MOST_UNKNOWNS {
         return Ok(());

@@ -3,6 +3,7 @@
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::layout::Layout;
+use crate::ripple::Area;
 use crate::slic::{self, Pixels};
 
 /// More parts than this are more than a regression or an exchange of them can tell apart.
@@ -50,6 +51,21 @@ impl Groups {
                 *v = *cover;
             }
         }
+    }
+
+    /// The smallest area around each part.
+    pub(crate) fn areas(&self, layout: &Layout) -> Result<Vec<Area>> {
+        let (_, width) = layout.plane()?;
+        let mut areas: Vec<Option<Area>> = vec![None; self.count];
+        for (element, &group) in self.of_element.iter().enumerate() {
+            let place = layout.place(element);
+            let at = [place / width, place % width];
+            let area = areas[group].get_or_insert_with(|| at.map(|at| at..at + 1));
+            for (range, at) in area.iter_mut().zip(at) {
+                *range = range.start.min(at)..range.end.max(at + 1);
+            }
+        }
+        Ok(areas.into_iter().map(|area| area.unwrap_or([0..1, 0..1])).collect())
     }
 
     /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
@@ -101,6 +117,16 @@ impl Features {
             Features::Elements => layout.channels() == 1,
             Features::Mask(mask) => mask.len() == layout.place_count(),
         }
+    }
+
+    /// The size of the largest area a part covers, where that is known before an image is seen.
+    pub(crate) fn largest(&self, layout: &Layout) -> Result<Option<[usize; 2]>> {
+        if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
+            return Ok(None);
+        }
+        let areas = self.groups(&[], layout)?.areas(layout)?;
+        let most = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(1);
+        Ok(Some([most(0), most(1)]))
     }
 
     /// The parts of an image.

@@ -72,7 +72,7 @@ impl Repeated for Lime {
                 self.width, self.penalty
             )));
         }
-        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
         Ok(Box::new(Fitting { method: self.clone(), parts }))
     }

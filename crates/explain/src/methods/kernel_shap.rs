@@ -50,7 +50,7 @@ impl Default for KernelShap {
 
 impl Method for KernelShap {
     fn name(&self) -> String {
-        "kernelshap".into()
+        "kernel-shap".into()
     }
 
     fn procedure(&self) -> Procedure<'_> {

@@ -78,7 +78,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         make: lime,
     },
     Entry {
-        name: "kernelshap",
+        name: "kernel-shap",
         family: Family::Perturbation,
         summary: "Shapley values of the parts of the image; exact where all sets of parts fit into the samples",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017",

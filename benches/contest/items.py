@@ -23,7 +23,8 @@ class Row:
 
     def cells(self):
         target = "" if self.target is None else f"≤ {self.target:.2f}"
-        if self.ratios is None:
+        # Whoever is wrong has not been fast.
+        if self.ratios is None or self.wrong:
             return [self.work, self.against, self.note, "", target, str(self.agreement)]
         least, median = (f"{r:.2f}" if r >= 0.095 else f"{r:.3f}" for r in self.ratios)
         met = "" if self.target is None else " ✓" if self.ratios[0] <= self.target else " ✗"
@@ -41,10 +42,11 @@ class Contest:
     threads: int
     repeats: int
     least_seconds: float
+    busy: bool
 
     def load(self, kind, case, batch=1, **options):
         common = {"input": self.models.batch(batch), "threads": self.threads, "network": case.module}
-        common |= {"class": case.top, "last": case.last}
+        common |= {"class": case.top, "last": case.last, "spin": "no" if self.busy else "yes"}
         words = [f"{key}={value}" for key, value in (common | options).items()]
         return [kind, str(case.onnx), *words]
 
@@ -52,7 +54,8 @@ class Contest:
         return turns.Contestant(environment.our_worker(), self.load(*load, **options))
 
     def peer(self, *load, **options):
-        return turns.Contestant(environment.peer_worker(), self.load(*load, **options))
+        settings = {"OMP_WAIT_POLICY": "PASSIVE"} if self.busy else None
+        return turns.Contestant(environment.peer_worker(), self.load(*load, **options), settings)
 
     def agreement(self, ours, theirs):
         """One repeat of both, compared; it also warms them up."""
@@ -137,7 +140,7 @@ def cold(contest, target):
     found = f'"class": {turns.command_time(theirs, folder)[1].strip()},'
     same = found in turns.command_time(ours, folder)[1]
     a, b = contest.times(*(lambda c=c: turns.command_time(c, folder)[0] for c in (ours, theirs)))
-    agreement = "same class" if same else guard.Agreement(float("inf"), 1.0)
+    agreement = "same class" if same else guard.Agreement(missing="the class")
     yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
 
 

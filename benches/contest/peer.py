@@ -18,6 +18,8 @@ def forward_onnxruntime(model, options):
 
     setting = onnxruntime.SessionOptions()
     setting.intra_op_num_threads = int(options["threads"])
+    if options["spin"] == "no":
+        setting.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model, setting, providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: np.load(options["input"])}
     return lambda: {"logits": session.run(None, feed)[0]}

@@ -1,6 +1,7 @@
 """Contestants are processes of one tree that do one repeat each in turn, so that whatever else the machine does
 strikes all of them alike. Only ratios leave this file."""
 
+import os
 import pathlib
 import statistics
 import subprocess
@@ -17,8 +18,9 @@ class Failed(Exception):
 class Contestant:
     """A worker process and its job."""
 
-    def __init__(self, command, load):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command, load, settings=None):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=os.environ | (settings or {}), **pipes)
         try:
             self.ready = self.ask("load", *load) == "ready"
         except BaseException:

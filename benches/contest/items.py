@@ -1,8 +1,10 @@
 """The work that is timed, item by item, and the ratios it is held to."""
 
 import contextlib
+import json
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +44,11 @@ class Contest:
     threads: int
     repeats: int
     least_seconds: float
-    busy: bool
+    processor_time: bool
 
     def load(self, kind, case, batch=1, **options):
         common = {"input": self.models.batch(batch), "threads": self.threads, "network": case.module}
-        common |= {"class": case.top, "last": case.last, "spin": "no" if self.busy else "yes"}
+        common |= {"class": case.top, "last": case.last, "clock": "processor" if self.processor_time else "wall"}
         words = [f"{key}={value}" for key, value in (common | options).items()]
         return [kind, str(case.onnx), *words]
 
@@ -54,8 +56,7 @@ class Contest:
         return turns.Contestant(environment.our_worker(), self.load(*load, **options))
 
     def peer(self, *load, **options):
-        settings = {"OMP_WAIT_POLICY": "PASSIVE"} if self.busy else None
-        return turns.Contestant(environment.peer_worker(), self.load(*load, **options), settings)
+        return turns.Contestant(environment.peer_worker(), self.load(*load, **options))
 
     def agreement(self, ours, theirs):
         """One repeat of both, compared; it also warms them up."""
@@ -136,12 +137,20 @@ def cold(contest, target):
     picture, folder = contest.models.picture(), contest.scratch / "cold"
     ours = [environment.our_program(), "explain", str(model), str(picture), "--threads", str(contest.threads), "--json"]
     script = environment.BENCHES / "contest/cold_saliency.py"
-    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png"]
-    found = f'"class": {turns.command_time(theirs, folder)[1].strip()},'
-    same = found in turns.command_time(ours, folder)[1]
-    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder)[0] for c in (ours, theirs)))
+    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png", str(contest.threads)]
+    clock = turns.processor_time if contest.processor_time else time.perf_counter
+    found = json.loads(turns.command_time(ours, folder, clock)[1])
+    same = contains(found, "class", int(turns.command_time(theirs, folder, clock)[1]))
+    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder, clock)[0] for c in (ours, theirs)))
     agreement = "same class" if same else guard.Agreement(missing="the class")
     yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
+
+
+def contains(value, key, wanted):
+    """Whether a JSON value has `key: wanted` anywhere."""
+    if isinstance(value, dict):
+        return value.get(key) == wanted or any(contains(v, key, wanted) for v in value.values())
+    return isinstance(value, list) and any(contains(v, key, wanted) for v in value)
 
 
 def method(contest, number):

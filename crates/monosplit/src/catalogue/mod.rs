@@ -1,10 +1,15 @@
 //! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
 //! options here and nowhere below.
 
+mod averaged;
 mod backpropagation;
 mod cam;
+mod control;
+mod files;
 mod gradient;
+mod masking_cam;
 mod options;
+mod perturbation;
 mod propagation;
 mod split;
 
@@ -133,9 +138,19 @@ impl Chosen {
 
 /// All methods, family by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [split::ENTRIES, gradient::ENTRIES, backpropagation::ENTRIES, cam::ENTRIES, propagation::ENTRIES]
-        .into_iter()
-        .flatten()
+    [
+        split::ENTRIES,
+        gradient::ENTRIES,
+        averaged::ENTRIES,
+        backpropagation::ENTRIES,
+        cam::ENTRIES,
+        masking_cam::ENTRIES,
+        propagation::ENTRIES,
+        perturbation::ENTRIES,
+        control::ENTRIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 impl Entry {

@@ -8,6 +8,7 @@ put right by `repaired`, so that both can be compared: Captum as released, and w
 import contextlib
 import copy
 
+import numpy as np
 import torch
 from captum import attr
 from captum.attr._core import deep_lift, lrp
@@ -134,3 +135,36 @@ def layer_grad_cam(rectified):
 
 def guided_grad_cam(job):
     return attr.GuidedGradCam(job.network, job.last()).attribute(job.x, target=job.target())
+
+
+def shapley_values(job):
+    """All orders of the four quarters of the picture."""
+    side = torch.arange(job.x.shape[-1]) * 2 // job.x.shape[-1]
+    quarters = (side[:, None] * 2 + side)[None, None]
+    method = attr.ShapleyValues(job.network)
+    return method.attribute(job.x, target=job.target(), feature_mask=quarters, perturbations_per_eval=4)
+
+
+def noisy_gradients(count):
+    """Gradients of noisy copies, one by one."""
+
+    def run(job):
+        torch.manual_seed(count)
+        method, options = attr.NoiseTunnel(attr.Saliency(job.network)), {"nt_samples": 1, "abs": False}
+        draws = [method.attribute(job.x, stdevs=job.options["stdev"], target=job.target(), **options) for _ in range(count)]
+        return torch.stack(draws)
+
+    return run
+
+
+def gradient_shap(count):
+    """Single points, each with a baseline of its own."""
+
+    def run(job):
+        torch.manual_seed(count)
+        np.random.seed(count)
+        method = attr.GradientShap(job.network)
+        draws = [method.attribute(job.x, job.options["baselines"], 1, target=job.target()) for _ in range(count)]
+        return torch.stack(draws)
+
+    return run

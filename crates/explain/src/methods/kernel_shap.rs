@@ -50,7 +50,7 @@ impl Default for KernelShap {
 
 impl Method for KernelShap {
     fn name(&self) -> String {
-        "kernelshap".into()
+        "kernel-shap".into()
     }
 
     fn procedure(&self) -> Procedure<'_> {
@@ -61,7 +61,7 @@ impl Method for KernelShap {
 impl Repeated for KernelShap {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
         check_samples(self.samples)?;
-        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
         Ok(Box::new(Sharing { method: self.clone(), parts }))
     }

@@ -4,13 +4,11 @@ use monosplit_engine::Engine;
 use monosplit_graph::{Result, Tensor};
 
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
-use crate::explanation::value;
 use crate::layout::Layout;
 use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
-use crate::network::Network;
 use crate::question::Question;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::{Below, batch_of};
+use crate::section::{Below, batch_of, located};
 
 /// Keeps a channel that is the same everywhere from being divided by nothing, as in grad-cam.
 const SPAN: f64 = 1e-8;
@@ -60,9 +58,7 @@ impl Method for ScoreCam {
 
 impl Repeated for ScoreCam {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        let network = Network::new(target.network)?;
-        let at = value(&network, target.layer)?;
-        let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+        let (network, at, layout) = located(target)?;
         let scorer = Scorer::scores(&Target { layer: None, ..*target }, engine, self.batch)?;
         let (height, width) = layout.plane()?;
         let (rows, columns) = scorer.layout().plane()?;

@@ -17,7 +17,7 @@ use super::{kept, network};
 
 /// Every method with a batch size, and small enough.
 fn methods(batch: usize) -> Vec<Arc<dyn Method>> {
-    let features = Features::Grid(3);
+    let features = Features::Grid(4);
     vec![
         Arc::new(IntegratedGradients { steps: 9, batch, ..IntegratedGradients::default() }),
         Arc::new(SmoothGrad { batch, ..SmoothGrad::default() }),

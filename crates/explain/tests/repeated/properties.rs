@@ -138,7 +138,7 @@ fn lime_kernel_shap_and_ablation_recover_a_linear_network() {
     let w = weights(&[3, 2 * SIDE * SIDE], 3, 1.0);
     let graph = linear(w.clone(), 0.7);
     let expected = contributions(&w, 3);
-    let features = Features::Grid(3);
+    let features = Features::Grid(2);
     let lime = Lime {
         samples: 200,
         features: features.clone(),
@@ -194,7 +194,7 @@ fn kernel_shap_gives_shapley_values_exactly_or_nearly_and_always_shares_out_ever
     let expected = shapley(&graph, &image);
     let empty = Tensor::new([1, 2, SIDE, SIDE], vec![0f64; 2 * SIDE * SIDE]).unwrap();
     let rise = scores(&graph, &image)[0] - scores(&graph, &empty)[0];
-    let features = Features::Grid(2);
+    let features = Features::Grid(3);
     for (samples, tolerance) in [(16, 1e-9), (15, f64::INFINITY)] {
         let method = KernelShap { samples, features: features.clone(), ..KernelShap::default() };
         let found = map(&graph, method, None, &double(), &image).values.to_f64();
@@ -213,7 +213,7 @@ fn drawn_sets_approach_the_shapley_values() {
     let graph = curved(Unary::Softplus);
     let image = rows(&images(), [0].into_iter()).unwrap();
     let of = |samples, seed| {
-        let features = Features::Grid(3);
+        let features = Features::Grid(2);
         map(&graph, KernelShap { samples, features, seed, ..KernelShap::default() }, None, &double(), &image)
             .values
     };

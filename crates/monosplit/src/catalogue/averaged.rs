@@ -38,7 +38,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         make: integrated_gradients,
     },
     Entry {
-        name: "gradientshap",
+        name: "gradient-shap",
         family: Family::Gradient,
         summary: "gradients at random points between noisy copies of the image and random baselines",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017; as in Captum",

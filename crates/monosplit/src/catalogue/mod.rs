@@ -15,6 +15,7 @@ mod split;
 
 use std::sync::Arc;
 
+use monosplit_explain::methods::Lrp;
 use monosplit_explain::{Method, Settings, Split, Whole};
 use monosplit_graph::{Error, Result};
 
@@ -111,6 +112,8 @@ pub struct Chosen {
     pub alpha: Option<f64>,
     /// The sum it is by the closed formula, where it is one.
     pub closed: Option<Closed>,
+    /// The rules by which relevance is handed down, where it is.
+    pub relevance: Option<Lrp>,
 }
 
 /// A map the closed formula takes apart.
@@ -132,6 +135,7 @@ impl Chosen {
             settings,
             alpha: None,
             closed: None,
+            relevance: None,
         }
     }
 }
@@ -178,10 +182,25 @@ impl Entry {
 
 /// A method as it is written in one word: `lrp:gamma=0.1,composite=epsilon-plus`, with further options after those.
 pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
+    parse_knowing(text, further, &[])
+}
+
+/// Like [`parse`], with what is `known` of the images: options of that name that nobody gave, where the method has them.
+pub fn parse_knowing(
+    text: &str,
+    further: &[(String, String)],
+    known: &[(&'static str, String)],
+) -> Result<Chosen> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let mut options = Options::parse(inline)?;
     further.iter().for_each(|(key, value)| options.set(key, value));
-    Entry::find(name)?.choose(options)
+    let entry = Entry::find(name)?;
+    for (key, value) in known {
+        if entry.options.iter().any(|choice| choice.key == *key) && !options.is_given(key) {
+            options.set(key, value);
+        }
+    }
+    entry.choose(options)
 }
 
 /// Methods separated by commas, one text each. A word with an equals sign and no colon is an option of the method before

@@ -15,7 +15,7 @@ const PARTS: Choice = choice(
 const SEGMENTS: Choice = choice("segments", "50", "about how many superpixels");
 const COMPACTNESS: Choice =
     choice("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
-const CELLS: Choice = choice("cells", "7", "cells along each side of the grid");
+const CELL: Choice = choice("cell", "32", "side of the squares of the grid, in pixels");
 const PROBABILITY: Choice =
     choice("measure", "probability", "what is measured: probability or score of the class");
 
@@ -38,7 +38,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         family: Family::Perturbation,
         summary: "how much the score falls when a part of the image is taken away",
         citation: "as in Captum; superpixels: Achanta et al.: SLIC Superpixels, TPAMI 2012",
-        options: &[PARTS, SEGMENTS, COMPACTNESS, CELLS, BASELINE, BATCH],
+        options: &[PARTS, SEGMENTS, COMPACTNESS, CELL, BASELINE, BATCH],
         make: feature_ablation,
     },
     Entry {
@@ -67,7 +67,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             PARTS,
             SEGMENTS,
             COMPACTNESS,
-            CELLS,
+            CELL,
             PROBABILITY,
             choice("width", "0.25", "width of the kernel by which copies count"),
             choice("penalty", "1", "penalty of the regression"),
@@ -78,7 +78,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         make: lime,
     },
     Entry {
-        name: "kernelshap",
+        name: "kernel-shap",
         family: Family::Perturbation,
         summary: "Shapley values of the parts of the image; exact where all sets of parts fit into the samples",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017",
@@ -87,7 +87,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             PARTS,
             SEGMENTS,
             COMPACTNESS,
-            CELLS,
+            CELL,
             choice("measure", "score", "what is measured: probability or score of the class"),
             BASELINE,
             SEED,
@@ -162,10 +162,10 @@ fn measure(options: &mut Options, default: Measure) -> Result<Measure> {
 fn features(options: &mut Options) -> Result<Features> {
     let segments = options.count("segments", 50, 1..=10_000)?;
     let compactness = options.number("compactness", 10.0, 1e-6..=1e6)?;
-    let cells = options.count("cells", 7, 1..=4096)?;
+    let side = options.count("cell", 32, 1..=65_536)?;
     match options.text("parts").as_deref() {
         None | Some("slic") => Ok(Features::Superpixels { segments, compactness }),
-        Some("grid") => Ok(Features::Grid(cells)),
+        Some("grid") => Ok(Features::Grid(side)),
         Some("elements") => Ok(Features::Elements),
         Some(file) if file.ends_with(".npy") => files::array(file).map(Features::Mask),
         Some(other) => Err(Error::argument(format!(

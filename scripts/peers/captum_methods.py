@@ -13,7 +13,6 @@ import torch
 from captum import attr
 from captum.attr._core import deep_lift, lrp
 from captum.attr._utils.custom_modules import Addition_Module
-from captum.attr._utils.lrp_rules import EpsilonRule
 from contest import network
 from torch import nn
 
@@ -85,8 +84,8 @@ def one_by_one(attribute, job):
 
 
 def released_deep_lift(job):
-    """As released and as it is usually called, all pictures at once."""
-    return attr.DeepLift(job.network).attribute(job.x, target=job.target())
+    """As released; one picture at a time, because all in a batch are given the first one's gradient."""
+    return one_by_one(lambda x, c: attr.DeepLift(job.network).attribute(x, target=c), job)
 
 
 def released_misses(job):
@@ -111,18 +110,23 @@ def repaired_deep_shap(job):
         return one_by_one(lambda x, c: attr.DeepLiftShap(net).attribute(x, baselines, target=c), job)
 
 
-def layer_wise_relevance(job):
-    """Captum's LRP with its default rules."""
-    net = apart(job.network)
+def layer_wise_relevance(rule):
+    """Captum's LRP with one rule for all weights."""
 
-    def attribute(x, c):
-        for module in net.modules():
-            if isinstance(module, network.UnevenlyPadded):
-                module.rule = EpsilonRule()
-        return attr.LRP(net).attribute(x, target=c)
+    def run(job):
+        net = apart(job.network)
 
-    with repaired():
-        return one_by_one(attribute, job)
+        def attribute(x, c):
+            # Captum takes rules off the modules after every question.
+            for module in net.modules():
+                if isinstance(module, (nn.Conv2d, nn.Linear, nn.BatchNorm2d)):
+                    module.rule = rule()
+            return attr.LRP(net).attribute(x, target=c)
+
+        with repaired():
+            return one_by_one(attribute, job)
+
+    return run
 
 
 def layer_grad_cam(rectified):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import torch
+from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
 from contest.methods import captum, feature_ablation
 from zennit import rules
 
@@ -84,15 +85,14 @@ def propagation():
     for name, rule in [("generalised-gamma", rules.Gamma(0.25)), ("z-plus", rules.ZPlus()), ("w-square", rules.WSquare())]:
         peer = zennit_methods.composite(lambda job, rule=rule: zennit_methods.everywhere(rule))
         yield Row(f"LRP {name} everywhere", ZENNIT, f"lrp:composite={name},seed=one", peer, note=batch_norms)
-    yield Row("LRP ε everywhere", CAPTUM, "lrp:composite=epsilon", captum_methods.layer_wise_relevance, note=copies)
-    yield Row("DeepLIFT", f"{CAPTUM}, as released", "deeplift", captum_methods.released_deep_lift, note=misses)
+    for name, rule in [("epsilon", EpsilonRule), ("gamma", GammaRule)]:
+        peer = captum_methods.layer_wise_relevance(rule)
+        yield Row(f"LRP {name} everywhere", CAPTUM, f"lrp:composite={name}", peer)
+    released = captum_methods.released_deep_lift
+    yield Row("DeepLIFT, pools to the winner", f"{CAPTUM}, as released", "deeplift:pool=winner", released, note=misses)
     yield Row("DeepLIFT", f"{CAPTUM}, repaired", "deeplift", captum_methods.repaired_deep_lift)
     shap = captum_methods.repaired_deep_shap
     yield Row("DeepSHAP", f"{CAPTUM}, repaired", "deepshap:baselines={folder}/baselines.npy", shap)
-
-
-def copies(job):
-    return "on copies of shared tensors"
 
 
 def misses(job):
@@ -104,9 +104,9 @@ def perturbation():
     yield image("Integrated Gradients, 20 steps", "integrated-gradients:steps=20", "IntegratedGradients", n_steps=20)
     yield image("Occlusion, 56×56 by 28", "occlusion:window=56,stride=28", "Occlusion", **window)
     ablation = called(feature_ablation(32, 7))
-    yield Row("Feature Ablation, 32×32 squares", CAPTUM, "feature-ablation:parts=grid,cells=7", ablation)
+    yield Row("Feature Ablation, 32×32 squares", CAPTUM, "feature-ablation:parts=grid,cell=32", ablation)
     shapley = captum_methods.shapley_values
-    yield Row("KernelSHAP, all sets of 4 parts", CAPTUM, "kernelshap:parts=grid,cells=2", shapley)
+    yield Row("KernelSHAP, all sets of 4 parts", CAPTUM, "kernelshap:parts=grid,cell=112", shapley)
     score, ablated = (grad_cam_methods.unscaled(name) for name in ("ScoreCAM", "AblationCAM"))
     yield Row("Score-CAM, narrow map", GRAD_CAM, "scorecam", score, "narrow", precisions=("f32",))
     yield Row("Ablation-CAM, narrow map", GRAD_CAM, "ablationcam", ablated, "narrow", precisions=("f32",))

@@ -126,7 +126,8 @@ fn before_global_average_pooling_grad_cam_is_cam() {
             (Arc::new(XGradCam { rectified: false }), LAST),
         ];
         let found = values(&explained(&network, asked, &images));
-        let names_last = |label: &Label| [&label.module, &label.node].iter().any(|name| *name == "again.relu");
+        let names_last =
+            |label: &Label| [&label.module, &label.node].iter().any(|name| *name == "again.relu");
         let last = network.nodes().find(|(_, node)| names_last(&node.label)).map(|(id, _)| id);
         network.set_outputs(Vec::new());
         network.output("last", last.unwrap());
@@ -136,9 +137,11 @@ fn before_global_average_pooling_grad_cam_is_cam() {
         let mut cam = Vec::new();
         for (sample, class) in activations.chunks(CHANNELS * 36).zip([1, 2]) {
             let weights = &head[class * CHANNELS..(class + 1) * CHANNELS];
-            cam.extend((0..36).map(|place| {
-                (0..CHANNELS).map(|c| weights[c] / 36.0 * sample[c * 36 + place]).sum::<f64>()
-            }));
+            cam.extend(
+                (0..36).map(|place| {
+                    (0..CHANNELS).map(|c| weights[c] / 36.0 * sample[c * 36 + place]).sum::<f64>()
+                }),
+            );
         }
         same(&found[0], &cam);
         same(&found[1], &cam);

@@ -48,7 +48,8 @@ def key(row):
 def job(given, row, precision):
     """The peer's side of a question."""
     kind = {"f32": torch.float32, "f64": torch.float64}[precision]
-    options = {"last": given.places.get(row.place), "baselines": torch.from_numpy(given.baselines).to(kind)}
+    baselines = torch.from_numpy(given.baselines).to(kind)
+    options = {"last": given.places.get(row.place), "baselines": baselines, "stdev": given.deviation()}
     net = given.network.to(kind)
     return Job(net, torch.from_numpy(given.x).to(kind), torch.tensor(given.classes), options)
 
@@ -59,8 +60,11 @@ def compared(given, row, binary):
         peer = job(given, row, precision)
         if precision == row.precisions[0]:
             answer["note"] = row.note(peer)
-        theirs = row.peer(peer).detach().double().numpy()
         ours = given.explained(binary, row, precision)
+        theirs = row.peer(peer).detach().double().numpy()
+        if row.draws:
+            answer[precision] = agreement.chance(ours, theirs, row.draws)
+            continue
         if theirs.shape[:1] + theirs.shape[2:] == ours.shape:
             theirs = theirs[:, 0]
         if row.signs:

@@ -27,18 +27,20 @@ def measured(ours, theirs):
     return {"pearson": pearson, "distance": distance}
 
 
-def spread(ours, draws):
-    """Mean square difference of two means of equally many draws, in units of what chance makes of it: 1."""
-    count = len(draws)
-    chance = 2 * draws.var(0, ddof=1).sum() / count
-    return {"chance": float(((ours - draws.mean(0)) ** 2).sum() / chance)}
+def chance(ours, draws, of):
+    """What of a difference chance explains: of two means of as many draws, the squared difference over what is to be
+    expected; of two variances, one over the other. Both are about 1."""
+    if of == "variance":
+        return {"ratio": float(ours.sum() / draws.var(0).sum())}
+    expected = 2 * draws.var(0, ddof=1).sum() / len(draws)
+    return {"ratio": float(((ours - draws.mean(0)) ** 2).sum() / expected)}
 
 
 def verdict(found):
     """Whether the numbers are what is asked for."""
-    if "chance" in found.get("f32", {}):
-        return 0.5 < found["f32"]["chance"] < 2
     single, double = found.get("f32"), found.get("f64")
+    if single and "ratio" in single:
+        return 0.7 < single["ratio"] < 1.4
     close = single and single["pearson"] >= PEARSON and single["distance"] <= RELATIVE
     return bool(close or (double and double["distance"] <= DOUBLE))
 
@@ -48,8 +50,8 @@ def table(rows):
     lines = ["| method | peer | Pearson | relative L2 | in double precision | |", "|---|---|--:|--:|--:|---|"]
     for row in rows:
         single, double = row.get("f32", {}), row.get("f64", {})
-        if "chance" in single:
-            numbers = f"| | {single['chance']:.2f} of chance | "
+        if "ratio" in single:
+            numbers = f"| | {single['ratio']:.2f} × chance | "
         else:
             numbers = f"| {correlation(single)} | {small(single)} | {small(double)}"
         lines.append(f"| {row['title']} | {row['peer']} {numbers} | {row['note']} |")

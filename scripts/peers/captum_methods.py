@@ -8,11 +8,11 @@ put right by `repaired`, so that both can be compared: Captum as released, and w
 import contextlib
 import copy
 
+import numpy as np
 import torch
 from captum import attr
 from captum.attr._core import deep_lift, lrp
 from captum.attr._utils.custom_modules import Addition_Module
-from captum.attr._utils.lrp_rules import EpsilonRule
 from contest import network
 from torch import nn
 
@@ -84,8 +84,8 @@ def one_by_one(attribute, job):
 
 
 def released_deep_lift(job):
-    """As released and as it is usually called, all pictures at once."""
-    return attr.DeepLift(job.network).attribute(job.x, target=job.target())
+    """As released; one picture at a time, because all in a batch are given the first one's gradient."""
+    return one_by_one(lambda x, c: attr.DeepLift(job.network).attribute(x, target=c), job)
 
 
 def released_misses(job):
@@ -110,18 +110,23 @@ def repaired_deep_shap(job):
         return one_by_one(lambda x, c: attr.DeepLiftShap(net).attribute(x, baselines, target=c), job)
 
 
-def layer_wise_relevance(job):
-    """Captum's LRP with its default rules."""
-    net = apart(job.network)
+def layer_wise_relevance(rule):
+    """Captum's LRP with one rule for all weights."""
 
-    def attribute(x, c):
-        for module in net.modules():
-            if isinstance(module, network.UnevenlyPadded):
-                module.rule = EpsilonRule()
-        return attr.LRP(net).attribute(x, target=c)
+    def run(job):
+        net = apart(job.network)
 
-    with repaired():
-        return one_by_one(attribute, job)
+        def attribute(x, c):
+            # Captum takes rules off the modules after every question.
+            for module in net.modules():
+                if isinstance(module, (nn.Conv2d, nn.Linear, nn.BatchNorm2d)):
+                    module.rule = rule()
+            return attr.LRP(net).attribute(x, target=c)
+
+        with repaired():
+            return one_by_one(attribute, job)
+
+    return run
 
 
 def layer_grad_cam(rectified):
@@ -134,3 +139,36 @@ def layer_grad_cam(rectified):
 
 def guided_grad_cam(job):
     return attr.GuidedGradCam(job.network, job.last()).attribute(job.x, target=job.target())
+
+
+def shapley_values(job):
+    """All orders of the four quarters of the picture."""
+    side = torch.arange(job.x.shape[-1]) * 2 // job.x.shape[-1]
+    quarters = (side[:, None] * 2 + side)[None, None]
+    method = attr.ShapleyValues(job.network)
+    return method.attribute(job.x, target=job.target(), feature_mask=quarters, perturbations_per_eval=4)
+
+
+def noisy_gradients(count):
+    """Gradients of noisy copies, one by one."""
+
+    def run(job):
+        torch.manual_seed(count)
+        method, options = attr.NoiseTunnel(attr.Saliency(job.network)), {"nt_samples": 1, "abs": False}
+        draws = [method.attribute(job.x, stdevs=job.options["stdev"], target=job.target(), **options) for _ in range(count)]
+        return torch.stack(draws)
+
+    return run
+
+
+def gradient_shap(count):
+    """Single points, each with a baseline of its own."""
+
+    def run(job):
+        torch.manual_seed(count)
+        np.random.seed(count)
+        method = attr.GradientShap(job.network)
+        draws = [method.attribute(job.x, job.options["baselines"], 1, target=job.target()) for _ in range(count)]
+        return torch.stack(draws)
+
+    return run

@@ -42,12 +42,17 @@ class Material:
     places: dict
     folder: Path
 
+    def deviation(self):
+        """Noise that is small beside the pictures."""
+        return round(0.1 * float(self.x.max() - self.x.min()), 3)
+
     def explained(self, binary, asked, precision):
         """What our program says: the numbers as it writes them."""
         raw = self.folder / "ours.npy"
         place = self.places.get(asked.place)
         command = [binary, "explain", self.onnx, self.folder / "x.npy", "--raw", raw, "--out", self.folder / "pictures"]
-        command += ["--method", asked.method.format(folder=self.folder, low=self.x.min(), high=self.x.max())]
+        values = {"folder": self.folder, "low": self.x.min(), "high": self.x.max(), "stdev": self.deviation()}
+        command += ["--method", asked.method.format(**values)]
         command += ["--channels", "keep", "--precision", precision, *asked.finish]
         command += ["--layer", f"{place}:out"] if place else []
         for c in self.classes:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import torch
+from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
 from contest.methods import captum, feature_ablation
 from zennit import rules
 
@@ -25,7 +26,7 @@ class Row:
     signs: bool = False
     note: Callable = lambda job: ""
     precisions: tuple = ("f64", "f32")
-    networks: tuple = ()
+    draws: str = ""
 
 
 def called(setup):
@@ -37,32 +38,29 @@ def image(title, method, name, **arguments):
     return Row(title, CAPTUM, method, called(captum(name, **arguments)))
 
 
+DRAWS = 24
 SCALED = ("--normalise", "minmax", "--size", "input")
 
 
 def cams():
-    for place in ("last", "middle"):
-        where = f"{place} map"
-        for rectified in (False, True):
-            title = f"Grad-CAM, {where}" + (", rectified" if rectified else "")
-            method = f"gradcam:relu={'yes' if rectified else 'no'}"
-            yield Row(title, CAPTUM, method, captum_methods.layer_grad_cam(rectified), place)
-        for title, name, kind in [
-            ("Grad-CAM", "gradcam", "GradCAM"),
-            ("Grad-CAM++", "gradcam++", "GradCAMPlusPlus"),
-            ("LayerCAM", "layercam", "LayerCAM"),
-            ("HiResCAM", "hirescam:relu=yes", "HiResCAM"),
-            ("XGrad-CAM", "xgradcam", "XGradCAM"),
-        ]:
-            yield Row(f"{title}, {where}", GRAD_CAM, name, grad_cam_methods.unscaled(kind), place)
-            if place == "last":
-                yield Row(f"{title}, {where}, scaled", GRAD_CAM, name, grad_cam_methods.scaled(kind), place, SCALED)
-        eigen = grad_cam_methods.unscaled("EigenCAM", rectified=False)
-        yield Row(f"Eigen-CAM, {where}", GRAD_CAM, "eigencam", eigen, place, signs=True, note=sign)
-        guided = captum_methods.guided_grad_cam
-        yield Row(f"Guided Grad-CAM, {where}", CAPTUM, "guided-gradcam", guided, place)
-        both = f"{CAPTUM} × {GRAD_CAM}"
-        yield Row(f"Guided LayerCAM, {where}", both, "guided-layercam", grad_cam_methods.guided_layer_cam, place)
+    yield Row("Grad-CAM, last map", CAPTUM, "gradcam:relu=no", captum_methods.layer_grad_cam(False), "last")
+    yield Row("Grad-CAM, last map, rectified", CAPTUM, "gradcam", captum_methods.layer_grad_cam(True), "last")
+    for title, name, kind in [
+        ("Grad-CAM", "gradcam", "GradCAM"),
+        ("Grad-CAM++", "gradcam++", "GradCAMPlusPlus"),
+        ("LayerCAM", "layercam", "LayerCAM"),
+        ("HiResCAM", "hirescam:relu=yes", "HiResCAM"),
+        ("XGrad-CAM", "xgradcam", "XGradCAM"),
+    ]:
+        yield Row(f"{title}, last map", GRAD_CAM, name, grad_cam_methods.unscaled(kind), "last")
+        yield Row(f"{title}, middle map", GRAD_CAM, name, grad_cam_methods.unscaled(kind), "middle")
+    scaled = grad_cam_methods.scaled("GradCAM")
+    yield Row("Grad-CAM, last map, scaled", GRAD_CAM, "gradcam", scaled, "last", SCALED)
+    eigen = grad_cam_methods.unscaled("EigenCAM", rectified=False)
+    yield Row("Eigen-CAM, last map", GRAD_CAM, "eigencam", eigen, "last", signs=True, note=sign)
+    yield Row("Guided Grad-CAM, last map", CAPTUM, "guided-gradcam", captum_methods.guided_grad_cam, "last")
+    both, guided = f"{CAPTUM} × {GRAD_CAM}", grad_cam_methods.guided_layer_cam
+    yield Row("Guided LayerCAM, last map", both, "guided-layercam", guided, "last")
 
 
 def sign(job):
@@ -87,15 +85,14 @@ def propagation():
     for name, rule in [("generalised-gamma", rules.Gamma(0.25)), ("z-plus", rules.ZPlus()), ("w-square", rules.WSquare())]:
         peer = zennit_methods.composite(lambda job, rule=rule: zennit_methods.everywhere(rule))
         yield Row(f"LRP {name} everywhere", ZENNIT, f"lrp:composite={name},seed=one", peer, note=batch_norms)
-    yield Row("LRP ε everywhere", CAPTUM, "lrp:composite=epsilon", captum_methods.layer_wise_relevance, note=copies)
-    yield Row("DeepLIFT", f"{CAPTUM}, as released", "deeplift", captum_methods.released_deep_lift, note=misses)
+    for name, rule in [("epsilon", EpsilonRule), ("gamma", GammaRule)]:
+        peer = captum_methods.layer_wise_relevance(rule)
+        yield Row(f"LRP {name} everywhere", CAPTUM, f"lrp:composite={name}", peer)
+    released = captum_methods.released_deep_lift
+    yield Row("DeepLIFT, pools to the winner", f"{CAPTUM}, as released", "deeplift:pool=winner", released, note=misses)
     yield Row("DeepLIFT", f"{CAPTUM}, repaired", "deeplift", captum_methods.repaired_deep_lift)
     shap = captum_methods.repaired_deep_shap
     yield Row("DeepSHAP", f"{CAPTUM}, repaired", "deepshap:baselines={folder}/baselines.npy", shap)
-
-
-def copies(job):
-    return "on copies of shared tensors"
 
 
 def misses(job):
@@ -107,10 +104,22 @@ def perturbation():
     yield image("Integrated Gradients, 20 steps", "integrated-gradients:steps=20", "IntegratedGradients", n_steps=20)
     yield image("Occlusion, 56×56 by 28", "occlusion:window=56,stride=28", "Occlusion", **window)
     ablation = called(feature_ablation(32, 7))
-    yield Row("Feature Ablation, 32×32 squares", CAPTUM, "feature-ablation:cell=32", ablation)
+    yield Row("Feature Ablation, 32×32 squares", CAPTUM, "feature-ablation:parts=grid,cell=32", ablation)
+    shapley = captum_methods.shapley_values
+    yield Row("KernelSHAP, all sets of 4 parts", CAPTUM, "kernelshap:parts=grid,cell=112", shapley)
     score, ablated = (grad_cam_methods.unscaled(name) for name in ("ScoreCAM", "AblationCAM"))
-    yield Row("Score-CAM, narrow map", GRAD_CAM, "scorecam", score, "narrow", ("--rectify",), precisions=("f32",))
-    yield Row("Ablation-CAM, narrow map", GRAD_CAM, "ablationcam", ablated, "narrow", ("--rectify",), precisions=("f32",))
+    yield Row("Score-CAM, narrow map", GRAD_CAM, "scorecam", score, "narrow", precisions=("f32",))
+    yield Row("Ablation-CAM, narrow map", GRAD_CAM, "ablationcam", ablated, "narrow", precisions=("f32",))
+
+
+def sampled():
+    """The peer returns single draws, as many as we average."""
+    noisy, points = captum_methods.noisy_gradients(DRAWS), captum_methods.gradient_shap(DRAWS)
+    options = f"samples={DRAWS},stdev={{stdev}}"
+    yield Row("SmoothGrad", CAPTUM, f"smoothgrad:{options}", noisy, draws="mean", precisions=("f32",))
+    yield Row("VarGrad", CAPTUM, f"vargrad:{options}", noisy, draws="variance", precisions=("f32",))
+    method = f"gradientshap:samples={DRAWS},baseline={{folder}}/baselines.npy"
+    yield Row("GradientSHAP", CAPTUM, method, points, draws="mean", precisions=("f32",))
 
 
 def rows():
@@ -125,3 +134,4 @@ def rows():
     yield from cams()
     yield from propagation()
     yield from perturbation()
+    yield from sampled()

@@ -1,9 +1,11 @@
 //! The engine for ordinary processors.
 
+mod fusion;
 mod kernels;
 mod plan;
 mod program;
 mod real;
+mod schedule;
 mod value;
 
 use std::sync::{Arc, OnceLock};

@@ -6,10 +6,13 @@ use std::time::Instant;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
+use super::fusion::Fusion;
+use super::kernels::fused::Source;
 use super::kernels::policy::{self, Kernel};
-use super::plan::{Place, Plan, known, needed};
+use super::plan::{Place, Plan, Step, known, needed};
 use super::real::Real;
-use super::value::{Shared, Storage, View, ViewMut, element_bytes};
+use super::schedule::{Choices, Work};
+use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut, element_bytes};
 use crate::profile::{NodeTime, Profile};
 
 /// What is kept of a node.
@@ -20,13 +23,21 @@ struct Value {
     inputs: Vec<NodeId>,
 }
 
+/// What carries out a step.
+enum Executor<R> {
+    /// The kernel of its node, or of its nodes at once.
+    Kernel(Kernel<R>),
+    /// One pass over memory.
+    Fused(Fusion),
+}
+
 /// A graph compiled for the processor in precision `R`.
 pub(crate) struct CpuProgram<R> {
     values: Vec<Value>,
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
     constants: Vec<Option<Shared<R>>>,
-    kernels: Vec<Kernel<R>>,
+    executors: Vec<Executor<R>>,
     plan: Plan,
     memory_limit: usize,
     pool: Option<Arc<ThreadPool>>,
@@ -52,30 +63,47 @@ fn name_of(graph: &Graph, id: NodeId) -> String {
 
 impl<R: Real> CpuProgram<R> {
     pub(crate) fn compile(graph: &Graph, pool: Option<Arc<ThreadPool>>, memory_limit: usize) -> Result<Self> {
+        CpuProgram::compile_with(graph, pool, memory_limit, Choices::ALL)
+    }
+
+    pub(crate) fn compile_with(
+        graph: &Graph,
+        pool: Option<Arc<ThreadPool>>,
+        memory_limit: usize,
+        choices: Choices,
+    ) -> Result<Self> {
         let (known, needed) = (known(graph), needed(graph));
+        let plan = Plan::new(graph, &known, &needed, choices);
+        let same = |id: &NodeId| plan.same[id.index()];
         let values = graph
             .nodes()
             .map(|(id, node)| Value {
                 name: name_of(graph, id),
                 shape: node.shape.clone(),
                 kind: node.kind,
-                inputs: node.inputs.clone(),
+                inputs: node.inputs.iter().map(same).collect(),
             })
             .collect();
         let mut program = CpuProgram {
             values,
             inputs: graph.inputs().to_vec(),
-            outputs: graph.outputs().iter().map(|output| output.node).collect(),
+            outputs: graph.outputs().iter().map(|output| same(&output.node)).collect(),
             constants: graph.nodes().map(|_| None).collect(),
-            kernels: Vec::new(),
-            plan: Plan::new(graph, &known, &needed),
+            executors: Vec::new(),
+            plan,
             memory_limit,
             pool,
             arenas: Mutex::new(Vec::new()),
         };
         program.evaluate_constants(graph, &known, &needed)?;
         for step in &program.plan.steps {
-            program.kernels.push(program.choose(graph, step.node)?);
+            program.executors.push(match &step.work {
+                Work::One(id) => Executor::Kernel(program.choose(graph, *id)?),
+                Work::Batched(nodes) => Executor::Kernel(program.choose(graph, nodes[0])?),
+                Work::Fused(nodes) => {
+                    Executor::Fused(Fusion::new(graph, &program.plan.same, nodes, &step.outputs)?)
+                }
+            });
         }
         program.forget_unread_constants(&known);
         Ok(program)
@@ -83,8 +111,9 @@ impl<R: Real> CpuProgram<R> {
 
     fn choose(&self, graph: &Graph, id: NodeId) -> Result<Kernel<R>> {
         let node = graph.node(id);
-        let shapes = self.fixed_shapes(&node.inputs);
-        let constants: Vec<Option<View<'_, R>>> = (node.inputs.iter().zip(&shapes))
+        let inputs = &self.values[id.index()].inputs;
+        let shapes = self.fixed_shapes(inputs);
+        let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&shapes))
             .map(|(input, shape)| {
                 let data = self.constants[input.index()].as_ref()?.slice();
                 Some(View { shape: shape.as_ref()?, data })
@@ -105,13 +134,14 @@ impl<R: Real> CpuProgram<R> {
     fn evaluate_constants(&mut self, graph: &Graph, known: &[bool], needed: &[bool]) -> Result<()> {
         let mut bytes = 0usize;
         for (id, node) in graph.nodes() {
-            if !(known[id.index()] && needed[id.index()]) {
+            if !(known[id.index()] && needed[id.index()] && self.plan.same[id.index()] == id) {
                 continue;
             }
             let value = match &node.op {
                 Op::Constant(tensor) => Shared::of(tensor),
-                Op::Identity | Op::Dropout { .. } | Op::Reshape { .. } => {
-                    self.constants[node.inputs[0].index()].clone().ok_or_else(|| self.lost(id))?
+                Op::Reshape { .. } => {
+                    let renamed = self.values[id.index()].inputs[0];
+                    self.constants[renamed.index()].clone().ok_or_else(|| self.lost(id))?
                 }
                 _ => {
                     let count = node.shape.at(1).and_then(|shape| element_count(&shape));
@@ -129,13 +159,14 @@ impl<R: Real> CpuProgram<R> {
 
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
+        let inputs = &self.values[id.index()].inputs;
         let kernel = self.choose(graph, id)?;
         let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
         let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
-        let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(&node.inputs).into_iter().collect();
+        let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
         let shapes = shapes.ok_or_else(|| self.lost(id))?;
         let mut views = Vec::with_capacity(shapes.len());
-        for (input, shape) in node.inputs.iter().zip(&shapes) {
+        for (input, shape) in inputs.iter().zip(&shapes) {
             let data = self.constants[input.index()].as_ref().ok_or_else(|| self.lost(id))?.slice();
             views.push(View { shape, data });
         }
@@ -150,7 +181,8 @@ impl<R: Real> CpuProgram<R> {
 
     /// Drops constants that only other constants were made of.
     fn forget_unread_constants(&mut self, known: &[bool]) {
-        let steps = self.plan.steps.iter().flat_map(|step| &self.values[step.node.index()].inputs);
+        let nodes = self.plan.steps.iter().flat_map(|step| step.work.nodes());
+        let steps = nodes.flat_map(|id| &self.values[id.index()].inputs);
         let mut read = vec![false; self.values.len()];
         for id in steps.chain(&self.outputs) {
             if let Place::Constant(constant) = self.plan.places[id.index()] {
@@ -162,6 +194,11 @@ impl<R: Real> CpuProgram<R> {
                 *constant = None;
             }
         }
+    }
+
+    /// How many values lie side by side where `id` lies.
+    fn parts(&self, id: NodeId) -> usize {
+        self.plan.bundled.get(&id).copied().unwrap_or(1)
     }
 
     fn lost(&self, id: NodeId) -> Error {
@@ -242,9 +279,9 @@ impl<R: Real> CpuProgram<R> {
         let mut total = 0usize;
         for slot in &self.plan.slots {
             let mut largest = 0;
-            for id in &slot.values {
+            for (id, parts) in &slot.tenants {
                 let bytes = element_count(&shapes[id.index()])
-                    .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind)))
+                    .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind))?.checked_mul(*parts))
                     .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= self.memory_limit))
                     .ok_or_else(|| self.too_large(*id))?;
                 largest = largest.max(bytes);
@@ -275,52 +312,143 @@ impl<R: Real> CpuProgram<R> {
 impl<R: Real> Run<'_, R> {
     fn steps(&mut self, mut profile: Option<&mut Profile>) -> Result<()> {
         let program = self.program;
-        for (step, kernel) in program.plan.steps.iter().zip(&program.kernels) {
+        for (step, executor) in program.plan.steps.iter().zip(&program.executors) {
             let began = Instant::now();
-            let index = step.node.index();
-            let kind = program.plan.slots[step.slot].kind;
-            let mut storage = std::mem::replace(&mut self.arena[step.slot], Storage::empty(kind));
-            let done = self.compute(step.node, step.in_place, kernel, &mut storage);
-            self.arena[step.slot] = storage;
-            done.map_err(|e| e.at(&program.values[index].name))?;
+            let mut taken = self.take(step)?;
+            let done = self.step(step, executor, &mut taken);
+            for (slot, storage) in taken {
+                self.arena[slot] = storage;
+            }
+            let node = step.work.nodes()[0];
+            done.map_err(|e| e.at(&program.values[node.index()].name))?;
             if let Some(profile) = profile.as_deref_mut() {
-                profile.nodes.push(NodeTime { node: step.node, kernel: kernel.name, time: began.elapsed() });
+                let kernel = match executor {
+                    Executor::Kernel(kernel) => kernel.name,
+                    Executor::Fused(_) => "fused",
+                };
+                profile.nodes.push(NodeTime { node, kernel, time: began.elapsed() });
             }
         }
         Ok(())
     }
 
-    fn compute(
-        &self,
-        id: NodeId,
-        in_place: bool,
-        kernel: &Kernel<R>,
-        storage: &mut Storage<R>,
-    ) -> Result<()> {
-        let shape = &self.shapes[id.index()];
-        let count: usize = shape.iter().product();
-        storage.grow(count)?;
-        let mut out = ViewMut { shape, data: storage.slice_mut(count) };
-        if out.is_empty() {
+    fn count(&self, id: NodeId) -> usize {
+        self.shapes[id.index()].iter().product()
+    }
+
+    /// The slots a step writes to, large enough, out of the arena.
+    fn take(&mut self, step: &Step) -> Result<Vec<(usize, Storage<R>)>> {
+        let mut taken: Vec<(usize, Storage<R>)> = Vec::with_capacity(step.outputs.len());
+        for &id in &step.outputs {
+            let Place::Slot { slot, .. } = self.program.plan.places[id.index()] else {
+                return Err(self.program.lost(id));
+            };
+            let count = self.count(id);
+            let planned = &self.program.plan.slots[slot];
+            if !taken.iter().any(|(other, _)| *other == slot) {
+                let empty = Storage::empty(planned.kind);
+                taken.push((slot, std::mem::replace(&mut self.arena[slot], empty)));
+            }
+            let parts = self.program.parts(id);
+            let storage = taken.iter_mut().find(|(other, _)| *other == slot);
+            storage.map_or(Ok(()), |(_, storage)| storage.grow(count.saturating_mul(parts)))?;
+        }
+        Ok(taken)
+    }
+
+    fn step(&self, step: &Step, executor: &Executor<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
+        let Some(&first) = step.outputs.first() else { return Ok(()) };
+        let count = self.count(first);
+        if count == 0 {
             return Ok(());
         }
-        match &kernel.in_place {
-            Some(run) if in_place => run(&mut out),
-            _ => {
-                let inputs = &self.program.values[id.index()].inputs;
-                let views: Result<Vec<View<'_, R>>> = inputs.iter().map(|&input| self.view(input)).collect();
+        let places = &self.program.plan.places;
+        if let (Work::Batched(nodes), Executor::Kernel(kernel)) = (&step.work, executor) {
+            return self.batched(nodes, kernel, taken);
+        }
+        let mut outputs: Vec<Option<SliceMut<'_, R>>> = step.outputs.iter().map(|_| None).collect();
+        let mut beside: Vec<(Place, Slice<'_, R>)> = Vec::new();
+        for (slot, storage) in taken.iter_mut() {
+            let held = step
+                .outputs
+                .iter()
+                .find(|id| matches!(places[id.index()], Place::Slot { slot: other, .. } if other == *slot));
+            let parts = held.map_or(1, |&id| self.program.parts(id));
+            for (part, piece) in storage.parts_mut(parts, count).into_iter().enumerate() {
+                let place = Place::Slot { slot: *slot, part };
+                match step.outputs.iter().position(|id| places[id.index()] == place) {
+                    Some(output) => outputs[output] = Some(piece),
+                    None => beside.push((place, piece.shared())),
+                }
+            }
+        }
+        let outputs: Option<Vec<SliceMut<'_, R>>> = outputs.into_iter().collect();
+        let mut outputs = outputs.ok_or_else(|| self.program.lost(first))?;
+        match executor {
+            Executor::Fused(fusion) => {
+                let mut sources = Vec::with_capacity(fusion.inputs.len());
+                for &input in &fusion.inputs {
+                    let place = places[input.index()];
+                    let old = step.outputs.iter().position(|id| places[id.index()] == place);
+                    sources.push(match old {
+                        Some(output) => Source::Old(output),
+                        None => Source::View(self.view_beside(input, &beside)?),
+                    });
+                }
+                fusion.program.run(&self.shapes[first.index()], &sources, outputs)
+            }
+            Executor::Kernel(kernel) => {
+                let Some(data) = outputs.pop() else { return Err(self.program.lost(first)) };
+                let mut out = ViewMut { shape: &self.shapes[first.index()], data };
+                let inputs = &self.program.values[first.index()].inputs;
+                let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[first.index()]);
+                if let (Some(run), true) = (&kernel.in_place, overwrites) {
+                    return run(&mut out);
+                }
+                let views: Result<Vec<View<'_, R>>> =
+                    inputs.iter().map(|&input| self.view_beside(input, &beside)).collect();
                 (kernel.run)(&views?, &mut out)
             }
         }
     }
 
+    /// Runs nodes that do the same to values that lie side by side as if these were one batch.
+    fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
+        let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
+        let inputs = &self.program.values[first.index()].inputs;
+        let Place::Slot { slot, .. } = self.program.plan.places[inputs[0].index()] else {
+            return Err(self.program.lost(inputs[0]));
+        };
+        let together = |id: NodeId| {
+            let mut shape = self.shapes[id.index()].clone();
+            shape[0] *= nodes.len();
+            shape
+        };
+        let (from, to) = (together(inputs[0]), together(*first));
+        let (read, written) = (from.iter().product(), to.iter().product());
+        let mut views = vec![View { shape: &from, data: self.arena[slot].slice(read) }];
+        for &weight in &inputs[1..] {
+            views.push(self.view(weight)?);
+        }
+        (kernel.run)(&views, &mut ViewMut { shape: &to, data: storage.slice_mut(written) })
+    }
+
+    /// A value that may lie in a slot another part of which is being written.
+    fn view_beside<'a>(&'a self, id: NodeId, beside: &[(Place, Slice<'a, R>)]) -> Result<View<'a, R>> {
+        let place = self.program.plan.places[id.index()];
+        match beside.iter().find(|(other, _)| *other == place) {
+            Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
+            None => self.view(id),
+        }
+    }
+
     fn view(&self, id: NodeId) -> Result<View<'_, R>> {
         let shape = &self.shapes[id.index()];
-        let count = shape.iter().product();
+        let count: usize = shape.iter().product();
         let data = match self.program.plan.places[id.index()] {
             Place::Input(position) => self.inputs.get(position).map(Shared::slice),
             Place::Constant(id) => self.program.constants[id.index()].as_ref().map(Shared::slice),
-            Place::Slot(slot) => Some(self.arena[slot].slice(count)),
+            Place::Slot { slot, part } => self.arena[slot].part(part, count),
             Place::Nowhere => None,
         };
         data.map(|data| View { shape, data }).ok_or_else(|| self.program.lost(id))
@@ -336,7 +464,7 @@ impl<R: Real> Run<'_, R> {
             let tensor = match program.plan.places[id.index()] {
                 Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
                 Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
-                Place::Slot(slot) => {
+                Place::Slot { slot, .. } => {
                     let empty = Storage::empty(program.plan.slots[slot].kind);
                     let arena = &mut self.arena[slot];
                     let shared = taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share());
@@ -359,5 +487,153 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         let mut profile = Profile::default();
         let outputs = self.execute(inputs, Some(&mut profile))?;
         Ok((outputs, profile))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::Data;
+    use monosplit_graph::op::{Binary, Reduction, Unary, Window};
+
+    use super::*;
+    use crate::Program;
+    use crate::cpu::kernels::testing::Random;
+
+    /// A graph of elementwise nodes, convolutions with shared weights, reductions that come back as factors, and
+    /// renamed values.
+    struct Writer<'a> {
+        graph: Graph,
+        reals: Vec<NodeId>,
+        truths: Vec<NodeId>,
+        small: Vec<NodeId>,
+        weights: Vec<NodeId>,
+        random: &'a mut Random,
+    }
+
+    fn pick(random: &mut Random, ids: &[NodeId]) -> NodeId {
+        ids[random.within(ids.len().saturating_sub(7), ids.len() - 1)]
+    }
+
+    impl<'a> Writer<'a> {
+        fn new(random: &'a mut Random) -> Self {
+            let mut graph = Graph::new();
+            let shape = Shape::batched(&[4, 5, 6]);
+            let reals: Vec<NodeId> = (0..3).map(|_| graph.input("x", shape.clone(), Kind::Float)).collect();
+            let truths = vec![graph.at_least(reals[0], 0.0).unwrap()];
+            let mut small = vec![graph.number(0.5), graph.input("alpha", Shape::default(), Kind::Float)];
+            for shape in [vec![4, 1, 1], vec![1, 4, 5, 1], vec![6], vec![5, 6]] {
+                let count = shape.iter().product();
+                small.push(graph.constant(Tensor::new(shape, random.reals::<f32>(count)).unwrap()));
+            }
+            let weights = (0..2)
+                .map(|_| graph.constant(Tensor::new([4, 4, 3, 3], random.reals::<f32>(144)).unwrap()))
+                .collect();
+            Writer { graph, reals, truths, small, weights, random }
+        }
+
+        fn real(&mut self) -> NodeId {
+            pick(self.random, &self.reals)
+        }
+
+        fn either(&mut self) -> NodeId {
+            if self.random.within(0, 2) == 0 { pick(self.random, &self.small) } else { self.real() }
+        }
+
+        fn step(&mut self) -> Result<()> {
+            let (a, b) = (self.real(), self.either());
+            let truth = pick(self.random, &self.truths);
+            let g = &mut self.graph;
+            let binaries = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min];
+            let unaries = [Unary::Relu, Unary::Abs, Unary::Neg, Unary::Sigmoid, Unary::Floor, Unary::Sign];
+            match self.random.within(0, 11) {
+                0..=2 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], a, b)?),
+                3 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], b, a)?),
+                4 => self.reals.push(g.unary(unaries[self.random.within(0, 5)], a)?),
+                5 => self.truths.push(g.binary(Binary::GreaterOrEqual, a, b)?),
+                6 => self.reals.push(g.select(truth, a, b)?),
+                7 => self.reals.push(g.select(truth, b, a)?),
+                8 => {
+                    let sum = g.reduced(Reduction::Max, a, &[1, 2, 3], true)?;
+                    self.small.push(g.unary(Unary::Sigmoid, sum)?);
+                }
+                9 => {
+                    let flat = g.reshaped(a, Shape::batched(&[120]))?;
+                    let flat = g.scaled(0.25, flat)?;
+                    self.reals.push(g.reshaped(flat, Shape::batched(&[4, 5, 6]))?);
+                }
+                10 => {
+                    let not = g.unary(Unary::Not, truth)?;
+                    self.truths.push(not);
+                    self.reals.push(g.add(Op::Cast { to: Kind::Float }, &[not])?);
+                }
+                _ => {
+                    let mut window = Window::new([3, 3]);
+                    window.pad = vec![(1, 1); 2];
+                    let weight = self.weights[self.random.within(0, 1)];
+                    let other = pick(self.random, &self.reals);
+                    for x in [a, other] {
+                        let op = Op::ConvTranspose {
+                            window: window.clone(),
+                            groups: 1,
+                            output_padding: vec![0, 0],
+                        };
+                        self.reals.push(g.add(op, &[x, weight])?);
+                    }
+                }
+            }
+            Ok(())
+        }
+
+        fn finish(mut self) -> Graph {
+            for _ in 0..self.random.within(1, 4) {
+                let id = self.real();
+                self.graph.output("y", id);
+            }
+            let truth = pick(self.random, &self.truths);
+            self.graph.output("truth", truth);
+            self.graph
+        }
+    }
+
+    fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
+        let bits = |tensor: &Tensor| match tensor.data() {
+            Data::F32(v) => v.iter().map(|v| u64::from(v.to_bits())).collect(),
+            Data::F64(v) => v.iter().map(|v| v.to_bits()).collect(),
+            Data::I64(v) => v.iter().map(|&v| v as u64).collect(),
+            Data::Bool(v) => v.iter().map(|&v| u64::from(v)).collect(),
+        };
+        tensors.iter().map(bits).collect()
+    }
+
+    /// Whatever is shared, fused, batched or reordered, at every batch size, run after run and from threads at once,
+    /// the bits are those of one node after the other.
+    #[test]
+    fn no_optimisation_changes_a_bit() {
+        let mut random = Random::new(77);
+        for round in 0..120 {
+            let mut writer = Writer::new(&mut random);
+            for _ in 0..round / 3 + 2 {
+                writer.step().unwrap();
+            }
+            let graph = writer.finish();
+            let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+            let on = |bit: usize| round & (1 << bit) == 0;
+            let some = Choices { share: on(0), fuse: on(1), batch: on(2), reorder: on(3) };
+            let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+            let (plain, some, all) = (compile(off), compile(some), compile(Choices::ALL));
+            for batch in [2, 1, 400, 1] {
+                let mut inputs: Vec<Tensor> = (0..3)
+                    .map(|_| Tensor::new([batch, 4, 5, 6], random.reals::<f32>(batch * 120)).unwrap())
+                    .collect();
+                inputs.push(Tensor::scalar(0.3f32));
+                let expected = bits(&plain.run(&inputs).unwrap());
+                assert_eq!(bits(&some.run(&inputs).unwrap()), expected);
+                std::thread::scope(|scope| {
+                    for _ in 0..2 {
+                        scope.spawn(|| assert_eq!(bits(&all.run(&inputs).unwrap()), expected));
+                    }
+                });
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ mod conv_transpose;
 mod depthwise;
 mod elementwise;
 mod erf;
+pub(crate) mod fused;
 pub(crate) mod gemm;
 mod matmul;
 mod movement;

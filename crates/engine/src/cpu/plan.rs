@@ -308,7 +308,7 @@ impl Planner<'_> {
         let elementwise = match &step.work {
             Work::Fused(_) => true,
             Work::One(id) => matches!(self.graph.node(*id).op, Op::Unary(_)),
-            Work::Batched(_) => false,
+            Work::Batched(_) | Work::Streams(_) => false,
         };
         if !elementwise || old.len() != new.len() || !new.iter().all(|id| step.outputs.contains(id)) {
             return false;
@@ -460,7 +460,7 @@ mod tests {
             for &input in inputs.filter(|input| !nodes.contains(&plan.same[input.index()])) {
                 expect(input, &held);
                 let overwritten = step.outputs.iter().any(|&id| at(id) == at(input));
-                assert!(!overwritten || !matches!(step.work, Work::Batched(_)));
+                assert!(!overwritten || !matches!(step.work, Work::Batched(_) | Work::Streams(_)));
             }
             if let Work::Batched(nodes) = &step.work {
                 let first = at(graph.node(nodes[0]).inputs[0]).unwrap();

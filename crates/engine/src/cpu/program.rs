@@ -1,26 +1,62 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
 use super::fusion::Fusion;
 use super::kernels::fused::Source;
+use super::kernels::peak::peak;
 use super::kernels::policy::{self, Kernel};
+use super::kernels::streams::{Stream, Weights};
 use super::plan::{Place, Plan, Step, known, needed};
 use super::real::Real;
-use super::schedule::{Choices, Work};
+use super::schedule::{Choices, Work, stream_weights};
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut, element_bytes};
 use crate::profile::{NodeTime, Profile};
 
 /// What is kept of a node.
 struct Value {
     name: String,
+    op: &'static str,
+    effort: Effort,
     shape: Shape,
     kind: Kind,
     inputs: Vec<NodeId>,
+}
+
+/// How many additions and multiplications a node is defined by.
+#[derive(Clone, Copy)]
+enum Effort {
+    /// This many for each element of its value.
+    PerOutput(usize),
+    /// This many for each element of its first input.
+    PerInput(usize),
+    /// Too few to count.
+    Little,
+}
+
+impl Effort {
+    fn of(graph: &Graph, node: &Node) -> Self {
+        let lengths = |id: NodeId, axes: Range<usize>| {
+            axes.map(|axis| graph.node(id).shape.fixed_at(axis).unwrap_or(1)).product::<usize>()
+        };
+        match &node.op {
+            Op::Conv { window, .. } => Effort::PerOutput(2 * lengths(node.inputs[1], 1..2 + window.axes())),
+            Op::ConvTranspose { window, .. } => {
+                Effort::PerInput(2 * lengths(node.inputs[1], 1..2 + window.axes()))
+            }
+            Op::MatMul { trans_b, .. } => {
+                let rank = graph.node(node.inputs[1]).shape.rank();
+                let axis = if *trans_b { rank - 1 } else { rank - 2 };
+                Effort::PerOutput(2 * lengths(node.inputs[1], axis..axis + 1))
+            }
+            _ => Effort::Little,
+        }
+    }
 }
 
 /// What carries out a step.
@@ -29,6 +65,8 @@ enum Executor<R> {
     Kernel(Kernel<R>),
     /// One pass over memory.
     Fused(Fusion),
+    /// One pass over these weights for all nodes, with their magnitudes for those marked.
+    Streams { weights: NodeId, magnitude: Vec<bool>, transposed: bool },
 }
 
 /// A graph compiled for the processor in precision `R`.
@@ -43,6 +81,8 @@ pub(crate) struct CpuProgram<R> {
     pool: Option<Arc<ThreadPool>>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
+    /// Operations this machine can do in a second, measured when first asked for.
+    peak: OnceLock<f64>,
 }
 
 /// One run: the batch size, the concrete shapes, and where elements are.
@@ -79,6 +119,8 @@ impl<R: Real> CpuProgram<R> {
             .nodes()
             .map(|(id, node)| Value {
                 name: name_of(graph, id),
+                op: node.op.name(),
+                effort: Effort::of(graph, node),
                 shape: node.shape.clone(),
                 kind: node.kind,
                 inputs: node.inputs.iter().map(same).collect(),
@@ -94,8 +136,9 @@ impl<R: Real> CpuProgram<R> {
             memory_limit,
             pool,
             arenas: Mutex::new(Vec::new()),
+            peak: OnceLock::new(),
         };
-        program.evaluate_constants(graph, &known, &needed)?;
+        program.evaluate_constants(graph, &program.wanted_constants(graph, &known))?;
         for step in &program.plan.steps {
             program.executors.push(match &step.work {
                 Work::One(id) => Executor::Kernel(program.choose(graph, *id)?),
@@ -103,10 +146,56 @@ impl<R: Real> CpuProgram<R> {
                 Work::Fused(nodes) => {
                     Executor::Fused(Fusion::new(graph, &program.plan.same, nodes, &step.outputs)?)
                 }
+                Work::Streams(nodes) => program.streams(graph, &known, nodes)?,
             });
         }
-        program.forget_unread_constants(&known);
+        let read = program.constants_read(graph, &known);
+        // What only other constants were made of is of no use any more.
+        program.constants.iter_mut().zip(read).filter(|(_, read)| !read).for_each(|(value, _)| *value = None);
         Ok(program)
+    }
+
+    fn streams(&self, graph: &Graph, known: &[bool], nodes: &[NodeId]) -> Result<Executor<R>> {
+        let of = |id: NodeId| {
+            let read = stream_weights(graph, &self.plan.same, known, graph.node(id));
+            read.ok_or_else(|| self.lost(id))
+        };
+        let magnitude = nodes.iter().map(|&id| Ok(of(id)?.1)).collect::<Result<_>>()?;
+        let transposed = matches!(graph.node(nodes[0]).op, Op::MatMul { trans_b: true, .. });
+        Ok(Executor::Streams { weights: of(nodes[0])?.0, magnitude, transposed })
+    }
+
+    /// The known values that steps read, or that are handed out.
+    fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<bool> {
+        let mut read = vec![false; self.values.len()];
+        for step in &self.plan.steps {
+            for id in step.work.nodes() {
+                let inputs = &self.values[id.index()].inputs;
+                let weights = match step.work {
+                    Work::Streams(_) => stream_weights(graph, &self.plan.same, known, graph.node(*id)),
+                    _ => None,
+                };
+                for (position, input) in inputs.iter().enumerate() {
+                    let input = weights.filter(|_| position == 1).map_or(*input, |(weights, _)| weights);
+                    read[input.index()] = true;
+                }
+            }
+        }
+        self.outputs.iter().for_each(|id| read[id.index()] = true);
+        // A known value that was only given another shape is read where a step reads that shape's owner.
+        read.iter_mut().zip(known).for_each(|(read, known)| *read &= known);
+        read
+    }
+
+    /// The known values that have to be computed: those that are read, and what they are made of.
+    fn wanted_constants(&self, graph: &Graph, known: &[bool]) -> Vec<bool> {
+        let mut wanted = self.constants_read(graph, known);
+        for (id, _) in graph.nodes().rev() {
+            if wanted[id.index()] {
+                self.values[id.index()].inputs.iter().for_each(|input| wanted[input.index()] = true);
+            }
+        }
+        wanted
     }
 
     fn choose(&self, graph: &Graph, id: NodeId) -> Result<Kernel<R>> {
@@ -130,11 +219,11 @@ impl<R: Real> CpuProgram<R> {
         ids.iter().map(fixed).collect()
     }
 
-    /// Computes every needed value that depends on no input.
-    fn evaluate_constants(&mut self, graph: &Graph, known: &[bool], needed: &[bool]) -> Result<()> {
+    /// Computes every value that is wanted and depends on no input.
+    fn evaluate_constants(&mut self, graph: &Graph, wanted: &[bool]) -> Result<()> {
         let mut bytes = 0usize;
         for (id, node) in graph.nodes() {
-            if !(known[id.index()] && needed[id.index()] && self.plan.same[id.index()] == id) {
+            if !wanted[id.index()] {
                 continue;
             }
             let value = match &node.op {
@@ -177,23 +266,6 @@ impl<R: Real> CpuProgram<R> {
             self.within_pool(|| (kernel.run)(&views, &mut out))?;
         }
         Ok(storage.share())
-    }
-
-    /// Drops constants that only other constants were made of.
-    fn forget_unread_constants(&mut self, known: &[bool]) {
-        let nodes = self.plan.steps.iter().flat_map(|step| step.work.nodes());
-        let steps = nodes.flat_map(|id| &self.values[id.index()].inputs);
-        let mut read = vec![false; self.values.len()];
-        for id in steps.chain(&self.outputs) {
-            if let Place::Constant(constant) = self.plan.places[id.index()] {
-                read[constant.index()] = true;
-            }
-        }
-        for (index, constant) in self.constants.iter_mut().enumerate() {
-            if known[index] && !read[index] {
-                *constant = None;
-            }
-        }
     }
 
     /// How many values lie side by side where `id` lies.
@@ -322,14 +394,40 @@ impl<R: Real> Run<'_, R> {
             let node = step.work.nodes()[0];
             done.map_err(|e| e.at(&program.values[node.index()].name))?;
             if let Some(profile) = profile.as_deref_mut() {
-                let kernel = match executor {
-                    Executor::Kernel(kernel) => kernel.name,
-                    Executor::Fused(_) => "fused",
-                };
-                profile.nodes.push(NodeTime { node, kernel, time: began.elapsed() });
+                profile.nodes.push(self.timed(step, executor, began.elapsed()));
             }
         }
         Ok(())
+    }
+
+    fn timed(&self, step: &Step, executor: &Executor<R>, time: Duration) -> NodeTime {
+        let program = self.program;
+        let (node, others) = (step.work.nodes()[0], &step.work.nodes()[1..]);
+        let kernel = match executor {
+            Executor::Kernel(kernel) => kernel.name,
+            Executor::Fused(_) => "fused elementwise",
+            Executor::Streams { .. } => "matrix product, streams",
+        };
+        let operations = step.work.nodes().iter().map(|id| {
+            let value = &program.values[id.index()];
+            match value.effort {
+                Effort::PerOutput(each) => self.count(*id).saturating_mul(each) as u64,
+                Effort::PerInput(each) => self.count(value.inputs[0]).saturating_mul(each) as u64,
+                Effort::Little => 0,
+            }
+        });
+        NodeTime {
+            node,
+            others: others.to_vec(),
+            name: program.values[node.index()].name.clone(),
+            op: program.values[node.index()].op,
+            shape: self.shapes[node.index()].clone(),
+            kernel,
+            time,
+            operations: operations.sum(),
+            peak: *program.peak.get_or_init(peak::<R>),
+            precision: R::PRECISION,
+        }
     }
 
     fn count(&self, id: NodeId) -> usize {
@@ -396,6 +494,24 @@ impl<R: Real> Run<'_, R> {
                     });
                 }
                 fusion.program.run(&self.shapes[first.index()], &sources, outputs)
+            }
+            Executor::Streams { weights, magnitude, transposed } => {
+                let mut streams = Vec::with_capacity(outputs.len());
+                for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(magnitude) {
+                    let inputs = &self.program.values[id.index()].inputs;
+                    let x = self.view_beside(inputs[0], &beside)?.real()?;
+                    let bias = inputs.get(2).map(|&bias| self.view_beside(bias, &beside)).transpose()?;
+                    let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
+                    let SliceMut::Real(out) = out else { return Err(self.program.lost(*id)) };
+                    streams.push(Stream { x, magnitude, bias, out });
+                }
+                let view = self.view(*weights)?;
+                let (inputs, outputs) = match *transposed {
+                    true => (view.shape[1], view.shape[0]),
+                    false => (view.shape[0], view.shape[1]),
+                };
+                Weights { data: view.real()?, transposed: *transposed, inputs, outputs }
+                    .multiply(&mut streams)
             }
             Executor::Kernel(kernel) => {
                 let Some(data) = outputs.pop() else { return Err(self.program.lost(first)) };
@@ -484,6 +600,7 @@ impl<R: Real> crate::Program for CpuProgram<R> {
     }
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
+        self.within_pool(|| self.peak.get_or_init(peak::<R>));
         let mut profile = Profile::default();
         let outputs = self.execute(inputs, Some(&mut profile))?;
         Ok((outputs, profile))
@@ -593,6 +710,49 @@ mod tests {
             self.graph.output("truth", truth);
             self.graph
         }
+    }
+
+    /// The streams of two fully connected layers, forward and back.
+    fn fully_connected(random: &mut Random) -> Graph {
+        let mut g = Graph::new();
+        let mut ends = Vec::new();
+        for name in ["x", "alpha", "s"] {
+            ends.push(g.input(name, Shape::batched(&[300]), Kind::Float));
+        }
+        let w = g.constant(Tensor::new([200, 300], random.reals::<f32>(60_000)).unwrap());
+        let b = g.constant(Tensor::vector(random.reals::<f32>(200)));
+        let (magnitude, bias) = (g.magnitude(w).unwrap(), g.magnitude(b).unwrap());
+        let forward = Op::MatMul { trans_a: false, trans_b: true };
+        let z = g.add(forward.clone(), &[ends[0], w, b]).unwrap();
+        let s = g.add(forward, &[ends[2], magnitude, bias]).unwrap();
+        let back = Op::MatMul { trans_a: false, trans_b: false };
+        let d = g.add(back.clone(), &[z, w]).unwrap();
+        let e = g.add(back.clone(), &[s, w]).unwrap();
+        let again = g.magnitude(w).unwrap();
+        let sigma = g.add(back, &[s, again]).unwrap();
+        for id in [z, d, e, sigma] {
+            g.output("y", id);
+        }
+        g
+    }
+
+    #[test]
+    fn streams_of_a_fully_connected_layer_keep_their_bits_and_store_no_magnitudes() {
+        let mut random = Random::new(5);
+        let graph = fully_connected(&mut random);
+        let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+        let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+        let (plain, all) = (compile(off), compile(Choices::ALL));
+        for batch in [1, 3, 40] {
+            let inputs: Vec<Tensor> = (0..3)
+                .map(|_| Tensor::new([batch, 300], random.reals::<f32>(batch * 300)).unwrap())
+                .collect();
+            assert_eq!(bits(&all.run(&inputs).unwrap()), bits(&plain.run(&inputs).unwrap()));
+        }
+        let large = |v: &&Shared<f32>| matches!(v, Shared::Real(v) if v.len() == 60_000);
+        assert_eq!(all.constants.iter().flatten().filter(large).count(), 1);
+        let streams = |step: &&Step| matches!(step.work, Work::Streams(_));
+        assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
     }
 
     fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {

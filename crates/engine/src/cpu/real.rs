@@ -6,6 +6,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 use monosplit_graph::{Buffer, Data, Tensor};
 
 use super::kernels::gemm::Gemm;
+use crate::Precision;
 
 /// A number a kernel can store: it can be copied, compared and has a zero.
 pub(crate) trait Element: Copy + Default + PartialOrd + Send + Sync + Debug + 'static {}
@@ -27,6 +28,7 @@ pub(crate) trait Real:
     + AddAssign
     + MulAssign
 {
+    const PRECISION: Precision;
     const ZERO: Self;
     const ONE: Self;
     const NEG_INFINITY: Self;
@@ -55,6 +57,7 @@ pub(crate) trait Real:
 macro_rules! real {
     ($real:ident, $of:ident, $data:ident) => {
         impl Real for $real {
+            const PRECISION: Precision = Precision::$data;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $real::NEG_INFINITY;

@@ -15,7 +15,7 @@ pub(crate) struct Choices {
     pub(crate) share: bool,
     /// Run elementwise nodes together.
     pub(crate) fuse: bool,
-    /// Run convolutions with the same weights together.
+    /// Run convolutions and products with the same weights together, and store no magnitudes of large matrices.
     pub(crate) batch: bool,
     /// Compute early what frees memory.
     pub(crate) reorder: bool,
@@ -33,21 +33,25 @@ pub(crate) enum Work {
     One(NodeId),
     /// Elementwise nodes of one shape, in topological order.
     Fused(Vec<NodeId>),
-    /// Nodes that do the same with the same weights to values of one shape.
+    /// Convolutions that do the same with the same weights to values of one shape.
     Batched(Vec<NodeId>),
+    /// Products of different values with one matrix of weights or its magnitudes.
+    Streams(Vec<NodeId>),
 }
 
 impl Work {
     pub(crate) fn nodes(&self) -> &[NodeId] {
         match self {
             Work::One(node) => std::slice::from_ref(node),
-            Work::Fused(nodes) | Work::Batched(nodes) => nodes,
+            Work::Fused(nodes) | Work::Batched(nodes) | Work::Streams(nodes) => nodes,
         }
     }
 }
 
 /// Elementwise nodes that run together, at most.
 const MOST_FUSED: usize = 48;
+/// Matrices of fewer elements are not worth the care.
+const LARGE: usize = 1 << 15;
 /// Values a convolution is given at once, at most.
 const MOST_BATCHED: usize = 4;
 
@@ -111,6 +115,25 @@ fn is_elementwise(graph: &Graph, node: &Node) -> bool {
     elementwise && plain(node.kind) && node.inputs.iter().all(|&input| plain(graph.node(input).kind))
 }
 
+/// The large matrix of known weights that a product reads, and whether it reads its magnitudes.
+pub(crate) fn stream_weights(
+    graph: &Graph,
+    same: &[NodeId],
+    known: &[bool],
+    node: &Node,
+) -> Option<(NodeId, bool)> {
+    let Op::MatMul { trans_a: false, .. } = node.op else { return None };
+    let (x, read) = (graph.node(node.inputs[0]), same[node.inputs[1].index()]);
+    let (weights, magnitude) = match graph.node(read) {
+        node if node.op == Op::Unary(Unary::Abs) => (same[node.inputs[0].index()], true),
+        _ => (read, false),
+    };
+    let matrix = graph.node(weights);
+    let large = matches!(matrix.shape.count(), Some(Dim::Fixed(n)) if n >= LARGE);
+    let plain = known[read.index()] && matrix.shape.rank() == 2 && x.shape.rank() == 2;
+    (plain && large && matrix.kind == Kind::Float).then_some((weights, magnitude))
+}
+
 /// A partition of the computed nodes into units that run together.
 struct Units {
     /// For every node, its unit.
@@ -162,10 +185,17 @@ impl Scheduler<'_> {
         {
             order = better;
         }
-        order.into_iter().map(|unit| self.describe(&units.members[unit])).collect()
+        order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect()
     }
 
-    fn describe(&self, members: &[NodeId]) -> Work {
+    fn describe(&self, members: &[NodeId], known: &[bool]) -> Work {
+        let first = self.graph.node(members[0]);
+        match (stream_weights(self.graph, &self.same, known, first), members) {
+            (Some(_), [_, _, ..]) | (Some((_, true)), _) if self.choices.batch => {
+                return Work::Streams(members.to_vec());
+            }
+            _ => {}
+        }
         match members {
             members if self.choices.fuse && is_elementwise(self.graph, self.graph.node(members[0])) => {
                 Work::Fused(members.to_vec())
@@ -175,15 +205,19 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Units in which convolutions with the same weights stand together, everything else alone.
+    /// Units in which nodes with the same weights stand together, everything else alone.
     fn batches(&self, known: &[bool]) -> Units {
         let mut members: Vec<Vec<NodeId>> = Vec::new();
         let mut open: HashMap<(String, Vec<NodeId>, String), usize> = HashMap::new();
         for (id, node) in self.computed() {
-            let weights: Vec<NodeId> = node.inputs.iter().skip(1).map(|w| self.same[w.index()]).collect();
+            let stream = stream_weights(self.graph, &self.same, known, node);
+            let weights: Vec<NodeId> = match stream {
+                Some((weights, _)) => vec![weights],
+                None => node.inputs.iter().skip(1).map(|w| self.same[w.index()]).collect(),
+            };
             let joins = matches!(node.op, Op::Conv { .. } | Op::ConvTranspose { .. })
                 && weights.iter().all(|w| known[w.index()]);
-            if !joins {
+            if !joins && stream.is_none() {
                 members.push(vec![id]);
                 continue;
             }

@@ -207,12 +207,12 @@ impl Explain {
         }
         let graph = explainer.explanation().graph();
         if self.json {
-            let profile = self.profile.then(|| profile::json(graph, &profile));
+            let profile = self.profile.then(|| profile::json(&profile));
             writeln!(out, "{}", self.json(&model, &setting, &answers, profile))?;
             return Ok(());
         }
         if self.profile {
-            profile::print(graph, &profile, out)?;
+            profile::print(&profile, out)?;
         }
         out.flush()?;
         if let Some(remark) = remark(&model) {

@@ -11,11 +11,11 @@ use crate::cpu::real::Real;
 /// Rows (or columns) of the result one task computes.
 const BLOCK: usize = 64;
 /// Elements of the result one task computes when it is a vector.
-const VECTOR_BLOCK: usize = 128;
+pub(crate) const VECTOR_BLOCK: usize = 128;
 /// Columns summed before the sum is rounded into the result.
-const SPAN: usize = 256;
+pub(crate) const SPAN: usize = 256;
 /// Products below this many multiplications are not shared out.
-const SMALL: usize = 1 << 15;
+pub(crate) const SMALL: usize = 1 << 15;
 
 /// A batched product of known sizes.
 pub(crate) struct Product {

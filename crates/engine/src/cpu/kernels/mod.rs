@@ -15,11 +15,13 @@ pub(crate) mod gemm;
 mod matmul;
 mod movement;
 mod norm;
+pub(crate) mod peak;
 pub(crate) mod policy;
 mod pool;
 mod reduce;
 mod resize;
 mod softmax;
+pub(crate) mod streams;
 #[cfg(test)]
 pub(crate) mod testing;
 mod window;

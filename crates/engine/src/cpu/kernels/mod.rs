@@ -10,7 +10,9 @@ mod conv_transpose;
 mod depthwise;
 mod elementwise;
 mod erf;
-pub(crate) mod gemm;
+mod gemm;
+mod lanes;
+pub(crate) mod level;
 mod matmul;
 mod movement;
 mod norm;
@@ -21,4 +23,5 @@ mod resize;
 mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tile;
 mod window;

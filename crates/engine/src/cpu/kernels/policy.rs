@@ -4,9 +4,10 @@
 use monosplit_graph::op::{Padding, Window};
 use monosplit_graph::{Error, Graph, Node, Op, Result, element_count};
 
-use super::conv::{Convolution, is_pointwise};
+use super::conv::{Convolution, PackedKernel, is_pointwise};
 use super::conv_transpose::TransposedConvolution;
 use super::depthwise::Depthwise;
+use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
@@ -77,7 +78,7 @@ pub(crate) fn choose<R: Real>(
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
         Op::Conv { window, groups } => {
             let depthwise = groups > 1 && graph.node(node.inputs[1]).shape.fixed_at(1) == Some(1);
-            Ok(if depthwise { depthwise_convolution(window) } else { convolution(window, groups) })
+            if depthwise { Ok(depthwise_convolution(window)) } else { convolution(window, groups, constants) }
         }
         Op::ConvTranspose { window, groups, .. } => {
             Ok(Kernel::new("conv transpose, gemm + fold", move |v, out| {
@@ -128,17 +129,26 @@ pub(crate) fn choose<R: Real>(
     }
 }
 
-fn convolution<R: Real>(window: Window, groups: usize) -> Kernel<R> {
+fn convolution<R: Real>(
+    window: Window,
+    groups: usize,
+    constants: &[Option<View<'_, R>>],
+) -> Result<Kernel<R>> {
     let name = match is_pointwise(&window) {
         true => "conv, pointwise gemm",
         false => "conv, unfold + gemm",
     };
-    Kernel::new(name, move |v, out| {
+    let pack = move |w: &View<'_, R>| Ok(PackedKernel::new(Level::best(), groups, w.real()?, w.shape));
+    let ready = constants[1].as_ref().map(pack).transpose()?;
+    Ok(Kernel::new(name, move |v, out| {
         let kernel = Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
         let bias = v.get(2).map(|b| b.real()).transpose()?;
-        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
+        match &ready {
+            Some(w) => kernel.run(v[0].real()?, w, bias, None, out.real()?),
+            None => kernel.run(v[0].real()?, &pack(&v[1])?, bias, None, out.real()?),
+        }
         Ok(())
-    })
+    }))
 }
 
 fn depthwise_convolution<R: Real>(window: Window) -> Kernel<R> {

@@ -150,7 +150,7 @@ impl<R: Real> CpuProgram<R> {
             });
         }
         let read = program.constants_read(graph, &known);
-        // What only other constants were made of is of no use any more.
+        // What kernels keep in a layout of their own is let go, and what only other constants were made of is of no use any more.
         program.constants.iter_mut().zip(read).filter(|(_, read)| !read).for_each(|(value, _)| *value = None);
         Ok(program)
     }
@@ -165,10 +165,15 @@ impl<R: Real> CpuProgram<R> {
         Ok(Executor::Streams { weights: of(nodes[0])?.0, magnitude, transposed })
     }
 
+    /// Whether the kernel of a step, if it is chosen already, keeps its weights itself.
+    fn holds_weights(&self, step: usize) -> bool {
+        matches!(self.executors.get(step), Some(Executor::Kernel(kernel)) if kernel.holds_weights)
+    }
+
     /// The known values that steps read, or that are handed out.
     fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<bool> {
         let mut read = vec![false; self.values.len()];
-        for step in &self.plan.steps {
+        for (at, step) in self.plan.steps.iter().enumerate() {
             for id in step.work.nodes() {
                 let inputs = &self.values[id.index()].inputs;
                 let weights = match step.work {
@@ -176,13 +181,15 @@ impl<R: Real> CpuProgram<R> {
                     _ => None,
                 };
                 for (position, input) in inputs.iter().enumerate() {
+                    if position == 1 && self.holds_weights(at) {
+                        continue;
+                    }
                     let input = weights.filter(|_| position == 1).map_or(*input, |(weights, _)| weights);
                     read[input.index()] = true;
                 }
             }
         }
         self.outputs.iter().for_each(|id| read[id.index()] = true);
-        // A known value that was only given another shape is read where a step reads that shape's owner.
         read.iter_mut().zip(known).for_each(|(read, known)| *read &= known);
         read
     }
@@ -563,7 +570,10 @@ impl<R: Real> Run<'_, R> {
         let count: usize = shape.iter().product();
         let data = match self.program.plan.places[id.index()] {
             Place::Input(position) => self.inputs.get(position).map(Shared::slice),
-            Place::Constant(id) => self.program.constants[id.index()].as_ref().map(Shared::slice),
+            // Weights that a kernel keeps itself have a shape only.
+            Place::Constant(id) => {
+                Some(self.program.constants[id.index()].as_ref().map_or(Slice::Real(&[]), Shared::slice))
+            }
             Place::Slot { slot, part } => self.arena[slot].part(part, count),
             Place::Nowhere => None,
         };

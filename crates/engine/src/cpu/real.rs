@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use monosplit_graph::{Buffer, Data, Tensor};
 
-use super::kernels::gemm::Gemm;
+use super::kernels::level::Vectors;
 use crate::Precision;
 
 /// A number a kernel can store: it can be copied, compared and has a zero.
@@ -19,7 +19,7 @@ impl Element for bool {}
 /// A real number of either precision.
 pub(crate) trait Real:
     Element
-    + Gemm
+    + Vectors
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::columns::fold;
 use super::conv::is_pointwise;
-use super::gemm::{Matrix, MatrixMut, multiply};
+use super::gemm::{Matrix, Region, multiply};
 use super::window::Walk;
 use crate::cpu::real::Real;
 
@@ -53,8 +53,7 @@ impl TransposedConvolution {
                 }
                 let w = w.columns(first * taps, channels * taps).transposed();
                 if self.pointwise {
-                    let result = MatrixMut { data: y, rows: channels, columns: plane, row_stride: plane };
-                    multiply(w, x, result, true);
+                    multiply(w, x, &mut Region::new(y, channels, plane, plane), true);
                 } else {
                     self.scatter(w, x, y);
                 }
@@ -71,9 +70,8 @@ impl TransposedConvolution {
             let range = first..(first + tile).min(positions);
             let width = range.len();
             product.resize(w.rows * width, R::ZERO);
-            let result =
-                MatrixMut { data: product.as_mut_slice(), rows: w.rows, columns: width, row_stride: width };
-            multiply(w, x.columns(first, width), result, false);
+            let mut result = Region::new(&mut product, w.rows, width, width);
+            multiply(w, x.columns(first, width), &mut result, false);
             let planes = y.chunks_mut(self.walk.input_len());
             for (plane, rows) in planes.zip(product.chunks(taps * width)) {
                 fold(&self.walk, rows, range.clone(), plane);
@@ -85,8 +83,9 @@ impl TransposedConvolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::Convolution;
     use crate::cpu::kernels::conv::tests::output_shape;
+    use crate::cpu::kernels::conv::{Convolution, PackedKernel};
+    use crate::cpu::kernels::level::Level;
     use crate::cpu::kernels::testing::{Random, windows};
 
     fn inner(a: &[f64], b: &[f64]) -> f64 {
@@ -108,7 +107,8 @@ mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let dual = random.reals::<f64>(ys.iter().product());
                 let mut y = vec![0.0; dual.len()];
-                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &w, None, &mut y);
+                let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
+                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
                 TransposedConvolution::new(&window, groups, &ys, &ws, &xs).run(&dual, &w, None, &mut back);
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));

@@ -11,7 +11,9 @@ mod depthwise;
 mod elementwise;
 mod erf;
 pub(crate) mod fused;
-pub(crate) mod gemm;
+mod gemm;
+mod lanes;
+pub(crate) mod level;
 mod matmul;
 mod movement;
 mod norm;
@@ -24,4 +26,5 @@ mod softmax;
 pub(crate) mod streams;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tile;
 mod window;

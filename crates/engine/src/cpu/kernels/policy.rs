@@ -4,9 +4,10 @@
 use monosplit_graph::op::{Padding, Window};
 use monosplit_graph::{Error, Graph, Node, Op, Result, element_count};
 
-use super::conv::{Convolution, is_pointwise};
+use super::conv::{Convolution, PackedKernel, is_pointwise};
 use super::conv_transpose::TransposedConvolution;
 use super::depthwise::Depthwise;
+use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
@@ -24,6 +25,8 @@ pub(crate) struct Kernel<R> {
     pub(crate) run: Box<Run<R>>,
     /// The same for a node that may overwrite its only input.
     pub(crate) in_place: Option<Box<RunInPlace<R>>>,
+    /// Whether it keeps the weights, its second input, in a layout of its own and reads no more than their shape.
+    pub(crate) holds_weights: bool,
 }
 
 impl<R: Real> Kernel<R> {
@@ -31,7 +34,7 @@ impl<R: Real> Kernel<R> {
         name: &'static str,
         run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Kernel { name, run: Box::new(run), in_place: None }
+        Kernel { name, run: Box::new(run), in_place: None, holds_weights: false }
     }
 }
 
@@ -77,7 +80,7 @@ pub(crate) fn choose<R: Real>(
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
         Op::Conv { window, groups } => {
             let depthwise = groups > 1 && graph.node(node.inputs[1]).shape.fixed_at(1) == Some(1);
-            Ok(if depthwise { depthwise_convolution(window) } else { convolution(window, groups) })
+            if depthwise { Ok(depthwise_convolution(window)) } else { convolution(window, groups, constants) }
         }
         Op::ConvTranspose { window, groups, .. } => {
             Ok(Kernel::new("conv transpose, gemm + fold", move |v, out| {
@@ -128,17 +131,28 @@ pub(crate) fn choose<R: Real>(
     }
 }
 
-fn convolution<R: Real>(window: Window, groups: usize) -> Kernel<R> {
+fn convolution<R: Real>(
+    window: Window,
+    groups: usize,
+    constants: &[Option<View<'_, R>>],
+) -> Result<Kernel<R>> {
     let name = match is_pointwise(&window) {
         true => "conv, pointwise gemm",
         false => "conv, unfold + gemm",
     };
-    Kernel::new(name, move |v, out| {
+    let pack = move |w: &View<'_, R>| Ok(PackedKernel::new(Level::best(), groups, w.real()?, w.shape));
+    let ready = constants[1].as_ref().map(pack).transpose()?;
+    let holds_weights = ready.is_some();
+    let kernel = Kernel::new(name, move |v, out| {
         let kernel = Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
         let bias = v.get(2).map(|b| b.real()).transpose()?;
-        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
+        match &ready {
+            Some(w) => kernel.run(v[0].real()?, w, bias, None, out.real()?),
+            None => kernel.run(v[0].real()?, &pack(&v[1])?, bias, None, out.real()?),
+        }
         Ok(())
-    })
+    });
+    Ok(Kernel { holds_weights, ..kernel })
 }
 
 fn depthwise_convolution<R: Real>(window: Window) -> Kernel<R> {

@@ -18,10 +18,14 @@ mod movement;
 mod norm;
 pub(crate) mod policy;
 mod pool;
+mod prepared;
 mod reduce;
 mod resize;
+pub(crate) mod scratch;
 mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tile;
 mod window;
+mod winograd;
+mod winograd_transform;

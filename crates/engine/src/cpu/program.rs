@@ -215,7 +215,7 @@ impl<R: Real> CpuProgram<R> {
                 Some(View { shape: shape.as_ref()?, data })
             })
             .collect();
-        policy::choose(graph, node, &constants).map_err(|e| e.at(&self.values[id.index()].name))
+        policy::choose(node, &constants).map_err(|e| e.at(&self.values[id.index()].name))
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {

@@ -20,11 +20,15 @@ mod norm;
 pub(crate) mod peak;
 pub(crate) mod policy;
 mod pool;
+mod prepared;
 mod reduce;
 mod resize;
+pub(crate) mod scratch;
 mod softmax;
 pub(crate) mod streams;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tile;
 mod window;
+mod winograd;
+mod winograd_transform;

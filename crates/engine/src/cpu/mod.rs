@@ -1,10 +1,12 @@
 //! The engine for ordinary processors.
 
+mod effort;
 mod fusion;
 mod kernels;
 mod plan;
 mod program;
 mod real;
+mod run;
 mod schedule;
 mod value;
 

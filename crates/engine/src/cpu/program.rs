@@ -1,96 +1,65 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
-use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape, Tensor, element_count};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
+use super::effort::Effort;
 use super::fusion::Fusion;
-use super::kernels::fused::Source;
 use super::kernels::peak::peak;
 use super::kernels::policy::{self, Kernel};
-use super::kernels::streams::{Stream, Weights};
 use super::plan::{Place, Plan, Step, known, needed};
 use super::real::Real;
+use super::run::Run;
 use super::schedule::{Choices, Work, stream_weights};
-use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut, element_bytes};
-use crate::profile::{NodeTime, Profile};
+use super::value::{Shared, Storage, View, ViewMut, element_bytes};
+use crate::profile::Profile;
 
 /// What is kept of a node.
-struct Value {
-    name: String,
-    op: &'static str,
-    effort: Effort,
-    shape: Shape,
-    kind: Kind,
-    inputs: Vec<NodeId>,
-}
-
-/// How many additions and multiplications a node is defined by.
-#[derive(Clone, Copy)]
-enum Effort {
-    /// This many for each element of its value.
-    PerOutput(usize),
-    /// This many for each element of its first input.
-    PerInput(usize),
-    /// Too few to count.
-    Little,
-}
-
-impl Effort {
-    fn of(graph: &Graph, node: &Node) -> Self {
-        let lengths = |id: NodeId, axes: Range<usize>| {
-            axes.map(|axis| graph.node(id).shape.fixed_at(axis).unwrap_or(1)).product::<usize>()
-        };
-        match &node.op {
-            Op::Conv { window, .. } => Effort::PerOutput(2 * lengths(node.inputs[1], 1..2 + window.axes())),
-            Op::ConvTranspose { window, .. } => {
-                Effort::PerInput(2 * lengths(node.inputs[1], 1..2 + window.axes()))
-            }
-            Op::MatMul { trans_b, .. } => {
-                let rank = graph.node(node.inputs[1]).shape.rank();
-                let axis = if *trans_b { rank - 1 } else { rank - 2 };
-                Effort::PerOutput(2 * lengths(node.inputs[1], axis..axis + 1))
-            }
-            _ => Effort::Little,
-        }
-    }
+pub(super) struct Value {
+    pub(super) name: String,
+    pub(super) op: &'static str,
+    pub(super) effort: Effort,
+    pub(super) shape: Shape,
+    pub(super) kind: Kind,
+    pub(super) inputs: Vec<NodeId>,
 }
 
 /// What carries out a step.
-enum Executor<R> {
+pub(super) enum Executor<R> {
     /// The kernel of its node, or of its nodes at once.
     Kernel(Kernel<R>),
     /// One pass over memory.
     Fused(Fusion),
-    /// One pass over these weights for all nodes, with their magnitudes for those marked.
-    Streams { weights: NodeId, magnitude: Vec<bool>, transposed: bool },
+    /// One pass over weights.
+    Streams(Streams),
+}
+
+/// Products of several values with the same weights.
+pub(super) struct Streams {
+    pub(super) weights: NodeId,
+    /// For every product, whether the magnitudes of the weights are meant.
+    pub(super) magnitude: Vec<bool>,
+    /// Whether the weights are read transposed.
+    pub(super) transposed: bool,
 }
 
 /// A graph compiled for the processor in precision `R`.
 pub(crate) struct CpuProgram<R> {
-    values: Vec<Value>,
+    pub(super) values: Vec<Value>,
     inputs: Vec<NodeId>,
-    outputs: Vec<NodeId>,
-    constants: Vec<Option<Shared<R>>>,
-    executors: Vec<Executor<R>>,
-    plan: Plan,
+    pub(super) outputs: Vec<NodeId>,
+    pub(super) constants: Vec<Option<Shared<R>>>,
+    pub(super) executors: Vec<Executor<R>>,
+    pub(super) plan: Plan,
     memory_limit: usize,
     pool: Option<Arc<ThreadPool>>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
     /// Operations this machine can do in a second, measured when first asked for.
-    peak: OnceLock<f64>,
-}
-
-/// One run: the batch size, the concrete shapes, and where elements are.
-struct Run<'a, R> {
-    program: &'a CpuProgram<R>,
-    shapes: Vec<Vec<usize>>,
-    inputs: Vec<Shared<R>>,
-    arena: Vec<Storage<R>>,
+    pub(super) peak: OnceLock<f64>,
 }
 
 fn name_of(graph: &Graph, id: NodeId) -> String {
@@ -138,20 +107,7 @@ impl<R: Real> CpuProgram<R> {
             arenas: Mutex::new(Vec::new()),
             peak: OnceLock::new(),
         };
-        program.evaluate_constants(graph, &program.wanted_constants(graph, &known))?;
-        for step in &program.plan.steps {
-            program.executors.push(match &step.work {
-                Work::One(id) => Executor::Kernel(program.choose(graph, *id)?),
-                Work::Batched(nodes) => Executor::Kernel(program.choose(graph, nodes[0])?),
-                Work::Fused(nodes) => {
-                    Executor::Fused(Fusion::new(graph, &program.plan.same, nodes, &step.outputs)?)
-                }
-                Work::Streams(nodes) => program.streams(graph, &known, nodes)?,
-            });
-        }
-        let read = program.constants_read(graph, &known);
-        // What kernels keep in a layout of their own is let go, and what only other constants were made of is of no use any more.
-        program.constants.iter_mut().zip(read).filter(|(_, read)| !read).for_each(|(value, _)| *value = None);
+        program.prepare(graph, &known)?;
         Ok(program)
     }
 
@@ -162,47 +118,73 @@ impl<R: Real> CpuProgram<R> {
         };
         let magnitude = nodes.iter().map(|&id| Ok(of(id)?.1)).collect::<Result<_>>()?;
         let transposed = matches!(graph.node(nodes[0]).op, Op::MatMul { trans_b: true, .. });
-        Ok(Executor::Streams { weights: of(nodes[0])?.0, magnitude, transposed })
+        Ok(Executor::Streams(Streams { weights: of(nodes[0])?.0, magnitude, transposed }))
     }
 
-    /// Whether the kernel of a step, if it is chosen already, keeps its weights itself.
-    fn holds_weights(&self, step: usize) -> bool {
-        matches!(self.executors.get(step), Some(Executor::Kernel(kernel)) if kernel.holds_weights)
-    }
-
-    /// The known values that steps read, or that are handed out.
-    fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<bool> {
-        let mut read = vec![false; self.values.len()];
-        for (at, step) in self.plan.steps.iter().enumerate() {
+    /// The known values each step reads.
+    fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<Vec<NodeId>> {
+        let of_step = |step: &Step| {
+            let mut read: Vec<NodeId> = Vec::new();
             for id in step.work.nodes() {
-                let inputs = &self.values[id.index()].inputs;
                 let weights = match step.work {
                     Work::Streams(_) => stream_weights(graph, &self.plan.same, known, graph.node(*id)),
                     _ => None,
                 };
-                for (position, input) in inputs.iter().enumerate() {
-                    if position == 1 && self.holds_weights(at) {
-                        continue;
-                    }
-                    let input = weights.filter(|_| position == 1).map_or(*input, |(weights, _)| weights);
-                    read[input.index()] = true;
-                }
+                let inputs = self.values[id.index()].inputs.iter().enumerate();
+                read.extend(inputs.map(|(position, &input)| match weights {
+                    Some((weights, _)) if position == 1 => weights,
+                    _ => input,
+                }));
             }
-        }
-        self.outputs.iter().for_each(|id| read[id.index()] = true);
-        read.iter_mut().zip(known).for_each(|(read, known)| *read &= known);
-        read
+            read.retain(|id| known[id.index()]);
+            read.sort();
+            read.dedup();
+            read
+        };
+        self.plan.steps.iter().map(of_step).collect()
     }
 
-    /// The known values that have to be computed: those that are read, and what they are made of.
-    fn wanted_constants(&self, graph: &Graph, known: &[bool]) -> Vec<bool> {
-        let mut wanted = self.constants_read(graph, known);
-        for (id, _) in graph.nodes().rev() {
-            if wanted[id.index()] {
-                self.values[id.index()].inputs.iter().for_each(|input| wanted[input.index()] = true);
+    /// Computes what is known and chooses what carries out the steps. Weights that kernels keep in a layout of their
+    /// own are let go as soon as the last of these has them.
+    fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
+        let reads = self.constants_read(graph, known);
+        let mut left = vec![0usize; self.values.len()];
+        reads.iter().flatten().for_each(|id| left[id.index()] += 1);
+        let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
+        outputs.iter().for_each(|id| left[id.index()] += 1);
+        let mut bytes = 0;
+        for (at, read) in reads.iter().enumerate() {
+            for &id in read {
+                self.provide(graph, id, &mut bytes)?;
             }
+            let step = &self.plan.steps[at];
+            let executor = match &step.work {
+                Work::One(id) => Executor::Kernel(self.choose(graph, *id)?),
+                Work::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0])?),
+                Work::Fused(nodes) => {
+                    Executor::Fused(Fusion::new(graph, &self.plan.same, nodes, &step.outputs)?)
+                }
+                Work::Streams(nodes) => self.streams(graph, known, nodes)?,
+            };
+            if matches!(&executor, Executor::Kernel(kernel) if kernel.holds_weights) {
+                let weights = self.values[step.work.nodes()[0].index()].inputs[1];
+                left[weights.index()] -= 1;
+                if left[weights.index()] == 0 {
+                    self.constants[weights.index()] = None;
+                }
+            }
+            self.executors.push(executor);
         }
-        wanted
+        for id in outputs {
+            self.provide(graph, id, &mut bytes)?;
+        }
+        // What only other constants were made of is of no use any more.
+        self.constants
+            .iter_mut()
+            .zip(left)
+            .filter(|(_, left)| *left == 0)
+            .for_each(|(value, _)| *value = None);
+        Ok(())
     }
 
     fn choose(&self, graph: &Graph, id: NodeId) -> Result<Kernel<R>> {
@@ -226,13 +208,18 @@ impl<R: Real> CpuProgram<R> {
         ids.iter().map(fixed).collect()
     }
 
-    /// Computes every value that is wanted and depends on no input.
-    fn evaluate_constants(&mut self, graph: &Graph, wanted: &[bool]) -> Result<()> {
-        let mut bytes = 0usize;
-        for (id, node) in graph.nodes() {
-            if !wanted[id.index()] {
-                continue;
+    /// Computes a value that depends on no input, and what it is made of, unless that was done; `bytes` is what all
+    /// computed so far took.
+    fn provide(&mut self, graph: &Graph, id: NodeId, bytes: &mut usize) -> Result<()> {
+        let mut missing = BTreeSet::new();
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            if self.constants[id.index()].is_none() && missing.insert(id) {
+                open.extend(&self.values[id.index()].inputs);
             }
+        }
+        for id in missing {
+            let node = graph.node(id);
             let value = match &node.op {
                 Op::Constant(tensor) => Shared::of(tensor),
                 Op::Reshape { .. } => {
@@ -241,8 +228,8 @@ impl<R: Real> CpuProgram<R> {
                 }
                 _ => {
                     let count = node.shape.at(1).and_then(|shape| element_count(&shape));
-                    bytes = count
-                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(bytes))
+                    *bytes = count
+                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(*bytes))
                         .filter(|&bytes| bytes <= self.memory_limit)
                         .ok_or_else(|| self.too_large(id))?;
                     self.evaluate(graph, id).map_err(|e| e.at(&self.values[id.index()].name))?
@@ -276,11 +263,11 @@ impl<R: Real> CpuProgram<R> {
     }
 
     /// How many values lie side by side where `id` lies.
-    fn parts(&self, id: NodeId) -> usize {
+    pub(super) fn parts(&self, id: NodeId) -> usize {
         self.plan.bundled.get(&id).copied().unwrap_or(1)
     }
 
-    fn lost(&self, id: NodeId) -> Error {
+    pub(super) fn lost(&self, id: NodeId) -> Error {
         Error::argument("a value was read before it was computed").at(&self.values[id.index()].name)
     }
 
@@ -384,222 +371,6 @@ impl<R: Real> CpuProgram<R> {
         self.within_pool(|| run.steps(profile))?;
         let outputs = run.outputs()?;
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
-        Ok(outputs)
-    }
-}
-
-impl<R: Real> Run<'_, R> {
-    fn steps(&mut self, mut profile: Option<&mut Profile>) -> Result<()> {
-        let program = self.program;
-        for (step, executor) in program.plan.steps.iter().zip(&program.executors) {
-            let began = Instant::now();
-            let mut taken = self.take(step)?;
-            let done = self.step(step, executor, &mut taken);
-            for (slot, storage) in taken {
-                self.arena[slot] = storage;
-            }
-            let node = step.work.nodes()[0];
-            done.map_err(|e| e.at(&program.values[node.index()].name))?;
-            if let Some(profile) = profile.as_deref_mut() {
-                profile.nodes.push(self.timed(step, executor, began.elapsed()));
-            }
-        }
-        Ok(())
-    }
-
-    fn timed(&self, step: &Step, executor: &Executor<R>, time: Duration) -> NodeTime {
-        let program = self.program;
-        let (node, others) = (step.work.nodes()[0], &step.work.nodes()[1..]);
-        let kernel = match executor {
-            Executor::Kernel(kernel) => kernel.name,
-            Executor::Fused(_) => "fused elementwise",
-            Executor::Streams { .. } => "matrix product, streams",
-        };
-        let operations = step.work.nodes().iter().map(|id| {
-            let value = &program.values[id.index()];
-            match value.effort {
-                Effort::PerOutput(each) => self.count(*id).saturating_mul(each) as u64,
-                Effort::PerInput(each) => self.count(value.inputs[0]).saturating_mul(each) as u64,
-                Effort::Little => 0,
-            }
-        });
-        NodeTime {
-            node,
-            others: others.to_vec(),
-            name: program.values[node.index()].name.clone(),
-            op: program.values[node.index()].op,
-            shape: self.shapes[node.index()].clone(),
-            kernel,
-            time,
-            operations: operations.sum(),
-            peak: *program.peak.get_or_init(peak::<R>),
-            precision: R::PRECISION,
-        }
-    }
-
-    fn count(&self, id: NodeId) -> usize {
-        self.shapes[id.index()].iter().product()
-    }
-
-    /// The slots a step writes to, large enough, out of the arena.
-    fn take(&mut self, step: &Step) -> Result<Vec<(usize, Storage<R>)>> {
-        let mut taken: Vec<(usize, Storage<R>)> = Vec::with_capacity(step.outputs.len());
-        for &id in &step.outputs {
-            let Place::Slot { slot, .. } = self.program.plan.places[id.index()] else {
-                return Err(self.program.lost(id));
-            };
-            let count = self.count(id);
-            let planned = &self.program.plan.slots[slot];
-            if !taken.iter().any(|(other, _)| *other == slot) {
-                let empty = Storage::empty(planned.kind);
-                taken.push((slot, std::mem::replace(&mut self.arena[slot], empty)));
-            }
-            let parts = self.program.parts(id);
-            let storage = taken.iter_mut().find(|(other, _)| *other == slot);
-            storage.map_or(Ok(()), |(_, storage)| storage.grow(count.saturating_mul(parts)))?;
-        }
-        Ok(taken)
-    }
-
-    fn step(&self, step: &Step, executor: &Executor<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
-        let Some(&first) = step.outputs.first() else { return Ok(()) };
-        let count = self.count(first);
-        if count == 0 {
-            return Ok(());
-        }
-        let places = &self.program.plan.places;
-        if let (Work::Batched(nodes), Executor::Kernel(kernel)) = (&step.work, executor) {
-            return self.batched(nodes, kernel, taken);
-        }
-        let mut outputs: Vec<Option<SliceMut<'_, R>>> = step.outputs.iter().map(|_| None).collect();
-        let mut beside: Vec<(Place, Slice<'_, R>)> = Vec::new();
-        for (slot, storage) in taken.iter_mut() {
-            let held = step
-                .outputs
-                .iter()
-                .find(|id| matches!(places[id.index()], Place::Slot { slot: other, .. } if other == *slot));
-            let parts = held.map_or(1, |&id| self.program.parts(id));
-            for (part, piece) in storage.parts_mut(parts, count).into_iter().enumerate() {
-                let place = Place::Slot { slot: *slot, part };
-                match step.outputs.iter().position(|id| places[id.index()] == place) {
-                    Some(output) => outputs[output] = Some(piece),
-                    None => beside.push((place, piece.shared())),
-                }
-            }
-        }
-        let outputs: Option<Vec<SliceMut<'_, R>>> = outputs.into_iter().collect();
-        let mut outputs = outputs.ok_or_else(|| self.program.lost(first))?;
-        match executor {
-            Executor::Fused(fusion) => {
-                let mut sources = Vec::with_capacity(fusion.inputs.len());
-                for &input in &fusion.inputs {
-                    let place = places[input.index()];
-                    let old = step.outputs.iter().position(|id| places[id.index()] == place);
-                    sources.push(match old {
-                        Some(output) => Source::Old(output),
-                        None => Source::View(self.view_beside(input, &beside)?),
-                    });
-                }
-                fusion.program.run(&self.shapes[first.index()], &sources, outputs)
-            }
-            Executor::Streams { weights, magnitude, transposed } => {
-                let mut streams = Vec::with_capacity(outputs.len());
-                for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(magnitude) {
-                    let inputs = &self.program.values[id.index()].inputs;
-                    let x = self.view_beside(inputs[0], &beside)?.real()?;
-                    let bias = inputs.get(2).map(|&bias| self.view_beside(bias, &beside)).transpose()?;
-                    let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
-                    let SliceMut::Real(out) = out else { return Err(self.program.lost(*id)) };
-                    streams.push(Stream { x, magnitude, bias, out });
-                }
-                let view = self.view(*weights)?;
-                let (inputs, outputs) = match *transposed {
-                    true => (view.shape[1], view.shape[0]),
-                    false => (view.shape[0], view.shape[1]),
-                };
-                Weights { data: view.real()?, transposed: *transposed, inputs, outputs }
-                    .multiply(&mut streams)
-            }
-            Executor::Kernel(kernel) => {
-                let Some(data) = outputs.pop() else { return Err(self.program.lost(first)) };
-                let mut out = ViewMut { shape: &self.shapes[first.index()], data };
-                let inputs = &self.program.values[first.index()].inputs;
-                let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[first.index()]);
-                if let (Some(run), true) = (&kernel.in_place, overwrites) {
-                    return run(&mut out);
-                }
-                let views: Result<Vec<View<'_, R>>> =
-                    inputs.iter().map(|&input| self.view_beside(input, &beside)).collect();
-                (kernel.run)(&views?, &mut out)
-            }
-        }
-    }
-
-    /// Runs nodes that do the same to values that lie side by side as if these were one batch.
-    fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
-        let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
-        let inputs = &self.program.values[first.index()].inputs;
-        let Place::Slot { slot, .. } = self.program.plan.places[inputs[0].index()] else {
-            return Err(self.program.lost(inputs[0]));
-        };
-        let together = |id: NodeId| {
-            let mut shape = self.shapes[id.index()].clone();
-            shape[0] *= nodes.len();
-            shape
-        };
-        let (from, to) = (together(inputs[0]), together(*first));
-        let (read, written) = (from.iter().product(), to.iter().product());
-        let mut views = vec![View { shape: &from, data: self.arena[slot].slice(read) }];
-        for &weight in &inputs[1..] {
-            views.push(self.view(weight)?);
-        }
-        (kernel.run)(&views, &mut ViewMut { shape: &to, data: storage.slice_mut(written) })
-    }
-
-    /// A value that may lie in a slot another part of which is being written.
-    fn view_beside<'a>(&'a self, id: NodeId, beside: &[(Place, Slice<'a, R>)]) -> Result<View<'a, R>> {
-        let place = self.program.plan.places[id.index()];
-        match beside.iter().find(|(other, _)| *other == place) {
-            Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
-            None => self.view(id),
-        }
-    }
-
-    fn view(&self, id: NodeId) -> Result<View<'_, R>> {
-        let shape = &self.shapes[id.index()];
-        let count: usize = shape.iter().product();
-        let data = match self.program.plan.places[id.index()] {
-            Place::Input(position) => self.inputs.get(position).map(Shared::slice),
-            // Weights that a kernel keeps itself have a shape only.
-            Place::Constant(id) => {
-                Some(self.program.constants[id.index()].as_ref().map_or(Slice::Real(&[]), Shared::slice))
-            }
-            Place::Slot { slot, part } => self.arena[slot].part(part, count),
-            Place::Nowhere => None,
-        };
-        data.map(|data| View { shape, data }).ok_or_else(|| self.program.lost(id))
-    }
-
-    /// Hands out the results; slots that leave are emptied, not copied.
-    fn outputs(&mut self) -> Result<Vec<Tensor>> {
-        let program = self.program;
-        let mut taken: Vec<Option<Shared<R>>> = program.plan.slots.iter().map(|_| None).collect();
-        let mut outputs = Vec::with_capacity(program.outputs.len());
-        for &id in &program.outputs {
-            let shape = self.shapes[id.index()].clone();
-            let tensor = match program.plan.places[id.index()] {
-                Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
-                Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
-                Place::Slot { slot, .. } => {
-                    let empty = Storage::empty(program.plan.slots[slot].kind);
-                    let arena = &mut self.arena[slot];
-                    let shared = taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share());
-                    Some(shared.tensor(shape))
-                }
-                Place::Nowhere => None,
-            };
-            outputs.push(tensor.ok_or_else(|| program.lost(id))??);
-        }
         Ok(outputs)
     }
 }

@@ -205,7 +205,6 @@ impl Explain {
         if let Some(path) = &self.raw {
             write_atomically(path, &npy::write(&stack(&maps, Kind::Float)?))?;
         }
-        let graph = explainer.explanation().graph();
         if self.json {
             let profile = self.profile.then(|| profile::json(&profile));
             writeln!(out, "{}", self.json(&model, &setting, &answers, profile))?;

@@ -179,17 +179,13 @@ impl Explainer {
     }
 
     /// Like [`Explainer::answer`], timing every node of the graphs [`Explainer::explanations`] returns.
-    pub fn answer_profiled(&self, question: &Question<'_>) -> Result<(Explained, Vec<Profile>)> {
-        let mut profiles = vec![Profile::default(); self.explanations().len()];
-        let explained = self.answered(question, Some(&mut profiles))?;
-        Ok((explained, profiles))
+    pub fn answer_profiled(&self, question: &Question<'_>) -> Result<(Explained, Profile)> {
+        let mut profile = Profile::default();
+        let explained = self.answered(question, Some(&mut profile))?;
+        Ok((explained, profile))
     }
 
-    fn answered(
-        &self,
-        question: &Question<'_>,
-        mut profiles: Option<&mut Vec<Profile>>,
-    ) -> Result<Explained> {
+    fn answered(&self, question: &Question<'_>, mut profile: Option<&mut Profile>) -> Result<Explained> {
         question.settings.check()?;
         let samples = question.samples();
         let numbers = question.class.numbers(samples, self.classes)?;
@@ -201,12 +197,12 @@ impl Explainer {
                     let images = rows(question.images, picked())?;
                     let numbers: Vec<i64> = picked().map(|row| numbers[row]).collect();
                     let part = Question { images: &images, ..*question };
-                    let part = self.batch(&part, &numbers, profiles.as_deref_mut())?;
+                    let part = self.batch(&part, &numbers, profile.as_deref_mut())?;
                     parts.push(part.cut_to(size.min(samples - start))?);
                 }
                 Explained::joined(&parts)?
             }
-            _ => self.batch(question, &numbers, profiles.as_deref_mut())?,
+            _ => self.batch(question, &numbers, profile.as_deref_mut())?,
         };
         for (asking, &place) in self.places.iter().enumerate() {
             if let Place::Repeated(at) = place {
@@ -221,19 +217,19 @@ impl Explainer {
         &self,
         question: &Question<'_>,
         numbers: &[i64],
-        mut profiles: Option<&mut Vec<Profile>>,
+        mut profile: Option<&mut Profile>,
     ) -> Result<Explained> {
         let samples = question.samples();
-        let outputs = match (&self.native.invariant, &profiles) {
+        let outputs = match (&self.native.invariant, &profile) {
             (Some(invariant), None) if numbers.iter().all(|&class| class >= 0) => {
                 invariant.run(&self.native, numbers, question)?
             }
-            _ => self.native.run(question, numbers, profiles.as_mut().map(|p| &mut p[0]))?,
+            _ => self.native.run(question, numbers, profile.as_deref_mut())?,
         };
         let classes =
             outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
         let in_double = match &self.double {
-            Some(double) => double.run(question, &classes, profiles.as_mut().map(|p| &mut p[1]))?,
+            Some(double) => double.run(question, &classes, profile)?,
             None => Vec::new(),
         };
         let mut maps = Vec::with_capacity(self.places.len());
@@ -299,7 +295,7 @@ impl Compiled {
             None => self.program.run(&inputs),
             Some(profile) => {
                 let (outputs, times) = self.program.run_profiled(&inputs)?;
-                profile.nodes.extend(times.nodes);
+                profile.append(times);
                 Ok(outputs)
             }
         }

@@ -284,7 +284,9 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
         return Err(Error::argument(format!("{}: expected a regular file", path.display())));
     }
     let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
-    let mut bytes = Vec::new();
+    // Growing step by step would move everything again and again.
+    let expected = metadata.len().min(limit).saturating_add(1);
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;
     if bytes.len() as u64 > limit {
         return Err(Error::unsupported(format!(

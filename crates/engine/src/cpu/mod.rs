@@ -1,9 +1,13 @@
 //! The engine for ordinary processors.
 
+mod effort;
+mod fusion;
 mod kernels;
 mod plan;
 mod program;
 mod real;
+mod run;
+mod schedule;
 mod value;
 
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,12 @@
 //! Where every value lives. Values that only rename another share its place; the others get a slot for as
-//! long as somebody still reads them, and slots are handed on to later values of the same kind.
+//! long as somebody still reads them, and slots are handed on to later values of the same kind. Values that one
+//! kernel reads or writes together lie side by side in one slot.
+
+use std::collections::HashMap;
 
 use monosplit_graph::{Dim, Graph, Kind, NodeId, Op};
+
+use super::schedule::{Choices, Schedule, Work};
 
 /// Where the elements of a value are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +15,8 @@ pub(crate) enum Place {
     Input(usize),
     /// Among the values known at compile time.
     Constant(NodeId),
-    /// In a slot.
-    Slot(usize),
+    /// In this part of a slot, all parts being of the value's size.
+    Slot { slot: usize, part: usize },
     /// Nowhere: nothing needs it.
     Nowhere,
 }
@@ -21,36 +26,34 @@ pub(crate) enum Place {
 pub(crate) struct Slot {
     /// Kind of its elements.
     pub(crate) kind: Kind,
-    /// The nodes whose values it holds, in order.
-    pub(crate) values: Vec<NodeId>,
+    /// One of the values it holds at a time and how many of that size there are, in order.
+    pub(crate) tenants: Vec<(NodeId, usize)>,
     batched: bool,
     size: usize,
     /// Whether it leaves the program with the result, so that nothing else may share it.
     pub(crate) leaves: bool,
+    /// How many of the values it holds now are still read.
+    alive: usize,
 }
 
-/// One node to be computed.
-#[derive(Clone, Copy, Debug)]
+/// Nodes computed together and the values that come out.
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The node.
-    pub(crate) node: NodeId,
-    /// The slot its value is written to.
-    pub(crate) slot: usize,
-    /// Whether that slot holds its only input, which is overwritten.
-    pub(crate) in_place: bool,
+    pub(crate) work: Work,
+    /// The values written, in order.
+    pub(crate) outputs: Vec<NodeId>,
 }
 
 /// The order nodes are computed in and the place of every value.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// For every node, the first that computes the same.
+    pub(crate) same: Vec<NodeId>,
     pub(crate) steps: Vec<Step>,
     pub(crate) places: Vec<Place>,
     pub(crate) slots: Vec<Slot>,
-}
-
-/// Whether a node hands on its input's elements unchanged.
-fn renames(op: &Op) -> bool {
-    matches!(op, Op::Identity | Op::Dropout { .. } | Op::Reshape { .. })
+    /// For every value that lies beside others, how many there are.
+    pub(crate) bundled: HashMap<NodeId, usize>,
 }
 
 /// For every node, whether its value is known at compile time.
@@ -78,117 +81,291 @@ pub(crate) fn needed(graph: &Graph) -> Vec<bool> {
     needed
 }
 
+/// Never read.
+const NEVER: usize = usize::MAX;
+
 struct Planner<'a> {
     graph: &'a Graph,
     plan: Plan,
     /// For every node, the node whose elements it shares.
     owner: Vec<NodeId>,
-    /// For every owner, the last node that reads it; its own index if it is never read.
+    /// For every owner, the last step that reads it.
     last_read: Vec<usize>,
     /// For every owner, whether it is handed out.
     leaves: Vec<bool>,
+    /// For every owner, whether its place has been given up.
+    released: Vec<bool>,
+    /// For every owner that lies beside others, which bundle it belongs to and where in it.
+    bundled: HashMap<NodeId, (usize, usize)>,
+    /// The values that lie side by side, and the slot they have got.
+    bundles: Vec<(Vec<NodeId>, Option<usize>)>,
     free: Vec<usize>,
 }
 
 impl Plan {
     /// Plans the computation of everything `needed` that is not `known`.
-    pub(crate) fn new(graph: &Graph, known: &[bool], needed: &[bool]) -> Self {
-        let plan = Plan { steps: Vec::new(), places: vec![Place::Nowhere; graph.len()], slots: Vec::new() };
+    pub(crate) fn new(graph: &Graph, known: &[bool], needed: &[bool], choices: Choices) -> Self {
+        let Schedule { same, work } = Schedule::new(graph, known, needed, choices);
+        let plan = Plan {
+            same,
+            steps: Vec::new(),
+            places: vec![Place::Nowhere; graph.len()],
+            slots: Vec::new(),
+            bundled: HashMap::new(),
+        };
         let mut planner = Planner {
             graph,
             plan,
             owner: graph.nodes().map(|(id, _)| id).collect(),
-            last_read: (0..graph.len()).collect(),
+            last_read: vec![NEVER; graph.len()],
             leaves: vec![false; graph.len()],
+            released: vec![false; graph.len()],
+            bundled: HashMap::new(),
+            bundles: Vec::new(),
             free: Vec::new(),
         };
-        planner.trace(known, needed);
-        for (id, _) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
-            planner.place(id, known);
+        planner.settle(known, needed);
+        planner.divide(work);
+        planner.trace();
+        for position in 0..planner.plan.steps.len() {
+            planner.place(position);
         }
+        planner.finish();
         planner.plan
     }
 }
 
 impl Planner<'_> {
-    /// Finds who owns the elements of every value and how long they are read.
-    fn trace(&mut self, known: &[bool], needed: &[bool]) {
+    fn same(&self, id: NodeId) -> NodeId {
+        self.plan.same[id.index()]
+    }
+
+    fn owner(&self, id: NodeId) -> NodeId {
+        self.owner[self.same(id).index()]
+    }
+
+    fn is_output(&self, owner: NodeId) -> bool {
+        self.leaves[owner.index()]
+    }
+
+    /// Places what needs no slot and finds who owns the elements of every value.
+    fn settle(&mut self, known: &[bool], needed: &[bool]) {
         for (id, node) in self.graph.nodes().filter(|(id, _)| needed[id.index()]) {
-            if known[id.index()] {
+            let index = id.index();
+            if self.same(id) != id {
                 continue;
             }
-            if renames(&node.op) {
-                self.owner[id.index()] = self.owner[node.inputs[0].index()];
-            }
-            for input in &node.inputs {
-                self.last_read[self.owner[input.index()].index()] = id.index();
+            if known[index] {
+                self.plan.places[index] = Place::Constant(id);
+            } else if matches!(node.op, Op::Input) {
+                let position = self.graph.inputs().iter().position(|&input| input == id);
+                self.plan.places[index] = Place::Input(position.unwrap_or(usize::MAX));
+            } else if matches!(node.op, Op::Reshape { .. }) {
+                self.owner[index] = self.owner(node.inputs[0]);
             }
         }
         for output in self.graph.outputs() {
-            self.leaves[self.owner[output.node.index()].index()] = true;
+            let owner = self.owner(output.node);
+            self.leaves[owner.index()] = true;
         }
     }
 
-    fn place(&mut self, id: NodeId, known: &[bool]) {
-        let index = id.index();
-        let node = self.graph.node(id);
-        let owner = self.owner[index];
-        self.plan.places[index] = if known[index] {
-            Place::Constant(id)
-        } else if owner != id {
-            self.plan.places[owner.index()]
-        } else if matches!(node.op, Op::Input) {
-            let position = self.graph.inputs().iter().position(|&input| input == id);
-            Place::Input(position.unwrap_or(usize::MAX))
-        } else {
-            Place::Slot(self.slot(id))
+    /// Turns work into steps: renaming is no work, and nodes run together only if their values can lie side by
+    /// side.
+    fn divide(&mut self, work: Vec<Work>) {
+        for work in work {
+            match work {
+                Work::One(id) if matches!(self.graph.node(id).op, Op::Reshape { .. }) => {}
+                Work::Batched(nodes) if !self.bundle(&nodes) => {
+                    for id in nodes {
+                        self.plan.steps.push(Step { work: Work::One(id), outputs: vec![id] });
+                    }
+                }
+                Work::Fused(nodes) => {
+                    self.plan.steps.push(Step { work: Work::Fused(nodes), outputs: Vec::new() })
+                }
+                work => {
+                    let outputs = work.nodes().to_vec();
+                    self.plan.steps.push(Step { work, outputs });
+                }
+            }
+        }
+    }
+
+    /// Lays the inputs of these nodes side by side, and their outputs, if nothing speaks against it.
+    fn bundle(&mut self, nodes: &[NodeId]) -> bool {
+        let inputs: Vec<NodeId> = nodes.iter().map(|&id| self.owner(self.graph.node(id).inputs[0])).collect();
+        let free =
+            |owner: &NodeId| self.plan.places[owner.index()] == Place::Nowhere && !self.is_output(*owner);
+        let distinct = |values: &[NodeId]| {
+            let mut sorted = values.to_vec();
+            sorted.sort();
+            sorted.dedup();
+            sorted.len() == values.len()
         };
-        if !known[index] {
-            self.release(id);
+        let fits = |values: &[NodeId]| {
+            values.iter().all(free)
+                && distinct(values)
+                && match self.bundled.get(&values[0]) {
+                    Some(&(bundle, _)) => self.bundles[bundle].0 == values,
+                    None => values.iter().all(|value| !self.bundled.contains_key(value)),
+                }
+        };
+        if !fits(&inputs) || !fits(nodes) {
+            return false;
+        }
+        for values in [inputs, nodes.to_vec()] {
+            if !self.bundled.contains_key(&values[0]) {
+                for (part, &value) in values.iter().enumerate() {
+                    self.bundled.insert(value, (self.bundles.len(), part));
+                }
+                self.bundles.push((values, None));
+            }
+        }
+        true
+    }
+
+    /// The owners of the values a step reads that are not its own.
+    fn reads(&self, step: &Step) -> Vec<NodeId> {
+        let nodes = step.work.nodes();
+        let inputs = nodes.iter().flat_map(|&id| &self.graph.node(id).inputs);
+        let mut owners: Vec<NodeId> = inputs
+            .map(|&input| self.same(input))
+            .filter(|input| !nodes.contains(input))
+            .map(|input| self.owner(input))
+            .collect();
+        owners.sort();
+        owners.dedup();
+        owners
+    }
+
+    /// Finds how long every value is read and which values of fused nodes are read by others.
+    fn trace(&mut self) {
+        for position in 0..self.plan.steps.len() {
+            for owner in self.reads(&self.plan.steps[position]) {
+                self.last_read[owner.index()] = position;
+            }
+        }
+        for step in &mut self.plan.steps {
+            if let Work::Fused(nodes) = &step.work {
+                let wanted = |id: &&NodeId| self.last_read[id.index()] != NEVER || self.leaves[id.index()];
+                step.outputs = nodes.iter().filter(wanted).copied().collect();
+            }
         }
     }
 
-    /// The slot the value of `id` is written to.
-    fn slot(&mut self, id: NodeId) -> usize {
-        if let Some(slot) = self.overwritable(id) {
-            self.plan.slots[slot].values.push(id);
-            self.plan.steps.push(Step { node: id, slot, in_place: true });
+    fn place(&mut self, position: usize) {
+        let step = self.plan.steps[position].clone();
+        let reads = self.reads(&step);
+        for &id in &step.outputs {
+            let place = match self.bundled.get(&id) {
+                Some(&(bundle, part)) => {
+                    Place::Slot { slot: self.bundle_slot(bundle, position, &step, &reads), part }
+                }
+                None => Place::Slot { slot: self.slot(id, position, &step, &reads), part: 0 },
+            };
+            self.plan.places[id.index()] = place;
+        }
+        for owner in reads.into_iter().chain(step.outputs) {
+            let last = self.last_read[owner.index()];
+            if last == position || last == NEVER {
+                self.release(owner);
+            }
+        }
+    }
+
+    /// The slot of a value that lies alone.
+    fn slot(&mut self, id: NodeId, position: usize, step: &Step, reads: &[NodeId]) -> usize {
+        let overwritten = reads.iter().copied().find(|&owner| {
+            !self.bundled.contains_key(&owner) && self.overwritable(&[owner], &[id], position, step)
+        });
+        match overwritten {
+            Some(owner) => self.take_over(&[owner], &[id]),
+            None => self.fresh(&[id]),
+        }
+    }
+
+    /// The slot of values that lie side by side.
+    fn bundle_slot(&mut self, bundle: usize, position: usize, step: &Step, reads: &[NodeId]) -> usize {
+        if let Some(slot) = self.bundles[bundle].1 {
             return slot;
         }
-        let node = self.graph.node(id);
+        let values = self.bundles[bundle].0.clone();
+        let candidates = reads.iter().filter_map(|owner| self.bundled.get(owner)).map(|&(other, _)| other);
+        let overwritten = candidates
+            .map(|other| self.bundles[other].0.clone())
+            .find(|old| self.overwritable(old, &values, position, step));
+        let slot = match overwritten {
+            Some(old) => self.take_over(&old, &values),
+            None => self.fresh(&values),
+        };
+        self.bundles[bundle].1 = Some(slot);
+        slot
+    }
+
+    /// Whether a step may write `new` where it reads `old`, element by element.
+    fn overwritable(&self, old: &[NodeId], new: &[NodeId], position: usize, step: &Step) -> bool {
+        let elementwise = match &step.work {
+            Work::Fused(_) => true,
+            Work::One(id) => matches!(self.graph.node(*id).op, Op::Unary(_)),
+            Work::Batched(_) | Work::Streams(_) => false,
+        };
+        if !elementwise || old.len() != new.len() || !new.iter().all(|id| step.outputs.contains(id)) {
+            return false;
+        }
+        let nodes = step.work.nodes();
+        let shape = &self.graph.node(nodes[0]).shape;
+        let fits = |(&old, &new): (&NodeId, &NodeId)| {
+            let dies = matches!(self.plan.places[old.index()], Place::Slot { .. })
+                && !self.released[old.index()]
+                && !self.leaves[old.index()]
+                && !self.leaves[new.index()]
+                && self.last_read[old.index()] == position
+                && self.graph.node(old).kind == self.graph.node(new).kind;
+            let inputs = nodes.iter().flat_map(|&id| &self.graph.node(id).inputs);
+            let mut views =
+                inputs.filter(|&&input| self.owner(input) == old && !nodes.contains(&self.same(input)));
+            dies && views.all(|&input| self.graph.node(input).shape == *shape)
+        };
+        old.iter().zip(new).all(fits)
+    }
+
+    /// Gives the slot of `old` to `new`.
+    fn take_over(&mut self, old: &[NodeId], new: &[NodeId]) -> usize {
+        let Place::Slot { slot, .. } = self.plan.places[old[0].index()] else { return self.fresh(new) };
+        old.iter().for_each(|id| self.released[id.index()] = true);
+        self.move_in(slot, new);
+        slot
+    }
+
+    fn move_in(&mut self, slot: usize, values: &[NodeId]) {
+        let slot = &mut self.plan.slots[slot];
+        slot.tenants.push((values[0], values.len()));
+        slot.alive = values.len();
+    }
+
+    /// A slot that holds nothing, for values that lie side by side.
+    fn fresh(&mut self, values: &[NodeId]) -> usize {
+        let node = self.graph.node(values[0]);
         let (batched, size) = match node.shape.count() {
             Some(Dim::Batch(n)) => (true, n),
             Some(Dim::Fixed(n)) => (false, n),
             None => (true, usize::MAX),
         };
-        let leaves = self.leaves[id.index()];
-        let fresh = Slot { kind: node.kind, values: Vec::new(), batched, size, leaves };
-        let slot = match self.best_free(&fresh) {
+        let size = size.saturating_mul(values.len());
+        let leaves = self.leaves[values[0].index()];
+        let wanted = Slot { kind: node.kind, tenants: Vec::new(), batched, size, leaves, alive: 0 };
+        let slot = match self.best_free(&wanted) {
             Some(position) => self.free.swap_remove(position),
             None => {
-                self.plan.slots.push(fresh);
+                self.plan.slots.push(wanted);
                 self.plan.slots.len() - 1
             }
         };
         let chosen = &mut self.plan.slots[slot];
         chosen.size = chosen.size.max(size);
-        chosen.values.push(id);
-        self.plan.steps.push(Step { node: id, slot, in_place: false });
+        self.move_in(slot, values);
         slot
-    }
-
-    /// The slot of the only input of an elementwise node, if nobody reads it afterwards.
-    fn overwritable(&self, id: NodeId) -> Option<usize> {
-        let node = self.graph.node(id);
-        let owner = self.owner[node.inputs.first()?.index()];
-        let dies = matches!(node.op, Op::Unary(_))
-            && self.last_read[owner.index()] == id.index()
-            && !self.leaves[owner.index()]
-            && !self.leaves[id.index()];
-        match self.plan.places[owner.index()] {
-            Place::Slot(slot) if dies && self.plan.slots[slot].kind == node.kind => Some(slot),
-            _ => None,
-        }
     }
 
     /// The free slot that wastes least: the smallest that is large enough, else the largest.
@@ -207,21 +384,27 @@ impl Planner<'_> {
         self.free.iter().enumerate().filter(fits).min_by_key(waste).map(|(position, _)| position)
     }
 
-    /// Frees the slots nobody reads after node `id`.
-    fn release(&mut self, id: NodeId) {
-        let mut candidates: Vec<NodeId> =
-            self.graph.node(id).inputs.iter().map(|input| self.owner[input.index()]).collect();
-        candidates.push(self.owner[id.index()]);
-        candidates.sort();
-        candidates.dedup();
-        for owner in candidates {
-            let index = owner.index();
-            if let Place::Slot(slot) = self.plan.places[index]
-                && self.last_read[index] == id.index()
-                && !self.leaves[index]
-                && self.plan.slots[slot].values.last() == Some(&owner)
-            {
-                self.free.push(slot);
+    /// Gives up the place of a value nobody reads any more.
+    fn release(&mut self, owner: NodeId) {
+        let Place::Slot { slot, .. } = self.plan.places[owner.index()] else { return };
+        if self.leaves[owner.index()] || std::mem::replace(&mut self.released[owner.index()], true) {
+            return;
+        }
+        let held = &mut self.plan.slots[slot];
+        held.alive -= 1;
+        if held.alive == 0 {
+            self.free.push(slot);
+        }
+    }
+
+    /// Tells those who share a place with another where that is.
+    fn finish(&mut self) {
+        for (values, _) in &self.bundles {
+            self.plan.bundled.extend(values.iter().map(|&id| (id, values.len())));
+        }
+        for (id, _) in self.graph.nodes() {
+            if self.plan.places[id.index()] == Place::Nowhere {
+                self.plan.places[id.index()] = self.plan.places[self.owner(id).index()];
             }
         }
     }
@@ -229,7 +412,7 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::op::{Binary, Unary};
+    use monosplit_graph::op::{Binary, Unary, Window};
     use monosplit_graph::{Shape, Tensor};
 
     use super::*;
@@ -239,13 +422,15 @@ mod tests {
         let mut g = Graph::new();
         let mut ids = vec![g.input("x", Shape::batched(&[2, 3]), Kind::Float)];
         ids.push(g.constant(Tensor::new([1, 2, 3], vec![1f32; 6]).unwrap()));
+        let w = g.constant(Tensor::new([2, 2, 1], vec![1f32; 4]).unwrap());
         for _ in 0..random.within(1, 40) {
             let recent = ids.len().saturating_sub(6);
             let a = ids[random.within(recent, ids.len() - 1)];
             let b = ids[random.within(recent, ids.len() - 1)];
-            ids.push(match random.within(0, 3) {
+            ids.push(match random.within(0, 5) {
                 0 => g.add(Op::Identity, &[a]).unwrap(),
                 1 => g.add(Op::Unary(Unary::Exp), &[a]).unwrap(),
+                2 => g.add(Op::Conv { window: Window::new([1]), groups: 1 }, &[a, w]).unwrap(),
                 _ => g.add(Op::Binary(Binary::Add), &[a, b]).unwrap(),
             });
         }
@@ -257,27 +442,39 @@ mod tests {
     }
 
     /// Follows the plan writing node names instead of numbers: whoever reads must find what was meant.
-    fn follow(graph: &Graph, plan: &Plan, needed: &[bool]) {
-        let mut owner: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
-        for (id, node) in graph.nodes() {
-            if renames(&node.op) {
-                owner[id.index()] = owner[node.inputs[0].index()];
-            }
-        }
-        let mut held: Vec<Option<NodeId>> = vec![None; plan.slots.len()];
-        let expect = |id: NodeId, held: &[Option<NodeId>]| match plan.places[id.index()] {
-            Place::Slot(slot) => assert_eq!(held[slot], Some(owner[id.index()]), "{id} is gone"),
+    fn follow(graph: &Graph, plan: &Plan) {
+        let mut held: HashMap<(usize, usize), NodeId> = HashMap::new();
+        let at = |id: NodeId| match plan.places[id.index()] {
+            Place::Slot { slot, part } => Some((slot, part)),
             Place::Nowhere => panic!("{id} is nowhere"),
-            Place::Input(_) | Place::Constant(_) => {}
+            Place::Input(_) | Place::Constant(_) => None,
+        };
+        let expect = |id: NodeId, held: &HashMap<(usize, usize), NodeId>| {
+            if let Some(at) = at(id) {
+                assert_eq!(held.get(&at), Some(&plan.same[id.index()]), "{id} is gone");
+            }
         };
         for step in &plan.steps {
-            assert!(needed[step.node.index()]);
-            let inputs = &graph.node(step.node).inputs;
-            inputs.iter().for_each(|&input| expect(input, &held));
-            let reads_its_slot =
-                inputs.iter().any(|input| plan.places[input.index()] == Place::Slot(step.slot));
-            assert_eq!(reads_its_slot, step.in_place);
-            held[step.slot] = Some(step.node);
+            let nodes = step.work.nodes();
+            let inputs = nodes.iter().flat_map(|&id| &graph.node(id).inputs);
+            for &input in inputs.filter(|input| !nodes.contains(&plan.same[input.index()])) {
+                expect(input, &held);
+                let overwritten = step.outputs.iter().any(|&id| at(id) == at(input));
+                assert!(!overwritten || !matches!(step.work, Work::Batched(_) | Work::Streams(_)));
+            }
+            if let Work::Batched(nodes) = &step.work {
+                let first = at(graph.node(nodes[0]).inputs[0]).unwrap();
+                for (part, &id) in nodes.iter().enumerate() {
+                    assert_eq!(at(graph.node(id).inputs[0]), Some((first.0, part)));
+                    assert_eq!(at(id).unwrap().1, part);
+                }
+            }
+            for &id in &step.outputs {
+                let (slot, _) = at(id).unwrap();
+                let mates = plan.bundled.get(&id).copied().unwrap_or(1);
+                held.retain(|&(other, part), _| other != slot || part < mates);
+                held.insert(at(id).unwrap(), id);
+            }
         }
         graph.outputs().iter().for_each(|output| expect(output.node, &held));
     }
@@ -285,11 +482,17 @@ mod tests {
     #[test]
     fn whoever_reads_a_value_finds_it() {
         let mut random = Random::new(18);
-        for _ in 0..500 {
+        let mut batched = 0;
+        for round in 0..1000 {
             let graph = random_graph(&mut random);
             let (known, needed) = (known(&graph), needed(&graph));
-            follow(&graph, &Plan::new(&graph, &known, &needed), &needed);
+            let on = |bit: usize| round & (1 << bit) != 0;
+            let choices = Choices { share: on(0), fuse: on(1), batch: on(2), reorder: on(3) };
+            let plan = Plan::new(&graph, &known, &needed, choices);
+            follow(&graph, &plan);
+            batched += plan.steps.iter().filter(|step| matches!(step.work, Work::Batched(_))).count();
         }
+        assert!(batched > 20, "too few graphs have anything to batch: {batched}");
     }
 
     #[test]
@@ -303,8 +506,11 @@ mod tests {
         }
         let last = g.add(Op::Binary(Binary::Mul), &[y, y]).unwrap();
         g.output("y", last);
-        let plan = Plan::new(&g, &known(&g), &needed(&g));
+        let plain = Choices { fuse: false, ..Choices::ALL };
+        let plan = Plan::new(&g, &known(&g), &needed(&g), plain);
         assert_eq!(plan.slots.len(), 3, "two that alternate and the one that leaves");
-        assert_eq!(plan.steps.iter().filter(|step| step.in_place).count(), 50);
+        let plan = Plan::new(&g, &known(&g), &needed(&g), Choices::ALL);
+        assert_eq!(plan.steps.len(), 3, "a hundred nodes in steps of at most 48");
+        assert_eq!(plan.slots.len(), 2, "one that is overwritten and the one that leaves");
     }
 }

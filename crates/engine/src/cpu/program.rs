@@ -1,45 +1,65 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
+use super::effort::Effort;
+use super::fusion::Fusion;
+use super::kernels::peak::peak;
 use super::kernels::policy::{self, Kernel};
-use super::plan::{Place, Plan, known, needed};
+use super::plan::{Place, Plan, Step, known, needed};
 use super::real::Real;
+use super::run::Run;
+use super::schedule::{Choices, Work, stream_weights};
 use super::value::{Shared, Storage, View, ViewMut, element_bytes};
-use crate::profile::{NodeTime, Profile};
+use crate::profile::Profile;
 
 /// What is kept of a node.
-struct Value {
-    name: String,
-    shape: Shape,
-    kind: Kind,
-    inputs: Vec<NodeId>,
+pub(super) struct Value {
+    pub(super) name: String,
+    pub(super) op: &'static str,
+    pub(super) effort: Effort,
+    pub(super) shape: Shape,
+    pub(super) kind: Kind,
+    pub(super) inputs: Vec<NodeId>,
+}
+
+/// What carries out a step.
+pub(super) enum Executor<R> {
+    /// The kernel of its node, or of its nodes at once.
+    Kernel(Kernel<R>),
+    /// One pass over memory.
+    Fused(Fusion),
+    /// One pass over weights.
+    Streams(Streams),
+}
+
+/// Products of several values with the same weights.
+pub(super) struct Streams {
+    pub(super) weights: NodeId,
+    /// For every product, whether the magnitudes of the weights are meant.
+    pub(super) magnitude: Vec<bool>,
+    /// Whether the weights are read transposed.
+    pub(super) transposed: bool,
 }
 
 /// A graph compiled for the processor in precision `R`.
 pub(crate) struct CpuProgram<R> {
-    values: Vec<Value>,
+    pub(super) values: Vec<Value>,
     inputs: Vec<NodeId>,
-    outputs: Vec<NodeId>,
-    constants: Vec<Option<Shared<R>>>,
-    kernels: Vec<Kernel<R>>,
-    plan: Plan,
+    pub(super) outputs: Vec<NodeId>,
+    pub(super) constants: Vec<Option<Shared<R>>>,
+    pub(super) executors: Vec<Executor<R>>,
+    pub(super) plan: Plan,
     memory_limit: usize,
     pool: Option<Arc<ThreadPool>>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
-}
-
-/// One run: the batch size, the concrete shapes, and where elements are.
-struct Run<'a, R> {
-    program: &'a CpuProgram<R>,
-    shapes: Vec<Vec<usize>>,
-    inputs: Vec<Shared<R>>,
-    arena: Vec<Storage<R>>,
+    /// Operations this machine can do in a second, measured when first asked for.
+    pub(super) peak: OnceLock<f64>,
 }
 
 fn name_of(graph: &Graph, id: NodeId) -> String {
@@ -52,45 +72,132 @@ fn name_of(graph: &Graph, id: NodeId) -> String {
 
 impl<R: Real> CpuProgram<R> {
     pub(crate) fn compile(graph: &Graph, pool: Option<Arc<ThreadPool>>, memory_limit: usize) -> Result<Self> {
+        CpuProgram::compile_with(graph, pool, memory_limit, Choices::ALL)
+    }
+
+    pub(crate) fn compile_with(
+        graph: &Graph,
+        pool: Option<Arc<ThreadPool>>,
+        memory_limit: usize,
+        choices: Choices,
+    ) -> Result<Self> {
         let (known, needed) = (known(graph), needed(graph));
+        let plan = Plan::new(graph, &known, &needed, choices);
+        let same = |id: &NodeId| plan.same[id.index()];
         let values = graph
             .nodes()
             .map(|(id, node)| Value {
                 name: name_of(graph, id),
+                op: node.op.name(),
+                effort: Effort::of(graph, node),
                 shape: node.shape.clone(),
                 kind: node.kind,
-                inputs: node.inputs.clone(),
+                inputs: node.inputs.iter().map(same).collect(),
             })
             .collect();
         let mut program = CpuProgram {
             values,
             inputs: graph.inputs().to_vec(),
-            outputs: graph.outputs().iter().map(|output| output.node).collect(),
+            outputs: graph.outputs().iter().map(|output| same(&output.node)).collect(),
             constants: graph.nodes().map(|_| None).collect(),
-            kernels: Vec::new(),
-            plan: Plan::new(graph, &known, &needed),
+            executors: Vec::new(),
+            plan,
             memory_limit,
             pool,
             arenas: Mutex::new(Vec::new()),
+            peak: OnceLock::new(),
         };
-        program.evaluate_constants(graph, &known, &needed)?;
-        for step in &program.plan.steps {
-            program.kernels.push(program.choose(graph, step.node)?);
-        }
-        program.forget_unread_constants(&known);
+        program.prepare(graph, &known)?;
         Ok(program)
+    }
+
+    fn streams(&self, graph: &Graph, known: &[bool], nodes: &[NodeId]) -> Result<Executor<R>> {
+        let of = |id: NodeId| {
+            let read = stream_weights(graph, &self.plan.same, known, graph.node(id));
+            read.ok_or_else(|| self.lost(id))
+        };
+        let magnitude = nodes.iter().map(|&id| Ok(of(id)?.1)).collect::<Result<_>>()?;
+        let transposed = matches!(graph.node(nodes[0]).op, Op::MatMul { trans_b: true, .. });
+        Ok(Executor::Streams(Streams { weights: of(nodes[0])?.0, magnitude, transposed }))
+    }
+
+    /// The known values each step reads.
+    fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<Vec<NodeId>> {
+        let of_step = |step: &Step| {
+            let mut read: Vec<NodeId> = Vec::new();
+            for id in step.work.nodes() {
+                let weights = match step.work {
+                    Work::Streams(_) => stream_weights(graph, &self.plan.same, known, graph.node(*id)),
+                    _ => None,
+                };
+                let inputs = self.values[id.index()].inputs.iter().enumerate();
+                read.extend(inputs.map(|(position, &input)| match weights {
+                    Some((weights, _)) if position == 1 => weights,
+                    _ => input,
+                }));
+            }
+            read.retain(|id| known[id.index()]);
+            read.sort();
+            read.dedup();
+            read
+        };
+        self.plan.steps.iter().map(of_step).collect()
+    }
+
+    /// Computes what is known and chooses what carries out the steps. Weights that kernels keep in a layout of their
+    /// own are let go as soon as the last of these has them.
+    fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
+        let reads = self.constants_read(graph, known);
+        let mut left = vec![0usize; self.values.len()];
+        reads.iter().flatten().for_each(|id| left[id.index()] += 1);
+        let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
+        outputs.iter().for_each(|id| left[id.index()] += 1);
+        let mut bytes = 0;
+        for (at, read) in reads.iter().enumerate() {
+            for &id in read {
+                self.provide(graph, id, &mut bytes)?;
+            }
+            let step = &self.plan.steps[at];
+            let executor = match &step.work {
+                Work::One(id) => Executor::Kernel(self.choose(graph, *id)?),
+                Work::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0])?),
+                Work::Fused(nodes) => {
+                    Executor::Fused(Fusion::new(graph, &self.plan.same, nodes, &step.outputs)?)
+                }
+                Work::Streams(nodes) => self.streams(graph, known, nodes)?,
+            };
+            if matches!(&executor, Executor::Kernel(kernel) if kernel.holds_weights) {
+                let weights = self.values[step.work.nodes()[0].index()].inputs[1];
+                left[weights.index()] -= 1;
+                if left[weights.index()] == 0 {
+                    self.constants[weights.index()] = None;
+                }
+            }
+            self.executors.push(executor);
+        }
+        for id in outputs {
+            self.provide(graph, id, &mut bytes)?;
+        }
+        // What only other constants were made of is of no use any more.
+        self.constants
+            .iter_mut()
+            .zip(left)
+            .filter(|(_, left)| *left == 0)
+            .for_each(|(value, _)| *value = None);
+        Ok(())
     }
 
     fn choose(&self, graph: &Graph, id: NodeId) -> Result<Kernel<R>> {
         let node = graph.node(id);
-        let shapes = self.fixed_shapes(&node.inputs);
-        let constants: Vec<Option<View<'_, R>>> = (node.inputs.iter().zip(&shapes))
+        let inputs = &self.values[id.index()].inputs;
+        let shapes = self.fixed_shapes(inputs);
+        let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&shapes))
             .map(|(input, shape)| {
                 let data = self.constants[input.index()].as_ref()?.slice();
                 Some(View { shape: shape.as_ref()?, data })
             })
             .collect();
-        policy::choose(graph, node, &constants).map_err(|e| e.at(&self.values[id.index()].name))
+        policy::choose(node, &constants).map_err(|e| e.at(&self.values[id.index()].name))
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {
@@ -101,22 +208,28 @@ impl<R: Real> CpuProgram<R> {
         ids.iter().map(fixed).collect()
     }
 
-    /// Computes every needed value that depends on no input.
-    fn evaluate_constants(&mut self, graph: &Graph, known: &[bool], needed: &[bool]) -> Result<()> {
-        let mut bytes = 0usize;
-        for (id, node) in graph.nodes() {
-            if !(known[id.index()] && needed[id.index()]) {
-                continue;
+    /// Computes a value that depends on no input, and what it is made of, unless that was done; `bytes` is what all
+    /// computed so far took.
+    fn provide(&mut self, graph: &Graph, id: NodeId, bytes: &mut usize) -> Result<()> {
+        let mut missing = BTreeSet::new();
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            if self.constants[id.index()].is_none() && missing.insert(id) {
+                open.extend(&self.values[id.index()].inputs);
             }
+        }
+        for id in missing {
+            let node = graph.node(id);
             let value = match &node.op {
                 Op::Constant(tensor) => Shared::of(tensor),
-                Op::Identity | Op::Dropout { .. } | Op::Reshape { .. } => {
-                    self.constants[node.inputs[0].index()].clone().ok_or_else(|| self.lost(id))?
+                Op::Reshape { .. } => {
+                    let renamed = self.values[id.index()].inputs[0];
+                    self.constants[renamed.index()].clone().ok_or_else(|| self.lost(id))?
                 }
                 _ => {
                     let count = node.shape.at(1).and_then(|shape| element_count(&shape));
-                    bytes = count
-                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(bytes))
+                    *bytes = count
+                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(*bytes))
                         .filter(|&bytes| bytes <= self.memory_limit)
                         .ok_or_else(|| self.too_large(id))?;
                     self.evaluate(graph, id).map_err(|e| e.at(&self.values[id.index()].name))?
@@ -129,13 +242,14 @@ impl<R: Real> CpuProgram<R> {
 
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
+        let inputs = &self.values[id.index()].inputs;
         let kernel = self.choose(graph, id)?;
         let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
         let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
-        let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(&node.inputs).into_iter().collect();
+        let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
         let shapes = shapes.ok_or_else(|| self.lost(id))?;
         let mut views = Vec::with_capacity(shapes.len());
-        for (input, shape) in node.inputs.iter().zip(&shapes) {
+        for (input, shape) in inputs.iter().zip(&shapes) {
             let data = self.constants[input.index()].as_ref().ok_or_else(|| self.lost(id))?.slice();
             views.push(View { shape, data });
         }
@@ -148,23 +262,12 @@ impl<R: Real> CpuProgram<R> {
         Ok(storage.share())
     }
 
-    /// Drops constants that only other constants were made of.
-    fn forget_unread_constants(&mut self, known: &[bool]) {
-        let steps = self.plan.steps.iter().flat_map(|step| &self.values[step.node.index()].inputs);
-        let mut read = vec![false; self.values.len()];
-        for id in steps.chain(&self.outputs) {
-            if let Place::Constant(constant) = self.plan.places[id.index()] {
-                read[constant.index()] = true;
-            }
-        }
-        for (index, constant) in self.constants.iter_mut().enumerate() {
-            if known[index] && !read[index] {
-                *constant = None;
-            }
-        }
+    /// How many values lie side by side where `id` lies.
+    pub(super) fn parts(&self, id: NodeId) -> usize {
+        self.plan.bundled.get(&id).copied().unwrap_or(1)
     }
 
-    fn lost(&self, id: NodeId) -> Error {
+    pub(super) fn lost(&self, id: NodeId) -> Error {
         Error::argument("a value was read before it was computed").at(&self.values[id.index()].name)
     }
 
@@ -242,9 +345,9 @@ impl<R: Real> CpuProgram<R> {
         let mut total = 0usize;
         for slot in &self.plan.slots {
             let mut largest = 0;
-            for id in &slot.values {
+            for (id, parts) in &slot.tenants {
                 let bytes = element_count(&shapes[id.index()])
-                    .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind)))
+                    .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind))?.checked_mul(*parts))
                     .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= self.memory_limit))
                     .ok_or_else(|| self.too_large(*id))?;
                 largest = largest.max(bytes);
@@ -272,92 +375,206 @@ impl<R: Real> CpuProgram<R> {
     }
 }
 
-impl<R: Real> Run<'_, R> {
-    fn steps(&mut self, mut profile: Option<&mut Profile>) -> Result<()> {
-        let program = self.program;
-        for (step, kernel) in program.plan.steps.iter().zip(&program.kernels) {
-            let began = Instant::now();
-            let index = step.node.index();
-            let kind = program.plan.slots[step.slot].kind;
-            let mut storage = std::mem::replace(&mut self.arena[step.slot], Storage::empty(kind));
-            let done = self.compute(step.node, step.in_place, kernel, &mut storage);
-            self.arena[step.slot] = storage;
-            done.map_err(|e| e.at(&program.values[index].name))?;
-            if let Some(profile) = profile.as_deref_mut() {
-                profile.nodes.push(NodeTime { node: step.node, kernel: kernel.name, time: began.elapsed() });
-            }
-        }
-        Ok(())
-    }
-
-    fn compute(
-        &self,
-        id: NodeId,
-        in_place: bool,
-        kernel: &Kernel<R>,
-        storage: &mut Storage<R>,
-    ) -> Result<()> {
-        let shape = &self.shapes[id.index()];
-        let count: usize = shape.iter().product();
-        storage.grow(count)?;
-        let mut out = ViewMut { shape, data: storage.slice_mut(count) };
-        if out.is_empty() {
-            return Ok(());
-        }
-        match &kernel.in_place {
-            Some(run) if in_place => run(&mut out),
-            _ => {
-                let inputs = &self.program.values[id.index()].inputs;
-                let views: Result<Vec<View<'_, R>>> = inputs.iter().map(|&input| self.view(input)).collect();
-                (kernel.run)(&views?, &mut out)
-            }
-        }
-    }
-
-    fn view(&self, id: NodeId) -> Result<View<'_, R>> {
-        let shape = &self.shapes[id.index()];
-        let count = shape.iter().product();
-        let data = match self.program.plan.places[id.index()] {
-            Place::Input(position) => self.inputs.get(position).map(Shared::slice),
-            Place::Constant(id) => self.program.constants[id.index()].as_ref().map(Shared::slice),
-            Place::Slot(slot) => Some(self.arena[slot].slice(count)),
-            Place::Nowhere => None,
-        };
-        data.map(|data| View { shape, data }).ok_or_else(|| self.program.lost(id))
-    }
-
-    /// Hands out the results; slots that leave are emptied, not copied.
-    fn outputs(&mut self) -> Result<Vec<Tensor>> {
-        let program = self.program;
-        let mut taken: Vec<Option<Shared<R>>> = program.plan.slots.iter().map(|_| None).collect();
-        let mut outputs = Vec::with_capacity(program.outputs.len());
-        for &id in &program.outputs {
-            let shape = self.shapes[id.index()].clone();
-            let tensor = match program.plan.places[id.index()] {
-                Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
-                Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
-                Place::Slot(slot) => {
-                    let empty = Storage::empty(program.plan.slots[slot].kind);
-                    let arena = &mut self.arena[slot];
-                    let shared = taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share());
-                    Some(shared.tensor(shape))
-                }
-                Place::Nowhere => None,
-            };
-            outputs.push(tensor.ok_or_else(|| program.lost(id))??);
-        }
-        Ok(outputs)
-    }
-}
-
 impl<R: Real> crate::Program for CpuProgram<R> {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.execute(inputs, None)
     }
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
+        self.within_pool(|| self.peak.get_or_init(peak::<R>));
         let mut profile = Profile::default();
         let outputs = self.execute(inputs, Some(&mut profile))?;
         Ok((outputs, profile))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::Data;
+    use monosplit_graph::op::{Binary, Reduction, Unary, Window};
+
+    use super::*;
+    use crate::Program;
+    use crate::cpu::kernels::testing::Random;
+
+    /// A graph of elementwise nodes, convolutions with shared weights, reductions that come back as factors, and
+    /// renamed values.
+    struct Writer<'a> {
+        graph: Graph,
+        reals: Vec<NodeId>,
+        truths: Vec<NodeId>,
+        small: Vec<NodeId>,
+        weights: Vec<NodeId>,
+        random: &'a mut Random,
+    }
+
+    fn pick(random: &mut Random, ids: &[NodeId]) -> NodeId {
+        ids[random.within(ids.len().saturating_sub(7), ids.len() - 1)]
+    }
+
+    impl<'a> Writer<'a> {
+        fn new(random: &'a mut Random) -> Self {
+            let mut graph = Graph::new();
+            let shape = Shape::batched(&[4, 5, 6]);
+            let reals: Vec<NodeId> = (0..3).map(|_| graph.input("x", shape.clone(), Kind::Float)).collect();
+            let truths = vec![graph.at_least(reals[0], 0.0).unwrap()];
+            let mut small = vec![graph.number(0.5), graph.input("alpha", Shape::default(), Kind::Float)];
+            for shape in [vec![4, 1, 1], vec![1, 4, 5, 1], vec![6], vec![5, 6]] {
+                let count = shape.iter().product();
+                small.push(graph.constant(Tensor::new(shape, random.reals::<f32>(count)).unwrap()));
+            }
+            let weights = (0..2)
+                .map(|_| graph.constant(Tensor::new([4, 4, 3, 3], random.reals::<f32>(144)).unwrap()))
+                .collect();
+            Writer { graph, reals, truths, small, weights, random }
+        }
+
+        fn real(&mut self) -> NodeId {
+            pick(self.random, &self.reals)
+        }
+
+        fn either(&mut self) -> NodeId {
+            if self.random.within(0, 2) == 0 { pick(self.random, &self.small) } else { self.real() }
+        }
+
+        fn step(&mut self) -> Result<()> {
+            let (a, b) = (self.real(), self.either());
+            let truth = pick(self.random, &self.truths);
+            let g = &mut self.graph;
+            let binaries = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min];
+            let unaries = [Unary::Relu, Unary::Abs, Unary::Neg, Unary::Sigmoid, Unary::Floor, Unary::Sign];
+            match self.random.within(0, 11) {
+                0..=2 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], a, b)?),
+                3 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], b, a)?),
+                4 => self.reals.push(g.unary(unaries[self.random.within(0, 5)], a)?),
+                5 => self.truths.push(g.binary(Binary::GreaterOrEqual, a, b)?),
+                6 => self.reals.push(g.select(truth, a, b)?),
+                7 => self.reals.push(g.select(truth, b, a)?),
+                8 => {
+                    let sum = g.reduced(Reduction::Max, a, &[1, 2, 3], true)?;
+                    self.small.push(g.unary(Unary::Sigmoid, sum)?);
+                }
+                9 => {
+                    let flat = g.reshaped(a, Shape::batched(&[120]))?;
+                    let flat = g.scaled(0.25, flat)?;
+                    self.reals.push(g.reshaped(flat, Shape::batched(&[4, 5, 6]))?);
+                }
+                10 => {
+                    let not = g.unary(Unary::Not, truth)?;
+                    self.truths.push(not);
+                    self.reals.push(g.add(Op::Cast { to: Kind::Float }, &[not])?);
+                }
+                _ => {
+                    let mut window = Window::new([3, 3]);
+                    window.pad = vec![(1, 1); 2];
+                    let weight = self.weights[self.random.within(0, 1)];
+                    let other = pick(self.random, &self.reals);
+                    for x in [a, other] {
+                        let op = Op::ConvTranspose {
+                            window: window.clone(),
+                            groups: 1,
+                            output_padding: vec![0, 0],
+                        };
+                        self.reals.push(g.add(op, &[x, weight])?);
+                    }
+                }
+            }
+            Ok(())
+        }
+
+        fn finish(mut self) -> Graph {
+            for _ in 0..self.random.within(1, 4) {
+                let id = self.real();
+                self.graph.output("y", id);
+            }
+            let truth = pick(self.random, &self.truths);
+            self.graph.output("truth", truth);
+            self.graph
+        }
+    }
+
+    /// The streams of two fully connected layers, forward and back.
+    fn fully_connected(random: &mut Random) -> Graph {
+        let mut g = Graph::new();
+        let mut ends = Vec::new();
+        for name in ["x", "alpha", "s"] {
+            ends.push(g.input(name, Shape::batched(&[300]), Kind::Float));
+        }
+        let w = g.constant(Tensor::new([200, 300], random.reals::<f32>(60_000)).unwrap());
+        let b = g.constant(Tensor::vector(random.reals::<f32>(200)));
+        let (magnitude, bias) = (g.magnitude(w).unwrap(), g.magnitude(b).unwrap());
+        let forward = Op::MatMul { trans_a: false, trans_b: true };
+        let z = g.add(forward.clone(), &[ends[0], w, b]).unwrap();
+        let s = g.add(forward, &[ends[2], magnitude, bias]).unwrap();
+        let back = Op::MatMul { trans_a: false, trans_b: false };
+        let d = g.add(back.clone(), &[z, w]).unwrap();
+        let e = g.add(back.clone(), &[s, w]).unwrap();
+        let again = g.magnitude(w).unwrap();
+        let sigma = g.add(back, &[s, again]).unwrap();
+        for id in [z, d, e, sigma] {
+            g.output("y", id);
+        }
+        g
+    }
+
+    #[test]
+    fn streams_of_a_fully_connected_layer_keep_their_bits_and_store_no_magnitudes() {
+        let mut random = Random::new(5);
+        let graph = fully_connected(&mut random);
+        let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+        let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+        let (plain, all) = (compile(off), compile(Choices::ALL));
+        for batch in [1, 3, 40] {
+            let inputs: Vec<Tensor> = (0..3)
+                .map(|_| Tensor::new([batch, 300], random.reals::<f32>(batch * 300)).unwrap())
+                .collect();
+            assert_eq!(bits(&all.run(&inputs).unwrap()), bits(&plain.run(&inputs).unwrap()));
+        }
+        let large = |v: &&Shared<f32>| matches!(v, Shared::Real(v) if v.len() == 60_000);
+        assert_eq!(all.constants.iter().flatten().filter(large).count(), 1);
+        let streams = |step: &&Step| matches!(step.work, Work::Streams(_));
+        assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
+    }
+
+    fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
+        let bits = |tensor: &Tensor| match tensor.data() {
+            Data::F32(v) => v.iter().map(|v| u64::from(v.to_bits())).collect(),
+            Data::F64(v) => v.iter().map(|v| v.to_bits()).collect(),
+            Data::I64(v) => v.iter().map(|&v| v as u64).collect(),
+            Data::Bool(v) => v.iter().map(|&v| u64::from(v)).collect(),
+        };
+        tensors.iter().map(bits).collect()
+    }
+
+    /// Whatever is shared, fused, batched or reordered, at every batch size, run after run and from threads at once,
+    /// the bits are those of one node after the other.
+    #[test]
+    fn no_optimisation_changes_a_bit() {
+        let mut random = Random::new(77);
+        for round in 0..120 {
+            let mut writer = Writer::new(&mut random);
+            for _ in 0..round / 3 + 2 {
+                writer.step().unwrap();
+            }
+            let graph = writer.finish();
+            let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+            let on = |bit: usize| round & (1 << bit) == 0;
+            let some = Choices { share: on(0), fuse: on(1), batch: on(2), reorder: on(3) };
+            let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+            let (plain, some, all) = (compile(off), compile(some), compile(Choices::ALL));
+            for batch in [2, 1, 400, 1] {
+                let mut inputs: Vec<Tensor> = (0..3)
+                    .map(|_| Tensor::new([batch, 4, 5, 6], random.reals::<f32>(batch * 120)).unwrap())
+                    .collect();
+                inputs.push(Tensor::scalar(0.3f32));
+                let expected = bits(&plain.run(&inputs).unwrap());
+                assert_eq!(bits(&some.run(&inputs).unwrap()), expected);
+                std::thread::scope(|scope| {
+                    for _ in 0..2 {
+                        scope.spawn(|| assert_eq!(bits(&all.run(&inputs).unwrap()), expected));
+                    }
+                });
+            }
+        }
     }
 }

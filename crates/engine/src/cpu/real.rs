@@ -2,10 +2,13 @@
 
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
+use std::sync::Mutex;
 
 use monosplit_graph::{Buffer, Data, Tensor};
 
-use super::kernels::gemm::Gemm;
+use super::kernels::level::Vectors;
+use super::kernels::scratch::Pool;
+use crate::Precision;
 
 /// A number a kernel can store: it can be copied, compared and has a zero.
 pub(crate) trait Element: Copy + Default + PartialOrd + Send + Sync + Debug + 'static {}
@@ -18,7 +21,7 @@ impl Element for bool {}
 /// A real number of either precision.
 pub(crate) trait Real:
     Element
-    + Gemm
+    + Vectors
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
@@ -27,9 +30,16 @@ pub(crate) trait Real:
     + AddAssign
     + MulAssign
 {
+    const PRECISION: Precision;
     const ZERO: Self;
     const ONE: Self;
     const NEG_INFINITY: Self;
+
+    /// Whether the precision leaves room for convolutions that trade some of it for speed.
+    const FAST: bool;
+
+    /// Buffers for kernels.
+    fn scratch() -> &'static Pool<Self>;
 
     fn from_f64(v: f64) -> Self;
     fn to_f64(self) -> f64;
@@ -53,11 +63,18 @@ pub(crate) trait Real:
 }
 
 macro_rules! real {
-    ($real:ident, $of:ident, $data:ident) => {
+    ($real:ident, $of:ident, $data:ident, $fast:literal) => {
         impl Real for $real {
+            const PRECISION: Precision = Precision::$data;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $real::NEG_INFINITY;
+            const FAST: bool = $fast;
+
+            fn scratch() -> &'static Pool<Self> {
+                static POOL: Pool<$real> = Mutex::new(Vec::new());
+                &POOL
+            }
 
             #[inline]
             fn from_f64(v: f64) -> Self {
@@ -125,5 +142,5 @@ macro_rules! real {
     };
 }
 
-real!(f32, to_f32, F32);
-real!(f64, to_f64, F64);
+real!(f32, to_f32, F32, true);
+real!(f64, to_f64, F64, false);

@@ -105,6 +105,25 @@ impl<R: Real> Storage<R> {
         }
     }
 
+    /// The elements of one of several values of `length` elements that lie side by side.
+    pub(crate) fn part(&self, part: usize, length: usize) -> Option<Slice<'_, R>> {
+        let (start, end) = (part * length, (part + 1) * length);
+        match self {
+            Storage::Real(v) => v.get(start..end).map(Slice::Real),
+            Storage::Int(v) => v.get(start..end).map(Slice::Int),
+            Storage::Bool(v) => v.get(start..end).map(Slice::Bool),
+        }
+    }
+
+    /// The first `parts` values of `length` elements that lie side by side.
+    pub(crate) fn parts_mut(&mut self, parts: usize, length: usize) -> Vec<SliceMut<'_, R>> {
+        match self {
+            Storage::Real(v) => v.chunks_exact_mut(length).take(parts).map(SliceMut::Real).collect(),
+            Storage::Int(v) => v.chunks_exact_mut(length).take(parts).map(SliceMut::Int).collect(),
+            Storage::Bool(v) => v.chunks_exact_mut(length).take(parts).map(SliceMut::Bool).collect(),
+        }
+    }
+
     pub(crate) fn share(self) -> Shared<R> {
         match self {
             Storage::Real(v) => Shared::Real(v.into()),
@@ -137,6 +156,17 @@ impl<R: Real> Shared<R> {
             Shared::Real(b) => Tensor::new(shape, R::into_data(b.clone())),
             Shared::Int(b) => Tensor::new(shape, monosplit_graph::Data::I64(b.clone())),
             Shared::Bool(b) => Tensor::new(shape, monosplit_graph::Data::Bool(b.clone())),
+        }
+    }
+}
+
+impl<'a, R> SliceMut<'a, R> {
+    /// The same elements, to be read only.
+    pub(crate) fn shared(self) -> Slice<'a, R> {
+        match self {
+            SliceMut::Real(v) => Slice::Real(v),
+            SliceMut::Int(v) => Slice::Int(v),
+            SliceMut::Bool(v) => Slice::Bool(v),
         }
     }
 }

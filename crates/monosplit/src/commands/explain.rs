@@ -154,15 +154,13 @@ impl Explain {
                 write_atomically(&raw_path(path, layer), &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
-        let explanations = run.explainer.explanations();
-        let profiled = || explanations.iter().map(|e| e.graph()).zip(&found.profiles);
         if self.json {
-            let profiles = self.profile.then(|| profiled().map(|(g, p)| profile::json(g, p)).collect());
-            writeln!(out, "{}", self.json(model, run.setting, &found.answers, profiles))?;
+            let profile = self.profile.then(|| profile::json(&found.profile));
+            writeln!(out, "{}", self.json(model, run.setting, &found.answers, profile))?;
             return Ok(());
         }
         if self.profile {
-            profiled().try_for_each(|(graph, times)| profile::print(graph, times, out))?;
+            profile::print(&found.profile, out)?;
         }
         out.flush()?;
         if let Some(remark) = remark(model) {
@@ -232,7 +230,7 @@ struct Run<'a> {
 struct Found {
     answers: Vec<Answer>,
     maps: Vec<Vec<Tensor>>,
-    profiles: Vec<Profile>,
+    profile: Profile,
 }
 
 impl Run<'_> {
@@ -245,7 +243,7 @@ impl Run<'_> {
     ) -> Result<Found, Failure> {
         let batch = self.explain.batch_size(self.explainer);
         let mut names = FileNames::default();
-        let mut profiles = vec![Profile::default(); self.explainer.explanations().len()];
+        let mut profile = Profile::default();
         let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); self.setting.layers.len()]);
         let begun = Instant::now();
         loop {
@@ -261,7 +259,7 @@ impl Run<'_> {
             let bar = Bar::new(samples.len());
             let question =
                 Question { progress: &bar, ..Question::new(&images, &class, &self.setting.chosen.settings) };
-            let explained = self.explained(&question, &mut profiles)?;
+            let explained = self.explained(&question, &mut profile)?;
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
                 let mut answer = self.setting.answer(sample, row, &explained, time)?;
@@ -287,17 +285,15 @@ impl Run<'_> {
             progress(feed.opened(), feed.total(), begun);
         }
         classes.all_used(answers.len())?;
-        Ok(Found { answers, maps, profiles })
+        Ok(Found { answers, maps, profile })
     }
 
-    fn explained(&self, question: &Question<'_>, profiles: &mut [Profile]) -> Result<Explained> {
+    fn explained(&self, question: &Question<'_>, profile: &mut Profile) -> Result<Explained> {
         if !self.explain.profile {
             return self.explainer.answer(question);
         }
         let (explained, times) = self.explainer.answer_profiled(question)?;
-        for (all, times) in profiles.iter_mut().zip(times) {
-            all.nodes.extend(times.nodes);
-        }
+        profile.append(times);
         Ok(explained)
     }
 }

@@ -217,13 +217,13 @@ impl Run {
                 ("inputs", inputs),
             ];
             if self.profile {
-                object.push(("profile", profile::json(inference.graph(), inference.profile())));
+                object.push(("profile", profile::json(inference.profile())));
             }
             writeln!(out, "{}", Json::Object(object))?;
             return Ok(());
         }
         if self.profile {
-            profile::print(inference.graph(), inference.profile(), out)?;
+            profile::print(inference.profile(), out)?;
         }
         out.flush()?;
         if let Some(remark) = note_on_output {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::erf::{erf, erfc};
+use super::fused::Block;
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
@@ -16,6 +17,7 @@ trait Source<T>: Sync {
 
 struct From<'a, T>(&'a [T]);
 struct InPlace;
+struct Whole<'a, T>(&'a [T]);
 
 impl<T: Element> Source<T> for From<'_, T> {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
@@ -34,6 +36,27 @@ impl<T: Element> Source<T> for InPlace {
                 *o = f(*o);
             }
         });
+    }
+}
+
+impl<T: Element> Source<T> for Whole<'_, T> {
+    #[inline]
+    fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
+        for (o, &x) in out.iter_mut().zip(self.0) {
+            *o = f(x);
+        }
+    }
+}
+
+/// `out ← f(x)` on a block.
+pub(crate) fn real_block<R: Real>(unary: Unary, x: Block<'_, R>, out: &mut [R]) {
+    match x {
+        Block::Many(x) => real(unary, Whole(x), out),
+        Block::One(x) => {
+            let mut one = [R::ZERO];
+            real(unary, Whole(&[x]), &mut one);
+            out.fill(one[0]);
+        }
     }
 }
 

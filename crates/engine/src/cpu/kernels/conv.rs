@@ -1,34 +1,65 @@
-//! Convolution as matrix products over tiles of unfolded patches; a 1×1 convolution needs no unfolding.
-//! How the work is cut depends on the sizes alone, so the bits do not depend on the number of threads.
+//! Convolution as matrix products over patches packed straight into panels; a 1×1 convolution needs no
+//! unfolding. How the work is cut depends on the sizes alone, so the bits do not depend on the number of threads.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::unfold;
-use super::gemm::{Matrix, MatrixMut, multiply};
+use super::columns::Patches;
+use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, RightPanels};
+use super::level::{Level, VECTORS};
 use super::window::Walk;
 use crate::cpu::real::Real;
 
-/// Positions of a tile that one task handles alone, its patches staying in cache.
-const NARROW_TILE: Range<usize> = 128..1024;
-/// Elements of the patches of a narrow tile.
-const NARROW_ELEMENTS: usize = 1 << 18;
-/// Elements of the patches of a tile whose product is shared out by output channels.
+/// From this many blocks of positions on there is enough to share out by positions.
+const MANY_BLOCKS: usize = 8;
+/// Elements of the patches laid out at a time when output channels are shared out.
 const WIDE_ELEMENTS: usize = 1 << 22;
-/// From this many narrow tiles on there is enough to share out by tiles.
-const MANY_TILES: usize = 8;
-/// Output channels of one task when channels are shared out, at most.
-const CHANNEL_BLOCK: usize = 64;
+/// Tasks that output channels are shared out to, about.
+const TASKS: usize = 16;
+
+/// What is done to a piece of the output, beginning at the given element, as soon as it is computed.
+pub(crate) type Finish<'a, R> = dyn Fn(usize, &mut [R]) + Sync + 'a;
+
+/// The kernel of a convolution, packed: a left operand for every group.
+#[derive(Debug)]
+pub(crate) struct PackedKernel<R> {
+    level: Level,
+    groups: Vec<LeftPanels<R>>,
+}
+
+impl<R: Real> PackedKernel<R> {
+    /// Packs a kernel of shape `[outputs, inputs of a group, …]`.
+    pub(crate) fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
+        let (rows, depth) = (shape[0] / groups, shape[1..].iter().product::<usize>());
+        let pack = |group: usize| {
+            LeftPanels::pack(level, Matrix::dense(&w[group * rows * depth..][..rows * depth], rows, depth))
+        };
+        PackedKernel { level, groups: (0..groups).map(pack).collect() }
+    }
+}
 
 /// A convolution of known sizes.
 pub(crate) struct Convolution {
     walk: Walk,
-    groups: usize,
     group_inputs: usize,
     group_outputs: usize,
     pointwise: bool,
+}
+
+/// What the tasks of one image and group share.
+struct Part<'a, R> {
+    level: Level,
+    x: &'a [R],
+    w: &'a LeftPanels<R>,
+    bias: Option<&'a [R]>,
+    /// The output: a row for every channel.
+    y: Region<R>,
+    /// Where in the whole output it begins.
+    first: usize,
+    finish: Option<&'a Finish<'a, R>>,
 }
 
 impl Convolution {
@@ -36,7 +67,6 @@ impl Convolution {
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
         Convolution {
             walk: Walk::new(window, &x[2..], &y[2..]),
-            groups,
             group_inputs: w[1],
             group_outputs: w[0] / groups,
             pointwise: is_pointwise(window),
@@ -47,101 +77,120 @@ impl Convolution {
         self.group_inputs * self.walk.taps()
     }
 
-    /// Positions whose patches have about `elements` elements, and never more than [`WIDE_ELEMENTS`].
-    fn tile(&self, elements: usize) -> usize {
-        let within = |elements: usize| (elements / self.depth().max(1)).max(1);
-        within(elements).max(NARROW_TILE.start.min(within(WIDE_ELEMENTS)))
-    }
-
-    /// `y ← w ⋆ x + bias`.
-    pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], bias: Option<&[R]>, y: &mut [R]) {
+    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &PackedKernel<R>,
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
         let (inputs, outputs) = (self.group_inputs * self.walk.input_len(), self.walk.output_len());
         let rows = self.group_outputs;
-        y.par_chunks_mut(rows * outputs).enumerate().for_each(|(part, y)| {
-            let group = part % self.groups;
-            let x = &x[part * inputs..(part + 1) * inputs];
-            let w = Matrix::dense(&w[group * rows * self.depth()..], rows, self.depth());
-            let bias = bias.map(|b| &b[group * rows..(group + 1) * rows]);
-            let narrow = self.tile(NARROW_ELEMENTS).min(NARROW_TILE.end);
-            if outputs.div_ceil(narrow) >= MANY_TILES {
-                self.share_tiles(x, w, bias, y, narrow);
+        y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| {
+            let group = index % w.groups.len();
+            let part = Part {
+                level: w.level,
+                x: &x[index * inputs..(index + 1) * inputs],
+                w: &w.groups[group],
+                bias: bias.map(|b| &b[group * rows..(group + 1) * rows]),
+                y: Region::new(y, rows, outputs, outputs),
+                first: index * rows * outputs,
+                finish,
+            };
+            if outputs.div_ceil(COLUMNS) >= MANY_BLOCKS {
+                self.share_positions(&part);
             } else {
-                self.share_channels(x, w, bias, y);
+                self.share_channels(&part);
             }
         });
     }
 
-    fn share_tiles<R: Real>(&self, x: &[R], w: Matrix<'_, R>, bias: Option<&[R]>, y: &mut [R], tile: usize) {
+    fn share_positions<R: Real>(&self, part: &Part<'_, R>) {
         let outputs = self.walk.output_len();
-        let mut tiles: Vec<Vec<&mut [R]>> = (0..outputs.div_ceil(tile)).map(|_| Vec::new()).collect();
-        for row in y.chunks_mut(outputs) {
-            for (tile, piece) in tiles.iter_mut().zip(row.chunks_mut(tile)) {
-                tile.push(piece);
-            }
-        }
-        let scratch = || (Vec::new(), Vec::new());
-        tiles.into_par_iter().enumerate().for_each_init(scratch, |(patches, product), (index, pieces)| {
-            let positions = index * tile..((index + 1) * tile).min(outputs);
-            let width = positions.len();
-            if !self.pointwise {
-                patches.resize(self.depth() * width, R::ZERO);
-                for (channel, rows) in patches.chunks_mut(self.walk.taps() * width).enumerate() {
-                    unfold(&self.walk, self.plane(x, channel), positions.clone(), rows);
+        let width = VECTORS * part.level.width::<R>();
+        let (panels, blocks) = (outputs.div_ceil(width), outputs.div_ceil(COLUMNS));
+        let depth = self.depth();
+        let spans = depth.div_ceil(DEPTH).max(1);
+        (0..blocks).into_par_iter().for_each_init(Vec::new, |patches, block| {
+            let first = block * panels / blocks * width;
+            let positions = first..((block + 1) * panels / blocks * width).min(outputs);
+            let readings = self.readings(&positions, width);
+            // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
+            let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
+            for span in 0..spans {
+                let depths = span * depth / spans..(span + 1) * depth / spans;
+                patches.resize(depths.len() * part.level.padded::<R>(positions.len()), R::ZERO);
+                for (readings, panel) in readings.iter().zip(patches.chunks_mut(width * depths.len())) {
+                    let width = panel.len() / depths.len().max(1);
+                    readings.pack((part.x, self.walk.input_len()), depths.clone(), width, panel);
                 }
+                let right = RightPanels { data: patches, depth: depths.len(), columns: positions.len() };
+                let start = part.start(span, &(0..self.group_outputs));
+                part.w.multiply(0..part.w.panels(), depths.start, right, start, &mut y);
             }
-            product.resize(w.rows * width, R::ZERO);
-            let result =
-                MatrixMut { data: product.as_mut_slice(), rows: w.rows, columns: width, row_stride: width };
-            multiply(w, self.patches(x, patches, &positions), result, false);
-            for (channel, (piece, row)) in pieces.into_iter().zip(product.chunks(width)).enumerate() {
-                let shift = bias.map_or(R::ZERO, |b| b[channel]);
-                for (y, &v) in piece.iter_mut().zip(row) {
-                    *y = v + shift;
-                }
-            }
+            part.finish(&mut y, 0..self.group_outputs, positions.start);
         });
     }
 
-    fn share_channels<R: Real>(&self, x: &[R], w: Matrix<'_, R>, bias: Option<&[R]>, y: &mut [R]) {
-        let outputs = self.walk.output_len();
-        let tile = self.tile(WIDE_ELEMENTS).min(outputs);
-        let block = w.rows.div_ceil(MANY_TILES).next_multiple_of(8).min(CHANNEL_BLOCK);
+    fn share_channels<R: Real>(&self, part: &Part<'_, R>) {
+        let (outputs, depth) = (self.walk.output_len(), self.depth());
+        let width = VECTORS * part.level.width::<R>();
+        let readings = self.readings(&(0..outputs), width);
+        let spans = (depth * part.level.padded::<R>(outputs)).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
+        let tasks = part.w.panels().min(TASKS);
         let mut patches = Vec::new();
-        for first in (0..outputs).step_by(tile) {
-            let positions = first..(first + tile).min(outputs);
-            let width = positions.len();
-            if !self.pointwise {
-                patches.resize(self.depth() * width, R::ZERO);
-                patches.par_chunks_mut(self.walk.taps() * width).enumerate().for_each(|(channel, rows)| {
-                    unfold(&self.walk, self.plane(x, channel), positions.clone(), rows);
-                });
-            }
-            y.par_chunks_mut(block * outputs).enumerate().for_each(|(index, y)| {
-                let channels = y.len() / outputs;
-                let first_channel = index * block;
-                for (channel, row) in y.chunks_mut(outputs).enumerate() {
-                    let shift = bias.map_or(R::ZERO, |b| b[first_channel + channel]);
-                    row[positions.clone()].fill(shift);
+        for span in 0..spans {
+            let depths = span * depth / spans..(span + 1) * depth / spans;
+            patches.resize(depths.len() * part.level.padded::<R>(outputs), R::ZERO);
+            let panels = patches.par_chunks_mut((width * depths.len()).max(1)).zip(&readings);
+            panels.for_each(|(panel, readings)| {
+                let width = panel.len() / depths.len();
+                readings.pack((part.x, self.walk.input_len()), depths.clone(), width, panel);
+            });
+            (0..tasks).into_par_iter().for_each(|task| {
+                let panels = task * part.w.panels() / tasks..(task + 1) * part.w.panels() / tasks;
+                let rows = part.w.rows_of(&panels);
+                // SAFETY: every task has its own rows, and the output stays borrowed by the caller.
+                let mut y = unsafe { part.y.part(rows.clone(), 0..outputs) };
+                let right = RightPanels { data: &patches, depth: depths.len(), columns: outputs };
+                part.w.multiply(panels, depths.start, right, part.start(span, &rows), &mut y);
+                if span + 1 == spans {
+                    part.finish(&mut y, rows, 0);
                 }
-                let y = &mut y[positions.start..];
-                let result = MatrixMut { data: y, rows: channels, columns: width, row_stride: outputs };
-                let w = w.rows(first_channel, channels);
-                multiply(w, self.patches(x, &patches, &positions), result, true);
             });
         }
     }
 
-    fn plane<'a, R>(&self, x: &'a [R], channel: usize) -> &'a [R] {
-        let size = self.walk.input_len();
-        &x[channel * size..(channel + 1) * size]
+    /// How the patches of every panel of `positions` are read.
+    fn readings(&self, positions: &Range<usize>, width: usize) -> Vec<Patches> {
+        positions
+            .clone()
+            .step_by(width)
+            .map(|first| {
+                let panel = first..(first + width).min(positions.end);
+                if self.pointwise { Patches::pointwise(panel) } else { Patches::new(&self.walk, panel) }
+            })
+            .collect()
+    }
+}
+
+impl<R: Real> Part<'_, R> {
+    /// What the sums of `rows` begin with in a span of the depth.
+    fn start(&self, span: usize, rows: &Range<usize>) -> Beginning<'_, R> {
+        match self.bias {
+            _ if span > 0 => Beginning::Held,
+            Some(bias) => Beginning::Rows(&bias[rows.clone()]),
+            None => Beginning::Zero,
+        }
     }
 
-    /// The patches at `positions` as a matrix: the input itself where nothing had to be unfolded.
-    fn patches<'a, R>(&self, x: &'a [R], unfolded: &'a [R], positions: &Range<usize>) -> Matrix<'a, R> {
-        if self.pointwise {
-            Matrix::dense(x, self.depth(), self.walk.input_len()).columns(positions.start, positions.len())
-        } else {
-            Matrix::dense(unfolded, self.depth(), positions.len())
+    /// Finishes the channels `rows` of the output, the positions from `first` on.
+    fn finish(&self, y: &mut Region<R>, rows: Range<usize>, first: usize) {
+        let Some(finish) = self.finish else { return };
+        for (local, row) in rows.enumerate() {
+            finish(self.first + row * self.y.stride() + first, y.row(local));
         }
     }
 }
@@ -219,7 +268,8 @@ pub(crate) mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &w, None, &mut y);
+                let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
+                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
                 assert_close(&y, &definition(&window, groups, (&x, &xs), (&w, &ws), &ys), 1e-13);
             }
         }
@@ -244,11 +294,13 @@ pub(crate) mod tests {
             }
             let convolution = Convolution::new(&window, 1, &xs, &ws, &ys);
             let mut y = vec![f64::NAN; expected.len()];
-            convolution.run(&x, &w, Some(&bias), &mut y);
+            let packed = PackedKernel::new(Level::best(), 1, &w, &ws);
+            convolution.run(&x, &packed, Some(&bias), None, &mut y);
             assert_close(&y, &expected, 1e-13);
             let narrow = |v: &[f64]| v.iter().map(|&v| v as f32).collect::<Vec<_>>();
             let mut y = vec![f32::NAN; expected.len()];
-            convolution.run(&narrow(&x), &narrow(&w), Some(&narrow(&bias)), &mut y);
+            let packed = PackedKernel::new(Level::best(), 1, &narrow(&w), &ws);
+            convolution.run(&narrow(&x), &packed, Some(&narrow(&bias)), None, &mut y);
             assert_close(&y, &expected, 1e-6);
         }
     }

@@ -1,82 +1,119 @@
-//! The transpose of a convolution: a matrix product gives every tap's contribution, folding adds them where
-//! the convolution would have read. Work is cut by output channels, so no sum is split.
+//! The transpose of a convolution with a stride: a matrix product gives every tap's contribution, folding adds
+//! them where the convolution would have read. Work is cut by output channels, so no sum is split.
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::columns::fold;
-use super::conv::is_pointwise;
-use super::gemm::{Matrix, MatrixMut, multiply};
+use super::conv::Finish;
+use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region, RightPanels};
+use super::level::Level;
+use super::scratch::Scratch;
 use super::window::Walk;
 use crate::cpu::real::Real;
 
-/// Rows of the product one task computes, so that unpacking its operands pays.
-const ROWS: usize = 96;
-/// Elements of the product kept at a time.
-const ELEMENTS: usize = 1 << 17;
+/// Rows of the product one task computes at a time, about.
+const ROWS: usize = 112;
+
+/// The kernel of a transposed convolution, packed: for every group, left operands that give the contributions
+/// to a few output channels each.
+#[derive(Debug)]
+pub(crate) struct PackedTranspose<R> {
+    level: Level,
+    outputs: usize,
+    /// Output channels of a block.
+    block: usize,
+    groups: Vec<Vec<LeftPanels<R>>>,
+}
+
+impl<R: Real> PackedTranspose<R> {
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
+    pub(crate) fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
+        let taps: usize = shape[2..].iter().product();
+        let (inputs, outputs) = (shape[0] / groups, shape[1]);
+        let block = ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1));
+        let pack = |group: usize| {
+            let w = Matrix::dense(&w[group * inputs * outputs * taps..], inputs, outputs * taps);
+            let block = |first: usize| {
+                let channels = block.min(outputs - first);
+                LeftPanels::pack(level, w.columns(first * taps, channels * taps).transposed())
+            };
+            (0..outputs).step_by(ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1))).map(block).collect()
+        };
+        PackedTranspose { level, outputs, block, groups: (0..groups).map(pack).collect() }
+    }
+}
 
 /// A transposed convolution of known sizes.
 pub(crate) struct TransposedConvolution {
     walk: Walk,
-    groups: usize,
-    group_inputs: usize,
-    group_outputs: usize,
-    pointwise: bool,
+    inputs: usize,
 }
 
 impl TransposedConvolution {
-    /// The transpose, applied to `x`, of the convolution with kernel `w` that takes `y` to `x`.
-    pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        TransposedConvolution {
-            walk: Walk::new(window, &y[2..], &x[2..]),
-            groups,
-            group_inputs: w[0] / groups,
-            group_outputs: w[1],
-            pointwise: is_pointwise(window) && x[2..] == y[2..],
-        }
+    /// The transpose, applied to `x`, of the convolution that takes `y` to `x`, each given by its shape.
+    pub(crate) fn new(window: &Window, groups: usize, x: &[usize], y: &[usize]) -> Self {
+        TransposedConvolution { walk: Walk::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
     }
 
-    /// `y ← wᵀ ⋆ x + bias`.
-    pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], bias: Option<&[R]>, y: &mut [R]) {
-        let (taps, plane, positions) = (self.walk.taps(), self.walk.input_len(), self.walk.output_len());
-        let (inputs, outputs) = (self.group_inputs, self.group_outputs);
-        let block = ROWS.div_ceil(taps).min(outputs);
-        y.par_chunks_mut(outputs * plane).enumerate().for_each(|(part, y)| {
-            let group = part % self.groups;
-            let x = Matrix::dense(&x[part * inputs * positions..], inputs, positions);
-            let w = Matrix::dense(&w[group * inputs * outputs * taps..], inputs, outputs * taps);
-            y.par_chunks_mut(block * plane).enumerate().for_each(|(index, y)| {
-                let first = index * block;
-                let channels = y.len() / plane;
-                for (channel, y) in y.chunks_mut(plane).enumerate() {
-                    y.fill(bias.map_or(R::ZERO, |b| b[group * outputs + first + channel]));
-                }
-                let w = w.columns(first * taps, channels * taps).transposed();
-                if self.pointwise {
-                    let result = MatrixMut { data: y, rows: channels, columns: plane, row_stride: plane };
-                    multiply(w, x, result, true);
-                } else {
-                    self.scatter(w, x, y);
-                }
-            });
+    /// `y ← wᵀ ⋆ x + bias`, finished channel by channel.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &PackedTranspose<R>,
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        let (plane, positions) = (self.walk.input_len(), self.walk.output_len());
+        let size = w.outputs * plane;
+        y.par_chunks_mut(size).enumerate().for_each(|(part, y)| {
+            let group = part % w.groups.len();
+            let x = &x[part * self.inputs * positions..][..self.inputs * positions];
+            let packed = self.pack(w.level, x);
+            y.par_chunks_mut(w.block * plane).zip(&w.groups[group]).enumerate().for_each(
+                |(index, (y, panels))| {
+                    let first = index * w.block;
+                    for (channel, y) in y.chunks_mut(plane).enumerate() {
+                        y.fill(bias.map_or(R::ZERO, |b| b[group * w.outputs + first + channel]));
+                    }
+                    self.scatter(w.level, panels, &packed, y);
+                    if let Some(finish) = finish {
+                        finish(part * size + first * plane, y);
+                    }
+                },
+            );
         });
     }
 
-    /// Adds `w·x`, folded, to the planes `y`.
-    fn scatter<R: Real>(&self, w: Matrix<'_, R>, x: Matrix<'_, R>, y: &mut [R]) {
-        let (taps, positions) = (self.walk.taps(), self.walk.output_len());
-        let tile = (ELEMENTS / w.rows).max(1).min(positions);
-        let mut product = Vec::new();
-        for first in (0..positions).step_by(tile) {
-            let range = first..(first + tile).min(positions);
-            let width = range.len();
-            product.resize(w.rows * width, R::ZERO);
-            let result =
-                MatrixMut { data: product.as_mut_slice(), rows: w.rows, columns: width, row_stride: width };
-            multiply(w, x.columns(first, width), result, false);
-            let planes = y.chunks_mut(self.walk.input_len());
-            for (plane, rows) in planes.zip(product.chunks(taps * width)) {
-                fold(&self.walk, rows, range.clone(), plane);
+    /// The inputs as right operands of [`COLUMNS`] positions each, one after the other.
+    fn pack<R: Real>(&self, level: Level, x: &[R]) -> Scratch<R> {
+        let positions = self.walk.output_len();
+        let mut packed = Scratch::new(self.inputs * level.padded::<R>(positions));
+        packed.par_chunks_mut((self.inputs * COLUMNS).max(1)).enumerate().for_each(|(block, panels)| {
+            let first = block * COLUMNS;
+            let end = (first + COLUMNS).min(positions);
+            for (k, row) in x.chunks(positions).enumerate() {
+                level.pack_right_row(self.inputs, k, &row[first..end], panels);
+            }
+        });
+        packed
+    }
+
+    /// Adds the product of `w` and the packed inputs, folded, to the planes `y`.
+    fn scatter<R: Real>(&self, level: Level, w: &LeftPanels<R>, packed: &[R], y: &mut [R]) {
+        let (taps, positions, plane) = (self.walk.taps(), self.walk.output_len(), self.walk.input_len());
+        let rows = y.len() / plane * taps;
+        let mut product = Scratch::new(rows * COLUMNS);
+        for first in (0..positions).step_by(COLUMNS) {
+            let columns = (positions - first).min(COLUMNS);
+            let data = &packed[first * self.inputs..][..level.padded::<R>(columns) * self.inputs];
+            let right = RightPanels { data, depth: self.inputs, columns };
+            let product = &mut product[..rows * columns];
+            let mut result = Region::new(product, rows, columns, columns);
+            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+            for (plane, rows) in y.chunks_mut(plane).zip(product.chunks(taps * columns)) {
+                fold(&self.walk, rows, first..first + columns, plane);
             }
         }
     }
@@ -85,9 +122,10 @@ impl TransposedConvolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::Convolution;
     use crate::cpu::kernels::conv::tests::output_shape;
-    use crate::cpu::kernels::testing::{Random, windows};
+    use crate::cpu::kernels::conv::{Convolution, PackedKernel};
+    use crate::cpu::kernels::prepared::PreparedConvolution;
+    use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
     fn inner(a: &[f64], b: &[f64]) -> f64 {
         a.iter().zip(b).map(|(x, y)| x * y).sum()
@@ -108,11 +146,19 @@ mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let dual = random.reals::<f64>(ys.iter().product());
                 let mut y = vec![0.0; dual.len()];
-                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &w, None, &mut y);
+                let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
+                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
-                TransposedConvolution::new(&window, groups, &ys, &ws, &xs).run(&dual, &w, None, &mut back);
+                let packed = PackedTranspose::new(Level::best(), groups, &w, &ws);
+                let transpose = TransposedConvolution::new(&window, groups, &ys, &xs);
+                transpose.run(&dual, &packed, None, None, &mut back);
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));
                 assert!((left - right).abs() < 1e-11 * (1.0 + left.abs()), "{left} {right} {window:?}");
+                if let Some(turned) = PreparedConvolution::transposed(&window, groups, (&w, &ws), None) {
+                    let mut again = vec![f64::NAN; x.len()];
+                    turned.run((&dual, &ys), None, None, (&mut again, &xs));
+                    assert_close(&again, &back, 1e-12);
+                }
             }
         }
     }
@@ -123,12 +169,9 @@ mod tests {
         window.stride = vec![2];
         let (x, w, bias) = ([1.0f64, 2.0], [1.0, 10.0], [100.0]);
         let mut y = [0.0; 4];
-        TransposedConvolution::new(&window, 1, &[1, 1, 2], &[1, 1, 2], &[1, 1, 4]).run(
-            &x,
-            &w,
-            Some(&bias),
-            &mut y,
-        );
+        let packed = PackedTranspose::new(Level::best(), 1, &w, &[1, 1, 2]);
+        let transpose = TransposedConvolution::new(&window, 1, &[1, 1, 2], &[1, 1, 4]);
+        transpose.run(&x, &packed, Some(&bias), None, &mut y);
         assert_eq!(y, [101.0, 110.0, 102.0, 120.0]);
     }
 }

@@ -4,6 +4,7 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::conv::Finish;
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
@@ -24,8 +25,15 @@ impl Depthwise {
         }
     }
 
-    /// `y ← w ⋆ x + bias`, channel by channel.
-    pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], bias: Option<&[R]>, y: &mut [R]) {
+    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &[R],
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
         let (inputs, taps) = (self.walk.input_len(), self.walk.taps());
         let outputs = self.channels * self.multiplier;
         y.par_chunks_mut(self.walk.output_len()).enumerate().for_each(|(plane, y)| {
@@ -35,6 +43,9 @@ impl Depthwise {
             let w = &w[channel * taps..(channel + 1) * taps];
             y.fill(bias.map_or(R::ZERO, |b| b[channel]));
             self.plane(x, w, y);
+            if let Some(finish) = finish {
+                finish(plane * y.len(), y);
+            }
         });
     }
 
@@ -68,7 +79,7 @@ mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                Depthwise::new(&window, &xs, &ws, &ys).run(&x, &w, None, &mut y);
+                Depthwise::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
                 assert_close(&y, &definition(&window, channels, (&x, &xs), (&w, &ws), &ys), 1e-13);
             }
         }

@@ -5,6 +5,7 @@ use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::broadcast::{GRAIN, choose, combine};
+use super::fused::Block;
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
@@ -12,6 +13,84 @@ use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 type Operand<'a, T> = (&'a [T], &'a [usize]);
 /// A result and its shape.
 type Target<'a, T> = (&'a mut [T], &'a [usize]);
+
+/// Two operands and a result, however they are read and written.
+trait Pairing<A, B, O> {
+    fn combine(self, f: impl Fn(A, B) -> O + Sync) -> Result<()>;
+}
+
+struct Broadcasting<'a, A, B, O> {
+    a: Operand<'a, A>,
+    b: Operand<'a, B>,
+    out: Target<'a, O>,
+}
+
+impl<A: Element, B: Element, O: Element> Pairing<A, B, O> for Broadcasting<'_, A, B, O> {
+    fn combine(self, f: impl Fn(A, B) -> O + Sync) -> Result<()> {
+        combine(self.a, self.b, self.out, f)
+    }
+}
+
+struct Blockwise<'a, A, B, O> {
+    a: Block<'a, A>,
+    b: Block<'a, B>,
+    out: &'a mut [O],
+}
+
+impl<A: Element, B: Element, O: Element> Pairing<A, B, O> for Blockwise<'_, A, B, O> {
+    #[inline]
+    fn combine(self, f: impl Fn(A, B) -> O + Sync) -> Result<()> {
+        match (self.a, self.b) {
+            (Block::Many(a), Block::Many(b)) => {
+                for ((o, &a), &b) in self.out.iter_mut().zip(a).zip(b) {
+                    *o = f(a, b);
+                }
+            }
+            (Block::Many(a), Block::One(b)) => {
+                for (o, &a) in self.out.iter_mut().zip(a) {
+                    *o = f(a, b);
+                }
+            }
+            (Block::One(a), Block::Many(b)) => {
+                for (o, &b) in self.out.iter_mut().zip(b) {
+                    *o = f(a, b);
+                }
+            }
+            (Block::One(a), Block::One(b)) => self.out.fill(f(a, b)),
+        }
+        Ok(())
+    }
+}
+
+/// `out ← f(a, b)` on a block.
+pub(crate) fn real_block<R: Real>(
+    binary: Binary,
+    a: Block<'_, R>,
+    b: Block<'_, R>,
+    out: &mut [R],
+) -> Result<()> {
+    real(binary, Blockwise { a, b, out })
+}
+
+/// `out ← a ? b`, a comparison, on a block.
+pub(crate) fn compare_block<R: Real>(
+    binary: Binary,
+    a: Block<'_, R>,
+    b: Block<'_, R>,
+    out: &mut [bool],
+) -> Result<()> {
+    compare(binary, Blockwise { a, b, out })
+}
+
+/// `out ← f(a, b)` of truth values on a block.
+pub(crate) fn logic_block(
+    binary: Binary,
+    a: Block<'_, bool>,
+    b: Block<'_, bool>,
+    out: &mut [bool],
+) -> Result<()> {
+    logic(binary, Blockwise { a, b, out })
+}
 
 /// `out ← f(a, b)`, broadcast. A NaN operand makes a maximum or minimum NaN.
 pub(crate) fn apply<R: Real>(
@@ -22,11 +101,19 @@ pub(crate) fn apply<R: Real>(
 ) -> Result<()> {
     let (sa, sb, so) = (a.shape, b.shape, out.shape);
     match (a.data, b.data, &mut out.data) {
-        (Slice::Real(a), Slice::Real(b), SliceMut::Real(o)) => real(binary, (a, sa), (b, sb), (o, so)),
+        (Slice::Real(a), Slice::Real(b), SliceMut::Real(o)) => {
+            real(binary, Broadcasting { a: (a, sa), b: (b, sb), out: (o, so) })
+        }
         (Slice::Int(a), Slice::Int(b), SliceMut::Int(o)) => int(binary, (a, sa), (b, sb), (o, so)),
-        (Slice::Real(a), Slice::Real(b), SliceMut::Bool(o)) => compare(binary, (a, sa), (b, sb), (o, so)),
-        (Slice::Int(a), Slice::Int(b), SliceMut::Bool(o)) => compare(binary, (a, sa), (b, sb), (o, so)),
-        (Slice::Bool(a), Slice::Bool(b), SliceMut::Bool(o)) => logic(binary, (a, sa), (b, sb), (o, so)),
+        (Slice::Real(a), Slice::Real(b), SliceMut::Bool(o)) => {
+            compare(binary, Broadcasting { a: (a, sa), b: (b, sb), out: (o, so) })
+        }
+        (Slice::Int(a), Slice::Int(b), SliceMut::Bool(o)) => {
+            compare(binary, Broadcasting { a: (a, sa), b: (b, sb), out: (o, so) })
+        }
+        (Slice::Bool(a), Slice::Bool(b), SliceMut::Bool(o)) => {
+            logic(binary, Broadcasting { a: (a, sa), b: (b, sb), out: (o, so) })
+        }
         (Slice::Real(a), Slice::Int(b), SliceMut::Real(o)) if binary == Binary::Pow => {
             combine((a, sa), (b, sb), (o, so), |a: R, b| power(a, R::from_f64(b as f64)))
         }
@@ -46,16 +133,16 @@ fn power<R: Real>(a: R, b: R) -> R {
     if b == R::ONE + R::ONE { a * a } else { a.powf(b) }
 }
 
-fn real<R: Real>(binary: Binary, a: Operand<'_, R>, b: Operand<'_, R>, out: Target<'_, R>) -> Result<()> {
+fn real<R: Real>(binary: Binary, pair: impl Pairing<R, R, R>) -> Result<()> {
     match binary {
-        Binary::Add => combine(a, b, out, |a, b| a + b),
-        Binary::Sub => combine(a, b, out, |a, b| a - b),
-        Binary::Mul => combine(a, b, out, |a, b| a * b),
-        Binary::Div => combine(a, b, out, |a, b| a / b),
-        Binary::Pow => combine(a, b, out, power),
-        Binary::Max => combine(a, b, out, |a: R, b| if a > b || a.is_nan() { a } else { b }),
-        Binary::Min => combine(a, b, out, |a: R, b| if a < b || a.is_nan() { a } else { b }),
-        Binary::PRelu => combine(a, b, out, |x, slope| if x < R::ZERO { slope * x } else { x }),
+        Binary::Add => pair.combine(|a, b| a + b),
+        Binary::Sub => pair.combine(|a, b| a - b),
+        Binary::Mul => pair.combine(|a, b| a * b),
+        Binary::Div => pair.combine(|a, b| a / b),
+        Binary::Pow => pair.combine(power),
+        Binary::Max => pair.combine(|a: R, b| if a > b || a.is_nan() { a } else { b }),
+        Binary::Min => pair.combine(|a: R, b| if a < b || a.is_nan() { a } else { b }),
+        Binary::PRelu => pair.combine(|x, slope| if x < R::ZERO { slope * x } else { x }),
         _ => Err(undefined(binary)),
     }
 }
@@ -84,28 +171,23 @@ fn integer_power(base: i64, exponent: i64) -> i64 {
     }
 }
 
-fn compare<T: Element>(
-    binary: Binary,
-    a: Operand<'_, T>,
-    b: Operand<'_, T>,
-    out: Target<'_, bool>,
-) -> Result<()> {
+fn compare<T: Element>(binary: Binary, pair: impl Pairing<T, T, bool>) -> Result<()> {
     match binary {
-        Binary::Equal => combine(a, b, out, |a, b| a == b),
-        Binary::Less => combine(a, b, out, |a, b| a < b),
-        Binary::LessOrEqual => combine(a, b, out, |a, b| a <= b),
-        Binary::Greater => combine(a, b, out, |a, b| a > b),
-        Binary::GreaterOrEqual => combine(a, b, out, |a, b| a >= b),
+        Binary::Equal => pair.combine(|a, b| a == b),
+        Binary::Less => pair.combine(|a, b| a < b),
+        Binary::LessOrEqual => pair.combine(|a, b| a <= b),
+        Binary::Greater => pair.combine(|a, b| a > b),
+        Binary::GreaterOrEqual => pair.combine(|a, b| a >= b),
         _ => Err(undefined(binary)),
     }
 }
 
-fn logic(binary: Binary, a: Operand<'_, bool>, b: Operand<'_, bool>, out: Target<'_, bool>) -> Result<()> {
+fn logic(binary: Binary, pair: impl Pairing<bool, bool, bool>) -> Result<()> {
     match binary {
-        Binary::And => combine(a, b, out, |a, b| a & b),
-        Binary::Or => combine(a, b, out, |a, b| a | b),
-        Binary::Xor => combine(a, b, out, |a, b| a ^ b),
-        _ => compare(binary, a, b, out),
+        Binary::And => pair.combine(|a, b| a & b),
+        Binary::Or => pair.combine(|a, b| a | b),
+        Binary::Xor => pair.combine(|a, b| a ^ b),
+        _ => compare(binary, pair),
     }
 }
 

@@ -5,17 +5,17 @@ use monosplit_graph::Result;
 use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
-use super::gemm::{Matrix, MatrixMut, dot, multiply};
+use super::gemm::{Matrix, Region, dot, multiply};
 use crate::cpu::real::Real;
 
 /// Rows (or columns) of the result one task computes.
 const BLOCK: usize = 64;
 /// Elements of the result one task computes when it is a vector.
-const VECTOR_BLOCK: usize = 128;
+pub(crate) const VECTOR_BLOCK: usize = 128;
 /// Columns summed before the sum is rounded into the result.
-const SPAN: usize = 256;
+pub(crate) const SPAN: usize = 256;
 /// Products below this many multiplications are not shared out.
-const SMALL: usize = 1 << 15;
+pub(crate) const SMALL: usize = 1 << 15;
 
 /// A batched product of known sizes.
 pub(crate) struct Product {
@@ -61,7 +61,7 @@ impl Product {
 fn accumulate<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R]) {
     let (rows, columns) = (a.rows, b.columns);
     if rows * columns * a.columns <= SMALL {
-        multiply(a, b, MatrixMut { data: c, rows, columns, row_stride: columns }, true);
+        multiply(a, b, &mut Region::new(c, rows, columns, columns), true);
     } else if rows == 1 {
         vector_product(b.transposed(), a.transposed(), c);
     } else if columns == 1 {
@@ -69,15 +69,15 @@ fn accumulate<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R]) {
     } else if rows >= columns {
         c.par_chunks_mut(BLOCK * columns).enumerate().for_each(|(block, c)| {
             let rows = c.len() / columns;
-            let result = MatrixMut { data: c, rows, columns, row_stride: columns };
-            multiply(a.rows(block * BLOCK, rows), b, result, true);
+            let mut result = Region::new(c, rows, columns, columns);
+            multiply(a.rows(block * BLOCK, rows), b, &mut result, true);
         });
     } else {
         let mut flipped = vec![R::ZERO; c.len()];
         flipped.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, part)| {
             let width = part.len() / rows;
-            let result = MatrixMut { data: part, rows: width, columns: rows, row_stride: rows };
-            multiply(b.columns(block * BLOCK, width).transposed(), a.transposed(), result, false);
+            let mut result = Region::new(part, width, rows, rows);
+            multiply(b.columns(block * BLOCK, width).transposed(), a.transposed(), &mut result, false);
         });
         c.par_chunks_mut(columns).enumerate().for_each(|(row, c)| {
             for (c, &v) in c.iter_mut().zip(flipped[row..].iter().step_by(rows)) {

@@ -1,19 +1,24 @@
 //! Which kernel runs a node. Chosen once, when a graph is compiled; what can be computed then from constant
 //! operands is computed then.
 
-use monosplit_graph::op::{Padding, Window};
-use monosplit_graph::{Error, Graph, Node, Op, Result, element_count};
+use std::sync::Arc;
 
-use super::conv::{Convolution, is_pointwise};
-use super::conv_transpose::TransposedConvolution;
-use super::depthwise::Depthwise;
+use monosplit_graph::op::{Padding, Window};
+use monosplit_graph::{Error, Node, Op, Result, element_count};
+
+use super::conv::Finish;
+use super::conv_transpose::{PackedTranspose, TransposedConvolution};
+use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
+use super::prepared::PreparedConvolution;
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 type Run<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+type RunAndFinish<R> =
+    dyn Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 type RunInPlace<R> = dyn Fn(&mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 
 /// What runs a node.
@@ -24,6 +29,12 @@ pub(crate) struct Kernel<R> {
     pub(crate) run: Box<Run<R>>,
     /// The same for a node that may overwrite its only input.
     pub(crate) in_place: Option<Box<RunInPlace<R>>>,
+    /// Whether it keeps the weights, its second input, in a layout of its own and reads no more than their shape.
+    pub(crate) holds_weights: bool,
+    /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
+    /// it piece by piece.
+    #[allow(dead_code, reason = "read once steps are fused")]
+    pub(crate) and_finish: Option<Arc<RunAndFinish<R>>>,
 }
 
 impl<R: Real> Kernel<R> {
@@ -31,7 +42,20 @@ impl<R: Real> Kernel<R> {
         name: &'static str,
         run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Kernel { name, run: Box::new(run), in_place: None }
+        Kernel { name, run: Box::new(run), in_place: None, and_finish: None, holds_weights: false }
+    }
+
+    /// A kernel that can hand on what it has computed piece by piece.
+    fn finishing(
+        name: &'static str,
+        run: impl Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let run: Arc<RunAndFinish<R>> = Arc::new(run);
+        let and_finish = Some(run.clone());
+        Kernel { and_finish, ..Kernel::new(name, move |v, out| run(v, None, out)) }
     }
 }
 
@@ -66,27 +90,13 @@ fn check_window(op: &Op) -> Result<()> {
     }
 }
 
-/// Chooses the kernel for `node` of `graph`. `constants` holds, for every input, its elements if they are known.
-pub(crate) fn choose<R: Real>(
-    graph: &Graph,
-    node: &Node,
-    constants: &[Option<View<'_, R>>],
-) -> Result<Kernel<R>> {
+/// Chooses the kernel for `node`. `constants` holds, for every input, its elements if they are known.
+pub(crate) fn choose<R: Real>(node: &Node, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {
     check_window(&node.op)?;
     match node.op.clone() {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
-        Op::Conv { window, groups } => {
-            let depthwise = groups > 1 && graph.node(node.inputs[1]).shape.fixed_at(1) == Some(1);
-            Ok(if depthwise { depthwise_convolution(window) } else { convolution(window, groups) })
-        }
-        Op::ConvTranspose { window, groups, .. } => {
-            Ok(Kernel::new("conv transpose, gemm + fold", move |v, out| {
-                let kernel = TransposedConvolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
-                let bias = v.get(2).map(|b| b.real()).transpose()?;
-                kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
-                Ok(())
-            }))
-        }
+        Op::Conv { window, groups } => convolution(window, groups, node, constants),
+        Op::ConvTranspose { window, groups, .. } => transposed_convolution(window, groups, node, constants),
         Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
             let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
             let shape = out.shape;
@@ -128,26 +138,76 @@ pub(crate) fn choose<R: Real>(
     }
 }
 
-fn convolution<R: Real>(window: Window, groups: usize) -> Kernel<R> {
-    let name = match is_pointwise(&window) {
-        true => "conv, pointwise gemm",
-        false => "conv, unfold + gemm",
-    };
-    Kernel::new(name, move |v, out| {
-        let kernel = Convolution::new(&window, groups, v[0].shape, v[1].shape, out.shape);
-        let bias = v.get(2).map(|b| b.real()).transpose()?;
-        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
-        Ok(())
-    })
+/// The size of the planes of a node's value, where it is known.
+fn plane(node: &Node) -> Option<Vec<usize>> {
+    node.shape.dims().get(2..)?.iter().map(|dim| dim.fixed()).collect()
 }
 
-fn depthwise_convolution<R: Real>(window: Window) -> Kernel<R> {
-    Kernel::new("conv, depthwise", move |v, out| {
-        let kernel = Depthwise::new(&window, v[0].shape, v[1].shape, out.shape);
+fn convolution<R: Real>(
+    window: Window,
+    groups: usize,
+    node: &Node,
+    constants: &[Option<View<'_, R>>],
+) -> Result<Kernel<R>> {
+    match &constants[1] {
+        Some(w) => {
+            let w = (w.real()?, w.shape);
+            Ok(prepared(PreparedConvolution::new(&window, groups, w, plane(node).as_deref())))
+        }
+        None => Ok(Kernel::new("conv, packed at run", move |v, out| {
+            let w = (v[1].real()?, v[1].shape);
+            run_prepared(&PreparedConvolution::new(&window, groups, w, None), v, None, out)
+        })),
+    }
+}
+
+fn transposed_convolution<R: Real>(
+    window: Window,
+    groups: usize,
+    node: &Node,
+    constants: &[Option<View<'_, R>>],
+) -> Result<Kernel<R>> {
+    let turned = match &constants[1] {
+        Some(w) => {
+            let w = (w.real()?, w.shape);
+            PreparedConvolution::transposed(&window, groups, w, plane(node).as_deref())
+        }
+        None => None,
+    };
+    if let Some(turned) = turned {
+        return Ok(prepared(turned));
+    }
+    let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
+    let ready = constants[1].as_ref().map(pack).transpose()?;
+    let holds_weights = ready.is_some();
+    let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
+        let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
         let bias = v.get(2).map(|b| b.real()).transpose()?;
-        kernel.run(v[0].real()?, v[1].real()?, bias, out.real()?);
+        match &ready {
+            Some(w) => kernel.run(v[0].real()?, w, bias, finish, out.real()?),
+            None => kernel.run(v[0].real()?, &pack(&v[1])?, bias, finish, out.real()?),
+        }
         Ok(())
-    })
+    };
+    Ok(Kernel { holds_weights, ..Kernel::finishing("conv transpose, gemm + fold", run) })
+}
+
+fn prepared<R: Real>(convolution: PreparedConvolution<R>) -> Kernel<R> {
+    let name = convolution.name();
+    let kernel = Kernel::finishing(name, move |v, finish, out| run_prepared(&convolution, v, finish, out));
+    Kernel { holds_weights: true, ..kernel }
+}
+
+fn run_prepared<R: Real>(
+    convolution: &PreparedConvolution<R>,
+    v: &[View<'_, R>],
+    finish: Option<&Finish<'_, R>>,
+    out: &mut ViewMut<'_, R>,
+) -> Result<()> {
+    let bias = v.get(2).map(|b| b.real()).transpose()?;
+    let shape = out.shape;
+    convolution.run((v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
+    Ok(())
 }
 
 fn batch_norm<R: Real>(epsilon: f64, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {

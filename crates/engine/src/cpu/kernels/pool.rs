@@ -17,11 +17,71 @@ fn walk(window: &Window, x: &[usize], y: &[usize]) -> Walk {
     Walk::new(window, &x[2..], &y[2..])
 }
 
+/// Whether the windows are 2×2 and cover the plane without gap or overlap.
+fn halves(window: &Window, walk: &Walk) -> bool {
+    window.kernel == [2, 2]
+        && window.stride == [2, 2]
+        && window.dilation == [1, 1]
+        && window.pad == [(0, 0), (0, 0)]
+        && walk.input.iter().zip(&walk.output).all(|(&input, &output)| input == 2 * output)
+        && walk.output_len() > 0
+}
+
+/// Calls `f` with two rows of a plane as pairs, above and below, and the row of the half plane they belong to.
+fn quads<A, B>(plane: &mut [A], half: &[B], width: usize, f: impl Fn(&mut [A], &mut [A], &[B])) {
+    for (rows, half) in plane.chunks_exact_mut(4 * width).zip(half.chunks_exact(width)) {
+        let (above, below) = rows.split_at_mut(2 * width);
+        f(above, below, half);
+    }
+}
+
+/// Which of four is the first largest.
+#[inline]
+fn first_largest<R: Real>(four: [R; 4]) -> u8 {
+    let (mut best, mut at) = (four[0], 0);
+    for (i, &candidate) in four.iter().enumerate().skip(1) {
+        let better = beats(candidate, best);
+        best = if better { candidate } else { best };
+        at = if better { i as u8 } else { at };
+    }
+    at
+}
+
+/// [`max_pool`] for windows that are halves.
+fn pool_halves<R: Real>(x: &[R], y: &mut [R], width: usize) {
+    let larger = |a: R, b: R| if beats(b, a) { b } else { a };
+    for (x, y) in x.chunks_exact(4 * width).zip(y.chunks_exact_mut(width)) {
+        let (x0, x1) = x.split_at(2 * width);
+        for ((y, x0), x1) in y.iter_mut().zip(x0.chunks_exact(2)).zip(x1.chunks_exact(2)) {
+            *y = larger(larger(larger(x0[0], x0[1]), x1[0]), x1[1]);
+        }
+    }
+}
+
+/// [`winner_scatter`] for windows that are halves.
+fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
+    let rows = s.chunks_exact_mut(4 * width).zip(a.chunks_exact(4 * width)).zip(y.chunks_exact(width));
+    for ((s, a), y) in rows {
+        let ((s0, s1), (a0, a1)) = (s.split_at_mut(2 * width), a.split_at(2 * width));
+        let s = s0.chunks_exact_mut(2).zip(s1.chunks_exact_mut(2));
+        let a = a0.chunks_exact(2).zip(a1.chunks_exact(2));
+        for (((s0, s1), (a0, a1)), &y) in s.zip(a).zip(y) {
+            let at = first_largest([a0[0], a0[1], a1[0], a1[1]]);
+            let y = R::ZERO + y;
+            let share = |place: u8| if at == place { y } else { R::ZERO };
+            (s0[0], s0[1], s1[0], s1[1]) = (share(0), share(1), share(2), share(3));
+        }
+    }
+}
+
 /// The largest element under every window; `−∞` where a window covers only padding.
 pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, ys): (&mut [R], &[usize])) {
     let walk = walk(window, xs, ys);
     let step = walk.step();
     let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
+    if halves(window, &walk) {
+        return planes.for_each(|(y, x)| pool_halves(x, y, walk.width()));
+    }
     planes.for_each(|(y, x)| {
         y.fill(R::NEG_INFINITY);
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
@@ -71,6 +131,18 @@ pub(crate) fn average_pool_transpose<R: Real>(
 ) {
     let walk = walk(window, xs, ys);
     let (step, width) = (walk.step(), walk.width());
+    if halves(window, &walk) {
+        let share = R::from_f64(if divisor == Divisor::One { 1.0 } else { 0.25 });
+        let planes = x.par_chunks_mut(walk.input_len()).zip(y.par_chunks(walk.output_len()));
+        return planes.for_each(|(x, y)| {
+            quads(x, y, width, |above, below, y| {
+                for ((pair, under), &y) in above.chunks_exact_mut(2).zip(below.chunks_exact_mut(2)).zip(y) {
+                    pair.fill(R::ZERO + y * share);
+                    under.fill(R::ZERO + y * share);
+                }
+            });
+        });
+    }
     let reciprocals: Vec<R> = walk.reciprocals(divisor).into_iter().map(R::from_f64).collect();
     let planes = x.par_chunks_mut(walk.input_len()).zip(y.par_chunks(walk.output_len()));
     planes.for_each_init(
@@ -139,6 +211,9 @@ pub(crate) fn winner_scatter<R: Real>(
     let walk = walk(window, xs, ys);
     let inputs = walk.input_len();
     let planes = s.par_chunks_mut(inputs).zip(a.par_chunks(inputs)).zip(y.par_chunks(walk.output_len()));
+    if halves(window, &walk) {
+        return planes.for_each(|((s, a), y)| scatter_halves(a, y, s, walk.width()));
+    }
     planes.for_each_init(
         || vec![None; walk.width()],
         |won, ((s, a), y)| {
@@ -272,5 +347,34 @@ mod tests {
         assert_eq!(y, [2.0]);
         max_pool(&window, (&[1.0, nan, 5.0, 2.0], &shape.0), (&mut y, &shape.1));
         assert!(y[0].is_nan());
+    }
+
+    /// A plane seen as one slice of a volume takes the general way.
+    #[test]
+    fn halves_have_the_bits_of_the_general_way() {
+        let mut random = Random::new(90);
+        let (mut flat, mut deep) = (Window::new([2, 2]), Window::new([1, 2, 2]));
+        (flat.stride, deep.stride) = (vec![2, 2], vec![1, 2, 2]);
+        let (xs, ys) = ([2, 3, 6, 10], [2, 3, 3, 5]);
+        let (deep_xs, deep_ys) = ([2, 3, 1, 6, 10], [2, 3, 1, 3, 5]);
+        for _ in 0..20 {
+            let a: Vec<f32> = (0..360).map(|_| [-0.0, 0.0, 1.0, f32::NAN][random.within(0, 3)]).collect();
+            let y: Vec<f32> =
+                random.reals::<f32>(90).iter().map(|v| if *v < -0.8 { -0.0 } else { *v }).collect();
+            let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            let (mut short, mut general) = (vec![9.0; 360], vec![9.0; 360]);
+            winner_scatter(&flat, (&a, &xs), (&y, &ys), &mut short);
+            winner_scatter(&deep, (&a, &deep_xs), (&y, &deep_ys), &mut general);
+            assert_eq!(bits(&short), bits(&general));
+            for divisor in [Divisor::Covered, Divisor::Padded, Divisor::One] {
+                average_pool_transpose(&flat, divisor, (&y, &ys), (&mut short, &xs));
+                average_pool_transpose(&deep, divisor, (&y, &deep_ys), (&mut general, &deep_xs));
+                assert_eq!(bits(&short), bits(&general));
+            }
+            let (mut short, mut general) = (vec![9.0; 90], vec![9.0; 90]);
+            max_pool(&flat, (&a, &xs), (&mut short, &ys));
+            max_pool(&deep, (&a, &deep_xs), (&mut general, &deep_ys));
+            assert!(short.iter().zip(&general).all(|(s, g)| s == g || (s.is_nan() && g.is_nan())));
+        }
     }
 }

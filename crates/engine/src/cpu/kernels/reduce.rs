@@ -73,14 +73,14 @@ fn strip<T>(x: &[T], start: usize, m: Middle) -> impl Iterator<Item = &T> {
     x.get(start..).unwrap_or(&[]).iter().step_by(m.inner.max(1)).take(m.length)
 }
 
-/// Sum of a strip in double precision, with lanes where it is dense.
-fn sum<R: Real>(x: &[R], start: usize, m: Middle) -> f64 {
+/// Sum of a dense strip in double precision, in lanes.
+fn sum<R: Real>(x: &[R]) -> f64 {
     const LANES: usize = 8;
-    if m.inner > 1 || m.length < LANES {
-        return strip(x, start, m).map(|v| v.to_f64()).sum();
+    if x.len() < LANES {
+        return x.iter().map(|v| v.to_f64()).sum();
     }
     let mut lanes = [0.0; LANES];
-    let blocks = x[start..start + m.length].chunks_exact(LANES);
+    let blocks = x.chunks_exact(LANES);
     let tail: f64 = blocks.remainder().iter().map(|v| v.to_f64()).sum();
     for block in blocks {
         for (lane, v) in lanes.iter_mut().zip(block) {
@@ -90,18 +90,90 @@ fn sum<R: Real>(x: &[R], start: usize, m: Middle) -> f64 {
     lanes.iter().sum::<f64>() + tail
 }
 
-fn real<R: Real>(reduction: Reduction, x: &[R], m: Middle, out: &mut [R]) {
-    match reduction {
-        Reduction::Sum => strips(out, m, |start, o| *o = R::from_f64(sum(x, start, m))),
-        Reduction::Mean => {
-            strips(out, m, |start, o| *o = R::from_f64(sum(x, start, m) / m.length as f64));
+/// Folds a dense strip in lanes, by a function that does not care for order.
+fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
+    const LANES: usize = 32;
+    let mut lanes = [start; LANES];
+    let blocks = x.chunks_exact(LANES);
+    let tail = blocks.remainder().iter().fold(start, |a, &b| f(a, b));
+    for block in blocks {
+        for (lane, &v) in lanes.iter_mut().zip(block) {
+            *lane = f(*lane, v);
         }
-        Reduction::Max => strips(out, m, |start, o| {
-            *o = strip(x, start, m).fold(R::NEG_INFINITY, |a, &b| if a > b || a.is_nan() { a } else { b });
-        }),
-        Reduction::Min => strips(out, m, |start, o| {
-            *o = strip(x, start, m).fold(-R::NEG_INFINITY, |a, &b| if a < b || a.is_nan() { a } else { b });
-        }),
+    }
+    lanes.into_iter().fold(tail, f)
+}
+
+/// Folds every strip with `f`, which does not care for order; a long strip is shared out.
+fn extremes<R: Real>(x: &[R], m: Middle, out: &mut [R], start: R, f: impl Fn(R, R) -> R + Sync) {
+    const PIECE: usize = 1 << 15;
+    if m.inner > 1 {
+        return columns(x, m, out, start, |a, b| f(a, b), |v| v);
+    }
+    let strip = |start: usize| &x[start..start + m.length];
+    if m.length <= PIECE {
+        return strips(out, m, |first, o| *o = fold_lanes(strip(first), start, &f));
+    }
+    for (index, o) in out.iter_mut().enumerate() {
+        let pieces = strip(index * m.length).par_chunks(PIECE);
+        let folded: Vec<R> = pieces.map(|piece| fold_lanes(piece, start, &f)).collect();
+        *o = folded.into_iter().fold(start, &f);
+    }
+}
+
+/// Folds strips that are not dense, many neighbours at a time: each strip from first to last.
+fn columns<R: Real, A: Element>(
+    x: &[R],
+    m: Middle,
+    out: &mut [R],
+    start: A,
+    f: impl Fn(A, R) -> A + Sync,
+    finish: impl Fn(A) -> R + Sync,
+) {
+    const WIDTH: usize = 512;
+    let whole = out.par_chunks_mut(m.inner).zip(x.par_chunks((m.length * m.inner).max(1)));
+    whole.for_each(|(out, x)| {
+        out.par_chunks_mut(WIDTH).enumerate().for_each(|(block, out)| {
+            let mut folded = [start; WIDTH];
+            let folded = &mut folded[..out.len()];
+            for row in x.chunks(m.inner) {
+                for (a, &b) in folded.iter_mut().zip(&row[block * WIDTH..]) {
+                    *a = f(*a, b);
+                }
+            }
+            out.iter_mut().zip(folded).for_each(|(o, a)| *o = finish(*a));
+        });
+    });
+}
+
+fn real<R: Real>(reduction: Reduction, x: &[R], m: Middle, out: &mut [R]) {
+    if x.is_empty() {
+        let nothing = match reduction {
+            Reduction::Sum => 0.0,
+            Reduction::Mean => f64::NAN,
+            Reduction::Max => f64::NEG_INFINITY,
+            Reduction::Min => f64::INFINITY,
+            Reduction::Product => 1.0,
+        };
+        return out.fill(R::from_f64(nothing));
+    }
+    let total = |share: f64, out: &mut [R]| {
+        if m.inner > 1 {
+            // Minus zero is what leaves every number as it is when it is added.
+            columns(x, m, out, -0.0f64, |a, b| a + b.to_f64(), |sum| R::from_f64(sum / share));
+        } else {
+            strips(out, m, |start, o| *o = R::from_f64(sum(&x[start..start + m.length]) / share));
+        }
+    };
+    match reduction {
+        Reduction::Sum => total(1.0, out),
+        Reduction::Mean => total(m.length as f64, out),
+        Reduction::Max => {
+            extremes(x, m, out, R::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });
+        }
+        Reduction::Min => {
+            extremes(x, m, out, -R::NEG_INFINITY, |a, b| if a < b || a.is_nan() { a } else { b });
+        }
         Reduction::Product => strips(out, m, |start, o| {
             *o = R::from_f64(strip(x, start, m).map(|v| v.to_f64()).product());
         }),

@@ -1,0 +1,100 @@
+//! Elementwise nodes as the instructions of one pass over memory.
+
+use std::collections::HashMap;
+
+use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result};
+
+use super::kernels::fused::{Function, Fused, Instruction, Operand};
+
+/// Nodes that run in one pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Fusion {
+    pub(crate) program: Fused,
+    /// The values read.
+    pub(crate) inputs: Vec<NodeId>,
+}
+
+/// Registers of one kind: how many there are and which are free.
+#[derive(Default)]
+struct Bank {
+    count: usize,
+    free: Vec<usize>,
+}
+
+impl Bank {
+    fn take(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.count += 1;
+            self.count - 1
+        })
+    }
+}
+
+impl Fusion {
+    /// Translates `nodes`, elementwise and in topological order, of which `outputs` are written out. `same` tells
+    /// for every node the one that stands for it.
+    pub(crate) fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId], outputs: &[NodeId]) -> Result<Self> {
+        let mut last_use: HashMap<NodeId, usize> = HashMap::new();
+        for (position, &id) in nodes.iter().enumerate() {
+            for input in &graph.node(id).inputs {
+                last_use.insert(same[input.index()], position);
+            }
+        }
+        last_use.extend(outputs.iter().map(|&id| (id, usize::MAX)));
+        let mut fusion = Fusion { program: Fused::default(), inputs: Vec::new() };
+        let mut registers: HashMap<NodeId, Operand> = HashMap::new();
+        let (mut reals, mut truths) = (Bank::default(), Bank::default());
+        for (position, &id) in nodes.iter().enumerate() {
+            let node = graph.node(id);
+            let inputs: Vec<NodeId> = node.inputs.iter().map(|input| same[input.index()]).collect();
+            let operands = inputs.iter().map(|input| match registers.get(input) {
+                Some(&register) => register,
+                None => fusion.input(graph, *input),
+            });
+            let operands = operands.collect();
+            let target = match node.kind {
+                Kind::Float => Operand::Real(reals.take()),
+                _ => Operand::Truth(truths.take()),
+            };
+            fusion.program.instructions.push(Instruction {
+                function: function(graph, id)?,
+                operands,
+                target,
+            });
+            registers.insert(id, target);
+            for input in inputs.iter().filter(|input| last_use.get(input) == Some(&position)) {
+                match registers.remove(input) {
+                    Some(Operand::Real(register)) => reals.free.push(register),
+                    Some(Operand::Truth(register)) => truths.free.push(register),
+                    _ => {}
+                }
+            }
+        }
+        fusion.program.outputs = outputs.iter().filter_map(|id| registers.get(id).copied()).collect();
+        (fusion.program.reals, fusion.program.truths) = (reals.count, truths.count);
+        Ok(fusion)
+    }
+
+    fn input(&mut self, graph: &Graph, id: NodeId) -> Operand {
+        let position = self.inputs.iter().position(|&input| input == id);
+        Operand::Input(position.unwrap_or_else(|| {
+            self.inputs.push(id);
+            self.program.inputs.push(graph.node(id).kind);
+            self.inputs.len() - 1
+        }))
+    }
+}
+
+fn function(graph: &Graph, id: NodeId) -> Result<Function> {
+    let node = graph.node(id);
+    Ok(match node.op {
+        Op::Unary(unary) => Function::Unary(unary),
+        Op::Binary(binary) if binary.is_predicate() && graph.node(node.inputs[0]).kind == Kind::Float => {
+            Function::Compare(binary)
+        }
+        Op::Binary(binary) => Function::Binary(binary),
+        Op::Where => Function::Select,
+        Op::Cast { .. } => Function::Cast,
+        _ => return Err(Error::argument("not an elementwise node")),
+    })
+}

@@ -1,0 +1,250 @@
+//! Vectors of the machine behind one trait, so that a micro-kernel is written once and compiled for every
+//! instruction set. Everything here is inlined into functions that enable the instructions they need.
+#![allow(unsafe_code)]
+
+/// A vector of real numbers.
+pub(crate) trait Lanes: Copy {
+    type Scalar: Copy;
+    /// Numbers in a vector.
+    const WIDTH: usize;
+    /// Rows of a tile of a matrix product whose sums fit the registers.
+    const ROWS: usize;
+
+    /// # Safety
+    /// The machine has the instructions of this type; `WIDTH` numbers can be read at `from`.
+    unsafe fn load(from: *const Self::Scalar) -> Self;
+
+    /// # Safety
+    /// The machine has the instructions of this type; `WIDTH` numbers can be written at `to`.
+    unsafe fn store(self, to: *mut Self::Scalar);
+
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn splat(value: Self::Scalar) -> Self;
+
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn plus(self, other: Self) -> Self;
+
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn minus(self, other: Self) -> Self;
+
+    /// `self·factor + sum`, rounded once where the machine can.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
+
+    /// Every `N`-th number from `from` on, from the one after it on, and so forth.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type; `N·WIDTH` numbers can be read at `from`.
+    #[inline(always)]
+    unsafe fn deinterleave<const N: usize>(from: *const Self::Scalar) -> [Self; N] {
+        // SAFETY: the numbers read are those that the caller vouches for; the staging row holds a vector.
+        unsafe {
+            std::array::from_fn(|phase| {
+                let mut row = [*from; WIDEST];
+                for (i, value) in row[..Self::WIDTH].iter_mut().enumerate() {
+                    *value = *from.add(i * N + phase);
+                }
+                Self::load(row.as_ptr())
+            })
+        }
+    }
+
+    /// The inverse of [`Lanes::deinterleave`].
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type; `N·WIDTH` numbers can be written at `to`.
+    #[inline(always)]
+    unsafe fn interleave<const N: usize>(vectors: [Self; N], to: *mut Self::Scalar) {
+        // SAFETY: the numbers written are those that the caller vouches for; the staging row holds a vector.
+        unsafe {
+            for (phase, vector) in vectors.into_iter().enumerate() {
+                let mut row = [*to; WIDEST];
+                vector.store(row.as_mut_ptr());
+                for (i, value) in row[..Self::WIDTH].iter().enumerate() {
+                    *to.add(i * N + phase) = *value;
+                }
+            }
+        }
+    }
+}
+
+/// Numbers in the widest vector there is.
+pub(crate) const WIDEST: usize = 16;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! lanes {
+    ($vector:ident of $real:ty, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
+     $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr $(, $($shuffles:item)*)?) => {
+        impl Lanes for $vector {
+            type Scalar = $real;
+            const WIDTH: usize = $width;
+            const ROWS: usize = $rows;
+
+            #[inline(always)]
+            unsafe fn load(from: *const $real) -> Self {
+                // SAFETY: the caller vouches for the instructions and the extent.
+                unsafe { $load(from) }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $real) {
+                // SAFETY: the caller vouches for the instructions and the extent.
+                unsafe { $store(to, self) }
+            }
+
+            #[inline(always)]
+            unsafe fn splat(value: $real) -> Self {
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $splat(value) }
+            }
+
+            #[inline(always)]
+            unsafe fn plus(self, other: Self) -> Self {
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $add(self, other) }
+            }
+
+            #[inline(always)]
+            unsafe fn minus(self, other: Self) -> Self {
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $sub(self, other) }
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+                let ($a, $b, $c) = (self, factor, sum);
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $fma }
+            }
+
+            $($($shuffles)*)?
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Lanes;
+
+    lanes!(__m256 of f32, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
+        _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c));
+    lanes!(__m256d of f64, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
+        _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c));
+    lanes!(__m512 of f32, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+    _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
+    #[inline(always)]
+    unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
+        // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
+        unsafe {
+            let v: [Self; N] = std::array::from_fn(|i| _mm512_loadu_ps(from.add(16 * i)));
+            let mut out = v;
+            if N == 2 {
+                let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+                let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+                out[0] = _mm512_permutex2var_ps(v[0], even, v[1]);
+                out[1] = _mm512_permutex2var_ps(v[0], odd, v[1]);
+            } else {
+                let low = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+                let high = _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);
+                let (a, b) = (_mm512_permutex2var_ps(v[0], low, v[1]), _mm512_permutex2var_ps(v[2], low, v[3]));
+                let (c, d) = (_mm512_permutex2var_ps(v[0], high, v[1]), _mm512_permutex2var_ps(v[2], high, v[3]));
+                out[0] = _mm512_shuffle_f32x4(a, b, 0x44);
+                out[1] = _mm512_shuffle_f32x4(a, b, 0xEE);
+                out[2] = _mm512_shuffle_f32x4(c, d, 0x44);
+                out[3] = _mm512_shuffle_f32x4(c, d, 0xEE);
+            }
+            out
+        }
+    }
+    #[inline(always)]
+    unsafe fn interleave<const N: usize>(v: [Self; N], to: *mut f32) {
+        // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
+        unsafe {
+            if N == 2 {
+                let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+                let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+                _mm512_storeu_ps(to, _mm512_permutex2var_ps(v[0], low, v[1]));
+                _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(v[0], high, v[1]));
+            } else {
+                let first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+                let second = _mm512_setr_epi32(4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31);
+                for half in 0..2 {
+                    let (a, b) = match half {
+                        0 => (_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0x44)),
+                        _ => (_mm512_shuffle_f32x4(v[0], v[1], 0xEE), _mm512_shuffle_f32x4(v[2], v[3], 0xEE)),
+                    };
+                    let to = to.add(32 * half);
+                    _mm512_storeu_ps(to, _mm512_permutex2var_ps(a, first, b));
+                    _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(a, second, b));
+                }
+            }
+        }
+    });
+    lanes!(__m512d of f64, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
+        _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c));
+}
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64 {
+    use std::arch::aarch64::*;
+
+    use super::Lanes;
+
+    lanes!(float32x4_t of f32, width 4, rows 12, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
+        |a, b, c| vfmaq_f32(c, a, b));
+    lanes!(float64x2_t of f64, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
+        |a, b, c| vfmaq_f64(c, a, b));
+}
+
+/// Plain arithmetic on a few numbers at a time, which the compiler makes vectors of.
+macro_rules! portable {
+    ($real:ty, $width:literal) => {
+        impl Lanes for [$real; $width] {
+            type Scalar = $real;
+            const WIDTH: usize = $width;
+            const ROWS: usize = 4;
+
+            #[inline(always)]
+            unsafe fn load(from: *const $real) -> Self {
+                // SAFETY: the caller vouches for the extent.
+                unsafe { from.cast::<Self>().read_unaligned() }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $real) {
+                // SAFETY: the caller vouches for the extent.
+                unsafe { to.cast::<Self>().write_unaligned(self) }
+            }
+
+            #[inline(always)]
+            unsafe fn splat(value: $real) -> Self {
+                [value; $width]
+            }
+
+            #[inline(always)]
+            unsafe fn plus(self, other: Self) -> Self {
+                std::array::from_fn(|i| self[i] + other[i])
+            }
+
+            #[inline(always)]
+            unsafe fn minus(self, other: Self) -> Self {
+                std::array::from_fn(|i| self[i] - other[i])
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+                std::array::from_fn(|i| self[i] * factor[i] + sum[i])
+            }
+        }
+    };
+}
+
+portable!(f32, 4);
+portable!(f64, 2);

@@ -1,0 +1,153 @@
+//! Which instructions kernels are compiled for and which of them this machine has.
+
+use std::sync::OnceLock;
+
+use super::lanes::Lanes;
+
+/// Vectors side by side in a tile of a matrix product.
+pub(crate) const VECTORS: usize = 2;
+
+/// The instructions a kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// No more than the compiler may assume of every machine.
+    Portable,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// AVX2 and fused multiply-add.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// The vectors of one precision.
+pub(crate) trait Vectors: Copy {
+    type Portable: Lanes<Scalar = Self>;
+    #[cfg(target_arch = "aarch64")]
+    type Neon: Lanes<Scalar = Self>;
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: Lanes<Scalar = Self>;
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: Lanes<Scalar = Self>;
+}
+
+impl Vectors for f32 {
+    type Portable = [f32; 4];
+    #[cfg(target_arch = "aarch64")]
+    type Neon = std::arch::aarch64::float32x4_t;
+    #[cfg(target_arch = "x86_64")]
+    type Avx2 = std::arch::x86_64::__m256;
+    #[cfg(target_arch = "x86_64")]
+    type Avx512 = std::arch::x86_64::__m512;
+}
+
+impl Vectors for f64 {
+    type Portable = [f64; 2];
+    #[cfg(target_arch = "aarch64")]
+    type Neon = std::arch::aarch64::float64x2_t;
+    #[cfg(target_arch = "x86_64")]
+    type Avx2 = std::arch::x86_64::__m256d;
+    #[cfg(target_arch = "x86_64")]
+    type Avx512 = std::arch::x86_64::__m512d;
+}
+
+/// The value of a constant of the vector type of a level.
+macro_rules! of_level {
+    ($level:expr, $real:ident, $constant:ident) => {
+        match $level {
+            Level::Portable => $real::Portable::$constant,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => $real::Neon::$constant,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => $real::Avx2::$constant,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => $real::Avx512::$constant,
+        }
+    };
+}
+
+impl Level {
+    /// Every level this machine has, the best last.
+    pub(crate) fn all() -> Vec<Level> {
+        #[allow(unused_mut)]
+        let mut levels = vec![Level::Portable];
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            levels.push(Level::Neon);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            levels.push(Level::Avx2);
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+                levels.push(Level::Avx512);
+            }
+        }
+        levels
+    }
+
+    /// The best this machine has.
+    pub(crate) fn best() -> Level {
+        static BEST: OnceLock<Level> = OnceLock::new();
+        *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::Portable))
+    }
+
+    /// Numbers of type `R` in a vector.
+    pub(crate) fn width<R: Vectors>(self) -> usize {
+        of_level!(self, R, WIDTH)
+    }
+
+    /// Rows of a tile of a product of matrices of `R`.
+    pub(crate) fn rows<R: Vectors>(self) -> usize {
+        of_level!(self, R, ROWS)
+    }
+}
+
+/// Writes `unsafe fn name(level, arguments)`, which runs `body::<vector type>(arguments)` compiled for `level`.
+///
+/// `body` is an `#[inline(always)]` unsafe function, generic in its vector type; whoever calls `name` vouches
+/// for what `body` asks, and that the machine has `level`.
+macro_rules! compiled {
+    ($name:ident<$real:ident: $bound:ident>($($argument:ident: $type:ty),* $(,)?), $body:ident) => {
+        #[allow(clippy::too_many_arguments)]
+        pub(crate) unsafe fn $name<$real: $bound>(
+            level: $crate::cpu::kernels::level::Level,
+            $($argument: $type),*
+        ) {
+            use $crate::cpu::kernels::level::Level;
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon")]
+            unsafe fn neon<$real: $bound>($($argument: $type),*) {
+                // SAFETY: vouched for by the caller.
+                unsafe { $body::<$real::Neon>($($argument),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
+            unsafe fn avx512<$real: $bound>($($argument: $type),*) {
+                // SAFETY: vouched for by the caller.
+                unsafe { $body::<$real::Avx512>($($argument),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2<$real: $bound>($($argument: $type),*) {
+                // SAFETY: vouched for by the caller.
+                unsafe { $body::<$real::Avx2>($($argument),*) }
+            }
+            // SAFETY: vouched for by the caller.
+            unsafe {
+                match level {
+                    Level::Portable => $body::<$real::Portable>($($argument),*),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => neon::<$real>($($argument),*),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => avx2::<$real>($($argument),*),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => avx512::<$real>($($argument),*),
+                }
+            }
+        }
+    };
+}
+pub(crate) use compiled;

@@ -1,0 +1,157 @@
+//! A convolution whose kernel is known, and the way of computing it that suits its sizes: chosen, and the
+//! kernel laid out for it, once.
+
+use monosplit_graph::op::Window;
+
+use super::conv::{Convolution, Finish, PackedKernel, is_pointwise};
+use super::depthwise::Depthwise;
+use super::level::Level;
+use super::winograd::{self, TransformedKernel, Winograd};
+use super::winograd_transform::Size;
+use crate::cpu::real::Real;
+
+/// Input channels from which on transforming tiles pays.
+const TRANSFORMED_INPUTS: usize = 16;
+/// Bytes of a kernel that stay in cache from one run to the next.
+const CACHED: usize = 1 << 22;
+
+/// How a convolution is computed.
+#[derive(Debug)]
+enum Way<R> {
+    Depthwise(Vec<R>),
+    Transformed(TransformedKernel<R>),
+    Packed(PackedKernel<R>),
+}
+
+/// A convolution with a known kernel.
+#[derive(Debug)]
+pub(crate) struct PreparedConvolution<R> {
+    window: Window,
+    groups: usize,
+    kernel_shape: Vec<usize>,
+    way: Way<R>,
+}
+
+impl<R: Real> PreparedConvolution<R> {
+    /// Prepares the convolution with kernel `w` of shape `shape`. `output` is the size of the output planes, where
+    /// that is known, and tells whether transforming pays; a kernel used only once should go without.
+    pub(crate) fn new(
+        window: &Window,
+        groups: usize,
+        (w, shape): (&[R], &[usize]),
+        output: Option<&[usize]>,
+    ) -> Self {
+        let level = Level::best();
+        let depthwise = groups > 1 && shape[1] == 1;
+        let size = output.and_then(|output| transform(window, groups, shape, output, size_of::<R>()));
+        let way = match size {
+            _ if depthwise => Way::Depthwise(w.to_vec()),
+            Some(size) if R::FAST => {
+                let taps =
+                    |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
+                Way::Transformed(TransformedKernel::new(level, size, (shape[0], shape[1]), taps))
+            }
+            _ => Way::Packed(PackedKernel::new(level, groups, w, shape)),
+        };
+        PreparedConvolution { window: window.clone(), groups, kernel_shape: shape.to_vec(), way }
+    }
+
+    /// The convolution that a transposed convolution of stride 1 is: kernels are turned round, inputs and outputs
+    /// change places. `None` for other strides, and where more is cut off than the kernel reaches.
+    pub(crate) fn transposed(
+        window: &Window,
+        groups: usize,
+        (w, shape): (&[R], &[usize]),
+        output: Option<&[usize]>,
+    ) -> Option<Self> {
+        let window = turned(window)?;
+        let taps: usize = shape[2..].iter().product();
+        let (inputs, outputs) = (shape[0] / groups, shape[1]);
+        let mut turned = Vec::with_capacity(w.len());
+        for group in 0..groups {
+            for output in 0..outputs {
+                for input in 0..inputs {
+                    let at = ((group * inputs + input) * outputs + output) * taps;
+                    turned.extend(w[at..at + taps].iter().rev());
+                }
+            }
+        }
+        let mut turned_shape = vec![outputs * groups, inputs];
+        turned_shape.extend(&shape[2..]);
+        Some(PreparedConvolution::new(&window, groups, (&turned, &turned_shape), output))
+    }
+
+    /// Its name in profiles.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.way {
+            Way::Depthwise(_) => "conv, depthwise",
+            Way::Transformed(kernel) => match kernel.size() {
+                Size::Two => "conv, winograd 2x2",
+                Size::Four => "conv, winograd 4x4",
+            },
+            Way::Packed(_) if is_pointwise(&self.window) => "conv, pointwise gemm",
+            Way::Packed(_) => "conv, unfold + gemm",
+        }
+    }
+
+    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    pub(crate) fn run(
+        &self,
+        (x, xs): (&[R], &[usize]),
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        (y, ys): (&mut [R], &[usize]),
+    ) {
+        match &self.way {
+            Way::Depthwise(w) => {
+                Depthwise::new(&self.window, xs, &self.kernel_shape, ys).run(x, w, bias, finish, y);
+            }
+            Way::Transformed(kernel) => {
+                let pad = [self.window.pad[0].0, self.window.pad[1].0];
+                Winograd::new(kernel.size(), pad, xs, ys).run(x, kernel, bias, finish, y);
+            }
+            Way::Packed(w) => {
+                let convolution = Convolution::new(&self.window, self.groups, xs, &self.kernel_shape, ys);
+                convolution.run(x, w, bias, finish, y);
+            }
+        }
+    }
+}
+
+/// The window of the convolution that the transpose of a convolution of stride 1 is.
+fn turned(window: &Window) -> Option<Window> {
+    let mut turned = window.clone();
+    for axis in 0..window.axes() {
+        let reach = (window.kernel[axis] - 1).checked_mul(window.dilation[axis])?;
+        let (before, after) = window.pad[axis];
+        turned.pad[axis] = (reach.checked_sub(before)?, reach.checked_sub(after)?);
+    }
+    window.stride.iter().all(|&stride| stride == 1).then_some(turned)
+}
+
+/// The tiles that cost least, if transforming pays at all.
+fn transform(
+    window: &Window,
+    groups: usize,
+    shape: &[usize],
+    output: &[usize],
+    bytes: usize,
+) -> Option<Size> {
+    if !winograd::applies(window) || groups != 1 || shape[1] < TRANSFORMED_INPUTS {
+        return None;
+    }
+    let pairs = shape[0] * shape[1];
+    // Work per pair of channels: multiplications of whole vectors, and what reading the kernel costs as many.
+    let cost = |positions: usize, places: usize| {
+        let reading = if pairs * places * bytes > CACHED { 10 } else { 2 };
+        (positions.next_multiple_of(16) + reading) * places
+    };
+    let tiles = |size: Size| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();
+    let direct = cost(output.iter().product(), 9);
+    [Size::Two, Size::Four]
+        .into_iter()
+        .map(|size| (cost(tiles(size), size.places()), size))
+        .min_by_key(|&(cost, _)| cost)
+        .filter(|&(cost, _)| cost < direct)
+        .map(|(_, size)| size)
+}

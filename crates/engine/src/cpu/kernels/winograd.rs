@@ -1,0 +1,424 @@
+//! Winograd's convolution for 3×3 windows of stride 1: input tiles are transformed, a matrix product over
+//! channels is taken at every place of the tile, and the sums are transformed back. A tile of 4×4 outputs takes
+//! 36 multiplications per pair of channels instead of 144, at the cost of a few bits; see [`Size`].
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use monosplit_graph::op::Window;
+use rayon::prelude::*;
+
+use super::conv::Finish;
+use super::gemm::{Beginning, LeftPanels, Matrix, Region, RightPanels};
+use super::lanes::WIDEST;
+use super::level::{Level, VECTORS};
+use super::scratch::Scratch;
+use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
+use crate::cpu::real::Real;
+
+/// Tiles one task transforms and multiplies on its own, so that they stay in its cache.
+const OWN_TILES: usize = 64;
+/// From this many blocks of tiles on there is enough to share out by blocks.
+const MANY_BLOCKS: usize = 8;
+/// Kernels with more elements than this are read once for as many tiles as possible.
+const LARGE_KERNEL: usize = 1 << 21;
+/// Elements of transformed tiles held at a time when every step is shared out.
+const SHARED_ELEMENTS: usize = 1 << 23;
+/// Channels one task transforms when every step is shared out.
+const CHANNELS: usize = 16;
+
+/// A 3×3 kernel, transformed and packed: a left operand for every place of a tile.
+#[derive(Debug)]
+pub(crate) struct TransformedKernel<R> {
+    level: Level,
+    size: Size,
+    outputs: usize,
+    inputs: usize,
+    places: Vec<LeftPanels<R>>,
+}
+
+impl<R: Real> TransformedKernel<R> {
+    /// Transforms the kernel whose taps from an input to an output channel are `taps(output, input)`.
+    pub(crate) fn new(
+        level: Level,
+        size: Size,
+        (outputs, inputs): (usize, usize),
+        taps: impl Fn(usize, usize) -> [f64; 9] + Sync,
+    ) -> Self {
+        let places = size.places();
+        let mut transformed = vec![R::ZERO; outputs * inputs * places];
+        transformed.par_chunks_mut((inputs * places).max(1)).enumerate().for_each(|(output, row)| {
+            for (input, tile) in row.chunks_mut(places).enumerate() {
+                let kernel = size.kernel(&taps(output, input));
+                tile.iter_mut().zip(kernel).for_each(|(t, k)| *t = R::from_f64(k));
+            }
+        });
+        let place = |place: usize| {
+            let matrix = Matrix {
+                data: transformed.get(place..).unwrap_or_default(),
+                rows: outputs,
+                columns: inputs,
+                row_stride: inputs * places,
+                column_stride: places,
+            };
+            LeftPanels::pack(level, matrix)
+        };
+        let places = (0..places).into_par_iter().map(place).collect();
+        TransformedKernel { level, size, outputs, inputs, places }
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.size
+    }
+}
+
+/// Whether a window can be computed this way.
+pub(crate) fn applies(window: &Window) -> bool {
+    window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1]
+}
+
+/// Memory that tasks write at places of their own.
+struct Target<R> {
+    at: *mut R,
+    length: usize,
+}
+
+// SAFETY: a target only hands out pointers and slices in unsafe functions, whose callers see to it that tasks
+// do not meet.
+unsafe impl<R: Send> Send for Target<R> {}
+// SAFETY: as above.
+unsafe impl<R: Send> Sync for Target<R> {}
+
+impl<R> Target<R> {
+    fn new(data: &mut [R]) -> Self {
+        Target { at: data.as_mut_ptr(), length: data.len() }
+    }
+
+    /// # Safety
+    /// Nothing else touches these elements while the slice lives, and the memory stays borrowed.
+    unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
+        assert!(range.start <= range.end && range.end <= self.length, "place in a target");
+        // SAFETY: the range was checked, exclusiveness is the caller's to see to.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
+    }
+}
+
+/// Neighbouring tiles of one row of tiles.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Its first tile, counted from the first of the vector.
+    lane: usize,
+    image: usize,
+    /// Row and column of its first output element.
+    row: usize,
+    column: usize,
+    tiles: usize,
+}
+
+/// A 3×3 convolution of known sizes.
+#[derive(Debug)]
+pub(crate) struct Winograd {
+    images: usize,
+    inputs: usize,
+    outputs: usize,
+    input: [usize; 2],
+    output: [usize; 2],
+    /// Padding above and to the left.
+    pad: [usize; 2],
+    size: Size,
+}
+
+impl Winograd {
+    /// The convolution, padded by `pad` above and to the left, of an input of shape `x` to an output of shape `y`.
+    pub(crate) fn new(size: Size, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
+        Winograd {
+            images: x[0],
+            inputs: x[1],
+            outputs: y[1],
+            input: [x[2], x[3]],
+            output: [y[2], y[3]],
+            pad,
+            size,
+        }
+    }
+
+    fn tile_rows(&self) -> usize {
+        self.output[0].div_ceil(self.size.step())
+    }
+
+    fn tile_columns(&self) -> usize {
+        self.output[1].div_ceil(self.size.step())
+    }
+
+    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &TransformedKernel<R>,
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        assert_eq!((w.size, w.inputs, w.outputs), (self.size, self.inputs, self.outputs), "kernel");
+        let vector = w.level.width::<R>();
+        let vectors = (self.images * self.tile_rows() * self.tile_columns()).div_ceil(vector);
+        let per_tile = self.size.places() * (self.inputs + self.outputs);
+        let work = Work { w, bias, finish, x, y: Target::new(y) };
+        let own = vectors.div_ceil(OWN_TILES / vector);
+        if own >= MANY_BLOCKS && w.places.len() * self.inputs * self.outputs <= LARGE_KERNEL {
+            (0..own).into_par_iter().for_each(|block| {
+                let vectors = block * vectors / own..(block + 1) * vectors / own;
+                self.alone(&work, vectors.start * vector..vectors.end * vector);
+            });
+        } else {
+            let blocks = (vectors * vector * per_tile).div_ceil(SHARED_ELEMENTS).clamp(1, vectors.max(1));
+            for block in 0..blocks {
+                let vectors = block * vectors / blocks..(block + 1) * vectors / blocks;
+                self.shared(&work, vectors.start * vector..vectors.end * vector);
+            }
+        }
+    }
+
+    /// All steps for some tiles, in one task.
+    fn alone<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
+        let mut transformed = Scratch::new(self.size.places() * self.inputs * tiles.len());
+        let mut sums = Scratch::new(self.size.places() * self.outputs * tiles.len());
+        self.transform(work, &tiles, 0..self.inputs, &Target::new(&mut transformed));
+        let depth = self.inputs * tiles.len();
+        let results = sums.chunks_mut((self.outputs * tiles.len()).max(1));
+        for ((place, w), sums) in work.w.places.iter().enumerate().zip(results) {
+            let data = &transformed[place * depth..(place + 1) * depth];
+            let right = RightPanels { data, depth: self.inputs, columns: tiles.len() };
+            let mut result = Region::new(sums, self.outputs, tiles.len(), tiles.len());
+            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+        }
+        self.transform_back(work, &tiles, 0..self.outputs, &sums);
+    }
+
+    /// All steps for some tiles, each shared out.
+    fn shared<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
+        let mut transformed = Scratch::new(self.size.places() * self.inputs * tiles.len());
+        let mut sums = Scratch::new(self.size.places() * self.outputs * tiles.len());
+        let target = Target::new(&mut transformed);
+        (0..self.inputs.div_ceil(CHANNELS)).into_par_iter().for_each(|block| {
+            let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
+            self.transform(work, &tiles, channels, &target);
+        });
+        let depth = self.inputs * tiles.len();
+        sums.par_chunks_mut((self.outputs * tiles.len()).max(1)).enumerate().for_each(|(place, sums)| {
+            let data = &transformed[place * depth..(place + 1) * depth];
+            let right = RightPanels { data, depth: self.inputs, columns: tiles.len() };
+            let mut result = Region::new(sums, self.outputs, tiles.len(), tiles.len());
+            let w = &work.w.places[place];
+            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+        });
+        (0..self.outputs.div_ceil(CHANNELS)).into_par_iter().for_each(|block| {
+            let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.outputs);
+            self.transform_back(work, &tiles, channels, &sums);
+        });
+    }
+
+    /// The tiles from `first` on that make up a vector, row of tiles by row of tiles.
+    fn segments(&self, first: usize, vector: usize) -> impl Iterator<Item = Segment> + Clone {
+        let (rows, columns) = (self.tile_rows(), self.tile_columns());
+        let end = (first + vector).min(self.images * rows * columns);
+        let step = self.size.step();
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let column = at % columns;
+            let tiles = (columns - column).min(end.saturating_sub(at));
+            (tiles > 0).then(|| {
+                let (row, image) = (at / columns % rows, at / columns / rows);
+                let lane = at - first;
+                at += tiles;
+                Segment { lane, image, row: row * step, column: column * step, tiles }
+            })
+        })
+    }
+
+    /// Transforms `tiles` of `channels` into right panels, one set for every place.
+    fn transform<R: Real>(
+        &self,
+        work: &Work<'_, R>,
+        tiles: &Range<usize>,
+        channels: Range<usize>,
+        target: &Target<R>,
+    ) {
+        let level = work.w.level;
+        let (vector, places) = (level.width::<R>(), self.size.places());
+        let plane = self.input[0] * self.input[1];
+        let stride = self.inputs * tiles.len();
+        let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
+        let mut staged = [R::ZERO; 36 * 2 * WIDEST];
+        for first in tiles.clone().step_by(vector) {
+            let segments: Vec<Segment> = self.segments(first, vector).collect();
+            let panel = (first - tiles.start) / (VECTORS * vector) * VECTORS * vector;
+            for channel in channels.clone() {
+                let (at, _) = level.right_row::<R>((self.inputs, tiles.len()), channel, panel);
+                let at = at + first - tiles.start - panel;
+                assert!((places - 1) * stride + at + vector <= target.length, "transformed tiles");
+                let whole = matches!(segments[..], [Segment { tiles, .. }] if tiles == vector);
+                for segment in &segments {
+                    let plane = &work.x[(segment.image * self.inputs + channel) * plane..][..plane];
+                    self.fill_strip(plane, segment, &mut strip);
+                    let (to, stride) = match whole {
+                        // SAFETY: the assertion bounds the place by the target.
+                        true => (unsafe { target.at.add(at) }, stride),
+                        // SAFETY: a lane is less than a vector and there is room for two at every place.
+                        false => (unsafe { staged.as_mut_ptr().add(segment.lane) }, 2 * WIDEST),
+                    };
+                    // SAFETY: the strip is one; the target takes a vector at every place, and this vector of
+                    // this channel is nobody else's. The level is one of this machine.
+                    unsafe {
+                        transform_input(level, self.size, segment.tiles, strip.as_mut_ptr(), to, stride);
+                    }
+                }
+                if !whole {
+                    for (place, staged) in staged.chunks(2 * WIDEST).take(places).enumerate() {
+                        let at = place * stride + at;
+                        // SAFETY: this vector of this channel is nobody else's.
+                        let to = unsafe { target.slice(at..at + vector) };
+                        to.copy_from_slice(&staged[..vector]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies what the tiles of a segment read, zero where that is padding.
+    fn fill_strip<R: Real>(&self, plane: &[R], segment: &Segment, strip: &mut [R]) {
+        let [height, width] = self.input;
+        let wanted = segment.tiles * self.size.step() + 2;
+        // Columns of the strip that lie in the plane.
+        let first = self.pad[1].saturating_sub(segment.column).min(wanted);
+        let end = (width + self.pad[1]).saturating_sub(segment.column).clamp(first, wanted);
+        for (row, strip) in strip.chunks_mut(STRIP).take(self.size.side()).enumerate() {
+            let strip = &mut strip[..wanted];
+            match (segment.row + row).checked_sub(self.pad[0]).filter(|&y| y < height) {
+                Some(y) if first < end => {
+                    let from = y * width + segment.column + first - self.pad[1];
+                    strip[..first].fill(R::ZERO);
+                    strip[first..end].copy_from_slice(&plane[from..from + end - first]);
+                    strip[end..].fill(R::ZERO);
+                }
+                _ => strip.fill(R::ZERO),
+            }
+        }
+    }
+
+    /// Transforms the sums of `tiles` back into `channels` of the output.
+    fn transform_back<R: Real>(
+        &self,
+        work: &Work<'_, R>,
+        tiles: &Range<usize>,
+        channels: Range<usize>,
+        sums: &[R],
+    ) {
+        let vector = work.w.level.width::<R>();
+        let stride = self.outputs * tiles.len();
+        let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
+        for channel in channels {
+            let bias = work.bias.map_or(R::ZERO, |bias| bias[channel]);
+            for first in tiles.clone().step_by(vector) {
+                let at = channel * tiles.len() + first - tiles.start;
+                assert!((self.size.places() - 1) * stride + at + vector <= sums.len(), "sums");
+                // SAFETY: the assertion bounds every place by the sums; the strip is one. The level is one of
+                // this machine.
+                unsafe {
+                    let from = sums.as_ptr().add(at);
+                    transform_output(work.w.level, self.size, from, stride, bias, strip.as_mut_ptr());
+                }
+                for segment in self.segments(first, vector) {
+                    self.empty_strip(work, channel, &segment, &strip);
+                }
+            }
+        }
+    }
+
+    /// Copies the outputs of a segment to where they belong, and finishes them.
+    fn empty_strip<R: Real>(&self, work: &Work<'_, R>, channel: usize, segment: &Segment, strip: &[R]) {
+        let [height, width] = self.output;
+        let step = self.size.step();
+        let plane = (segment.image * self.outputs + channel) * height * width;
+        let length = (segment.tiles * step).min(width - segment.column);
+        for (row, strip) in (segment.row..height).zip(strip.chunks(STRIP).take(step)) {
+            let at = plane + row * width + segment.column;
+            // SAFETY: every output belongs to one tile, and every tile of a channel to one task.
+            let to = unsafe { work.y.slice(at..at + length) };
+            to.copy_from_slice(&strip[segment.lane * step..][..length]);
+            if let Some(finish) = work.finish {
+                finish(at, to);
+            }
+        }
+    }
+}
+
+/// What all tasks share.
+struct Work<'a, R> {
+    w: &'a TransformedKernel<R>,
+    bias: Option<&'a [R]>,
+    finish: Option<&'a Finish<'a, R>>,
+    x: &'a [R],
+    y: Target<R>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::conv::tests::{definition, output_shape};
+    use crate::cpu::kernels::testing::{Random, assert_close};
+
+    #[test]
+    fn both_sizes_equal_direct_sums_at_every_level() {
+        let mut random = Random::new(12);
+        for _ in 0..30 {
+            let mut window = Window::new([3, 3]);
+            let mut pad = || (random.within(0, 3), random.within(0, 3));
+            window.pad = vec![pad(), pad()];
+            let xs = [random.within(1, 2), random.within(1, 6), random.within(3, 20), random.within(3, 90)];
+            let ws = [random.within(1, 20), xs[1], 3, 3];
+            let ys = output_shape(&window, xs[0], ws[0], &xs[2..]);
+            let x = random.reals::<f64>(xs.iter().product());
+            let w = random.reals::<f64>(ws.iter().product());
+            let bias = random.reals::<f64>(ws[0]);
+            let mut expected = definition(&window, 1, (&x, &xs), (&w, &ws), &ys);
+            let plane = ys[2] * ys[3];
+            expected.iter_mut().enumerate().for_each(|(i, e)| *e += bias[i / plane % ys[1]]);
+            let taps = |o: usize, i: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + t]);
+            for (level, size) in Level::all().into_iter().flat_map(|l| [(l, Size::Two), (l, Size::Four)]) {
+                let kernel = TransformedKernel::new(level, size, (ws[0], ws[1]), taps);
+                let mut y = vec![f64::NAN; ys.iter().product()];
+                let double = |at: usize, piece: &mut [f64]| {
+                    piece.iter_mut().enumerate().for_each(|(i, v)| *v = *v * 2.0 + (at + i) as f64);
+                };
+                let winograd = Winograd::new(size, [window.pad[0].0, window.pad[1].0], &xs, &ys);
+                winograd.run(&x, &kernel, Some(&bias), Some(&double), &mut y);
+                y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);
+                assert_close(&y, &expected, 1e-10);
+            }
+        }
+    }
+
+    #[test]
+    fn single_precision_loses_a_few_bits_only() {
+        let mut random = Random::new(13);
+        for (channels, side) in [(60, 14), (16, 40)] {
+            let mut window = Window::new([3, 3]);
+            window.pad = vec![(1, 1); 2];
+            let (xs, ws) = ([1, channels, side, side], [channels, channels, 3, 3]);
+            let x = random.reals::<f32>(xs.iter().product());
+            let w = random.reals::<f32>(ws.iter().product());
+            let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
+            let expected = definition(&window, 1, (&wide(&x), &xs), (&wide(&w), &ws), &xs);
+            let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
+            for level in Level::all() {
+                for (size, tolerance) in [(Size::Two, 2e-6), (Size::Four, 8e-6)] {
+                    let kernel = TransformedKernel::new(level, size, (channels, channels), taps);
+                    let mut y = vec![f32::NAN; x.len()];
+                    Winograd::new(size, [1, 1], &xs, &xs).run(&x, &kernel, None, None, &mut y);
+                    assert_close(&y, &expected, tolerance);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The transforms of Winograd's convolutions F(2×2, 3×3) and F(4×4, 3×3), many tiles at a time.
+//!
+//! F(2×2) interpolates at 0, 1, −1, ∞ and F(4×4) at 0, 1, −1, ½, −2, ∞, which rounds less than the customary
+//! ±2. Tiles overlap by two elements; neighbouring tiles are neighbouring numbers of a vector.
+#![allow(unsafe_code)]
+
+use super::lanes::{Lanes, WIDEST};
+use super::level::compiled;
+use crate::cpu::real::Real;
+
+/// The side of an output tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// F(2×2, 3×3)
+    Two,
+    /// F(4×4, 3×3)
+    Four,
+}
+
+/// Elements of a row of a strip: what the tiles of a vector read, and what a vector may read beyond.
+pub(crate) const STRIP: usize = 6 * WIDEST;
+/// Rows of a strip.
+pub(crate) const STRIP_ROWS: usize = 6;
+
+impl Size {
+    /// Side of an output tile.
+    pub(crate) fn step(self) -> usize {
+        match self {
+            Size::Two => 2,
+            Size::Four => 4,
+        }
+    }
+
+    /// Side of an input tile.
+    pub(crate) fn side(self) -> usize {
+        self.step() + 2
+    }
+
+    /// Places of an input tile.
+    pub(crate) fn places(self) -> usize {
+        self.side() * self.side()
+    }
+
+    /// `G g Gᵀ` of a 3×3 kernel, row by row.
+    pub(crate) fn kernel(self, g: &[f64; 9]) -> [f64; 36] {
+        let rows: &[[f64; 3]] = match self {
+            Size::Two => &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]],
+            Size::Four => &[
+                [1.0, 0.0, 0.0],
+                [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
+                [-1.0 / 3.0, 1.0 / 3.0, -1.0 / 3.0],
+                [-16.0 / 15.0, -8.0 / 15.0, -4.0 / 15.0],
+                [1.0 / 15.0, -2.0 / 15.0, 4.0 / 15.0],
+                [0.0, 0.0, 1.0],
+            ],
+        };
+        let dot = |a: &[f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+        let mut out = [0.0; 36];
+        for (vertical, out) in rows.iter().zip(out.chunks_mut(rows.len())) {
+            let column = |j: usize| dot(vertical, [g[j], g[3 + j], g[6 + j]]);
+            let line = [column(0), column(1), column(2)];
+            out.iter_mut().zip(rows).for_each(|(out, horizontal)| *out = dot(horizontal, line));
+        }
+        out
+    }
+}
+
+/// `Bᵀd` for F(4, 3).
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn input_four<L: Lanes>(d: [L; 6]) -> [L; 6]
+where
+    L::Scalar: Real,
+{
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
+        let (p, q) = (d[3].minus(d[1]), d[4].minus(d[2]));
+        let half = constant(1.5);
+        let (r, s) = (half.multiply_add(d[3], q), half.multiply_add(d[2], p));
+        [
+            half.multiply_add(p, d[0].minus(d[2]).plus(q)),
+            r.plus(s),
+            r.minus(s),
+            constant(2.0).multiply_add(p, q),
+            constant(-0.5).multiply_add(p, q),
+            half.multiply_add(q, d[5].minus(d[3]).minus(p)),
+        ]
+    }
+}
+
+/// `Bᵀd` for F(2, 3).
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn input_two<L: Lanes>(d: [L; 4]) -> [L; 4] {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { [d[0].minus(d[2]), d[1].plus(d[2]), d[2].minus(d[1]), d[3].minus(d[1])] }
+}
+
+/// `Aᵀm` for F(4, 3).
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn output_four<L: Lanes>(m: [L; 6]) -> [L; 4]
+where
+    L::Scalar: Real,
+{
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
+        let (sum, difference) = (m[1].plus(m[2]), m[1].minus(m[2]));
+        [
+            m[0].plus(sum).plus(m[3]).plus(m[4]),
+            constant(-2.0).multiply_add(m[4], constant(0.5).multiply_add(m[3], difference)),
+            constant(4.0).multiply_add(m[4], constant(0.25).multiply_add(m[3], sum)),
+            constant(-8.0).multiply_add(m[4], constant(0.125).multiply_add(m[3], difference)).plus(m[5]),
+        ]
+    }
+}
+
+/// `Aᵀm` for F(2, 3).
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn output_two<L: Lanes>(m: [L; 4]) -> [L; 2] {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { [m[0].plus(m[1]).plus(m[2]), m[1].minus(m[2]).plus(m[3])] }
+}
+
+/// Transforms up to a vector of neighbouring tiles of a strip: the number of tile `t` at place `i` of its tile
+/// goes to `to[i·stride + t]`.
+///
+/// # Safety
+/// The machine has the instructions of `L`; `strip` is a strip, of which the rows and columns the tiles read hold
+/// numbers; `to` can take a vector at every place of a tile.
+#[inline(always)]
+unsafe fn input_tiles<L: Lanes>(
+    size: Size,
+    tiles: usize,
+    strip: *mut L::Scalar,
+    to: *mut L::Scalar,
+    stride: usize,
+) where
+    L::Scalar: Real,
+{
+    let vectors = (tiles * size.step() + 2).div_ceil(L::WIDTH);
+    // SAFETY: a row of a strip has room for what a whole vector of tiles reads, filled up to whole vectors.
+    unsafe {
+        for vector in 0..vectors {
+            let at = strip.add(vector * L::WIDTH);
+            match size {
+                Size::Four => {
+                    let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
+                    let rows = input_four(rows);
+                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                }
+                Size::Two => {
+                    let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
+                    let rows = input_two(rows);
+                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                }
+            }
+        }
+        for row in 0..size.side() {
+            let (at, to) = (strip.add(row * STRIP), to.add(row * size.side() * stride));
+            match size {
+                Size::Four => {
+                    let [a, b, c, d] = L::deinterleave::<4>(at);
+                    let [e, f, _, _] = L::deinterleave::<4>(at.add(4));
+                    let row = input_four([a, b, c, d, e, f]);
+                    row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
+                }
+                Size::Two => {
+                    let [a, b] = L::deinterleave::<2>(at);
+                    let [c, d] = L::deinterleave::<2>(at.add(2));
+                    let row = input_two([a, b, c, d]);
+                    row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
+                }
+            }
+        }
+    }
+}
+
+/// Transforms a vector of tiles back and adds `bias`: rows of a strip of outputs.
+///
+/// # Safety
+/// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every place `i` of an input
+/// tile; `strip` is a strip.
+#[inline(always)]
+unsafe fn output_tiles<L: Lanes>(
+    size: Size,
+    from: *const L::Scalar,
+    stride: usize,
+    bias: L::Scalar,
+    strip: *mut L::Scalar,
+) where
+    L::Scalar: Real,
+{
+    // SAFETY: the caller vouches for every access; a row of a strip holds four vectors.
+    unsafe {
+        let bias = L::splat(bias);
+        match size {
+            Size::Four => {
+                let mut columns = [[bias; 4]; 6];
+                for (j, column) in columns.iter_mut().enumerate() {
+                    let column_of = std::array::from_fn(|i| L::load(from.add((i * 6 + j) * stride)));
+                    *column = output_four(column_of);
+                }
+                for i in 0..4 {
+                    let row = output_four(std::array::from_fn(|j| columns[j][i]));
+                    L::interleave::<4>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
+                }
+            }
+            Size::Two => {
+                let mut columns = [[bias; 2]; 4];
+                for (j, column) in columns.iter_mut().enumerate() {
+                    let column_of = std::array::from_fn(|i| L::load(from.add((i * 4 + j) * stride)));
+                    *column = output_two(column_of);
+                }
+                for i in 0..2 {
+                    let row = output_two(std::array::from_fn(|j| columns[j][i]));
+                    L::interleave::<2>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
+                }
+            }
+        }
+    }
+}
+
+compiled!(transform_input<R: Real>(size: Size, tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
+compiled!(transform_output<R: Real>(size: Size, from: *const R, stride: usize, bias: R, strip: *mut R), output_tiles);

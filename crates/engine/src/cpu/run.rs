@@ -1,0 +1,272 @@
+//! One run of a program: steps one after the other over an arena of slots.
+
+use std::time::{Duration, Instant};
+
+use monosplit_graph::{NodeId, Result, Tensor};
+
+use super::effort::Effort;
+use super::fusion::Fusion;
+use super::kernels::fused::Source;
+use super::kernels::peak::peak;
+use super::kernels::policy::Kernel;
+use super::kernels::streams::{Stream, Weights};
+use super::plan::{Place, Step};
+use super::program::{CpuProgram, Executor, Streams};
+use super::real::Real;
+use super::schedule::Work;
+use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
+use crate::profile::{NodeTime, Profile};
+
+/// One run: the batch size, the concrete shapes, and where elements are.
+pub(super) struct Run<'a, R> {
+    pub(super) program: &'a CpuProgram<R>,
+    pub(super) shapes: Vec<Vec<usize>>,
+    pub(super) inputs: Vec<Shared<R>>,
+    pub(super) arena: Vec<Storage<R>>,
+}
+
+/// The outputs of a step, and what lies beside them and where.
+type Pieces<'a, R> = (Vec<SliceMut<'a, R>>, Vec<(Place, Slice<'a, R>)>);
+
+impl<R: Real> Run<'_, R> {
+    /// Carries out all steps.
+    pub(super) fn steps(&mut self, mut profile: Option<&mut Profile>) -> Result<()> {
+        let program = self.program;
+        for (step, executor) in program.plan.steps.iter().zip(&program.executors) {
+            let began = Instant::now();
+            let mut taken = self.take(step)?;
+            let done = self.step(step, executor, &mut taken);
+            for (slot, storage) in taken {
+                self.arena[slot] = storage;
+            }
+            let node = step.work.nodes()[0];
+            done.map_err(|e| e.at(&program.values[node.index()].name))?;
+            if let Some(profile) = profile.as_deref_mut() {
+                profile.nodes.push(self.timed(step, executor, began.elapsed()));
+            }
+        }
+        Ok(())
+    }
+
+    fn timed(&self, step: &Step, executor: &Executor<R>, time: Duration) -> NodeTime {
+        let program = self.program;
+        let (node, others) = (step.work.nodes()[0], &step.work.nodes()[1..]);
+        let kernel = match executor {
+            Executor::Kernel(kernel) => kernel.name,
+            Executor::Fused(_) => "fused elementwise",
+            Executor::Streams(_) => "matrix product, streams",
+        };
+        let operations = step.work.nodes().iter().map(|id| {
+            let value = &program.values[id.index()];
+            match value.effort {
+                Effort::PerOutput(each) => self.count(*id).saturating_mul(each) as u64,
+                Effort::PerInput(each) => self.count(value.inputs[0]).saturating_mul(each) as u64,
+                Effort::Little => 0,
+            }
+        });
+        NodeTime {
+            node,
+            others: others.to_vec(),
+            name: program.values[node.index()].name.clone(),
+            op: program.values[node.index()].op,
+            shape: self.shapes[node.index()].clone(),
+            kernel,
+            time,
+            operations: operations.sum(),
+            peak: *program.peak.get_or_init(peak::<R>),
+            precision: R::PRECISION,
+        }
+    }
+
+    fn count(&self, id: NodeId) -> usize {
+        self.shapes[id.index()].iter().product()
+    }
+
+    /// The slots a step writes to, large enough, out of the arena.
+    fn take(&mut self, step: &Step) -> Result<Vec<(usize, Storage<R>)>> {
+        let mut taken: Vec<(usize, Storage<R>)> = Vec::with_capacity(step.outputs.len());
+        for &id in &step.outputs {
+            let Place::Slot { slot, .. } = self.program.plan.places[id.index()] else {
+                return Err(self.program.lost(id));
+            };
+            let count = self.count(id);
+            let planned = &self.program.plan.slots[slot];
+            if !taken.iter().any(|(other, _)| *other == slot) {
+                let empty = Storage::empty(planned.kind);
+                taken.push((slot, std::mem::replace(&mut self.arena[slot], empty)));
+            }
+            let parts = self.program.parts(id);
+            let storage = taken.iter_mut().find(|(other, _)| *other == slot);
+            storage.map_or(Ok(()), |(_, storage)| storage.grow(count.saturating_mul(parts)))?;
+        }
+        Ok(taken)
+    }
+
+    fn step(&self, step: &Step, executor: &Executor<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
+        let Some(&first) = step.outputs.first() else { return Ok(()) };
+        if self.count(first) == 0 {
+            return Ok(());
+        }
+        if let (Work::Batched(nodes), Executor::Kernel(kernel)) = (&step.work, executor) {
+            return self.batched(nodes, kernel, taken);
+        }
+        let (outputs, beside) = self.pieces(step, taken)?;
+        match executor {
+            Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &beside),
+            Executor::Fused(fusion) => self.fused(step, fusion, outputs, &beside),
+            Executor::Streams(streams) => self.streams(step, streams, outputs, &beside),
+        }
+    }
+
+    /// The elements of all outputs of a step, and what else lies in the slots it writes to.
+    fn pieces<'a>(&self, step: &Step, taken: &'a mut [(usize, Storage<R>)]) -> Result<Pieces<'a, R>> {
+        let places = &self.program.plan.places;
+        let mut outputs: Vec<Option<SliceMut<'a, R>>> = step.outputs.iter().map(|_| None).collect();
+        let mut beside = Vec::new();
+        for (slot, storage) in taken.iter_mut() {
+            let in_slot = |place: Place| matches!(place, Place::Slot { slot: other, .. } if other == *slot);
+            let Some(&held) = step.outputs.iter().find(|id| in_slot(places[id.index()])) else { continue };
+            let pieces = storage.parts_mut(self.program.parts(held), self.count(held));
+            for (part, piece) in pieces.into_iter().enumerate() {
+                let place = Place::Slot { slot: *slot, part };
+                match step.outputs.iter().position(|id| places[id.index()] == place) {
+                    Some(output) => outputs[output] = Some(piece),
+                    None => beside.push((place, piece.shared())),
+                }
+            }
+        }
+        let outputs: Option<Vec<SliceMut<'a, R>>> = outputs.into_iter().collect();
+        Ok((outputs.ok_or_else(|| self.program.lost(step.outputs[0]))?, beside))
+    }
+
+    fn kernel(
+        &self,
+        id: NodeId,
+        kernel: &Kernel<R>,
+        mut outputs: Vec<SliceMut<'_, R>>,
+        beside: &[(Place, Slice<'_, R>)],
+    ) -> Result<()> {
+        let Some(data) = outputs.pop() else { return Err(self.program.lost(id)) };
+        let mut out = ViewMut { shape: &self.shapes[id.index()], data };
+        let inputs = &self.program.values[id.index()].inputs;
+        let places = &self.program.plan.places;
+        let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[id.index()]);
+        if let (Some(run), true) = (&kernel.in_place, overwrites) {
+            return run(&mut out);
+        }
+        let views = inputs.iter().map(|&input| self.view_beside(input, beside));
+        (kernel.run)(&views.collect::<Result<Vec<View<'_, R>>>>()?, &mut out)
+    }
+
+    fn fused(
+        &self,
+        step: &Step,
+        fusion: &Fusion,
+        outputs: Vec<SliceMut<'_, R>>,
+        beside: &[(Place, Slice<'_, R>)],
+    ) -> Result<()> {
+        let places = &self.program.plan.places;
+        let mut sources = Vec::with_capacity(fusion.inputs.len());
+        for &input in &fusion.inputs {
+            let overwritten = step.outputs.iter().position(|id| places[id.index()] == places[input.index()]);
+            sources.push(match overwritten {
+                Some(output) => Source::Old(output),
+                None => Source::View(self.view_beside(input, beside)?),
+            });
+        }
+        fusion.program.run(&self.shapes[step.outputs[0].index()], &sources, outputs)
+    }
+
+    fn streams(
+        &self,
+        step: &Step,
+        through: &Streams,
+        mut outputs: Vec<SliceMut<'_, R>>,
+        beside: &[(Place, Slice<'_, R>)],
+    ) -> Result<()> {
+        let mut streams = Vec::with_capacity(outputs.len());
+        for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(&through.magnitude) {
+            let inputs = &self.program.values[id.index()].inputs;
+            let x = self.view_beside(inputs[0], beside)?.real()?;
+            let bias = inputs.get(2).map(|&bias| self.view_beside(bias, beside)).transpose()?;
+            let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
+            let SliceMut::Real(out) = out else { return Err(self.program.lost(*id)) };
+            streams.push(Stream { x, magnitude, bias, out });
+        }
+        let view = self.view(through.weights)?;
+        let (inputs, outputs) = match through.transposed {
+            true => (view.shape[1], view.shape[0]),
+            false => (view.shape[0], view.shape[1]),
+        };
+        let weights = Weights { data: view.real()?, transposed: through.transposed, inputs, outputs };
+        weights.multiply(&mut streams)
+    }
+
+    /// Runs nodes that do the same to values that lie side by side as if these were one batch.
+    fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
+        let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
+        let inputs = &self.program.values[first.index()].inputs;
+        let Place::Slot { slot, .. } = self.program.plan.places[inputs[0].index()] else {
+            return Err(self.program.lost(inputs[0]));
+        };
+        let together = |id: NodeId| {
+            let mut shape = self.shapes[id.index()].clone();
+            shape[0] *= nodes.len();
+            shape
+        };
+        let (from, to) = (together(inputs[0]), together(*first));
+        let (read, written) = (from.iter().product(), to.iter().product());
+        let mut views = vec![View { shape: &from, data: self.arena[slot].slice(read) }];
+        for &weight in &inputs[1..] {
+            views.push(self.view(weight)?);
+        }
+        (kernel.run)(&views, &mut ViewMut { shape: &to, data: storage.slice_mut(written) })
+    }
+
+    /// A value that may lie in a slot another part of which is being written.
+    fn view_beside<'a>(&'a self, id: NodeId, beside: &[(Place, Slice<'a, R>)]) -> Result<View<'a, R>> {
+        let place = self.program.plan.places[id.index()];
+        match beside.iter().find(|(other, _)| *other == place) {
+            Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
+            None => self.view(id),
+        }
+    }
+
+    fn view(&self, id: NodeId) -> Result<View<'_, R>> {
+        let shape = &self.shapes[id.index()];
+        let count: usize = shape.iter().product();
+        let data = match self.program.plan.places[id.index()] {
+            Place::Input(position) => self.inputs.get(position).map(Shared::slice),
+            // Weights that a kernel keeps itself have a shape only.
+            Place::Constant(id) => {
+                Some(self.program.constants[id.index()].as_ref().map_or(Slice::Real(&[]), Shared::slice))
+            }
+            Place::Slot { slot, part } => self.arena[slot].part(part, count),
+            Place::Nowhere => None,
+        };
+        data.map(|data| View { shape, data }).ok_or_else(|| self.program.lost(id))
+    }
+
+    /// Hands out the results; slots that leave are emptied, not copied.
+    pub(super) fn outputs(&mut self) -> Result<Vec<Tensor>> {
+        let program = self.program;
+        let mut taken: Vec<Option<Shared<R>>> = program.plan.slots.iter().map(|_| None).collect();
+        let mut outputs = Vec::with_capacity(program.outputs.len());
+        for &id in &program.outputs {
+            let shape = self.shapes[id.index()].clone();
+            let tensor = match program.plan.places[id.index()] {
+                Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
+                Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
+                Place::Slot { slot, .. } => {
+                    let empty = Storage::empty(program.plan.slots[slot].kind);
+                    let arena = &mut self.arena[slot];
+                    let shared = taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share());
+                    Some(shared.tensor(shape))
+                }
+                Place::Nowhere => None,
+            };
+            outputs.push(tensor.ok_or_else(|| program.lost(id))??);
+        }
+        Ok(outputs)
+    }
+}

@@ -1,0 +1,396 @@
+//! What is computed together and in which order. Equal nodes are computed once, elementwise nodes of one shape
+//! that depend on each other or read the same value share a pass over memory, convolutions of different values
+//! with the same weights run as one, and whoever frees memory goes first.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use monosplit_graph::op::Unary;
+use monosplit_graph::{Dim, Graph, Kind, Node, NodeId, Op};
+
+/// Which of these are wanted. Results have the same bits whatever the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choices {
+    /// Compute equal nodes once.
+    pub(crate) share: bool,
+    /// Run elementwise nodes together.
+    pub(crate) fuse: bool,
+    /// Run convolutions and products with the same weights together, and store no magnitudes of large matrices.
+    pub(crate) batch: bool,
+    /// Compute early what frees memory.
+    pub(crate) reorder: bool,
+}
+
+impl Choices {
+    /// All of them.
+    pub(crate) const ALL: Choices = Choices { share: true, fuse: true, batch: true, reorder: true };
+}
+
+/// Nodes that are computed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// One node.
+    One(NodeId),
+    /// Elementwise nodes of one shape, in topological order.
+    Fused(Vec<NodeId>),
+    /// Convolutions that do the same with the same weights to values of one shape.
+    Batched(Vec<NodeId>),
+    /// Products of different values with one matrix of weights or its magnitudes.
+    Streams(Vec<NodeId>),
+}
+
+impl Work {
+    pub(crate) fn nodes(&self) -> &[NodeId] {
+        match self {
+            Work::One(node) => std::slice::from_ref(node),
+            Work::Fused(nodes) | Work::Batched(nodes) | Work::Streams(nodes) => nodes,
+        }
+    }
+}
+
+/// Elementwise nodes that run together, at most.
+const MOST_FUSED: usize = 48;
+/// Matrices of fewer elements are not worth the care.
+const LARGE: usize = 1 << 15;
+/// Values a convolution is given at once, at most.
+const MOST_BATCHED: usize = 4;
+
+/// The order of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// For every node, the first that computes the same.
+    pub(crate) same: Vec<NodeId>,
+    pub(crate) work: Vec<Work>,
+}
+
+struct Scheduler<'a> {
+    graph: &'a Graph,
+    /// For every node, whether it is to be computed in a run.
+    computed: Vec<bool>,
+    same: Vec<NodeId>,
+    choices: Choices,
+}
+
+impl Schedule {
+    /// Schedules everything `needed` that is not `known`.
+    pub(crate) fn new(graph: &Graph, known: &[bool], needed: &[bool], choices: Choices) -> Self {
+        let same = same(graph, needed, choices.share);
+        let computed = |(id, node): (NodeId, &Node)| {
+            let i = id.index();
+            needed[i] && !known[i] && same[i] == id && !matches!(node.op, Op::Input)
+        };
+        let computed = graph.nodes().map(computed).collect();
+        let scheduler = Scheduler { graph, computed, same, choices };
+        let work = scheduler.work(known);
+        Schedule { same: scheduler.same, work }
+    }
+}
+
+/// For every node, the first needed one that computes the same. Nodes that only rename count as what they rename.
+fn same(graph: &Graph, needed: &[bool], share: bool) -> Vec<NodeId> {
+    let mut same: Vec<NodeId> = Vec::with_capacity(graph.len());
+    let mut first: HashMap<(String, Vec<NodeId>), NodeId> = HashMap::new();
+    for (id, node) in graph.nodes() {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| same[input.index()]).collect();
+        same.push(match &node.op {
+            Op::Identity | Op::Dropout { .. } => inputs[0],
+            Op::Input | Op::Constant(_) => id,
+            _ if !share || !needed[id.index()] => id,
+            op => *first.entry((format!("{op:?}"), inputs)).or_insert(id),
+        });
+    }
+    same
+}
+
+/// Whether a node computes each element from the elements at the same place, of real numbers and truth values.
+fn is_elementwise(graph: &Graph, node: &Node) -> bool {
+    let plain = |kind: Kind| kind != Kind::Int;
+    let elementwise = match &node.op {
+        Op::Unary(Unary::Not) => node.kind == Kind::Bool,
+        Op::Unary(_) => node.kind == Kind::Float,
+        Op::Cast { .. } => graph.node(node.inputs[0]).kind != node.kind,
+        Op::Binary(_) | Op::Where => true,
+        _ => false,
+    };
+    elementwise && plain(node.kind) && node.inputs.iter().all(|&input| plain(graph.node(input).kind))
+}
+
+/// The large matrix of known weights that a product reads, and whether it reads its magnitudes.
+pub(crate) fn stream_weights(
+    graph: &Graph,
+    same: &[NodeId],
+    known: &[bool],
+    node: &Node,
+) -> Option<(NodeId, bool)> {
+    let Op::MatMul { trans_a: false, .. } = node.op else { return None };
+    let (x, read) = (graph.node(node.inputs[0]), same[node.inputs[1].index()]);
+    let (weights, magnitude) = match graph.node(read) {
+        node if node.op == Op::Unary(Unary::Abs) => (same[node.inputs[0].index()], true),
+        _ => (read, false),
+    };
+    let matrix = graph.node(weights);
+    let large = matches!(matrix.shape.count(), Some(Dim::Fixed(n)) if n >= LARGE);
+    let plain = known[read.index()] && matrix.shape.rank() == 2 && x.shape.rank() == 2;
+    (plain && large && matrix.kind == Kind::Float).then_some((weights, magnitude))
+}
+
+/// A partition of the computed nodes into units that run together.
+struct Units {
+    /// For every node, its unit.
+    unit: Vec<usize>,
+    members: Vec<Vec<NodeId>>,
+}
+
+impl Units {
+    fn of(count: usize, members: Vec<Vec<NodeId>>) -> Self {
+        let mut unit = vec![usize::MAX; count];
+        for (position, members) in members.iter().enumerate() {
+            members.iter().for_each(|id| unit[id.index()] = position);
+        }
+        Units { unit, members }
+    }
+}
+
+impl Scheduler<'_> {
+    fn computed(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.graph.nodes().filter(|(id, _)| self.computed[id.index()])
+    }
+
+    /// The computed nodes that a node reads.
+    fn inputs<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = NodeId> + 'a {
+        node.inputs.iter().map(|input| self.same[input.index()]).filter(|input| self.computed[input.index()])
+    }
+
+    fn singles(&self) -> Units {
+        Units::of(self.graph.len(), self.computed().map(|(id, _)| vec![id]).collect())
+    }
+
+    fn work(&self, known: &[bool]) -> Vec<Work> {
+        let mut units = if self.choices.batch { self.batches(known) } else { self.singles() };
+        let mut order = self.order(&units, false);
+        if order.is_none() {
+            units = self.singles();
+            order = self.order(&units, false);
+        }
+        let in_order = |units: &Units| self.computed().map(|(id, _)| units.unit[id.index()]).collect();
+        let mut order: Vec<usize> = order.unwrap_or_else(|| in_order(&units));
+        if self.choices.fuse {
+            let fused = self.fused(&units, &order);
+            // Levels keep fused nodes from waiting for each other; should they ever, they run one by one.
+            if let Some(better) = self.order(&fused, self.choices.reorder) {
+                (units, order) = (fused, better);
+            }
+        } else if self.choices.reorder
+            && let Some(better) = self.order(&units, true)
+        {
+            order = better;
+        }
+        order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect()
+    }
+
+    fn describe(&self, members: &[NodeId], known: &[bool]) -> Work {
+        let first = self.graph.node(members[0]);
+        match (stream_weights(self.graph, &self.same, known, first), members) {
+            (Some(_), [_, _, ..]) | (Some((_, true)), _) if self.choices.batch => {
+                return Work::Streams(members.to_vec());
+            }
+            _ => {}
+        }
+        match members {
+            members if self.choices.fuse && is_elementwise(self.graph, self.graph.node(members[0])) => {
+                Work::Fused(members.to_vec())
+            }
+            [only] => Work::One(*only),
+            members => Work::Batched(members.to_vec()),
+        }
+    }
+
+    /// Units in which nodes with the same weights stand together, everything else alone.
+    fn batches(&self, known: &[bool]) -> Units {
+        let mut members: Vec<Vec<NodeId>> = Vec::new();
+        let mut open: HashMap<(String, Vec<NodeId>, String), usize> = HashMap::new();
+        for (id, node) in self.computed() {
+            let stream = stream_weights(self.graph, &self.same, known, node);
+            let weights: Vec<NodeId> = match stream {
+                Some((weights, _)) => vec![weights],
+                None => node.inputs.iter().skip(1).map(|w| self.same[w.index()]).collect(),
+            };
+            let joins = matches!(node.op, Op::Conv { .. } | Op::ConvTranspose { .. })
+                && weights.iter().all(|w| known[w.index()]);
+            if !joins && stream.is_none() {
+                members.push(vec![id]);
+                continue;
+            }
+            let shape = self.graph.node(node.inputs[0]).shape.to_string();
+            let key = (format!("{:?}", node.op), weights, shape);
+            match open.get(&key) {
+                Some(&unit) if members[unit].len() < MOST_BATCHED && !self.depends(id, &members[unit]) => {
+                    members[unit].push(id);
+                }
+                _ => {
+                    open.insert(key, members.len());
+                    members.push(vec![id]);
+                }
+            }
+        }
+        Units::of(self.graph.len(), members)
+    }
+
+    /// Whether a node depends on one of `others`, which come before it.
+    fn depends(&self, id: NodeId, others: &[NodeId]) -> bool {
+        let Some(&first) = others.first() else { return false };
+        let mut seen = vec![false; id.index() - first.index() + 1];
+        let mut open = vec![id];
+        while let Some(next) = open.pop() {
+            for input in self.inputs(self.graph.node(next)).filter(|&input| input >= first) {
+                if others.contains(&input) {
+                    return true;
+                }
+                if !std::mem::replace(&mut seen[input.index() - first.index()], true) {
+                    open.push(input);
+                }
+            }
+        }
+        false
+    }
+
+    /// For every node, how many nodes that are not elementwise lie on the longest way to it.
+    fn levels(&self, units: &Units, order: &[usize]) -> Vec<usize> {
+        let mut levels = vec![0; self.graph.len()];
+        for &unit in order {
+            let members = &units.members[unit];
+            let inputs = members.iter().flat_map(|&id| self.inputs(self.graph.node(id)));
+            let deepest = inputs.map(|input| levels[input.index()]).max().unwrap_or(0);
+            let alone = !is_elementwise(self.graph, self.graph.node(members[0]));
+            members.iter().for_each(|id| levels[id.index()] = deepest + usize::from(alone));
+        }
+        levels
+    }
+
+    /// Joins the elementwise nodes of one level and one shape that read each other or a common value. Between
+    /// two of one level lies nothing that is not elementwise, and broadcasting never leads back to a smaller
+    /// shape, so no unit can come to wait for itself.
+    fn fused(&self, units: &Units, order: &[usize]) -> Units {
+        let levels = self.levels(units, order);
+        let mut group: Vec<usize> = (0..self.graph.len()).collect();
+        let mut reader: HashMap<(NodeId, usize), NodeId> = HashMap::new();
+        for (id, node) in self.computed().filter(|(_, node)| is_elementwise(self.graph, node)) {
+            let level = levels[id.index()];
+            for input in node.inputs.iter().map(|input| self.same[input.index()]) {
+                let read = self.graph.node(input);
+                if read.shape != node.shape || read.is_constant() {
+                    continue;
+                }
+                let produced = self.computed[input.index()]
+                    && levels[input.index()] == level
+                    && is_elementwise(self.graph, read);
+                if produced {
+                    join(&mut group, input.index(), id.index());
+                }
+                let other = *reader.entry((input, level)).or_insert(id);
+                join(&mut group, other.index(), id.index());
+            }
+        }
+        let mut members: Vec<Vec<NodeId>> = Vec::new();
+        let mut open: HashMap<usize, usize> = HashMap::new();
+        for &unit in order {
+            let nodes = &units.members[unit];
+            if nodes.len() > 1 || !is_elementwise(self.graph, self.graph.node(nodes[0])) {
+                members.push(nodes.clone());
+                continue;
+            }
+            let root = find(&mut group, nodes[0].index());
+            match open.get(&root) {
+                Some(&unit) if members[unit].len() < MOST_FUSED => members[unit].push(nodes[0]),
+                _ => {
+                    open.insert(root, members.len());
+                    members.push(vec![nodes[0]]);
+                }
+            }
+        }
+        Units::of(self.graph.len(), members)
+    }
+
+    /// The bytes of a value of one sample.
+    fn bytes(&self, id: NodeId) -> usize {
+        let node = self.graph.node(id);
+        let count = match node.shape.count() {
+            Some(Dim::Fixed(n) | Dim::Batch(n)) => n,
+            None => usize::MAX,
+        };
+        count.saturating_mul(if node.kind == Kind::Bool { 1 } else { 4 })
+    }
+
+    /// An order in which every unit comes after those it reads, by the position of its first node in the graph;
+    /// if `eager`, units that free at least as much memory as they take go first. None if units wait for each
+    /// other.
+    fn order(&self, units: &Units, eager: bool) -> Option<Vec<usize>> {
+        let count = units.members.len();
+        // The values each unit reads, and for each value the units that read it.
+        let mut reads: Vec<Vec<NodeId>> = vec![Vec::new(); count];
+        let mut readers: HashMap<NodeId, Vec<usize>> = HashMap::new();
+        for (unit, members) in units.members.iter().enumerate() {
+            let inputs = members.iter().flat_map(|&id| self.inputs(self.graph.node(id)));
+            let mut inputs: Vec<NodeId> = inputs.filter(|input| units.unit[input.index()] != unit).collect();
+            inputs.sort();
+            inputs.dedup();
+            inputs.iter().for_each(|&input| readers.entry(input).or_default().push(unit));
+            reads[unit] = inputs;
+        }
+        let mut kept = vec![false; self.graph.len()];
+        for output in self.graph.outputs() {
+            kept[self.same[output.node.index()].index()] = true;
+        }
+        let mut unread: HashMap<NodeId, usize> = readers.iter().map(|(&id, r)| (id, r.len())).collect();
+        let mut waiting: Vec<usize> = reads.iter().map(Vec::len).collect();
+        let frees = |unit: usize, unread: &HashMap<NodeId, usize>| {
+            let dying = reads[unit].iter().filter(|id| unread.get(id) == Some(&1) && !kept[id.index()]);
+            let taken = units.members[unit].iter().filter(|id| readers.contains_key(id) || kept[id.index()]);
+            let sum = |n: usize, id: &NodeId| n.saturating_add(self.bytes(*id));
+            taken.fold(0usize, sum) <= dying.fold(0usize, sum)
+        };
+        let first = |unit: usize| units.members[unit].iter().min().map_or(0, |id| id.index());
+        let key = |unit: usize, unread: &HashMap<NodeId, usize>| {
+            Reverse((!(eager && frees(unit, unread)), first(unit), unit))
+        };
+        let mut ready: BinaryHeap<Reverse<(bool, usize, usize)>> = BinaryHeap::new();
+        (0..count).filter(|&unit| waiting[unit] == 0).for_each(|unit| ready.push(key(unit, &unread)));
+        let mut done = vec![false; count];
+        let mut order = Vec::with_capacity(count);
+        while let Some(Reverse((_, _, unit))) = ready.pop() {
+            if std::mem::replace(&mut done[unit], true) {
+                continue;
+            }
+            order.push(unit);
+            for id in &units.members[unit] {
+                for &reader in readers.get(id).into_iter().flatten() {
+                    waiting[reader] -= 1;
+                    if waiting[reader] == 0 {
+                        ready.push(key(reader, &unread));
+                    }
+                }
+            }
+            for id in &reads[unit] {
+                let left = unread.entry(*id).and_modify(|n| *n -= 1).or_insert(0);
+                if eager && *left == 1 {
+                    let last = readers[id].iter().copied().find(|&reader| !done[reader]);
+                    last.into_iter().filter(|&r| waiting[r] == 0).for_each(|r| ready.push(key(r, &unread)));
+                }
+            }
+        }
+        (order.len() == count).then_some(order)
+    }
+}
+
+fn find(group: &mut [usize], mut at: usize) -> usize {
+    while group[at] != at {
+        group[at] = group[group[at]];
+        at = group[at];
+    }
+    at
+}
+
+fn join(group: &mut [usize], a: usize, b: usize) {
+    let (a, b) = (find(group, a), find(group, b));
+    group[a.max(b)] = a.min(b);
+}

@@ -31,6 +31,14 @@ class Guard(unittest.TestCase):
         self.assertTrue(holds({"a@x": MAP / 8, "a@x.exponent": np.array([3])}, {"a@x": MAP}))
         self.assertTrue(holds({"a@x": MAP}, {"map": np.stack([MAP[0] / 2] * 2)[None]}))
 
+    def test_a_constant_map_agrees_with_a_constant_one_only(self):
+        constant = np.full_like(MAP, 3.0)
+        noise = constant * (1 + 1e-15 * MAP)
+        self.assertTrue(holds({"a@x": constant}, {"a@x": noise}))
+        self.assertFalse(holds({"a@x": 2 * constant}, {"a@x": noise}))
+        self.assertFalse(holds({"a@x": constant}, {"map": MAP}))
+        self.assertFalse(holds({"a@x": MAP}, {"map": noise}))
+
     def test_nothing_to_compare_is_stopped(self):
         self.assertFalse(holds({}, {}))
         self.assertFalse(holds({"logits": LOGITS}, {}))

@@ -56,6 +56,7 @@ def job(given, row, precision):
 
 def compared(given, row, binary):
     answer = {"title": row.title, "peer": row.peer_name, "note": ""}
+    peers = {}
     for precision in row.precisions:
         peer = job(given, row, precision)
         if precision == row.precisions[0]:
@@ -63,19 +64,24 @@ def compared(given, row, binary):
         ours = given.explained(binary, row, precision)
         theirs = row.peer(peer).detach().double().numpy()
         if row.draws:
-            answer[precision] = agreement.chance(ours, theirs, row.draws)
+            answer[precision] = agreement.chance(ours, theirs, row.draws, row.averaged)
             continue
         if theirs.shape[:1] + theirs.shape[2:] == ours.shape:
             theirs = theirs[:, 0]
         if row.signs:
             theirs = agreement.up_to_sign(ours, theirs)
         answer[precision] = agreement.measured(ours, theirs)
+        peers[precision] = theirs
+    if len(peers) == 2:
+        answer["loss"] = agreement.measured(peers["f32"], peers["f64"])["distance"]
     return answer
 
 
 def compare(name, options, answers):
     given = None
     for row in rows():
+        if row.networks and name not in row.networks:
+            continue
         known = answers.of(name, row)
         wanted = not options.only or any(word.lower() in key(row).lower() for word in options.only.split(","))
         if not wanted or (known and "error" not in known and not options.again):

@@ -27,12 +27,12 @@ def measured(ours, theirs):
     return {"pearson": pearson, "distance": distance}
 
 
-def chance(ours, draws, of):
-    """What of a difference chance explains: of two means of as many draws, the squared difference over what is to be
-    expected; of two variances, one over the other. Both are about 1."""
+def chance(ours, draws, of, averaged):
+    """What of a difference chance explains: of two means of draws, `averaged` of them in ours, the squared difference over
+    what is to be expected; of two variances, one over the other. Both are about 1."""
     if of == "variance":
         return {"ratio": float(ours.sum() / draws.var(0).sum())}
-    expected = 2 * draws.var(0, ddof=1).sum() / len(draws)
+    expected = draws.var(0, ddof=1).sum() * (1 / averaged + 1 / len(draws))
     return {"ratio": float(((ours - draws.mean(0)) ** 2).sum() / expected)}
 
 
@@ -40,7 +40,7 @@ def verdict(found):
     """Whether the numbers are what is asked for."""
     single, double = found.get("f32"), found.get("f64")
     if single and "ratio" in single:
-        return 0.7 < single["ratio"] < 1.4
+        return 0.5 < single["ratio"] < 2
     close = single and single["pearson"] >= PEARSON and single["distance"] <= RELATIVE
     return bool(close or (double and double["distance"] <= DOUBLE))
 
@@ -54,7 +54,10 @@ def table(rows):
             numbers = f"| | {single['ratio']:.2f} × chance | "
         else:
             numbers = f"| {correlation(single)} | {small(single)} | {small(double)}"
-        lines.append(f"| {row['title']} | {row['peer']} {numbers} | {row['note']} |")
+        notes = [row["note"]] if row["note"] else []
+        if "loss" in row and single["distance"] > RELATIVE:
+            notes.append(f"the peer's float32 is {small({'distance': row['loss']})} from its float64")
+        lines.append(f"| {row['title']} | {row['peer']} {numbers} | {'; '.join(notes)} |")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ import copy
 import numpy as np
 import torch
 from captum import attr
+from captum._utils.models.linear_model import SkLearnRidge
 from captum.attr._core import deep_lift, lrp
 from captum.attr._utils.custom_modules import Addition_Module
 from contest import network
@@ -170,5 +171,24 @@ def gradient_shap(count):
         method = attr.GradientShap(job.network)
         draws = [method.attribute(job.x, job.options["baselines"], 1, target=job.target()) for _ in range(count)]
         return torch.stack(draws)
+
+    return run
+
+
+def lime(count, samples):
+    """Captum's LIME as we define ours: ridge regression of the probability, copies counted by how many parts they have."""
+
+    def nearness(picture, copy, present, **_):
+        distance = 1 - present.float().mean().sqrt()
+        return torch.exp(-(distance**2) / (2 * 0.25**2))
+
+    def run(job):
+        torch.manual_seed(count)
+        side = torch.arange(job.x.shape[-1]) // 75
+        parts = (side[:, None] * 3 + side)[None, None]
+        method = attr.Lime(lambda x: job.network(x).softmax(1), SkLearnRidge(alpha=1.0), nearness)
+        options = {"feature_mask": parts, "n_samples": samples, "perturbations_per_eval": 10}
+        draw = lambda: one_by_one(lambda x, c: method.attribute(x, target=c, **options), job)[:, 0]
+        return torch.stack([draw() for _ in range(count)])
 
     return run

@@ -27,6 +27,8 @@ class Row:
     note: Callable = lambda job: ""
     precisions: tuple = ("f64", "f32")
     draws: str = ""
+    averaged: int = 1
+    networks: tuple = ()
 
 
 def called(setup):
@@ -116,10 +118,14 @@ def sampled():
     """The peer returns single draws, as many as we average."""
     noisy, points = captum_methods.noisy_gradients(DRAWS), captum_methods.gradient_shap(DRAWS)
     options = f"samples={DRAWS},stdev={{stdev}}"
-    yield Row("SmoothGrad", CAPTUM, f"smoothgrad:{options}", noisy, draws="mean", precisions=("f32",))
+    yield Row("SmoothGrad", CAPTUM, f"smoothgrad:{options}", noisy, draws="mean", averaged=DRAWS, precisions=("f32",))
     yield Row("VarGrad", CAPTUM, f"vargrad:{options}", noisy, draws="variance", precisions=("f32",))
     method = f"gradientshap:samples={DRAWS},baseline={{folder}}/baselines.npy"
-    yield Row("GradientSHAP", CAPTUM, method, points, draws="mean", precisions=("f32",))
+    yield Row("GradientSHAP", CAPTUM, method, points, draws="mean", averaged=DRAWS, precisions=("f32",))
+    # Hundreds of runs of the network for every draw are for a small one.
+    lime, small = captum_methods.lime(8, 100), ("squeezenet1_1",)
+    method = "lime:parts=grid,cell=75,samples=100"
+    yield Row("LIME, 9 parts", CAPTUM, method, lime, draws="mean", precisions=("f32",), networks=small)
 
 
 def rows():

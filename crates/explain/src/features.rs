@@ -85,8 +85,8 @@ impl Features {
         match self {
             Features::Superpixels { segments, compactness } => {
                 layout.plane()?;
-                if !(1..=MOST_SEGMENTS).contains(segments) || !(*compactness > 0.0 && compactness.is_finite())
-                {
+                let fine = *compactness > 0.0 && compactness.is_finite();
+                if !fine || !(1..=MOST_SEGMENTS).contains(segments) {
                     return Err(Error::argument(format!(
                         "{segments} superpixels of compactness {compactness}: expected 1 to {MOST_SEGMENTS} of them, \
                          and a compactness above 0"

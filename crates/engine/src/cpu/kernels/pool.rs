@@ -164,18 +164,37 @@ pub(crate) fn average_pool_transpose<R: Real>(
     );
 }
 
-/// For every output of one row, where in the plane the first largest element lies; `None` where a window
-/// covers only padding.
-fn winners<R: Real>(walk: &Walk, plane: &[R], row: usize, winners: &mut [Option<usize>]) {
-    winners.fill(None);
-    walk.visit(row, |_, start, run| {
-        for (i, winner) in winners[run.first..run.end].iter_mut().enumerate() {
-            let at = start + run.input + i * walk.step();
-            if winner.is_none_or(|best| beats(plane[at], plane[best])) {
-                *winner = Some(at);
+/// Where the winners of one row of outputs lie.
+struct Winners<R> {
+    /// The largest element under every window so far.
+    best: Vec<R>,
+    /// Where in the plane it lies; [`NOWHERE`] while a window has covered only padding.
+    at: Vec<usize>,
+}
+
+const NOWHERE: usize = usize::MAX;
+
+impl<R: Real> Winners<R> {
+    fn new(width: usize) -> Self {
+        Winners { best: vec![R::ZERO; width], at: vec![NOWHERE; width] }
+    }
+
+    /// Finds the first largest element under every window of a row. Which element wins is as good as random, so it is
+    /// selected and not jumped to.
+    fn find(&mut self, walk: &Walk, plane: &[R], row: usize) {
+        self.at.fill(NOWHERE);
+        let step = walk.step();
+        walk.visit(row, |_, start, run| {
+            let from = start + run.input;
+            let held = self.best[run.first..run.end].iter_mut().zip(&mut self.at[run.first..run.end]);
+            for (i, (best, at)) in held.enumerate() {
+                let candidate = plane[from + i * step];
+                let better = (*at == NOWHERE) | beats(candidate, *best);
+                *best = if better { candidate } else { *best };
+                *at = if better { from + i * step } else { *at };
             }
-        }
-    });
+        });
+    }
 }
 
 /// `s` where `a` has its first largest element under every window; 0 where a window covers only padding.
@@ -189,12 +208,12 @@ pub(crate) fn winner_gather<R: Real>(
     let inputs = walk.input_len();
     let planes = y.par_chunks_mut(walk.output_len()).zip(a.par_chunks(inputs)).zip(s.par_chunks(inputs));
     planes.for_each_init(
-        || vec![None; walk.width()],
-        |won, ((y, a), s)| {
+        || Winners::new(walk.width()),
+        |winners, ((y, a), s)| {
             for (row, y) in y.chunks_mut(walk.width()).enumerate() {
-                winners(&walk, a, row, won);
-                for (y, winner) in y.iter_mut().zip(won.iter()) {
-                    *y = winner.map_or(R::ZERO, |at| s[at]);
+                winners.find(&walk, a, row);
+                for (y, &at) in y.iter_mut().zip(&winners.at) {
+                    *y = s.get(at).copied().unwrap_or(R::ZERO);
                 }
             }
         },
@@ -215,14 +234,14 @@ pub(crate) fn winner_scatter<R: Real>(
         return planes.for_each(|((s, a), y)| scatter_halves(a, y, s, walk.width()));
     }
     planes.for_each_init(
-        || vec![None; walk.width()],
-        |won, ((s, a), y)| {
+        || Winners::new(walk.width()),
+        |winners, ((s, a), y)| {
             s.fill(R::ZERO);
             for (row, y) in y.chunks(walk.width()).enumerate() {
-                winners(&walk, a, row, won);
-                for (&y, winner) in y.iter().zip(won.iter()) {
-                    if let Some(at) = *winner {
-                        s[at] += y;
+                winners.find(&walk, a, row);
+                for (&y, &at) in y.iter().zip(&winners.at) {
+                    if let Some(s) = s.get_mut(at) {
+                        *s += y;
                     }
                 }
             }

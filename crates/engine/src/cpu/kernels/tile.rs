@@ -16,6 +16,9 @@ pub(crate) fn row_panels(rows: usize, most: usize) -> impl Iterator<Item = Range
     (0..count).map(move |panel| panel * rows / count..(panel + 1) * rows / count)
 }
 
+/// How far ahead the left operand is fetched.
+const AHEAD: usize = 256;
+
 /// Where the sums of a tile begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start<R> {
@@ -73,6 +76,8 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(tile: &Tile<L::S
             }
         }
         for _ in 0..tile.depth {
+            // Kernels come from memory, in order, and nobody else asks for them ahead.
+            L::prefetch(left.wrapping_add(AHEAD));
             let mut columns = [L::splat(zero); WIDE];
             for vector in 0..WIDE {
                 columns[vector] = L::load(right.add(vector * L::WIDTH));

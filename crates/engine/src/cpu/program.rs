@@ -284,7 +284,8 @@ impl<R: Real> CpuProgram<R> {
     fn within_pool<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
-            None => work(),
+            // Entered once for all steps: work handed in from outside wakes the pool every time.
+            None => rayon::scope(|_| work()),
         }
     }
 

@@ -23,75 +23,137 @@ fn pieces(walk: &Walk, positions: Range<usize>) -> impl Iterator<Item = (usize, 
 /// A run of elements that a tap reads for some of the positions.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// The first position it serves, counted from the first of the patches.
-    to: usize,
-    /// Where in a plane it begins.
+    /// Where it begins, counted from the start of a channel.
     from: usize,
-    length: usize,
+    /// The first position it serves, counted from the first of the patches.
+    to: u32,
+    length: u32,
 }
 
-/// How the patches at a range of positions are read from a plane: the same for every channel.
+/// Where the elements of the planes lie that patches are read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Distance from one channel to the next.
+    pub(crate) channel: usize,
+    /// Distance from one image to the next.
+    pub(crate) image: usize,
+    /// Length of a row, and of the room for it where elements of one phase of the stride lie together.
+    row: usize,
+    phased_row: Option<usize>,
+    step: usize,
+}
+
+impl Layout {
+    /// Planes as they are, of images of `channels` channels.
+    pub(crate) fn plain(walk: &Walk, channels: usize) -> Self {
+        let (channel, row) = (walk.input_len(), walk.input[walk.input.len() - 1]);
+        Layout { channel, image: channels * channel, row, phased_row: None, step: walk.step() }
+    }
+
+    /// Planes whose rows are taken apart by the phases of the stride, so that what a tap reads lies together.
+    pub(crate) fn phased(walk: &Walk, channels: usize) -> Self {
+        let row = walk.input[walk.input.len() - 1];
+        let phased = row.div_ceil(walk.step()) * walk.step();
+        let channel = walk.input_len() / row.max(1) * phased;
+        Layout { channel, image: channels * channel, row, phased_row: Some(phased), step: walk.step() }
+    }
+
+    pub(crate) fn is_phased(&self) -> bool {
+        self.phased_row.is_some()
+    }
+
+    /// Takes the rows of planes apart.
+    pub(crate) fn take_apart<R: Real>(&self, planes: &[R], apart: &mut [R]) {
+        let Some(phased) = self.phased_row else { return };
+        let pitch = phased / self.step;
+        for (row, apart) in planes.chunks(self.row).zip(apart.chunks_mut(phased)) {
+            for (phase, apart) in apart.chunks_mut(pitch).enumerate().take(row.len()) {
+                let count = (row.len() - phase).div_ceil(self.step);
+                copy_spaced(&mut apart[..count], &row[phase..], self.step);
+            }
+        }
+    }
+
+    /// Where an element of a plane lies.
+    fn place(&self, at: usize) -> usize {
+        match self.phased_row {
+            None => at,
+            Some(phased) => {
+                let (row, column) = (at / self.row, at % self.row);
+                row * phased + column % self.step * (phased / self.step) + column / self.step
+            }
+        }
+    }
+
+    /// Distance between what neighbouring positions read.
+    fn spacing(&self) -> usize {
+        if self.phased_row.is_some() { 1 } else { self.step }
+    }
+}
+
+/// How the patches at a range of positions, counted through all images, are read: the same for every channel.
 #[derive(Debug)]
 pub(crate) struct Patches {
     positions: usize,
-    step: usize,
-    /// For every tap, what it reads and whether that serves every position.
-    taps: Vec<(Vec<Reading>, bool)>,
+    spacing: usize,
+    channel: usize,
+    readings: Vec<Reading>,
+    /// For every tap, the end of its readings and whether they serve every position.
+    taps: Vec<(usize, bool)>,
 }
 
 impl Patches {
-    pub(crate) fn new(walk: &Walk, positions: Range<usize>) -> Self {
-        let step = walk.step();
-        let tap = |tap: usize| {
-            let (mut readings, mut done, mut served) = (Vec::new(), 0, 0);
-            for (row, column, length) in pieces(walk, positions.clone()) {
-                if let Some((start, run)) = walk.read(row, tap) {
-                    let first = run.first.clamp(column, column + length);
-                    let end = run.end.clamp(first, column + length);
-                    if first < end {
-                        let from = start + run.input + (first - run.first) * step;
-                        readings.push(Reading { to: done + first - column, from, length: end - first });
-                        served += end - first;
+    pub(crate) fn new(walk: &Walk, layout: &Layout, positions: Range<usize>) -> Self {
+        let (plane, step) = (walk.output_len(), walk.step());
+        let (mut readings, mut taps) = (Vec::new(), Vec::with_capacity(walk.taps()));
+        for tap in 0..walk.taps() {
+            let (mut done, mut served) = (0, 0);
+            while done < positions.len() {
+                let (image, first) = ((positions.start + done) / plane, (positions.start + done) % plane);
+                let end = plane.min(first + positions.len() - done);
+                for (row, column, length) in pieces(walk, first..end) {
+                    if let Some((start, run)) = walk.read(row, tap) {
+                        let first = run.first.clamp(column, column + length);
+                        let end = run.end.clamp(first, column + length);
+                        if first < end {
+                            let at = start + run.input + (first - run.first) * step;
+                            let from = image * layout.image + layout.place(at);
+                            let to = (done + first - column) as u32;
+                            readings.push(Reading { from, to, length: (end - first) as u32 });
+                            served += end - first;
+                        }
                     }
+                    done += length;
                 }
-                done += length;
             }
-            (readings, served == positions.len())
-        };
-        Patches { positions: positions.len(), step, taps: (0..walk.taps()).map(tap).collect() }
+            taps.push((readings.len(), served == positions.len()));
+        }
+        let (spacing, channel) = (layout.spacing(), layout.channel);
+        Patches { positions: positions.len(), spacing, channel, readings, taps }
     }
 
-    /// The patches of a 1×1 window, which reads every element in turn.
-    pub(crate) fn pointwise(positions: Range<usize>) -> Self {
-        let reading = Reading { to: 0, from: positions.start, length: positions.len() };
-        Patches { positions: positions.len(), step: 1, taps: vec![(vec![reading], true)] }
-    }
-
-    /// Lays out rows `depths` (channel by channel, tap by tap) of the patches of `planes`, each `plane` long,
-    /// as one right panel `width` wide.
-    pub(crate) fn pack<R: Real>(
-        &self,
-        (planes, plane): (&[R], usize),
-        depths: Range<usize>,
-        width: usize,
-        panel: &mut [R],
-    ) {
+    /// Lays out rows `depths` (channel by channel, tap by tap) of the patches of `planes` as one right panel `width`
+    /// wide.
+    pub(crate) fn pack<R: Real>(&self, planes: &[R], depths: Range<usize>, width: usize, panel: &mut [R]) {
         let taps = self.taps.len();
         for (k, target) in depths.zip(panel.chunks_exact_mut(width)) {
-            let (readings, whole) = &self.taps[k % taps];
-            let plane = &planes[k / taps * plane..][..plane];
-            if !*whole || self.positions < width {
+            let tap = k % taps;
+            let first = if tap == 0 { 0 } else { self.taps[tap - 1].0 };
+            let (end, whole) = self.taps[tap];
+            let planes = &planes[k / taps * self.channel..];
+            if !whole || self.positions < width {
                 target.fill(R::ZERO);
             }
-            for reading in readings {
-                let from = &plane[reading.from..];
-                copy_spaced(&mut target[reading.to..reading.to + reading.length], from, self.step);
+            for reading in &self.readings[first..end] {
+                let target = &mut target[reading.to as usize..][..reading.length as usize];
+                copy_spaced(target, &planes[reading.from..], self.spacing);
             }
         }
     }
 }
 
-fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
+/// Copies every `step`-th element of `from`.
+pub(crate) fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
     if step == 1 {
         match <&mut [R; 32]>::try_from(&mut *target) {
             // A length known to the compiler spares a call for what is a handful of vectors.

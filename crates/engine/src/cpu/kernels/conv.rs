@@ -7,9 +7,10 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::Patches;
+use super::columns::{Layout, Patches};
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, RightPanels};
 use super::level::{Level, VECTORS};
+use super::scratch::Scratch;
 use super::window::Walk;
 use crate::cpu::real::Real;
 
@@ -44,12 +45,14 @@ impl<R: Real> PackedKernel<R> {
 /// A convolution of known sizes.
 pub(crate) struct Convolution {
     walk: Walk,
+    layout: Layout,
+    images: usize,
+    groups: usize,
     group_inputs: usize,
     group_outputs: usize,
-    pointwise: bool,
 }
 
-/// What the tasks of one image and group share.
+/// What the tasks of one group, and of one or all images, share.
 struct Part<'a, R> {
     level: Level,
     x: &'a [R],
@@ -65,12 +68,16 @@ struct Part<'a, R> {
 impl Convolution {
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        Convolution {
-            walk: Walk::new(window, &x[2..], &y[2..]),
-            group_inputs: w[1],
-            group_outputs: w[0] / groups,
-            pointwise: is_pointwise(window),
-        }
+        let flat = is_pointwise(window);
+        let walk = match flat {
+            // One long row: every element is read in turn.
+            true => Walk::new(&Window::new([1]), &[x[2..].iter().product()], &[y[2..].iter().product()]),
+            false => Walk::new(window, &x[2..], &y[2..]),
+        };
+        // Taking rows apart pays where an element is read by several taps.
+        let apart = !flat && walk.step() > 1 && walk.runs().len() > walk.step();
+        let layout = if apart { Layout::phased(&walk, x[1]) } else { Layout::plain(&walk, x[1]) };
+        Convolution { walk, layout, images: x[0], groups, group_inputs: w[1], group_outputs: w[0] / groups }
     }
 
     fn depth(&self) -> usize {
@@ -86,10 +93,16 @@ impl Convolution {
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
-        let (inputs, outputs) = (self.group_inputs * self.walk.input_len(), self.walk.output_len());
+        let apart = self.take_apart(x);
+        let x = apart.as_deref().unwrap_or(x);
+        if self.images > 1 && self.groups == 1 && self.walk.output_len() <= COLUMNS {
+            self.run_together(x, w, bias, finish, y);
+            return;
+        }
+        let (inputs, outputs) = (self.group_inputs * self.layout.channel, self.walk.output_len());
         let rows = self.group_outputs;
         y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| {
-            let group = index % w.groups.len();
+            let group = index % self.groups;
             let part = Part {
                 level: w.level,
                 x: &x[index * inputs..(index + 1) * inputs],
@@ -102,7 +115,44 @@ impl Convolution {
             if outputs.div_ceil(COLUMNS) >= MANY_BLOCKS {
                 self.share_positions(&part);
             } else {
-                self.share_channels(&part);
+                self.share_channels(&part, outputs);
+            }
+        });
+    }
+
+    /// The input with its rows taken apart, where that is done.
+    fn take_apart<R: Real>(&self, x: &[R]) -> Option<Scratch<R>> {
+        let (plane, target) = (self.walk.input_len(), self.layout.channel);
+        if !self.layout.is_phased() {
+            return None;
+        }
+        let mut apart = Scratch::new(x.len() / plane * target);
+        apart.par_chunks_mut(target).zip(x.par_chunks(plane)).for_each(|(apart, plane)| {
+            self.layout.take_apart(plane, apart);
+        });
+        Some(apart)
+    }
+
+    /// Planes too small to fill panels: the positions of all images side by side, put in their places afterwards.
+    fn run_together<R: Real>(
+        &self,
+        x: &[R],
+        w: &PackedKernel<R>,
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        let (outputs, rows) = (self.walk.output_len(), self.group_outputs);
+        let positions = self.images * outputs;
+        let mut together = Scratch::new(rows * positions);
+        let region = Region::new(&mut together, rows, positions, positions);
+        let part = Part { level: w.level, x, w: &w.groups[0], bias, y: region, first: 0, finish: None };
+        self.share_channels(&part, positions);
+        y.par_chunks_mut(outputs).enumerate().for_each(|(index, y)| {
+            let (image, channel) = (index / rows, index % rows);
+            y.copy_from_slice(&together[channel * positions + image * outputs..][..outputs]);
+            if let Some(finish) = finish {
+                finish(index * outputs, y);
             }
         });
     }
@@ -113,18 +163,20 @@ impl Convolution {
         let (panels, blocks) = (outputs.div_ceil(width), outputs.div_ceil(COLUMNS));
         let depth = self.depth();
         let spans = depth.div_ceil(DEPTH).max(1);
-        (0..blocks).into_par_iter().for_each_init(Vec::new, |patches, block| {
+        (0..blocks).into_par_iter().for_each(|block| {
             let first = block * panels / blocks * width;
             let positions = first..((block + 1) * panels / blocks * width).min(outputs);
             let readings = self.readings(&positions, width);
+            let padded = part.level.padded::<R>(positions.len());
+            let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
             // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
             let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
             for span in 0..spans {
                 let depths = span * depth / spans..(span + 1) * depth / spans;
-                patches.resize(depths.len() * part.level.padded::<R>(positions.len()), R::ZERO);
-                for (readings, panel) in readings.iter().zip(patches.chunks_mut(width * depths.len())) {
-                    let width = panel.len() / depths.len().max(1);
-                    readings.pack((part.x, self.walk.input_len()), depths.clone(), width, panel);
+                let patches = &mut patches[..depths.len() * padded];
+                let panels = patches.chunks_mut((width * depths.len()).max(1));
+                for (readings, panel) in readings.iter().zip(panels) {
+                    readings.pack(part.x, depths.clone(), panel.len() / depths.len(), panel);
                 }
                 let right = RightPanels { data: patches, depth: depths.len(), columns: positions.len() };
                 let start = part.start(span, &(0..self.group_outputs));
@@ -134,27 +186,28 @@ impl Convolution {
         });
     }
 
-    fn share_channels<R: Real>(&self, part: &Part<'_, R>) {
-        let (outputs, depth) = (self.walk.output_len(), self.depth());
+    fn share_channels<R: Real>(&self, part: &Part<'_, R>, positions: usize) {
+        let depth = self.depth();
         let width = VECTORS * part.level.width::<R>();
-        let readings = self.readings(&(0..outputs), width);
-        let spans = (depth * part.level.padded::<R>(outputs)).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
+        let readings = self.readings(&(0..positions), width);
+        let padded = part.level.padded::<R>(positions);
+        let spans = (depth * padded).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
         let tasks = part.w.panels().min(TASKS);
-        let mut patches = Vec::new();
+        let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
         for span in 0..spans {
             let depths = span * depth / spans..(span + 1) * depth / spans;
-            patches.resize(depths.len() * part.level.padded::<R>(outputs), R::ZERO);
+            let patches = &mut patches[..depths.len() * padded];
             let panels = patches.par_chunks_mut((width * depths.len()).max(1)).zip(&readings);
             panels.for_each(|(panel, readings)| {
-                let width = panel.len() / depths.len();
-                readings.pack((part.x, self.walk.input_len()), depths.clone(), width, panel);
+                readings.pack(part.x, depths.clone(), panel.len() / depths.len(), panel);
             });
+            let patches = &*patches;
             (0..tasks).into_par_iter().for_each(|task| {
                 let panels = task * part.w.panels() / tasks..(task + 1) * part.w.panels() / tasks;
                 let rows = part.w.rows_of(&panels);
                 // SAFETY: every task has its own rows, and the output stays borrowed by the caller.
-                let mut y = unsafe { part.y.part(rows.clone(), 0..outputs) };
-                let right = RightPanels { data: &patches, depth: depths.len(), columns: outputs };
+                let mut y = unsafe { part.y.part(rows.clone(), 0..positions) };
+                let right = RightPanels { data: patches, depth: depths.len(), columns: positions };
                 part.w.multiply(panels, depths.start, right, part.start(span, &rows), &mut y);
                 if span + 1 == spans {
                     part.finish(&mut y, rows, 0);
@@ -165,14 +218,9 @@ impl Convolution {
 
     /// How the patches of every panel of `positions` are read.
     fn readings(&self, positions: &Range<usize>, width: usize) -> Vec<Patches> {
-        positions
-            .clone()
-            .step_by(width)
-            .map(|first| {
-                let panel = first..(first + width).min(positions.end);
-                if self.pointwise { Patches::pointwise(panel) } else { Patches::new(&self.walk, panel) }
-            })
-            .collect()
+        let panel = |first: usize| first..(first + width).min(positions.end);
+        let patches = |first: usize| Patches::new(&self.walk, &self.layout, panel(first));
+        positions.clone().step_by(width).map(patches).collect()
     }
 }
 

@@ -1,24 +1,349 @@
-//! Convolution where every output channel reads one input channel: too thin for a matrix product, so the
-//! taps are added up row by row.
+//! Convolution where every output channel reads one input channel, and its transpose: too thin for a matrix
+//! product, so the taps are added up directly.
+//!
+//! A plane is first copied into a frame of zeros, one frame for every phase of the stride, so that a tap reads
+//! the same distance away for every output, across the ends of rows too. What is summed up between rows is
+//! thrown away.
+#![allow(unsafe_code)]
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::columns::copy_spaced;
 use super::conv::Finish;
+use super::lanes::{Lanes, WIDEST};
+use super::level::{Level, compiled};
+use super::scratch::Scratch;
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
-/// A depthwise convolution of known sizes.
+/// Vectors summed up side by side.
+const ABREAST: usize = 4;
+/// Numbers that may be read and written beyond the last sum.
+const SLACK: usize = ABREAST * WIDEST;
+/// Windows that step, or reach, further than this are walked tap by tap.
+const LARGEST_STRIDE: usize = 8;
+const LARGEST_REACH: usize = 256;
+/// Outputs of one task, about.
+const GRAIN: usize = 1 << 14;
+
+/// `to[i] ← start + Σ weight·from[distance + i]` over the taps, for `i` up to `length` and a vector beyond.
+///
+/// # Safety
+/// The machine has the instructions of `L`; `length` and [`SLACK`] numbers can be read at every distance from `from`
+/// and written at `to`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+unsafe fn sum_taps<L: Lanes>(
+    length: usize,
+    taps: &[(usize, L::Scalar)],
+    from: *const L::Scalar,
+    start: L::Scalar,
+    to: *mut L::Scalar,
+) {
+    let mut at = 0;
+    // SAFETY: the caller vouches for the extents.
+    unsafe {
+        while at < length {
+            if length - at > (ABREAST - 1) * L::WIDTH {
+                let mut sums = [L::splat(start); ABREAST];
+                for &(distance, weight) in taps {
+                    let weight = L::splat(weight);
+                    for i in 0..ABREAST {
+                        let x = L::load(from.add(distance + at + i * L::WIDTH));
+                        sums[i] = weight.multiply_add(x, sums[i]);
+                    }
+                }
+                for i in 0..ABREAST {
+                    sums[i].store(to.add(at + i * L::WIDTH));
+                }
+                at += ABREAST * L::WIDTH;
+            } else {
+                let mut sum = L::splat(start);
+                for &(distance, weight) in taps {
+                    sum = L::splat(weight).multiply_add(L::load(from.add(distance + at)), sum);
+                }
+                sum.store(to.add(at));
+                at += L::WIDTH;
+            }
+        }
+    }
+}
+
+compiled!(add_taps<R: Real>(length: usize, taps: &[(usize, R)], from: *const R, start: R, to: *mut R), sum_taps);
+
+/// A copy of a plane, or of every `stride`-th element of it, with zeros around.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// Where among the numbers of all frames it begins.
+    at: usize,
+    rows: usize,
+    pitch: usize,
+    /// Row and column of the plane's first element that is copied, and of the frame it is copied to.
+    from: [usize; 2],
+    to: [usize; 2],
+    stride: [usize; 2],
+}
+
+impl Frame {
+    /// A frame whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
+    fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
+        let first = |axis: usize| {
+            let to = before[axis].max(0).unsigned_abs().div_ceil(stride[axis]);
+            (to, (to * stride[axis]).wrapping_add_signed(-before[axis]))
+        };
+        let ((top, y), (left, x)) = (first(0), first(1));
+        Frame { at, rows, pitch, from: [y, x], to: [top, left], stride }
+    }
+
+    /// Copies the plane; what lies around it is left as it is.
+    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R]) {
+        if self.from[1] >= width || self.to[1] >= self.pitch {
+            return;
+        }
+        let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(self.stride[1]));
+        let rows = (self.to[0]..self.rows).zip((self.from[0]..height).step_by(self.stride[0]));
+        for (row, y) in rows {
+            let target = &mut frames[self.at + row * self.pitch + self.to[1]..][..columns];
+            copy_spaced(target, &plane[y * width + self.from[1]..], self.stride[1]);
+        }
+    }
+}
+
+/// Sums over shifted frames, and where they belong in an output plane.
+#[derive(Debug)]
+struct Sums {
+    /// For every tap it has, its index in the kernel and the distance it reads at.
+    taps: Vec<(usize, usize)>,
+    rows: usize,
+    columns: usize,
+    /// Row and column of the first output, and the distance to the next.
+    first: [usize; 2],
+    step: [usize; 2],
+}
+
+/// A depthwise convolution, or the transpose of one, of known sizes.
+#[derive(Debug)]
 pub(crate) struct Depthwise {
+    level: Level,
+    channels: usize,
+    multiplier: usize,
+    input: [usize; 2],
+    output: [usize; 2],
+    kernel_taps: usize,
+    frames: Vec<Frame>,
+    pitch: usize,
+    sums: Vec<Sums>,
+}
+
+/// Two axes, given one or two.
+fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
+    match *values {
+        [x] => Some([missing, x]),
+        [y, x] => Some([y, x]),
+        _ => None,
+    }
+}
+
+/// A window over two axes, small enough for frames.
+struct Planar {
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    dilation: [usize; 2],
+    before: [usize; 2],
+}
+
+impl Planar {
+    fn new(window: &Window) -> Option<Self> {
+        let before: Vec<usize> = window.pad.iter().map(|pad| pad.0).collect();
+        let planar = Planar {
+            kernel: planar(&window.kernel, 1)?,
+            stride: planar(&window.stride, 1)?,
+            dilation: planar(&window.dilation, 1)?,
+            before: planar(&before, 0)?,
+        };
+        let small = (0..2).all(|axis| {
+            let reach = planar.kernel[axis].saturating_mul(planar.dilation[axis]);
+            planar.stride[axis] <= LARGEST_STRIDE
+                && reach <= LARGEST_REACH
+                && planar.before[axis] <= LARGEST_REACH
+        });
+        small.then_some(planar)
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// How far tap `tap` reads ahead along each axis.
+    fn ahead(&self, tap: usize) -> [usize; 2] {
+        [tap / self.kernel[1] * self.dilation[0], tap % self.kernel[1] * self.dilation[1]]
+    }
+
+    /// Rows and columns that the last tap reads ahead, counted in strides.
+    fn reach(&self) -> [usize; 2] {
+        [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
+    }
+
+    /// Every phase of the stride.
+    fn phases(&self) -> impl Iterator<Item = [usize; 2]> {
+        let [rows, columns] = self.stride;
+        (0..rows * columns).map(move |phase| [phase / columns, phase % columns])
+    }
+}
+
+impl Depthwise {
+    /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`, for small
+    /// windows over one or two axes.
+    pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Option<Self> {
+        let window = Planar::new(window)?;
+        let (output, reach, stride) = (planar(&y[2..], 1)?, window.reach(), window.stride);
+        let size = [output[0] + reach[0], output[1] + reach[1]];
+        let frames: Vec<Frame> = (window.phases().enumerate())
+            .map(|(index, phase)| {
+                let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
+                Frame::new(index * size[0] * size[1], size, stride, before)
+            })
+            .collect();
+        let taps = (0..window.taps()).map(|tap| {
+            let ahead = window.ahead(tap);
+            let frame = frames[ahead[0] % stride[0] * stride[1] + ahead[1] % stride[1]];
+            (tap, frame.at + ahead[0] / stride[0] * size[1] + ahead[1] / stride[1])
+        });
+        let [rows, columns] = output;
+        let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
+        Some(Depthwise {
+            level: Level::best(),
+            channels: x[1],
+            multiplier: w[0] / x[1].max(1),
+            input: planar(&x[2..], 1)?,
+            output,
+            kernel_taps: window.taps(),
+            frames,
+            pitch: size[1],
+            sums: vec![sums],
+        })
+    }
+
+    /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
+    /// small windows over one or two axes. The outputs of one phase of the stride are a convolution with the taps
+    /// that reach them: output `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap
+    /// whose `ahead` has that phase.
+    pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
+        let window = Planar::new(window)?;
+        let (output, reach, stride) = (planar(&y[2..], 1)?, window.reach(), window.stride);
+        let size =
+            [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
+        let sums = window.phases().map(|phase| {
+            let skipped = [0, 1]
+                .map(|axis: usize| window.before[axis].saturating_sub(phase[axis]).div_ceil(stride[axis]));
+            let first = [0, 1].map(|axis| skipped[axis] * stride[axis] + phase[axis] - window.before[axis]);
+            let [rows, columns] =
+                [0, 1].map(|axis| output[axis].saturating_sub(first[axis]).div_ceil(stride[axis]));
+            let reaching = |tap: usize| {
+                let ahead = window.ahead(tap);
+                let at = [0, 1].map(|axis| skipped[axis] + reach[axis] - ahead[axis] / stride[axis]);
+                let reaches = (0..2).all(|axis| ahead[axis] % stride[axis] == phase[axis]);
+                reaches.then(|| (tap, at[0] * size[1] + at[1]))
+            };
+            Sums {
+                taps: (0..window.taps()).filter_map(reaching).collect(),
+                rows,
+                columns,
+                first,
+                step: stride,
+            }
+        });
+        Some(Depthwise {
+            level: Level::best(),
+            channels: x[1],
+            multiplier: 1,
+            input: planar(&x[2..], 1)?,
+            output,
+            kernel_taps: window.taps(),
+            frames: vec![Frame::new(0, size, [1, 1], reach.map(|n| n as isize))],
+            pitch: size[1],
+            sums: sums.collect(),
+        })
+    }
+
+    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &[R],
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
+        let outputs = self.channels * self.multiplier;
+        let framed: usize = self.frames.iter().map(|frame| frame.rows * frame.pitch).sum();
+        let summed = self.sums.iter().map(|sums| sums.rows * self.pitch).max().unwrap_or(0);
+        let planes = GRAIN.div_ceil(plane.max(1));
+        y.par_chunks_mut(planes * plane).enumerate().for_each(|(task, y)| {
+            let mut frames = Scratch::new(framed + SLACK);
+            frames.fill(R::ZERO);
+            let mut sums = Scratch::new(summed + SLACK);
+            let mut taps = Vec::new();
+            for (local, y) in y.chunks_mut(plane).enumerate() {
+                let index = task * planes + local;
+                let (image, channel) = (index / outputs, index % outputs);
+                let from = image * self.channels + channel / self.multiplier;
+                for frame in &self.frames {
+                    frame.fill(&x[from * inputs..(from + 1) * inputs], self.input, &mut frames);
+                }
+                let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
+                let start = bias.map_or(R::ZERO, |b| b[channel]);
+                for part in self.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
+                    taps.clear();
+                    taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
+                    self.part(part, &taps, &frames, start, &mut sums);
+                    self.place(part, &sums, y);
+                }
+                if let Some(finish) = finish {
+                    finish(index * plane, y);
+                }
+            }
+        });
+    }
+
+    fn part<R: Real>(&self, part: &Sums, taps: &[(usize, R)], frames: &[R], start: R, sums: &mut [R]) {
+        let length = (part.rows - 1) * self.pitch + part.columns;
+        let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
+        assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
+        // SAFETY: the assertions bound what is read at every distance, and what is written, with the slack that
+        // whole vectors need. The level is one of this machine.
+        unsafe { add_taps(self.level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
+    }
+
+    /// Copies sums to the outputs they belong to.
+    fn place<R: Real>(&self, part: &Sums, sums: &[R], y: &mut [R]) {
+        let width = self.output[1];
+        for (row, sums) in sums.chunks(self.pitch).take(part.rows).enumerate() {
+            let at = (part.first[0] + row * part.step[0]) * width + part.first[1];
+            match part.step[1] {
+                1 => y[at..at + part.columns].copy_from_slice(&sums[..part.columns]),
+                step => {
+                    let to = y[at..].iter_mut().step_by(step);
+                    to.zip(&sums[..part.columns]).for_each(|(y, &sum)| *y = sum);
+                }
+            }
+        }
+    }
+}
+
+/// A depthwise convolution over any number of axes, tap by tap.
+pub(crate) struct DepthwiseWalk {
     walk: Walk,
     channels: usize,
     multiplier: usize,
 }
 
-impl Depthwise {
+impl DepthwiseWalk {
     /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`.
     pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        Depthwise {
+        DepthwiseWalk {
             walk: Walk::new(window, &x[2..], &y[2..]),
             channels: x[1],
             multiplier: w[0] / x[1].max(1),
@@ -34,7 +359,7 @@ impl Depthwise {
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
-        let (inputs, taps) = (self.walk.input_len(), self.walk.taps());
+        let (inputs, taps, step) = (self.walk.input_len(), self.walk.taps(), self.walk.step());
         let outputs = self.channels * self.multiplier;
         y.par_chunks_mut(self.walk.output_len()).enumerate().for_each(|(plane, y)| {
             let (image, channel) = (plane / outputs, plane % outputs);
@@ -42,21 +367,17 @@ impl Depthwise {
             let x = &x[from * inputs..(from + 1) * inputs];
             let w = &w[channel * taps..(channel + 1) * taps];
             y.fill(bias.map_or(R::ZERO, |b| b[channel]));
-            self.plane(x, w, y);
+            for (row, y) in y.chunks_mut(self.walk.width()).enumerate() {
+                self.walk.visit(row, |tap, start, run| {
+                    let weight = w[tap];
+                    let y = &mut y[run.first..run.end];
+                    pair(y, &x[start + run.input..], step, |y, &x| *y += weight * x);
+                });
+            }
             if let Some(finish) = finish {
                 finish(plane * y.len(), y);
             }
         });
-    }
-
-    fn plane<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
-        let step = self.walk.step();
-        for (row, y) in y.chunks_mut(self.walk.width()).enumerate() {
-            self.walk.visit(row, |tap, start, run| {
-                let weight = w[tap];
-                pair(&mut y[run.first..run.end], &x[start + run.input..], step, |y, &x| *y += weight * x);
-            });
-        }
     }
 }
 
@@ -69,8 +390,8 @@ mod tests {
     #[test]
     fn depthwise_convolutions_equal_direct_sums() {
         let mut random = Random::new(6);
-        for axes in 1..=2 {
-            for (mut window, input) in windows(&mut random, axes, 30) {
+        for axes in 1..=3 {
+            for (mut window, input) in windows(&mut random, axes, 40) {
                 window.ceil = false;
                 let (channels, multiplier) = (random.within(1, 4), random.within(1, 3));
                 let xs = [&[2, channels], input.as_slice()].concat();
@@ -78,9 +399,42 @@ mod tests {
                 let ys = output_shape(&window, 2, channels * multiplier, &input);
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
-                let mut y = vec![f64::NAN; ys.iter().product()];
-                Depthwise::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
-                assert_close(&y, &definition(&window, channels, (&x, &xs), (&w, &ws), &ys), 1e-13);
+                let expected = definition(&window, channels, (&x, &xs), (&w, &ws), &ys);
+                let mut y = vec![f64::NAN; expected.len()];
+                DepthwiseWalk::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
+                assert_close(&y, &expected, 1e-13);
+                let Some(mut direct) = Depthwise::new(&window, &xs, &ws, &ys) else {
+                    assert_eq!(axes, 3);
+                    continue;
+                };
+                for level in Level::all() {
+                    direct.level = level;
+                    y.fill(f64::NAN);
+                    direct.run(&x, &w, None, None, &mut y);
+                    assert_close(&y, &expected, 1e-13);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_transpose_is_the_adjoint() {
+        let mut random = Random::new(14);
+        for axes in 1..=2 {
+            for (mut window, input) in windows(&mut random, axes, 60) {
+                window.ceil = false;
+                let channels = random.within(1, 4);
+                let xs = [&[2, channels], input.as_slice()].concat();
+                let ws = [&[channels, 1], window.kernel.as_slice()].concat();
+                let ys = output_shape(&window, 2, channels, &input);
+                let x = random.reals::<f64>(xs.iter().product());
+                let w = random.reals::<f64>(ws.iter().product());
+                let dual = random.reals::<f64>(ys.iter().product());
+                let y = definition(&window, channels, (&x, &xs), (&w, &ws), &ys);
+                let mut back = vec![f64::NAN; x.len()];
+                Depthwise::transposed(&window, &ys, &xs).unwrap().run(&dual, &w, None, None, &mut back);
+                let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+                assert!((inner(&y, &dual) - inner(&x, &back)).abs() < 1e-11, "{window:?} {input:?}");
             }
         }
     }

@@ -141,6 +141,12 @@ impl<R: Real> LeftPanels<R> {
         LeftPanels { level, rows, depth, data }
     }
 
+    /// A left operand of which the panels are given, as [`row_panels`] cuts them.
+    pub(crate) fn packed(level: Level, rows: usize, depth: usize, data: Vec<R>) -> Self {
+        assert_eq!(data.len(), rows * depth, "left panels");
+        LeftPanels { level, rows, depth, data }
+    }
+
     /// Number of panels.
     pub(crate) fn panels(&self) -> usize {
         self.rows.div_ceil(self.level.rows::<R>())

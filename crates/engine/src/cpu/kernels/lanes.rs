@@ -30,6 +30,18 @@ pub(crate) trait Lanes: Copy {
     /// The machine has the instructions of this type.
     unsafe fn minus(self, other: Self) -> Self;
 
+    /// Asks for the memory at `at`, which need not exist.
+    #[inline(always)]
+    fn prefetch(at: *const Self::Scalar) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: every machine has the instruction, and it reads nothing the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        }
+        let _ = at;
+    }
+
     /// `self·factor + sum`, rounded once where the machine can.
     ///
     /// # Safety

@@ -8,6 +8,7 @@ use monosplit_graph::{Error, Node, Op, Result, element_count};
 
 use super::conv::Finish;
 use super::conv_transpose::{PackedTranspose, TransposedConvolution};
+use super::depthwise::Depthwise;
 use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
@@ -181,6 +182,13 @@ fn transposed_convolution<R: Real>(
     let ready = constants[1].as_ref().map(pack).transpose()?;
     let holds_weights = ready.is_some();
     let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
+        let depthwise = groups > 1 && v[1].shape[..2] == [groups, 1];
+        let direct = depthwise.then(|| Depthwise::transposed(&window, v[0].shape, out.shape)).flatten();
+        if let Some(kernel) = direct {
+            let bias = v.get(2).map(|b| b.real()).transpose()?;
+            kernel.run(v[0].real()?, v[1].real()?, bias, finish, out.real()?);
+            return Ok(());
+        }
         let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
         let bias = v.get(2).map(|b| b.real()).transpose()?;
         match &ready {

@@ -47,17 +47,6 @@ fn first_largest<R: Real>(four: [R; 4]) -> u8 {
     at
 }
 
-/// [`max_pool`] for windows that are halves.
-fn pool_halves<R: Real>(x: &[R], y: &mut [R], width: usize) {
-    let larger = |a: R, b: R| if beats(b, a) { b } else { a };
-    for (x, y) in x.chunks_exact(4 * width).zip(y.chunks_exact_mut(width)) {
-        let (x0, x1) = x.split_at(2 * width);
-        for ((y, x0), x1) in y.iter_mut().zip(x0.chunks_exact(2)).zip(x1.chunks_exact(2)) {
-            *y = larger(larger(larger(x0[0], x0[1]), x1[0]), x1[1]);
-        }
-    }
-}
-
 /// [`winner_scatter`] for windows that are halves.
 fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     let rows = s.chunks_exact_mut(4 * width).zip(a.chunks_exact(4 * width)).zip(y.chunks_exact(width));
@@ -74,23 +63,63 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     }
 }
 
+/// The larger of two, NaN if one is.
+#[inline]
+fn larger<R: Real>(x: R, y: R) -> R {
+    if beats(x, y) { x } else { y }
+}
+
 /// The largest element under every window; `−∞` where a window covers only padding.
+///
+/// The rows under a window are compared first, then its columns: their elements, every `step`-th of a row, are
+/// brought together so that the inner loops are over neighbours.
 pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, ys): (&mut [R], &[usize])) {
     let walk = walk(window, xs, ys);
-    let step = walk.step();
+    let (step, length) = (walk.step(), walk.input[walk.input.len() - 1]);
+    let pitch = length.div_ceil(step);
     let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
-    if halves(window, &walk) {
-        return planes.for_each(|(y, x)| pool_halves(x, y, walk.width()));
-    }
-    planes.for_each(|(y, x)| {
-        y.fill(R::NEG_INFINITY);
+    let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
+    planes.for_each_init(scratch, |(column, phases), (y, x)| {
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
-            walk.visit(row, |_, start, run| {
-                let keep_larger = |y: &mut R, x: &R| *y = if beats(*x, *y) { *x } else { *y };
-                pair(&mut y[run.first..run.end], &x[start + run.input..], step, keep_larger);
-            });
+            y.fill(R::NEG_INFINITY);
+            let mut rows = walk.input_rows(row);
+            let Some(first) = rows.next() else { continue };
+            column.copy_from_slice(&x[first..first + length]);
+            for start in rows {
+                let row = &x[start..start + length];
+                column.iter_mut().zip(row).for_each(|(c, &x)| *c = larger(x, *c));
+            }
+            bring_together(column, step, phases, pitch);
+            for run in walk.runs() {
+                let from = run.input % step * pitch + run.input / step;
+                let from = &phases[from..from + run.end - run.first];
+                y[run.first..run.end].iter_mut().zip(from).for_each(|(y, &x)| *y = larger(x, *y));
+            }
         }
     });
+}
+
+/// Every `step`-th element of a row, from the first on, from the second on, and so forth, `pitch` apart.
+fn bring_together<R: Real>(row: &[R], step: usize, phases: &mut [R], pitch: usize) {
+    match step {
+        1 => phases.copy_from_slice(row),
+        2 => {
+            let (even, odd) = phases.split_at_mut(pitch);
+            for ((pair, even), odd) in row.chunks_exact(2).zip(even.iter_mut()).zip(odd) {
+                (*even, *odd) = (pair[0], pair[1]);
+            }
+            if let [.., last] = row
+                && row.len() % 2 == 1
+            {
+                even[pitch - 1] = *last;
+            }
+        }
+        _ => {
+            for (phase, phases) in phases.chunks_mut(pitch).enumerate().take(row.len()) {
+                phases.iter_mut().zip(row[phase..].iter().step_by(step)).for_each(|(p, &x)| *p = x);
+            }
+        }
+    }
 }
 
 /// The mean (or sum) under every window, summed in double precision.
@@ -164,18 +193,34 @@ pub(crate) fn average_pool_transpose<R: Real>(
     );
 }
 
-/// For every output of one row, where in the plane the first largest element lies; `None` where a window
-/// covers only padding.
-fn winners<R: Real>(walk: &Walk, plane: &[R], row: usize, winners: &mut [Option<usize>]) {
-    winners.fill(None);
-    walk.visit(row, |_, start, run| {
-        for (i, winner) in winners[run.first..run.end].iter_mut().enumerate() {
-            let at = start + run.input + i * walk.step();
-            if winner.is_none_or(|best| beats(plane[at], plane[best])) {
-                *winner = Some(at);
+/// No element.
+const NOWHERE: usize = usize::MAX;
+
+/// For every output of one row, the first largest element under its window and where in the plane it lies.
+struct Winners<R> {
+    best: Vec<R>,
+    /// [`NOWHERE`] where a window covers only padding.
+    at: Vec<usize>,
+}
+
+impl<R: Real> Winners<R> {
+    fn new(walk: &Walk) -> Self {
+        Winners { best: vec![R::ZERO; walk.width()], at: vec![NOWHERE; walk.width()] }
+    }
+
+    fn find(&mut self, walk: &Walk, plane: &[R], row: usize) {
+        let step = walk.step();
+        self.at.fill(NOWHERE);
+        walk.visit(row, |_, start, run| {
+            let best = self.best[run.first..run.end].iter_mut().zip(&mut self.at[run.first..run.end]);
+            let first = start + run.input;
+            for (i, ((best, at), &x)) in best.zip(plane[first..].iter().step_by(step)).enumerate() {
+                let wins = *at == NOWHERE || beats(x, *best);
+                *best = if wins { x } else { *best };
+                *at = if wins { first + i * step } else { *at };
             }
-        }
-    });
+        });
+    }
 }
 
 /// `s` where `a` has its first largest element under every window; 0 where a window covers only padding.
@@ -189,12 +234,12 @@ pub(crate) fn winner_gather<R: Real>(
     let inputs = walk.input_len();
     let planes = y.par_chunks_mut(walk.output_len()).zip(a.par_chunks(inputs)).zip(s.par_chunks(inputs));
     planes.for_each_init(
-        || vec![None; walk.width()],
-        |won, ((y, a), s)| {
+        || Winners::new(&walk),
+        |winners, ((y, a), s)| {
             for (row, y) in y.chunks_mut(walk.width()).enumerate() {
-                winners(&walk, a, row, won);
-                for (y, winner) in y.iter_mut().zip(won.iter()) {
-                    *y = winner.map_or(R::ZERO, |at| s[at]);
+                winners.find(&walk, a, row);
+                for (y, &at) in y.iter_mut().zip(&winners.at) {
+                    *y = if at == NOWHERE { R::ZERO } else { s[at] };
                 }
             }
         },
@@ -215,13 +260,13 @@ pub(crate) fn winner_scatter<R: Real>(
         return planes.for_each(|((s, a), y)| scatter_halves(a, y, s, walk.width()));
     }
     planes.for_each_init(
-        || vec![None; walk.width()],
-        |won, ((s, a), y)| {
+        || Winners::new(&walk),
+        |winners, ((s, a), y)| {
             s.fill(R::ZERO);
             for (row, y) in y.chunks(walk.width()).enumerate() {
-                winners(&walk, a, row, won);
-                for (&y, winner) in y.iter().zip(won.iter()) {
-                    if let Some(at) = *winner {
+                winners.find(&walk, a, row);
+                for (&y, &at) in y.iter().zip(&winners.at) {
+                    if at != NOWHERE {
                         s[at] += y;
                     }
                 }

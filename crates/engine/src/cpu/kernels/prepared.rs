@@ -4,7 +4,7 @@
 use monosplit_graph::op::Window;
 
 use super::conv::{Convolution, Finish, PackedKernel, is_pointwise};
-use super::depthwise::Depthwise;
+use super::depthwise::{Depthwise, DepthwiseWalk};
 use super::level::Level;
 use super::winograd::{self, TransformedKernel, Winograd};
 use super::winograd_transform::Size;
@@ -103,9 +103,13 @@ impl<R: Real> PreparedConvolution<R> {
         (y, ys): (&mut [R], &[usize]),
     ) {
         match &self.way {
-            Way::Depthwise(w) => {
-                Depthwise::new(&self.window, xs, &self.kernel_shape, ys).run(x, w, bias, finish, y);
-            }
+            Way::Depthwise(w) => match Depthwise::new(&self.window, xs, &self.kernel_shape, ys) {
+                Some(depthwise) => depthwise.run(x, w, bias, finish, y),
+                None => {
+                    let walk = DepthwiseWalk::new(&self.window, xs, &self.kernel_shape, ys);
+                    walk.run(x, w, bias, finish, y);
+                }
+            },
             Way::Transformed(kernel) => {
                 let pad = [self.window.pad[0].0, self.window.pad[1].0];
                 Winograd::new(kernel.size(), pad, xs, ys).run(x, kernel, bias, finish, y);

@@ -108,7 +108,7 @@ fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
 fn extremes<R: Real>(x: &[R], m: Middle, out: &mut [R], start: R, f: impl Fn(R, R) -> R + Sync) {
     const PIECE: usize = 1 << 15;
     if m.inner > 1 {
-        return columns(x, m, out, start, |a, b| f(a, b), |v| v);
+        return columns(x, m, out, start, &f, |v| v);
     }
     let strip = |start: usize| &x[start..start + m.length];
     if m.length <= PIECE {

@@ -16,6 +16,9 @@ pub(crate) fn row_panels(rows: usize, most: usize) -> impl Iterator<Item = Range
     (0..count).map(move |panel| panel * rows / count..(panel + 1) * rows / count)
 }
 
+/// How far ahead the left operand is fetched.
+const AHEAD: usize = 256;
+
 /// Where the sums of a tile begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start<R> {
@@ -50,43 +53,47 @@ pub(crate) struct Tile<R> {
 /// The machine has the instructions of `L`, the pointers of `tile` reach as far as its fields say, and
 /// `tile` has `ROWS` rows of `WIDE` vectors.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(tile: &Tile<L::Scalar>, zero: L::Scalar) {
     let (mut left, mut right) = (tile.left, tile.right);
+    // Plain indices: a sum that is borrowed, as by an iterator, is kept in memory as well.
     // SAFETY: every access is within the extents that the caller vouches for.
     unsafe {
         let mut sums = [[L::splat(zero); WIDE]; ROWS];
         match tile.start {
             Start::Zero => {}
             Start::Held => {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (vector, sum) in sums.iter_mut().enumerate() {
-                        *sum = L::load(tile.result.add(row * tile.stride + vector * L::WIDTH));
+                for row in 0..ROWS {
+                    for vector in 0..WIDE {
+                        sums[row][vector] = L::load(tile.result.add(row * tile.stride + vector * L::WIDTH));
                     }
                 }
             }
             Start::Rows(values) => {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    *sums = [L::splat(*values.add(row)); WIDE];
+                for row in 0..ROWS {
+                    sums[row] = [L::splat(*values.add(row)); WIDE];
                 }
             }
         }
         for _ in 0..tile.depth {
+            // Kernels come from memory, in order, and nobody else asks for them ahead.
+            L::prefetch(left.wrapping_add(AHEAD));
             let mut columns = [L::splat(zero); WIDE];
-            for (vector, column) in columns.iter_mut().enumerate() {
-                *column = L::load(right.add(vector * L::WIDTH));
+            for vector in 0..WIDE {
+                columns[vector] = L::load(right.add(vector * L::WIDTH));
             }
-            for (row, sums) in sums.iter_mut().enumerate() {
+            for row in 0..ROWS {
                 let factor = L::splat(*left.add(row));
-                for (sum, &column) in sums.iter_mut().zip(&columns) {
-                    *sum = factor.multiply_add(column, *sum);
+                for vector in 0..WIDE {
+                    sums[row][vector] = factor.multiply_add(columns[vector], sums[row][vector]);
                 }
             }
             left = left.add(ROWS);
             right = right.add(WIDE * L::WIDTH);
         }
-        for (row, sums) in sums.iter().enumerate() {
-            for (vector, sum) in sums.iter().enumerate() {
-                sum.store(tile.result.add(row * tile.stride + vector * L::WIDTH));
+        for row in 0..ROWS {
+            for vector in 0..WIDE {
+                sums[row][vector].store(tile.result.add(row * tile.stride + vector * L::WIDTH));
             }
         }
     }

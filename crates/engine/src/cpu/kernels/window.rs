@@ -109,6 +109,16 @@ impl Walk {
         Some(start)
     }
 
+    /// What every tap of the last axis serves.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The starts of the input rows that output row `row` reads.
+    pub(crate) fn input_rows(&self, row: usize) -> impl Iterator<Item = usize> {
+        (0..self.taps() / self.runs.len()).filter_map(move |tap| self.input_row(row, tap))
+    }
+
     /// Calls `visit(tap, input row start, run)` for every tap of output row `row` that reads input, taps in
     /// row-major order.
     pub(crate) fn visit(&self, row: usize, mut visit: impl FnMut(usize, usize, Run)) {

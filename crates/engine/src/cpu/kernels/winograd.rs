@@ -9,10 +9,11 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv::Finish;
-use super::gemm::{Beginning, LeftPanels, Matrix, Region, RightPanels};
+use super::gemm::{Beginning, LeftPanels, Region, RightPanels};
 use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
 use super::scratch::Scratch;
+use super::tile::row_panels;
 use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
 use crate::cpu::real::Real;
 
@@ -45,25 +46,26 @@ impl<R: Real> TransformedKernel<R> {
         (outputs, inputs): (usize, usize),
         taps: impl Fn(usize, usize) -> [f64; 9] + Sync,
     ) -> Self {
-        let places = size.places();
-        let mut transformed = vec![R::ZERO; outputs * inputs * places];
-        transformed.par_chunks_mut((inputs * places).max(1)).enumerate().for_each(|(output, row)| {
-            for (input, tile) in row.chunks_mut(places).enumerate() {
-                let kernel = size.kernel(&taps(output, input));
-                tile.iter_mut().zip(kernel).for_each(|(t, k)| *t = R::from_f64(k));
+        let length = outputs * inputs;
+        let mut places: Vec<Vec<R>> = (0..size.places()).map(|_| vec![R::ZERO; length]).collect();
+        let targets: Vec<Target<R>> = places.iter_mut().map(|place| Target::new(place)).collect();
+        let panels: Vec<Range<usize>> = row_panels(outputs, level.rows::<R>()).collect();
+        panels.into_par_iter().for_each(|panel| {
+            for input in 0..inputs {
+                for output in panel.clone() {
+                    let kernel = size.kernel(&taps(output, input));
+                    let at = panel.start * inputs + input * panel.len() + output - panel.start;
+                    for (target, value) in targets.iter().zip(kernel) {
+                        // SAFETY: every element of a panel is written once, and every panel by one task.
+                        let place = unsafe { target.slice(at..at + 1) };
+                        place[0] = R::from_f64(value);
+                    }
+                }
             }
         });
-        let place = |place: usize| {
-            let matrix = Matrix {
-                data: transformed.get(place..).unwrap_or_default(),
-                rows: outputs,
-                columns: inputs,
-                row_stride: inputs * places,
-                column_stride: places,
-            };
-            LeftPanels::pack(level, matrix)
-        };
-        let places = (0..places).into_par_iter().map(place).collect();
+        drop(targets);
+        let places =
+            places.into_iter().map(|data| LeftPanels::packed(level, outputs, inputs, data)).collect();
         TransformedKernel { level, size, outputs, inputs, places }
     }
 

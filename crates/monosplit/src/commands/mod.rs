@@ -7,6 +7,7 @@ mod compile;
 mod compute;
 mod demo;
 mod explain;
+mod explain_compiled;
 mod inspect;
 mod method;
 mod methods;

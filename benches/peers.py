@@ -8,9 +8,12 @@ faster (or smaller) than the peer. Results are compared before they are timed; t
 """
 
 import argparse
+import contextlib
+import fcntl
 import os
 import pathlib
 import sys
+import tempfile
 
 from contest import environment
 
@@ -29,8 +32,14 @@ def options():
     parser.add_argument("--models", type=pathlib.Path, help="folder with the given networks [../shared/models if there]")
     parser.add_argument("--cache", type=pathlib.Path, help="where networks are exported to [target/peers]")
     parser.add_argument("--venv", type=pathlib.Path, help="the virtual environment [target/peers/venv, MONOSPLIT_PEERS_VENV]")
+    parser.add_argument("--processor-time", action="store_true", help="one thread, processor time: for a machine that does other work")
     parser.add_argument("--write", action="store_true", help="put the table into docs/src/speed.md")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.processor_time:
+        arguments.threads = 1
+        if arguments.write:
+            parser.error("the table in the documentation is of elapsed time; leave out --processor-time")
+    return arguments
 
 
 def table(rows):
@@ -46,6 +55,17 @@ def write(text):
     temporary.replace(TABLE)
 
 
+@contextlib.contextmanager
+def alone(cache):
+    """Two contests at once would time each other."""
+    with open(cache / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another contest is under way in {cache}; wait for it to end")
+        yield
+
+
 def run(arguments, cache):
     from contest.items import Contest, Row, items
     from contest.models import Models
@@ -57,18 +77,22 @@ def run(arguments, cache):
         return []
     given = arguments.models or environment.ROOT.parent / "shared" / "models"
     models = Models(cache, given if given.exists() else None)
-    contest = Contest(models, cache / "scratch", arguments.threads, arguments.repeats, arguments.seconds)
     rows = []
-    for name, item in every.items():
-        if arguments.only and not any(word in name for word in arguments.only):
-            continue
-        try:
-            found = list(item(contest))
-        except Failed as failure:
-            found = [Row(name, "", note=f"failed: {failure}")]
-        for row in found:
-            print("|", " | ".join(row.cells()), "|", file=sys.stderr, flush=True)
-        rows += found
+    with alone(cache), tempfile.TemporaryDirectory() as scratch:
+        turns = (arguments.threads, arguments.repeats, arguments.seconds, arguments.processor_time)
+        contest = Contest(models, pathlib.Path(scratch), *turns)
+        for name, item in every.items():
+            if arguments.only and not any(word in name for word in arguments.only):
+                continue
+            try:
+                found = list(item(contest))
+            except Failed as failure:
+                found = [Row(name, "", note=f"failed: {failure}")]
+            for row in found:
+                # The targets are of elapsed time on two threads.
+                row.target = None if arguments.processor_time else row.target
+                print("|", " | ".join(row.cells()), "|", file=sys.stderr, flush=True)
+            rows += found
     return rows
 
 
@@ -83,7 +107,8 @@ def main():
     rows = run(arguments, cache)
     if not rows:
         return
-    text = f"{environment.machine(arguments.threads)}\n\n{table(rows)}"
+    clock = " Ratios of processor time." if arguments.processor_time else ""
+    text = f"{environment.machine(arguments.threads)}{clock}\n\n{table(rows)}"
     print(text)
     if arguments.write:
         write(text)

@@ -7,7 +7,8 @@ attributions of the image that the lines of `cases.txt` name. `hidden.npy` is th
 The peers are asked in ways that keep clear of what they do not mean to compute. Captum's max_unpool overwrites where windows
 overlap and its max-pool rule reads the first sample's gradient for all, so pools are disjoint where it is asked, and it is asked
 one sample at a time. Its rule for a max pool is lost where the pool reads the very tensor that an activation wrote (the
-activation's hook sees the gradient first, and DeepLIFT no longer adds up), so pools read a copy. A batch norm that Zennit has
+activation's hook sees the gradient first, and DeepLIFT no longer adds up), so pools read a copy; the case `deeplift winner` is
+what it computes then. A batch norm that Zennit has
 merged still divides by sqrt(1 + eps), so eps is put to zero while it is merged.
 """
 
@@ -105,7 +106,7 @@ class Residual(nn.Module):
 
 
 class Joined(nn.Module):
-    """Concatenation, overlapping pools (not for Captum), a convolution that gives the scores."""
+    """Concatenation, overlapping pools, a convolution that gives the scores."""
 
     def __init__(self):
         super().__init__()
@@ -260,6 +261,9 @@ def make(name, model, size, hidden, captum, out):
         if not any(isinstance(module, nn.MaxPool2d) for module in model.modules()):
             whole = DeepLiftShap(model).attribute(x64, b64, target=classes).detach().numpy()
             assert np.abs(whole - cases["deepshap"]).max() < 1e-12
+    if "winner" in captum:
+        winner = lambda one, target: DeepLift(model).attribute(one, b64[:1], target=target)
+        cases["deeplift winner"] = one_by_one(winner, x64, classes)
     expected = np.stack(list(cases.values()))
     assert np.isfinite(expected).all() and np.abs(expected).max(axis=(1, 2, 3, 4)).min() > 1e-6, name
     np.save(folder / "x.npy", x.numpy())
@@ -280,7 +284,7 @@ def main():
     torch.manual_seed(0)
     make("plain", Plain(), 8, "pool", {"lrp", "deeplift"}, out)
     make("residual", Residual(), 8, "pool", {"deeplift"}, out)
-    make("joined", Joined(), 9, "squeeze", set(), out)
+    make("joined", Joined(), 9, "squeeze", {"winner"}, out)
     make("reused", Reused(), 6, "act2", {"deeplift"}, out)
 
 

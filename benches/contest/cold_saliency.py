@@ -1,6 +1,6 @@
 """What a person would write to explain one picture with Captum: load ResNet18, preprocess, explain, save a PNG.
 
-    python cold_saliency.py WEIGHTS.pth PICTURE OUT.png
+    python cold_saliency.py WEIGHTS.pth PICTURE OUT.png THREADS
 
 Prints the class. The network, the preprocessing and the class are those of `monosplit explain`.
 """
@@ -12,8 +12,8 @@ from captum.attr import Saliency
 from PIL import Image
 from torchvision import models, transforms
 
-weights, picture, out = sys.argv[1:]
-torch.set_num_threads(2)
+weights, picture, out, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
 network = models.resnet18()
 network.load_state_dict(torch.load(weights))
 network.eval()

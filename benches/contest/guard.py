@@ -1,61 +1,107 @@
-"""Nobody wins by computing something else: before anything is timed the results are compared."""
+"""Nobody wins by computing something else: before anything is timed the results are compared. Whatever a peer
+computed must be there on our side; nothing to compare is a disagreement too."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 # Two float32 programs decide some ReLUs and maxima differently where they are close, so maps differ a little.
-LOGITS, CORRELATION = 1e-4, 0.999
+LOGITS, CORRELATION, SIZE = 1e-4, 0.999, 2e-2
 
 
 @dataclass
 class Agreement:
-    logits: float
-    correlation: float
+    """How far results differ: scores relative to the largest, maps by correlation and, where both sides define
+    the map alike, by relative L2. `None` where there was nothing of the kind."""
+
+    logits: float | None = None
+    correlation: float | None = None
+    size: float | None = None
+    missing: str = ""
 
     @property
     def holds(self):
-        return self.logits <= LOGITS and self.correlation >= CORRELATION
+        # Written so that NaN does not hold.
+        found = [
+            (self.logits, lambda v: v <= LOGITS),
+            (self.correlation, lambda v: v >= CORRELATION),
+            (self.size, lambda v: v <= SIZE),
+        ]
+        verdicts = [fits(value) for value, fits in found if value is not None]
+        return bool(verdicts) and all(verdicts) and not self.missing
 
     def __str__(self):
-        words = []
-        if self.logits > 0:
+        words = [f"{self.missing} missing"] if self.missing else []
+        if self.logits is not None:
             words.append(f"scores {self.logits:.0e}")
-        if self.correlation < 1:
-            words.append(f"maps 1 − {1 - self.correlation:.0e}")
-        text = ", ".join(words) or "equal"
+        if self.correlation is not None:
+            words.append(f"maps 1 − {abs(1 - self.correlation):.0e}")
+        if self.size is not None:
+            words.append(f"L2 {self.size:.0e}")
+        text = ", ".join(words) or "nothing was compared"
         return text if self.holds else f"**disagrees: {text}**"
 
 
 def compare(ours, theirs):
-    """Scores: largest difference over the largest score. Maps: the smallest correlation of any sample's."""
+    """The worst of all results of the peer, read from two folders."""
     ours, theirs = read(ours), read(theirs)
-    logits, correlation = 0.0, 1.0
-    if "logits" in ours and "logits" in theirs:
-        a, b = ours.pop("logits"), theirs.pop("logits")
-        logits = float(np.abs(a - b).max() / np.abs(b).max())
+    agreement = Agreement()
     for name, peer in theirs.items():
-        mine = [ours[name]] if name in ours else [m for n, m in ours.items() if n != "logits"]
-        if name != "logits" and mine:
-            correlation = min(correlation, lowest_correlation(mine[0], peer))
-    return Agreement(logits, correlation)
+        mine = counterpart(name, ours)
+        if mine is None:
+            agreement.missing = name
+        elif name == "logits":
+            agreement.logits = relative(mine, peer, lambda v: np.abs(v).max())
+        else:
+            agreement.correlation = worse(min, agreement.correlation, lowest_correlation(mine, peer))
+            if name in ours:
+                agreement.size = worse(max, agreement.size, relative(mine, peer, np.linalg.norm))
+    return agreement
 
 
 def read(folder):
-    values = {path.stem: np.load(path).astype(np.float64) for path in folder.glob("*.npy")}
-    return {name: value for name, value in values.items() if not name.endswith(".exponent")}
+    """Arrays by name, multiplied by two to the power of their exponents where they have any."""
+    arrays = {path.name.removesuffix(".npy"): np.load(path) for path in folder.glob("*.npy")}
+    values = {}
+    for name, array in arrays.items():
+        if not name.endswith(".exponent"):
+            exponents = arrays.get(f"{name}.exponent", np.zeros(len(array)))
+            powers = np.exp2(exponents.astype(np.float64)).reshape(-1, *[1] * (array.ndim - 1))
+            values[name] = array.astype(np.float64) * powers
+    return values
+
+
+def counterpart(name, ours):
+    """Our result of that name; a peer's nameless `map` is our only one."""
+    maps = [value for key, value in ours.items() if key != "logits"]
+    if name == "map":
+        return maps[0] if len(maps) == 1 else None
+    return ours.get(name)
+
+
+def worse(choose, before, now):
+    if before is None or np.isnan(now):
+        return now
+    return before if np.isnan(before) else choose(before, now)
+
+
+def relative(mine, peer, norm):
+    return float(norm((mine - peer).ravel()) / norm(peer.ravel())) if mine.shape == peer.shape else float("inf")
 
 
 def lowest_correlation(mine, peer):
     if peer.ndim == 4 and mine.ndim == 3:
         peer = peer.sum(1)
-    if mine.shape != peer.shape:
+    if mine.shape != peer.shape or not len(mine):
         return 0.0
-    return min(pearson(a, b) for a, b in zip(mine, peer))
+    correlations = [pearson(a, b) for a, b in zip(mine, peer)]
+    return float(np.min(correlations))
 
 
 def pearson(a, b):
     """Of two maps; two that are constant agree."""
     a, b = a.ravel() - a.mean(), b.ravel() - b.mean()
     norm = np.linalg.norm(a) * np.linalg.norm(b)
-    return float(a @ b / norm) if norm > 0 else float(not a.any() and not b.any())
+    if norm == 0:
+        return float(not a.any() and not b.any())
+    return float(a @ b / norm)

@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import json
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,8 @@ class Row:
 
     def cells(self):
         target = "" if self.target is None else f"≤ {self.target:.2f}"
-        if self.ratios is None:
+        # Whoever is wrong has not been fast.
+        if self.ratios is None or self.wrong:
             return [self.work, self.against, self.note, "", target, str(self.agreement)]
         least, median = (f"{r:.2f}" if r >= 0.095 else f"{r:.3f}" for r in self.ratios)
         met = "" if self.target is None else " ✓" if self.ratios[0] <= self.target else " ✗"
@@ -42,10 +45,11 @@ class Contest:
     threads: int
     repeats: int
     least_seconds: float
+    processor_time: bool
 
     def load(self, kind, case, batch=1, **options):
         common = {"input": self.models.batch(batch), "threads": self.threads, "network": case.module}
-        common |= {"class": case.top, "last": case.last}
+        common |= {"class": case.top, "last": case.last, "clock": "processor" if self.processor_time else "wall"}
         words = [f"{key}={value}" for key, value in (common | options).items()]
         return [kind, str(case.onnx), *words]
 
@@ -134,11 +138,12 @@ def cold(contest, target):
     picture, folder = contest.models.picture(), contest.scratch / "cold"
     ours = [environment.our_program(), "explain", str(model), str(picture), "--threads", str(contest.threads), "--json"]
     script = environment.BENCHES / "contest/cold_saliency.py"
-    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png"]
-    found = f'"class": {turns.command_time(theirs, folder)[1].strip()},'
-    same = found in turns.command_time(ours, folder)[1]
-    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder)[0] for c in (ours, theirs)))
-    agreement = "same class" if same else guard.Agreement(float("inf"), 1.0)
+    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png", str(contest.threads)]
+    clock = turns.processor_time if contest.processor_time else time.perf_counter
+    found = json.loads(turns.command_time(ours, folder, clock)[1])
+    same = contains(found, "class", int(turns.command_time(theirs, folder, clock)[1]))
+    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder, clock)[0] for c in (ours, theirs)))
+    agreement = "same class" if same else guard.Agreement(missing="the class")
     yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
 
 
@@ -163,6 +168,13 @@ def compiled_layer(path):
 
     outputs = [o.name for o in onnx.load(path).graph.output]
     return next(name for name in outputs if name.startswith("saliency/")).split("/", 2)[2]
+
+
+def contains(value, key, wanted):
+    """Whether a JSON value has `key: wanted` anywhere."""
+    if isinstance(value, dict):
+        return value.get(key) == wanted or any(contains(v, key, wanted) for v in value.values())
+    return isinstance(value, list) and any(contains(v, key, wanted) for v in value)
 
 
 def method(contest, number):

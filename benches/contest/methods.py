@@ -119,5 +119,5 @@ METHODS = [
     Method("LRP ε", "Captum", {"name": "lrp", "composite": "epsilon", "epsilon": "1e-9", **IMAGE}, captum("LRP"), "vgg16"),
     Method("LRP ε-γ-box", "Zennit", {"name": "lrp", "composite": "epsilon-gamma-box", **IMAGE}, zennit_epsilon_gamma_box, "vgg16"),
     Method("Occlusion, 32×32 by 16", "Captum", {"name": "occlusion", "window": "32", "stride": "16"}, captum("Occlusion", sliding_window_shapes=(3, 32, 32), strides=(3, 16, 16), perturbations_per_eval=8), target=1 / 3),
-    Method("Feature Ablation, 16×16 squares", "Captum", {"name": "feature-ablation", "cell": "16"}, feature_ablation(16, 8), target=1 / 3),
+    Method("Feature Ablation, 16×16 squares", "Captum", {"name": "feature-ablation", "parts": "grid", "cell": "16"}, feature_ablation(16, 8), target=1 / 3),
 ]

@@ -9,6 +9,17 @@ import torch
 from torch import nn
 
 
+class UnevenlyPadded(nn.Conv2d):
+    """A convolution whose padding differs from side to side, as one module that rules for convolutions apply to."""
+
+    def __init__(self, sides, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.sides = sides
+
+    def forward(self, x):
+        return super().forward(nn.functional.pad(x, self.sides))
+
+
 class Add(nn.Module):
     def forward(self, a, b):
         return a + b
@@ -45,9 +56,12 @@ class Network(nn.Module):
         """Every tensor by its name; the last one is the class scores."""
         values = {self.source: x}
         for node, function in zip(self.nodes, self.functions):
-            operands = [values[name] for name in node.inputs]
-            values[node.output] = function(*operands) if function else operands[0].flatten(1)
+            values[node.output] = self.applied(function, [values[name] for name in node.inputs])
         return values
+
+    def applied(self, function, operands):
+        """What a node makes of its operands."""
+        return function(*operands) if function else operands[0].flatten(1)
 
     def forward(self, x):
         return self.values(x)[self.nodes[-1].output]
@@ -88,6 +102,8 @@ def module(op, attributes, weights):
         layer = nn.Linear(weights[0].shape[1], weights[0].shape[0], device="meta")
         layer.weight, layer.bias = nn.Parameter(weights[0]), nn.Parameter(weights[1])
         return layer
+    if op == "BatchNormalization":
+        return batch_norm(attributes, *weights)
     if op in ("MaxPool", "AveragePool"):
         return pooling(op, attributes)
     if op == "Clip":
@@ -110,20 +126,28 @@ def convolution(attributes, weight, bias=None):
     top, left, bottom, right = attributes.get("pads", [0] * 4)
     even = (top, left) == (bottom, right)
     groups = attributes.get("group", 1)
-    layer = nn.Conv2d(
-        weight.shape[1] * groups,
-        weight.shape[0],
-        tuple(weight.shape[2:]),
-        stride=tuple(attributes.get("strides", [1, 1])),
-        padding=(top, left) if even else 0,
-        dilation=tuple(attributes.get("dilations", [1, 1])),
-        groups=groups,
-        bias=bias is not None,
-        device="meta",
-    )
+    shape = (weight.shape[1] * groups, weight.shape[0], tuple(weight.shape[2:]))
+    options = {
+        "stride": tuple(attributes.get("strides", [1, 1])),
+        "padding": (top, left) if even else 0,
+        "dilation": tuple(attributes.get("dilations", [1, 1])),
+        "groups": groups,
+        "bias": bias is not None,
+        "device": "meta",
+    }
+    sides = (left, right, top, bottom)
+    layer = nn.Conv2d(*shape, **options) if even else UnevenlyPadded(sides, *shape, **options)
     layer.weight = nn.Parameter(weight)
     layer.bias = None if bias is None else nn.Parameter(bias)
-    return layer if even else nn.Sequential(nn.ZeroPad2d((left, right, top, bottom)), layer)
+    return layer
+
+
+def batch_norm(attributes, scale, shift, mean, variance):
+    layer = nn.BatchNorm2d(len(scale), attributes.get("epsilon", 1e-5), device="meta")
+    layer.weight, layer.bias = nn.Parameter(scale), nn.Parameter(shift)
+    layer.running_mean, layer.running_var = mean, variance
+    layer.num_batches_tracked = None
+    return layer
 
 
 def pooling(op, attributes):

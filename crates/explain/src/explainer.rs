@@ -213,7 +213,7 @@ impl Explainer {
                 }
                 Explained::joined(&parts)?
             }
-            _ => self.batch(question, &numbers, profiles.as_deref_mut())?,
+            _ => self.batch(question, &numbers, profiles)?,
         };
         for (asking, &place) in self.places.iter().enumerate() {
             if let Place::Repeated(at) = place {

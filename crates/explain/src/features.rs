@@ -3,6 +3,7 @@
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::layout::Layout;
+use crate::ripple::Area;
 use crate::slic::{self, Pixels};
 
 /// More parts than this are more than a regression or an exchange of them can tell apart.
@@ -18,7 +19,7 @@ pub enum Features {
         /// How much nearness counts against likeness of colour: the greater, the squarer.
         compactness: f64,
     },
-    /// Rectangles, this many along each side.
+    /// Squares of this many pixels a side; the last of a row or column may be smaller.
     Grid(usize),
     /// Every number on its own.
     Elements,
@@ -52,6 +53,21 @@ impl Groups {
         }
     }
 
+    /// The smallest area around each part.
+    pub(crate) fn areas(&self, layout: &Layout) -> Result<Vec<Area>> {
+        let (_, width) = layout.plane()?;
+        let mut areas: Vec<Option<Area>> = vec![None; self.count];
+        for (element, &group) in self.of_element.iter().enumerate() {
+            let place = layout.place(element);
+            let at = [place / width, place % width];
+            let area = areas[group].get_or_insert_with(|| at.map(|at| at..at + 1));
+            for (range, at) in area.iter_mut().zip(at) {
+                *range = range.start.min(at)..range.end.max(at + 1);
+            }
+        }
+        Ok(areas.into_iter().map(|area| area.unwrap_or([0..1, 0..1])).collect())
+    }
+
     /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
     pub(crate) fn spread(&self, layout: &Layout, whole: bool, of_group: &[f64]) -> Vec<f64> {
         if whole {
@@ -69,7 +85,7 @@ impl Features {
         match self {
             Features::Superpixels { segments, compactness } => {
                 layout.plane()?;
-                if !(1..=MOST_SEGMENTS).contains(segments) || !(*compactness > 0.0 && compactness.is_finite())
+                if !((1..=MOST_SEGMENTS).contains(segments) && *compactness > 0.0 && compactness.is_finite())
                 {
                     return Err(Error::argument(format!(
                         "{segments} superpixels of compactness {compactness}: expected 1 to {MOST_SEGMENTS} of them, \
@@ -77,12 +93,12 @@ impl Features {
                     )));
                 }
             }
-            Features::Grid(cells) => {
+            Features::Grid(side) => {
                 let (height, width) = layout.plane()?;
-                if !(1..=height.min(width)).contains(cells) {
+                if !(1..=height.max(width)).contains(side) {
                     return Err(Error::argument(format!(
-                        "a grid of {cells} cells along each side of {height} × {width} pixels: expected 1 to {}",
-                        height.min(width)
+                        "squares of {side} pixels a side on {height} × {width}: expected 1 to {}",
+                        height.max(width)
                     )));
                 }
             }
@@ -103,6 +119,16 @@ impl Features {
         }
     }
 
+    /// The size of the largest area a part covers, where that is known before an image is seen.
+    pub(crate) fn largest(&self, layout: &Layout) -> Result<Option<[usize; 2]>> {
+        if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
+            return Ok(None);
+        }
+        let areas = self.groups(&[], layout)?.areas(layout)?;
+        let most = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(1);
+        Ok(Some([most(0), most(1)]))
+    }
+
     /// The parts of an image.
     pub(crate) fn groups(&self, image: &[f64], layout: &Layout) -> Result<Groups> {
         let (of_place, count) = match self {
@@ -110,11 +136,11 @@ impl Features {
                 return Ok(Groups { of_element: (0..layout.len()).collect(), count: layout.len() });
             }
             Features::Mask(mask) => return self.mask(mask, layout),
-            Features::Grid(cells) => {
+            Features::Grid(side) => {
                 let (height, width) = layout.plane()?;
-                let cell =
-                    |place: usize| (place / width * cells / height) * cells + place % width * cells / width;
-                ((0..height * width).map(cell).collect::<Vec<_>>(), cells * cells)
+                let across = width.div_ceil(*side);
+                let cell = |place: usize| place / width / side * across + place % width / side;
+                ((0..height * width).map(cell).collect::<Vec<_>>(), height.div_ceil(*side) * across)
             }
             Features::Superpixels { segments, compactness } => {
                 let (height, width) = layout.plane()?;
@@ -184,12 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn the_cells_of_a_grid_are_as_equal_as_can_be() {
+    fn squares_are_cut_off_at_the_edges() {
         let layout = layout(&[1, 5, 7]);
         let groups = Features::Grid(3).groups(&[0.0; 35], &layout).unwrap();
         let mut sizes = vec![0; groups.count];
         groups.of_element.iter().for_each(|&group| sizes[group] += 1);
-        assert_eq!(groups.count, 9);
-        assert!(sizes.iter().all(|size| (2..=6).contains(size)), "{sizes:?}");
+        assert_eq!(sizes, [9, 9, 3, 6, 6, 2]);
     }
 }

@@ -10,6 +10,7 @@ use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 use crate::contest::Contest;
 use crate::gradient::Gradient;
 use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::methods::PoolChange;
 use crate::network::Network;
 use crate::reference::Reference;
 use crate::sum_stream::first_wins;
@@ -22,6 +23,7 @@ const NO_CHANGE: f64 = 1e-10;
 pub(crate) struct Rescale {
     pub(crate) network: Rc<Network>,
     pub(crate) reference: Rc<Reference>,
+    pub(crate) pool: PoolChange,
 }
 
 impl Rules for Rescale {
@@ -37,6 +39,9 @@ impl Rules for Rescale {
             return self.linear(g, edge, m).map(Some);
         }
         let routed = if let Some(contest) = Contest::of(g, node)? {
+            if self.pool == PoolChange::Winner {
+                return contest.scatter(g, m).map(Some);
+            }
             self.contest(g, id, node, &contest, m)?
         } else if let (Op::Binary(binary @ (Binary::Max | Binary::Min)), 2) = (&node.op, active) {
             self.extremum(g, edge, *binary, m)?

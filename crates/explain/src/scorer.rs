@@ -11,7 +11,9 @@ use crate::finish::{Channels, Finish};
 use crate::layout::Layout;
 use crate::method::{Request, Target};
 use crate::methods::Gradient;
+use crate::network::Network;
 use crate::question::{Class, Question, Settings};
+use crate::ripple::{Area, Ripple};
 use crate::section::{Section, batch_of};
 
 /// How many changed copies are asked about at once unless told otherwise.
@@ -24,9 +26,16 @@ const MOST_DRAWS: usize = 10_000_000;
 /// The network from a value on.
 pub(crate) struct Scorer {
     section: Section,
-    explanation: Explanation,
-    above: Box<dyn Program>,
+    above: Above,
     batch: usize,
+}
+
+/// How what lies above the value is computed.
+enum Above {
+    /// All of it.
+    Whole { explanation: Box<Explanation>, program: Box<dyn Program> },
+    /// What a change in a small area of the image reaches, up to a value from which on it is all.
+    Ripple { ripple: Box<Ripple>, top: Box<Scorer> },
 }
 
 /// A changed copy: of which sample, and which of its copies.
@@ -96,17 +105,37 @@ impl Scorer {
         Scorer::new(&Target { layer: None, ..*target }, engine, batch, &[request])
     }
 
-    fn new(target: &Target<'_>, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
-        if !(1..=LARGEST_BATCH).contains(&batch) {
-            let message = format!("the batch size is {batch}, expected 1 to {LARGEST_BATCH}");
-            return Err(Error::argument(message));
+    /// Class scores for copies of the image changed within areas of at most this size, or of a layer changed anywhere.
+    pub(crate) fn local(
+        target: &Target<'_>,
+        engine: &dyn Engine,
+        batch: usize,
+        largest: [usize; 2],
+    ) -> Result<Self> {
+        if target.layer.is_some() {
+            return Scorer::scores(target, engine, batch);
         }
-        let section = Section::new(target, engine)?;
+        check_batch(batch)?;
+        let network = Network::new(target.network)?;
+        let Some((ripple, last)) = Ripple::new(&network, largest, engine)? else {
+            return Scorer::scores(target, engine, batch);
+        };
+        let top = Box::new(Scorer::over(Section::at(&network, last, engine)?, engine, batch, &[])?);
+        let section = Section::at(&network, network.input(), engine)?;
+        Ok(Scorer { section, above: Above::Ripple { ripple: Box::new(ripple), top }, batch })
+    }
+
+    fn new(target: &Target<'_>, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
+        check_batch(batch)?;
+        Scorer::over(Section::new(target, engine)?, engine, batch, requests)
+    }
+
+    fn over(section: Section, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
         let whole = Finish { channels: Channels::Keep, ..Finish::default() };
         let requests: Vec<Request> = requests.iter().map(|request| request.clone().finish(whole)).collect();
-        let explanation = Explanation::new(&section.above, ClassInput::Given, &requests)?;
-        let above = engine.compile(explanation.graph())?;
-        Ok(Scorer { section, explanation, above, batch })
+        let explanation = Box::new(Explanation::new(&section.above, ClassInput::Given, &requests)?);
+        let program = engine.compile(explanation.graph())?;
+        Ok(Scorer { section, above: Above::Whole { explanation, program }, batch })
     }
 
     /// How the value that is changed is arranged.
@@ -132,7 +161,8 @@ impl Scorer {
 
     /// The shape of a sample's gradient.
     pub(crate) fn gradient_dims(&self) -> Vec<usize> {
-        let graph = self.explanation.graph();
+        let Above::Whole { explanation, .. } = &self.above else { return Vec::new() };
+        let graph = explanation.graph();
         let shape = graph.outputs().get(2).map(|output| &graph.node(output.node).shape);
         shape.map_or_else(Vec::new, |shape| shape.dims()[1..].iter().filter_map(|dim| dim.fixed()).collect())
     }
@@ -163,6 +193,54 @@ impl Scorer {
         stage: &Stage<'_>,
         draws: &[usize],
         mut change: impl FnMut(Draw, &mut [f64]),
+        take: impl FnMut(Draw, &Answer<'_>),
+    ) -> Result<()> {
+        let fill = |batch: &[Draw], copies: &mut Vec<f64>| {
+            for &draw in batch {
+                let from = copies.len();
+                copies.extend_from_slice(stage.value(draw.sample));
+                change(draw, &mut copies[from..]);
+            }
+            Ok(())
+        };
+        self.ask_filled(stage, draws, fill, take)
+    }
+
+    /// Like [`Scorer::ask`], of copies that are changed within an area and nowhere else.
+    pub(crate) fn ask_locally(
+        &self,
+        stage: &Stage<'_>,
+        draws: &[usize],
+        area: impl Fn(Draw) -> Area,
+        mut change: impl FnMut(Draw, &mut [f64]),
+        take: impl FnMut(Draw, &Answer<'_>),
+    ) -> Result<()> {
+        let Above::Ripple { ripple, top } = &self.above else {
+            return self.ask(stage, draws, change, take);
+        };
+        let calm = ripple.calm(stage.question)?;
+        let top_stage = top.stage(stage.question, stage.classes)?;
+        let fill = |batch: &[Draw], copies: &mut Vec<f64>| {
+            let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
+            samples.iter().for_each(|&sample| copies.extend_from_slice(top_stage.value(sample)));
+            let mut image = Vec::new();
+            let changed = batch.iter().map(|&draw| {
+                image.clear();
+                image.extend_from_slice(stage.value(draw.sample));
+                change(draw, &mut image);
+                ripple.changed(&image, area(draw))
+            });
+            ripple.spread(&calm, &samples, changed.collect(), copies)
+        };
+        top.ask_filled(&top_stage, draws, fill, take)
+    }
+
+    /// Asks about copies that `fill` makes, a batch at a time.
+    fn ask_filled(
+        &self,
+        stage: &Stage<'_>,
+        draws: &[usize],
+        mut fill: impl FnMut(&[Draw], &mut Vec<f64>) -> Result<()>,
         mut take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
         let total = total(draws)?;
@@ -177,11 +255,7 @@ impl Scorer {
         while done < total {
             let batch: Vec<Draw> = waiting.by_ref().take(size).collect();
             copies.clear();
-            for &draw in &batch {
-                let from = copies.len();
-                copies.extend_from_slice(stage.value(draw.sample));
-                change(draw, &mut copies[from..]);
-            }
+            fill(&batch, &mut copies)?;
             let (outputs, reused) = self.run(stage, &batch, size, copies)?;
             copies = reused;
             let answers = Answers::new(&outputs);
@@ -217,13 +291,24 @@ impl Scorer {
         }
         let (class, settings) = (Class::Top, Settings::default());
         let question = Question { given: &given, ..Question::new(&images, &class, &settings) };
-        let outputs = self.above.run(&bind(self.explanation.graph(), &question, &classes)?)?;
+        let Above::Whole { explanation, program } = &self.above else {
+            return Err(Error::argument("changes of small areas were prepared for, not of everything"));
+        };
+        let outputs = program.run(&bind(explanation.graph(), &question, &classes)?)?;
         let copies = match images.into_data() {
             Data::F64(buffer) => buffer.into_vec(),
             _ => Vec::new(),
         };
         Ok((outputs, copies))
     }
+}
+
+/// An error unless copies are asked about, and not too many at once.
+fn check_batch(batch: usize) -> Result<()> {
+    if (1..=LARGEST_BATCH).contains(&batch) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("the batch size is {batch}, expected 1 to {LARGEST_BATCH}")))
 }
 
 /// How many copies there are in all.

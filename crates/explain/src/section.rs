@@ -32,7 +32,11 @@ impl Section {
     /// Cuts the network at the layer, or at the image.
     pub(crate) fn new(target: &Target<'_>, engine: &dyn Engine) -> Result<Self> {
         let network = Network::new(target.network)?;
-        let at = value(&network, target.layer)?;
+        Section::at(&network, value(&network, target.layer)?, engine)
+    }
+
+    /// Cuts the network at a value.
+    pub(crate) fn at(network: &Network, at: NodeId, engine: &dyn Engine) -> Result<Self> {
         let graph = network.graph();
         let layout = Layout::new(&graph.node(at).shape, network.axes(at)?)?;
         let input = network.input();
@@ -41,23 +45,32 @@ impl Section {
         let names: Vec<String> = (0..cut.crossing.len()).map(|i| format!("crossing {i}")).collect();
         let above = cut.above(graph, network.logits(), &names)?;
         let handed_out = [&[at], &cut.crossing[..]].concat();
-        let below = Below::new(&network, &handed_out, engine)?;
+        let below = Below::new(network, &handed_out, engine)?;
         Ok(Section { below, above, layout, image, names })
     }
 }
 
+/// The network of a target, the value meant and how it is arranged.
+pub(crate) fn located(target: &Target<'_>) -> Result<(Network, NodeId, Layout)> {
+    let network = Network::new(target.network)?;
+    let at = value(&network, target.layer)?;
+    let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+    Ok((network, at, layout))
+}
+
 /// Where a graph is cut.
-struct Cut {
+pub(crate) struct Cut {
     at: NodeId,
     /// Which values are made from `at`, itself included.
     made_from: Vec<bool>,
     /// Which values the class scores need once `at` is given.
     needed: Vec<bool>,
-    crossing: Vec<NodeId>,
+    /// What else the class scores are made from.
+    pub(crate) crossing: Vec<NodeId>,
 }
 
 impl Cut {
-    fn new(graph: &Graph, at: NodeId, scores: NodeId) -> Result<Self> {
+    pub(crate) fn new(graph: &Graph, at: NodeId, scores: NodeId) -> Result<Self> {
         let mut made_from = vec![false; graph.len()];
         for (id, node) in graph.nodes() {
             made_from[id.index()] = id == at || node.inputs.iter().any(|input| made_from[input.index()]);
@@ -78,6 +91,11 @@ impl Cut {
         }
         crossing.reverse();
         Ok(Cut { at, made_from, needed, crossing })
+    }
+
+    /// Whether the value lies between the cut and the class scores, the value at the cut included.
+    pub(crate) fn is_above(&self, id: NodeId) -> bool {
+        self.needed[id.index()] && self.made_from[id.index()]
     }
 
     fn above(&self, graph: &Graph, scores: NodeId, names: &[String]) -> Result<Graph> {

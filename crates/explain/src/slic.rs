@@ -160,7 +160,7 @@ fn connected(labels: &[usize], width: usize, smallest: usize, largest: usize) ->
 
 /// The pixels above, below, left and right.
 fn neighbours(at: usize, width: usize, length: usize) -> impl Iterator<Item = usize> {
-    let left = (at % width > 0).then(|| at - 1);
+    let left = (!at.is_multiple_of(width)).then(|| at - 1);
     let right = (at % width + 1 < width).then_some(at + 1);
     let below = Some(at + width).filter(|&at| at < length);
     [right, left, below, at.checked_sub(width)].into_iter().flatten()

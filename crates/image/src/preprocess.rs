@@ -221,6 +221,12 @@ impl Preprocess {
         }
     }
 
+    /// The least and the greatest value a pixel can have, for each channel the network reads.
+    pub fn bounds(&self) -> Result<Vec<(f32, f32)>> {
+        let ends = |table: &[f32; 256]| (table[0].min(table[255]), table[0].max(table[255]));
+        Ok(self.tables()?.iter().map(ends).collect())
+    }
+
     /// What each byte becomes, for each channel.
     fn tables(&self) -> Result<Vec<[f32; 256]>> {
         let mean = per_channel("mean", &self.mean, self.channels)?;

@@ -20,6 +20,7 @@ pub use monosplit_engine as engine;
 pub use monosplit_explain as explain;
 pub use monosplit_graph as graph;
 pub use monosplit_image as image;
+pub use monosplit_maxout as maxout;
 pub use monosplit_render as render;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};

@@ -1,9 +1,9 @@
 //! AblationCAM: the channels of a layer, each weighted by how much the score falls without it.
 
 use monosplit_engine::Engine;
-use monosplit_graph::op::Reduction;
 use monosplit_graph::{Result, Tensor};
 
+use super::score_cam::weighted;
 use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
 use crate::question::Question;
 use crate::scorer::{BATCH, Scorer};
@@ -17,6 +17,8 @@ const BELOW: f64 = 1e7;
 pub struct AblationCam {
     /// What an ablated channel becomes.
     pub ablated: Ablated,
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
     /// Channels computed at once.
     pub batch: usize,
 }
@@ -34,7 +36,7 @@ pub enum Ablated {
 
 impl Default for AblationCam {
     fn default() -> Self {
-        AblationCam { ablated: Ablated::default(), batch: BATCH }
+        AblationCam { ablated: Ablated::default(), rectified: true, batch: BATCH }
     }
 }
 
@@ -55,13 +57,13 @@ impl Method for AblationCam {
 impl Repeated for AblationCam {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
         let scorer = Scorer::scores(target, engine, self.batch)?;
-        Ok(Box::new(Channels { ablated: self.ablated, scorer, layer: target.layer.map(str::to_owned) }))
+        Ok(Box::new(Channels { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))
     }
 }
 
 /// Channels, ready to be taken away.
 struct Channels {
-    ablated: Ablated,
+    method: AblationCam,
     scorer: Scorer,
     layer: Option<String>,
 }
@@ -72,7 +74,7 @@ impl Prepared for Channels {
         let layout = self.scorer.layout();
         let samples = 0..stage.samples();
         let levels: Vec<f64> = samples
-            .map(|sample| match self.ablated {
+            .map(|sample| match self.method.ablated {
                 Ablated::Zero => 0.0,
                 Ablated::BelowLeast => {
                     let least = stage.value(sample).iter().copied().fold(f64::INFINITY, f64::min);
@@ -98,17 +100,15 @@ impl Prepared for Channels {
                 }
             },
         )?;
-        let mut found = Vec::with_capacity(stage.samples() * layout.len());
-        for (sample, weights) in weights.iter().enumerate() {
-            let weighted =
-                stage.value(sample).iter().enumerate().map(|(i, v)| v * weights[layout.channel(i)]);
-            found.extend(weighted);
-        }
-        let values = Tensor::new(batch_of(stage.samples(), layout.dims()), found)?;
+        let each = weights.iter().enumerate();
+        let found = each.flat_map(|(sample, weights)| {
+            weighted(layout, stage.value(sample), weights, self.method.rectified)
+        });
+        let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.collect::<Vec<f64>>())?;
         Ok(Attributions { values, facts: Vec::new() })
     }
 
     fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+        Site { layer: self.layer.clone(), channels: None }
     }
 }

@@ -4,12 +4,11 @@ use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Noise, Result, Tensor};
 
-use crate::explanation::value;
 use crate::layout::Layout;
 use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
 use crate::network::Network;
 use crate::question::Question;
-use crate::section::{Below, batch_of};
+use crate::section::{Below, batch_of, located};
 
 /// A random number between 0 and 1 at every place, drawn from the seed and the image: another image has another map,
 /// and the same image the same one in whatever company.
@@ -113,9 +112,7 @@ struct Value {
 
 impl Value {
     fn new(target: &Target<'_>) -> Result<(Network, Self)> {
-        let network = Network::new(target.network)?;
-        let at = value(&network, target.layer)?;
-        let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+        let (network, at, layout) = located(target)?;
         Ok((network, Value { at, layout, layer: target.layer.map(str::to_owned) }))
     }
 

@@ -14,6 +14,20 @@ use crate::writing::Writing;
 pub struct DeepLift {
     /// The image `x′` that the image `x` is compared with.
     pub baseline: ReferenceImage,
+    /// The rule of max pools.
+    pub pool: PoolChange,
+}
+
+/// What the change of a maximum is owed to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PoolChange {
+    /// A rise to the element that won, a fall to the one that had won on the baseline, in proportion to their own change:
+    /// attributions add up.
+    #[default]
+    Change,
+    /// To the element that won, as a gradient has it. Attributions add up only where the baseline has no winners of its
+    /// own.
+    Winner,
 }
 
 impl Method for DeepLift {
@@ -31,7 +45,7 @@ impl Rewrite for DeepLift {
         let reference = writing.reference(&self.baseline)?;
         let multiplier = writing.message(self, at, |writing| {
             let network = writing.network.clone();
-            let rules = Rescale { network, reference: reference.clone() };
+            let rules = Rescale { network, reference: reference.clone(), pool: self.pool };
             Ok(Walk::new(rules, writing.scores(), writing.seed()))
         })?;
         let g = writing.graph();

@@ -5,7 +5,7 @@ use monosplit_graph::batch::rows;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Data, Error, Noise, Result, Tensor};
 
-use super::DeepLift;
+use super::{DeepLift, PoolChange};
 use crate::explainer::Explainer;
 use crate::explanation::inputs;
 use crate::finish::{Channels, Finish};
@@ -38,6 +38,8 @@ impl Default for Baselines {
 pub struct DeepShap {
     /// The images that the image is compared with.
     pub baselines: Baselines,
+    /// The rule of max pools.
+    pub pool: PoolChange,
 }
 
 impl Method for DeepShap {
@@ -59,7 +61,7 @@ impl Repeated for DeepShap {
         if count == 0 {
             return Err(Error::argument("DeepSHAP needs at least one baseline"));
         }
-        let lift = DeepLift { baseline: ReferenceImage::Given };
+        let lift = DeepLift { baseline: ReferenceImage::Given, pool: self.pool };
         let layer = target.layer.map(str::to_owned);
         let request = Request::of(std::sync::Arc::new(lift), layer.clone())
             .finish(Finish { channels: Channels::Keep, ..Finish::default() });

@@ -8,8 +8,8 @@ use crate::baseline::Baseline;
 use crate::features::{Features, Groups};
 use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
 use crate::question::Question;
-use crate::scorer::{BATCH, Scorer, Stage};
-use crate::section::batch_of;
+use crate::scorer::{Answer, BATCH, Draw, Scorer, Stage};
+use crate::section::{batch_of, located};
 
 /// `f(x) − f(x without the part)` at every place of the part. Where a part holds single channels, places show their sum.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +40,15 @@ impl Method for FeatureAblation {
 
 impl Repeated for FeatureAblation {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
-        Ok(Box::new(Ablating { parts }))
+        let (_, _, layout) = located(target)?;
+        self.features.check(&layout)?;
+        let largest = self.features.largest(&layout)?;
+        let scorer = match largest {
+            Some(largest) => Scorer::local(target, engine, self.batch, largest)?,
+            None => Scorer::scores(target, engine, self.batch)?,
+        };
+        let parts = Parts::new(&self.features, &self.baseline, target, scorer);
+        Ok(Box::new(Ablating { parts, local: largest.is_some() }))
     }
 }
 
@@ -62,7 +69,14 @@ pub(super) struct Divided<'a> {
 }
 
 impl Parts {
-    pub(super) fn new(
+    pub(super) fn new(features: &Features, baseline: &Baseline, target: &Target<'_>, scorer: Scorer) -> Self {
+        let whole = features.whole_places(scorer.layout());
+        let layer = target.layer.map(str::to_owned);
+        Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole }
+    }
+
+    /// Parts of which any number may be taken away together.
+    pub(super) fn in_sets(
         features: &Features,
         baseline: &Baseline,
         target: &Target<'_>,
@@ -71,9 +85,7 @@ impl Parts {
     ) -> Result<Self> {
         let scorer = Scorer::scores(target, engine, batch)?;
         features.check(scorer.layout())?;
-        let whole = features.whole_places(scorer.layout());
-        let layer = target.layer.map(str::to_owned);
-        Ok(Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole })
+        Ok(Parts::new(features, baseline, target, scorer))
     }
 
     pub(super) fn divided<'a>(
@@ -106,6 +118,7 @@ impl Parts {
 /// Parts, ready to be taken away one by one.
 struct Ablating {
     parts: Parts,
+    local: bool,
 }
 
 impl Prepared for Ablating {
@@ -115,19 +128,25 @@ impl Prepared for Ablating {
         let draws: Vec<usize> = groups.iter().map(|groups| groups.count + 1).collect();
         let mut found: Vec<Vec<f64>> = groups.iter().map(|groups| vec![0.0; groups.count]).collect();
         let mut whole = vec![0.0; stage.samples()];
-        self.parts.scorer.ask(
-            stage,
-            &draws,
-            |draw, image| {
-                if let Some(part) = draw.number.checked_sub(1) {
-                    groups[draw.sample].cover(|group| group != part, &covers[draw.sample], image);
-                }
-            },
-            |draw, answer| match draw.number.checked_sub(1) {
-                None => whole[draw.sample] = answer.score(),
-                Some(part) => found[draw.sample][part] = whole[draw.sample] - answer.score(),
-            },
-        )?;
+        let change = |draw: Draw, image: &mut [f64]| {
+            if let Some(part) = draw.number.checked_sub(1) {
+                groups[draw.sample].cover(|group| group != part, &covers[draw.sample], image);
+            }
+        };
+        let take = |draw: Draw, answer: &Answer<'_>| match draw.number.checked_sub(1) {
+            None => whole[draw.sample] = answer.score(),
+            Some(part) => found[draw.sample][part] = whole[draw.sample] - answer.score(),
+        };
+        let scorer = &self.parts.scorer;
+        if self.local {
+            let areas = groups.iter().map(|groups| groups.areas(scorer.layout()));
+            let areas = areas.collect::<Result<Vec<_>>>()?;
+            // The first copy is the image itself: it is changed nowhere, so any area will do.
+            let area = |draw: Draw| areas[draw.sample][draw.number.saturating_sub(1)].clone();
+            scorer.ask_locally(stage, &draws, area, change, take)?;
+        } else {
+            scorer.ask(stage, &draws, change, take)?;
+        }
         Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts: Vec::new() })
     }
 

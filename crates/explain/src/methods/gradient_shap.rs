@@ -43,7 +43,7 @@ impl Default for GradientShap {
 
 impl Method for GradientShap {
     fn name(&self) -> String {
-        "gradientshap".into()
+        "gradient-shap".into()
     }
 
     fn procedure(&self) -> Procedure<'_> {

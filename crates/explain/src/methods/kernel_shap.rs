@@ -50,7 +50,7 @@ impl Default for KernelShap {
 
 impl Method for KernelShap {
     fn name(&self) -> String {
-        "kernelshap".into()
+        "kernel-shap".into()
     }
 
     fn procedure(&self) -> Procedure<'_> {
@@ -61,7 +61,7 @@ impl Method for KernelShap {
 impl Repeated for KernelShap {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
         check_samples(self.samples)?;
-        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
         Ok(Box::new(Sharing { method: self.clone(), parts }))
     }
@@ -224,8 +224,8 @@ mod tests {
         (2..trials + 2).for_each(|number| counts[sets.present(number).iter().sum::<f64>() as usize] += 1.0);
         let kernel = |there: usize| 1.0 / (there * (6 - there)) as f64;
         let total: f64 = (1..6).map(kernel).sum();
-        for there in 1..6 {
-            let share = counts[there] / trials as f64;
+        for (there, count) in counts.iter().enumerate().take(6).skip(1) {
+            let share = count / trials as f64;
             assert!((share - kernel(there) / total).abs() < 0.015, "{there}: {share}");
         }
         assert_eq!(counts[0] + counts[6], 0.0);

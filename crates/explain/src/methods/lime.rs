@@ -72,7 +72,7 @@ impl Repeated for Lime {
                 self.width, self.penalty
             )));
         }
-        let parts = Parts::new(&self.features, &self.baseline, target, engine, self.batch)?;
+        let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
         Ok(Box::new(Fitting { method: self.clone(), parts }))
     }
@@ -85,9 +85,8 @@ const MOST_UNKNOWNS: usize = 4000;
 pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
     let count = match features {
         Features::Superpixels { segments, .. } => *segments,
-        Features::Grid(cells) => cells.saturating_mul(*cells),
+        Features::Grid(_) | Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
         Features::Elements => parts.scorer.layout().len(),
-        Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
     };
     if count <= MOST_UNKNOWNS {
         return Ok(());

@@ -34,7 +34,7 @@ mod xgrad_cam;
 pub use ablation_cam::{Ablated, AblationCam};
 pub use control::{GroundTruth, ImageItself, RandomMap};
 pub use deconvolution::Deconvolution;
-pub use deep_lift::DeepLift;
+pub use deep_lift::{DeepLift, PoolChange};
 pub use deep_shap::{Baselines, DeepShap};
 pub use eigen_cam::EigenCam;
 pub use feature_ablation::FeatureAblation;

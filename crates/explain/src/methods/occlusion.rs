@@ -7,8 +7,9 @@ use crate::baseline::Baseline;
 use crate::layout::Layout;
 use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
 use crate::question::Question;
+use crate::ripple::Area;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::batch_of;
+use crate::section::{batch_of, located};
 
 /// The share of a side that a window has unless told otherwise.
 const SHARE: usize = 7;
@@ -45,18 +46,17 @@ impl Method for Occlusion {
 
 impl Repeated for Occlusion {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        let scorer = Scorer::scores(target, engine, self.batch)?;
-        let windows = self.windows(scorer.layout())?;
+        let (_, _, layout) = located(target)?;
+        let windows = self.windows(&layout)?;
+        let most = |axis: usize| windows.iter().map(|window| window[axis].len()).max().unwrap_or(1);
+        let scorer = Scorer::local(target, engine, self.batch, [most(0), most(1)])?;
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Sliding { windows, baseline: self.baseline.clone(), scorer, layer }))
     }
 }
 
-/// A part of a picture: rows, columns.
-type Window = [std::ops::Range<usize>; 2];
-
 impl Occlusion {
-    fn windows(&self, layout: &Layout) -> Result<Vec<Window>> {
+    fn windows(&self, layout: &Layout) -> Result<Vec<Area>> {
         let (height, width) = layout.plane()?;
         let window = self.window.unwrap_or([height.div_ceil(SHARE), width.div_ceil(SHARE)]);
         let stride = self.stride.unwrap_or(window.map(|side| side.div_ceil(2)));
@@ -80,7 +80,7 @@ fn spans(length: usize, window: usize, stride: usize) -> Result<Vec<std::ops::Ra
 
 /// A window, ready to slide.
 struct Sliding {
-    windows: Vec<Window>,
+    windows: Vec<Area>,
     baseline: Baseline,
     scorer: Scorer,
     layer: Option<String>,
@@ -88,7 +88,7 @@ struct Sliding {
 
 impl Sliding {
     /// Does something at every place of a window.
-    fn at_places(window: &Window, width: usize, mut act: impl FnMut(usize)) {
+    fn at_places(window: &Area, width: usize, mut act: impl FnMut(usize)) {
         let [rows, columns] = window;
         rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
     }
@@ -103,9 +103,11 @@ impl Prepared for Sliding {
         let (_, width) = layout.plane()?;
         let mut falls = vec![vec![0.0; layout.place_count()]; stage.samples()];
         let mut whole = vec![0.0; stage.samples()];
-        scorer.ask(
+        scorer.ask_locally(
             &stage,
             &vec![self.windows.len() + 1; stage.samples()],
+            // The first copy is the image itself: it is changed nowhere, so any window will do.
+            |draw| self.windows[draw.number.saturating_sub(1)].clone(),
             |draw, image| {
                 let Some(window) = draw.number.checked_sub(1).map(|i| &self.windows[i]) else { return };
                 for channel in 0..layout.channels() {

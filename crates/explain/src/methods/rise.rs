@@ -81,7 +81,7 @@ impl Method for Rise {
 impl Repeated for Rise {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
         check_samples(self.samples)?;
-        if !(1..=MOST_CELLS).contains(&self.grid) || !(self.probability > 0.0 && self.probability <= 1.0) {
+        if !((1..=MOST_CELLS).contains(&self.grid) && self.probability > 0.0 && self.probability <= 1.0) {
             return Err(Error::argument(format!(
                 "a grid of {} cells, open with probability {}: expected 1 to {MOST_CELLS} cells and a probability \
                  above 0, at most 1",

@@ -1,17 +1,14 @@
 //! ScoreCAM: the channels of a layer, each weighted by what the network says of the image behind it.
 
 use monosplit_engine::Engine;
-use monosplit_graph::op::Reduction;
 use monosplit_graph::{Result, Tensor};
 
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
-use crate::explanation::value;
 use crate::layout::Layout;
 use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
-use crate::network::Network;
 use crate::question::Question;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::{Below, batch_of};
+use crate::section::{Below, batch_of, located};
 
 /// Keeps a channel that is the same everywhere from being divided by nothing, as in grad-cam.
 const SPAN: f64 = 1e-8;
@@ -22,6 +19,8 @@ const SPAN: f64 = 1e-8;
 pub struct ScoreCam {
     /// Whose definition.
     pub definition: Definition,
+    /// Whether what is below zero becomes zero.
+    pub rectified: bool,
     /// Channels computed at once.
     pub batch: usize,
 }
@@ -39,7 +38,7 @@ pub enum Definition {
 
 impl Default for ScoreCam {
     fn default() -> Self {
-        ScoreCam { definition: Definition::default(), batch: BATCH }
+        ScoreCam { definition: Definition::default(), rectified: true, batch: BATCH }
     }
 }
 
@@ -59,9 +58,7 @@ impl Method for ScoreCam {
 
 impl Repeated for ScoreCam {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        let network = Network::new(target.network)?;
-        let at = value(&network, target.layer)?;
-        let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
+        let (network, at, layout) = located(target)?;
         let scorer = Scorer::scores(&Target { layer: None, ..*target }, engine, self.batch)?;
         let (height, width) = layout.plane()?;
         let (rows, columns) = scorer.layout().plane()?;
@@ -71,13 +68,13 @@ impl Repeated for ScoreCam {
         };
         let features = Below::new(&network, &[at], engine)?;
         let layer = target.layer.map(str::to_owned);
-        Ok(Box::new(Channels { definition: self.definition, features, layout, taps, scorer, layer }))
+        Ok(Box::new(Channels { method: self.clone(), features, layout, taps, scorer, layer }))
     }
 }
 
 /// Channels, ready to be asked about.
 struct Channels {
-    definition: Definition,
+    method: ScoreCam,
     features: Below,
     layout: Layout,
     taps: [Vec<Tap>; 2],
@@ -94,7 +91,7 @@ impl Channels {
         let mut mask = enlarged(&map, width, &self.taps[0], &self.taps[1]);
         let least = mask.iter().copied().fold(f64::INFINITY, f64::min);
         let span = mask.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
-        let span = match self.definition {
+        let span = match self.method.definition {
             Definition::GradCam => span + SPAN,
             Definition::Paper if span > 0.0 => span,
             Definition::Paper => return None,
@@ -128,7 +125,7 @@ impl Prepared for Channels {
             },
             |draw, answer| {
                 // A softmax over channels does not notice what the score of the empty image takes from all of them.
-                measured[draw.sample][draw.number] = match self.definition {
+                measured[draw.sample][draw.number] = match self.method.definition {
                     Definition::GradCam => Some(answer.score()),
                     Definition::Paper => {
                         self.mask(of(draw.sample), draw.number).map(|_| answer.probability())
@@ -136,17 +133,28 @@ impl Prepared for Channels {
                 };
             },
         )?;
-        let mut found = Vec::with_capacity(features.len());
-        for (sample, measured) in measured.iter().enumerate() {
-            let weights = self.weights(measured);
-            let weighted = of(sample).iter().enumerate().map(|(i, v)| v * weights[self.layout.channel(i)]);
-            found.extend(weighted);
-        }
-        let values = Tensor::new(batch_of(stage.samples(), self.layout.dims()), found)?;
+        let each = measured.iter().enumerate();
+        let found = each.flat_map(|(sample, measured)| {
+            weighted(&self.layout, of(sample), &self.weights(measured), self.method.rectified)
+        });
+        let values =
+            Tensor::new(batch_of(stage.samples(), self.layout.places()), found.collect::<Vec<f64>>())?;
         Ok(Attributions { values, facts: Vec::new() })
     }
 
     fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+        Site { layer: self.layer.clone(), channels: None }
     }
+}
+
+/// `Σ_c w_c a_c` at every place of one sample.
+pub(super) fn weighted(layout: &Layout, features: &[f64], weights: &[f64], rectified: bool) -> Vec<f64> {
+    let mut map = vec![0.0; layout.place_count()];
+    for (element, v) in features.iter().enumerate() {
+        map[layout.place(element)] += weights[layout.channel(element)] * v;
+    }
+    if rectified {
+        map.iter_mut().for_each(|v| *v = v.max(0.0));
+    }
+    map
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, RelevanceSeed};
+use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{
     Channels, Class, Composite, Explainer, Finish, Method, ReferenceImage, Request, Rule, Settings,
 };
@@ -43,7 +43,7 @@ impl Fixture {
     fn method(&self, case: &str) -> Arc<dyn Method> {
         let lrp = |composite: Composite| Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
         let everywhere = |rule: Rule| lrp(Composite::everywhere(rule));
-        let lift = |baseline: ReferenceImage| Arc::new(DeepLift { baseline });
+        let lift = |baseline: ReferenceImage| Arc::new(DeepLift { baseline, ..DeepLift::default() });
         match case {
             "epsilon-gamma-box" => lrp(Composite::epsilon_gamma_box(vec![-2.5], vec![2.75; 3])),
             "epsilon-plus" => lrp(Composite::epsilon_plus()),
@@ -62,7 +62,14 @@ impl Fixture {
             "deeplift image" => {
                 lift(ReferenceImage::Image(rows(&self.array("baselines.npy"), 0..1).unwrap()))
             }
-            "deepshap" => Arc::new(DeepShap { baselines: Baselines::Images(self.array("baselines.npy")) }),
+            "deepshap" => Arc::new(DeepShap {
+                baselines: Baselines::Images(self.array("baselines.npy")),
+                ..DeepShap::default()
+            }),
+            "deeplift winner" => {
+                let baseline = ReferenceImage::Image(rows(&self.array("baselines.npy"), 0..1).unwrap());
+                Arc::new(DeepLift { baseline, pool: PoolChange::Winner })
+            }
             other => panic!("no method for {other}"),
         }
     }

@@ -166,7 +166,7 @@ fn deep_lift_adds_up_to_the_change_of_the_score() {
     for activation in [Unary::Relu, Unary::Silu, Unary::Tanh, Unary::Clip { min: -0.5, max: 1.0 }] {
         let network = Random::network(7, true, activation);
         for value in [0.0, 0.4] {
-            let lift = DeepLift { baseline: ReferenceImage::Value(value) };
+            let lift = DeepLift { baseline: ReferenceImage::Value(value), ..DeepLift::default() };
             let images = images(3);
             let found = explained(&network, vec![Arc::new(lift)], &images);
             let blank = Tensor::new([1, 3, 8, 8], vec![value; 192]).unwrap();
@@ -266,9 +266,9 @@ fn deep_shap_is_the_mean_of_deep_lift() {
     let mut methods: Vec<Arc<dyn Method>> = Vec::new();
     for one in values.chunks(192) {
         let baseline = ReferenceImage::Image(Tensor::new([1, 3, 8, 8], one.to_vec()).unwrap());
-        methods.push(Arc::new(DeepLift { baseline }));
+        methods.push(Arc::new(DeepLift { baseline, ..DeepLift::default() }));
     }
-    methods.push(Arc::new(DeepShap { baselines: Baselines::Images(baselines) }));
+    methods.push(Arc::new(DeepShap { baselines: Baselines::Images(baselines), ..DeepShap::default() }));
     let found = explained(&network, methods, &images(2));
     let maps: Vec<_> = found.maps.iter().map(|map| map.values.to_f64().into_vec()).collect();
     for (i, mean) in maps[3].iter().enumerate() {
@@ -282,9 +282,10 @@ fn deep_shap_is_the_mean_of_deep_lift() {
 fn baselines_of_another_shape_are_refused() {
     let network = Random::network(4, true, Unary::Relu);
     let small = Tensor::new([1, 3, 4, 4], vec![0f32; 48]).unwrap();
-    let lift = Request::at_input(DeepLift { baseline: ReferenceImage::Image(small.clone()) });
+    let lift =
+        Request::at_input(DeepLift { baseline: ReferenceImage::Image(small.clone()), ..DeepLift::default() });
     assert!(Explainer::new(&network, &[lift], &engine()).is_err());
-    let shap = Request::at_input(DeepShap { baselines: Baselines::Images(small) });
+    let shap = Request::at_input(DeepShap { baselines: Baselines::Images(small), ..DeepShap::default() });
     let explainer = Explainer::new(&network, &[shap], &engine()).unwrap();
     assert!(explainer.explain(&images(1), &Class::Top, &Settings::default()).is_err());
 }

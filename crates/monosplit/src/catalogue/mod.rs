@@ -1,15 +1,21 @@
 //! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
 //! options here and nowhere below.
 
+mod averaged;
 mod backpropagation;
 mod cam;
+mod control;
+mod files;
 mod gradient;
+mod masking_cam;
 mod options;
+mod perturbation;
 mod propagation;
 mod split;
 
 use std::sync::Arc;
 
+use monosplit_explain::methods::Lrp;
 use monosplit_explain::{Method, Settings, Split, Whole};
 use monosplit_graph::{Error, Result};
 
@@ -106,6 +112,8 @@ pub struct Chosen {
     pub alpha: Option<f64>,
     /// The sum it is by the closed formula, where it is one.
     pub closed: Option<Closed>,
+    /// The rules by which relevance is handed down, where it is.
+    pub relevance: Option<Lrp>,
 }
 
 /// A map the closed formula takes apart.
@@ -127,15 +135,26 @@ impl Chosen {
             settings,
             alpha: None,
             closed: None,
+            relevance: None,
         }
     }
 }
 
 /// All methods, family by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [split::ENTRIES, gradient::ENTRIES, backpropagation::ENTRIES, cam::ENTRIES, propagation::ENTRIES]
-        .into_iter()
-        .flatten()
+    [
+        split::ENTRIES,
+        gradient::ENTRIES,
+        averaged::ENTRIES,
+        backpropagation::ENTRIES,
+        cam::ENTRIES,
+        masking_cam::ENTRIES,
+        propagation::ENTRIES,
+        perturbation::ENTRIES,
+        control::ENTRIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 impl Entry {
@@ -163,10 +182,25 @@ impl Entry {
 
 /// A method as it is written in one word: `lrp:gamma=0.1,composite=epsilon-plus`, with further options after those.
 pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
+    parse_knowing(text, further, &[])
+}
+
+/// Like [`parse`], with what is `known` of the images: options of that name that nobody gave, where the method has them.
+pub fn parse_knowing(
+    text: &str,
+    further: &[(String, String)],
+    known: &[(&'static str, String)],
+) -> Result<Chosen> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let mut options = Options::parse(inline)?;
     further.iter().for_each(|(key, value)| options.set(key, value));
-    Entry::find(name)?.choose(options)
+    let entry = Entry::find(name)?;
+    for (key, value) in known {
+        if entry.options.iter().any(|choice| choice.key == *key) && !options.is_given(key) {
+            options.set(key, value);
+        }
+    }
+    entry.choose(options)
 }
 
 /// Methods separated by commas, one text each. A word with an equals sign and no colon is an option of the method before

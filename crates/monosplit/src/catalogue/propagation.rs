@@ -2,14 +2,20 @@
 
 use std::path::Path;
 
-use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, RelevanceSeed};
+use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
 use monosplit_graph::{Error, Result, Tensor, npy};
 
-use super::{Chosen, Entry, Family, Options, choice};
+use super::{Choice, Chosen, Entry, Family, Options, choice};
 
 /// The most baselines that are compared with.
 const MOST_BASELINES: usize = 10_000;
+
+const POOL: Choice = choice(
+    "pool",
+    "change",
+    "max pooling: to whom the change is owed (change, which adds up), or to the winner (winner, as a gradient)",
+);
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -18,11 +24,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "what every pixel's difference from a baseline contributed to the score (Rescale rule)",
         citation: "Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation \
                    Differences, 2017",
-        options: &[choice(
-            "baseline",
-            "0",
-            "what the image is compared with: a number for every element, or a .npy file of one image",
-        )],
+        options: &[
+            choice(
+                "baseline",
+                "0",
+                "what the image is compared with: a number for every element, or a .npy file of one image",
+            ),
+            POOL,
+        ],
         make: deep_lift,
     },
     Entry {
@@ -34,6 +43,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             choice("baselines", "noise", "what the image is compared with: noise, or a .npy file of images"),
             choice("count", "8", "how many images of noise"),
             choice("seed", "0", "which images of noise"),
+            POOL,
         ],
         make: deep_shap,
     },
@@ -55,7 +65,12 @@ pub(super) const ENTRIES: &[Entry] = &[
             choice("gamma", "0.25", "γ of the rules gamma"),
             choice("alpha", "2", "α of the rule alpha-beta"),
             choice("beta", "1", "β of the rule alpha-beta, α − 1"),
-            choice("low", "-3", "the least value of the preprocessed image, or one for each channel: a/b/c"),
+            choice(
+                "low",
+                "-3",
+                "the least value of the preprocessed image, or one for each channel: a/b/c; of pictures, what \
+                 the preprocessing leaves of black and white",
+            ),
             choice("high", "3", "the greatest, given like low"),
             choice("stabiliser", "own", "ε of the other rules; own is 1e-6 (epsilon and gamma: 1e-9)"),
             choice(
@@ -78,7 +93,7 @@ fn deep_lift(options: &mut Options) -> Result<Chosen> {
             _ => ReferenceImage::Image(images("deeplift", "baseline", "a number", &text)?),
         },
     };
-    Ok(Chosen::new(DeepLift { baseline }, "DeepLIFT"))
+    Ok(Chosen::new(DeepLift { baseline, pool: pool(options)? }, "DeepLIFT"))
 }
 
 fn deep_shap(options: &mut Options) -> Result<Chosen> {
@@ -94,7 +109,12 @@ fn deep_shap(options: &mut Options) -> Result<Chosen> {
             Baselines::Noise { count: options.count("count", 8, 1..=MOST_BASELINES)?, seed: options.seed()? }
         }
     };
-    Ok(Chosen::new(DeepShap { baselines }, "DeepSHAP"))
+    Ok(Chosen::new(DeepShap { baselines, pool: pool(options)? }, "DeepSHAP"))
+}
+
+fn pool(options: &mut Options) -> Result<PoolChange> {
+    let rules = [("change", PoolChange::Change), ("winner", PoolChange::Winner)];
+    options.one_of("pool", PoolChange::Change, &rules)
 }
 
 /// The images in a file.
@@ -114,7 +134,8 @@ fn lrp(options: &mut Options) -> Result<Chosen> {
     let seeds = [("score", RelevanceSeed::Score), ("one", RelevanceSeed::One)];
     let seed = options.one_of("seed", RelevanceSeed::Score, &seeds)?;
     let title = format!("LRP {}", title(&composite.name));
-    Ok(Chosen::new(Lrp { composite, seed }, title))
+    let lrp = Lrp { composite, seed };
+    Ok(Chosen { relevance: Some(lrp.clone()), ..Chosen::new(lrp, title) })
 }
 
 /// The numbers of the rules.
@@ -268,7 +289,7 @@ fn title(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::{parse, parse_knowing};
 
     #[test]
     fn rules_for_layers_are_read_with_their_numbers() {
@@ -288,6 +309,15 @@ mod tests {
         assert!(parse("lrp:composite=alpha-beta,alpha=2,beta=0", &[]).is_err());
         assert!(parse("lrp:low=4", &[]).is_err());
         assert!(parse("deepshap:baselines=nothing.npy", &[]).is_err());
+    }
+
+    #[test]
+    fn what_is_known_of_the_images_counts_unless_it_was_given() {
+        let known = [("low", "-1/-2/-3".to_owned()), ("high", "4".to_owned()), ("warp", "9".to_owned())];
+        let chosen = |text: &str| format!("{:?}", parse_knowing(text, &[], &known).unwrap().method);
+        assert!(chosen("lrp").contains("low: [-1.0, -2.0, -3.0], high: [4.0]"));
+        assert!(chosen("lrp:low=-5").contains("low: [-5.0], high: [4.0]"));
+        assert_eq!(chosen("gradient"), "Gradient");
     }
 
     #[test]

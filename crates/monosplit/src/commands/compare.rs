@@ -11,7 +11,7 @@ use monosplit_render::{Cell, Format, Grid, Row};
 
 use super::class::ClassArgs;
 use super::compute::ComputeArgs;
-use super::method::FinishArgs;
+use super::method::{FinishArgs, known_of};
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::progress::Bar;
@@ -95,11 +95,12 @@ impl Compare {
         let sources = Source::list(inputs)?;
         let words = catalogue::words(&self.methods)?;
         let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
-        let columns = words.iter().map(|word| column(&model, word)).collect::<Result<Vec<_>>>()?;
+        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let known = known_of(preprocess.as_ref())?;
+        let columns = words.iter().map(|word| column(&model, word, &known)).collect::<Result<Vec<_>>>()?;
         let groups = self.groups(&model, &columns)?;
         let (labels, meaning) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
-        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let mut feed = Feed::new(&model, sources, preprocess)?;
         let mut rows = Vec::new();
         while let Some(sample) = feed.take(1)?.pop() {
@@ -181,12 +182,12 @@ impl Compare {
 }
 
 /// `NAME[:KEY=VALUE,…][@LAYER]`
-fn column(model: &Model, word: &str) -> Result<Column> {
+fn column(model: &Model, word: &str, known: &[(&'static str, String)]) -> Result<Column> {
     let (method, layer) = match word.split_once('@') {
         Some((method, layer)) => (method, Some(layer.to_owned())),
         None => (word, None),
     };
-    let chosen = catalogue::parse(method, &[])?;
+    let chosen = catalogue::parse_knowing(method, &[], known)?;
     let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.place()));
     Ok(Column { chosen, layer })
 }

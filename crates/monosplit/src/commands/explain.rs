@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use clap::Args;
 use monosplit_engine::{Cpu, Profile};
-use monosplit_explain::{ClosedFormula, Explained, Explainer, Question, Request, Term};
+use monosplit_explain::{Explained, Explainer, Question, Request};
 use monosplit_graph::batch::stack;
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
-use monosplit_render as render;
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
+use super::by_layer::ByLayer;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::explain_compiled::CompiledFile;
@@ -28,7 +28,7 @@ use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::layer_choice::chosen_layer;
 use crate::model::{Model, ModelOptions, Origin};
-use crate::table::{Align, Table, printable};
+use crate::table::printable;
 
 /// How many samples are explained at once unless told otherwise.
 const BATCH: usize = 4;
@@ -88,8 +88,9 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 
-    /// Take the map of stream g apart: how much of it each layer's hidden gradient contributed.
-    #[arg(long)]
+    /// What the map owes to each layer: of stream g, what each layer's hidden gradient contributed;
+    /// of lrp, the relevance that lies on each.
+    #[arg(long, verbatim_doc_comment)]
     pub(super) by_layer: bool,
 
     /// Show where the time went, node by node.
@@ -115,7 +116,7 @@ impl Explain {
             check_writable(path)?;
         }
         check_folder(&self.out)?;
-        let chosen = self.method.choose()?;
+        self.method.choose()?;
         let options =
             ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision) };
         let model = Model::open(origin, &options)?;
@@ -124,6 +125,7 @@ impl Explain {
         }
         let engine = self.compute.engine();
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let chosen = self.method.choose_for(preprocess.as_ref())?;
         let mut feed = Feed::new(&model, sources, preprocess)?;
         let waiting = feed.take(1)?;
         let model = match waiting.first() {
@@ -189,32 +191,24 @@ impl Explain {
             |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
         let requests: Vec<Request> = layers.iter().map(request).collect();
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
-        let terms = self.closed_formula(model, chosen, &layers, engine)?;
+        let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
         let setting = Setting { labels, meaning, shown, settings: chosen.settings.clone() };
-        Ok(Prepared { setting, explainer, terms, remark: " (chosen; --layer names another)" })
+        Ok(Prepared { setting, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
-    /// The map taken apart, if that is asked for and the method has the terms.
-    fn closed_formula(
+    /// What the map owes to each layer, if that is asked for.
+    fn by_layer(
         &self,
         model: &Model,
         chosen: &Chosen,
         layers: &[Option<String>],
         engine: &Cpu,
-    ) -> Result<Option<ClosedFormula>> {
-        if !self.by_layer {
-            return Ok(None);
-        }
-        if self.json {
+    ) -> Result<Option<ByLayer>> {
+        if self.by_layer && self.json {
             return Err(Error::argument("--by-layer prints a table; leave out --json"));
         }
-        let (Some(closed), [Some(layer)]) = (chosen.closed, layers) else {
-            return Err(Error::argument(
-                "--by-layer takes splitcam and splitgrad of stream g apart, combined part, at one layer",
-            ));
-        };
-        ClosedFormula::new(model.graph(), &closed.split, layer, closed.whole, engine).map(Some)
+        self.by_layer.then(|| ByLayer::new(model, chosen, layers, engine)).transpose()
     }
 
     fn batch_size(&self, explainer: &Explainer) -> usize {
@@ -252,8 +246,8 @@ impl Explain {
 pub(super) struct Prepared {
     pub(super) setting: Setting,
     pub(super) explainer: Explainer,
-    /// The map taken apart.
-    pub(super) terms: Option<ClosedFormula>,
+    /// What the map owes to each layer.
+    pub(super) by_layer: Option<ByLayer>,
     /// Why they are read off where they are, if nobody said where.
     pub(super) remark: &'static str,
 }
@@ -279,7 +273,7 @@ impl Run<'_> {
         classes: &Classes,
         out: &mut dyn Write,
     ) -> Result<Found, Failure> {
-        let Prepared { setting, explainer, terms, .. } = self.prepared;
+        let Prepared { setting, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer);
         let mut names = FileNames::default();
         let mut profiles = vec![Profile::default(); explainer.explanations().len()];
@@ -310,9 +304,8 @@ impl Run<'_> {
                 }
                 answers.push(answer);
             }
-            if let Some(terms) = terms {
-                let alpha = setting.settings.alpha[0];
-                print_terms(&terms.terms(&images, &explained.classes, alpha)?, &samples, out)?;
+            if let Some(by_layer) = by_layer {
+                by_layer.print(&images, &explained.classes, setting.settings.alpha[0], &samples, out)?;
             }
             if self.explain.raw.is_some() {
                 for (kept, map) in maps.iter_mut().zip(explained.maps) {
@@ -353,30 +346,6 @@ fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
         path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
     };
     shown.iter().map(of).collect()
-}
-
-/// The mean magnitude of every term of the closed formula, and its share of them all.
-fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Result<(), Failure> {
-    for (row, sample) in samples.iter().enumerate() {
-        let magnitude = |term: &Term| {
-            let length = term.share.len() / term.share.shape()[0].max(1);
-            let values = &term.share.to_f64()[row * length..(row + 1) * length];
-            values.iter().map(|v| v.abs()).sum::<f64>() / length.max(1) as f64
-        };
-        let total: f64 = terms.iter().map(magnitude).sum();
-        let mut table =
-            Table::new(&[("term", Align::Left, 40), ("mean", Align::Right, 12), ("share", Align::Right, 8)]);
-        for (i, term) in terms.iter().enumerate() {
-            let name = if i == 0 { "ordinary gradient".to_owned() } else { term.layer.clone() };
-            let share = 100.0 * magnitude(term) / total.max(f64::MIN_POSITIVE);
-            table.row([name, render::number(magnitude(term)), format!("{share:.1} %")]);
-        }
-        writeln!(out, "  what each layer contributed to the map of {}:", printable(&sample.name))?;
-        for line in table.lines() {
-            writeln!(out, "    {line}")?;
-        }
-    }
-    Ok(())
 }
 
 fn progress(opened: usize, total: usize, begun: Instant) {

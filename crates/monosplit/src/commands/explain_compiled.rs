@@ -64,7 +64,7 @@ impl<'a> CompiledFile<'a> {
         });
         let setting = Setting { labels, meaning, shown: shown.collect(), settings };
         let explainer = Explainer::of(explanation, engine)?;
-        Ok(Prepared { setting, explainer, terms: None, remark: " (as compiled)" })
+        Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
     }
 
     fn reads(&self, input: &str) -> bool {

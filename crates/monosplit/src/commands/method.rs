@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit_graph::{Error, Result};
+use monosplit_image::Preprocess;
 
 use crate::catalogue::{self, Chosen};
 
@@ -144,6 +145,11 @@ impl MethodArgs {
 
     /// The method with its options; an error if one was given that it does not have.
     pub(crate) fn choose(&self) -> Result<Chosen> {
+        self.choose_for(None)
+    }
+
+    /// The same, with what the preprocessing of pictures says of their values.
+    pub(crate) fn choose_for(&self, preprocess: Option<&Preprocess>) -> Result<Chosen> {
         let mut options = Vec::new();
         let flags = [
             ("stream", &self.stream),
@@ -167,7 +173,8 @@ impl MethodArgs {
                 .ok_or_else(|| Error::argument(format!("expected --set KEY=VALUE, found '{text}'")))?;
             options.push((key.to_owned(), value.to_owned()));
         }
-        catalogue::parse(self.method.as_deref().unwrap_or(DEFAULT), &options)
+        let method = self.method.as_deref().unwrap_or(DEFAULT);
+        catalogue::parse_knowing(method, &options, &known_of(preprocess)?)
     }
 
     /// How an attribution becomes a map.
@@ -199,6 +206,17 @@ impl MethodArgs {
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
+}
+
+/// What the preprocessing of pictures says of their values, as options of methods.
+pub(crate) fn known_of(preprocess: Option<&Preprocess>) -> Result<Vec<(&'static str, String)>> {
+    let Some(preprocess) = preprocess else { return Ok(Vec::new()) };
+    let bounds = preprocess.bounds()?;
+    let written = |end: fn(&(f32, f32)) -> f32| {
+        let numbers: Vec<String> = bounds.iter().map(|pair| end(pair).to_string()).collect();
+        numbers.join("/")
+    };
+    Ok(vec![("low", written(|pair| pair.0)), ("high", written(|pair| pair.1))])
 }
 
 impl FinishArgs {

@@ -1,6 +1,7 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
 mod answer;
+mod by_layer;
 mod class;
 mod compare;
 mod compile;
@@ -9,6 +10,7 @@ mod demo;
 mod explain;
 mod explain_compiled;
 mod inspect;
+mod maxout;
 mod method;
 mod methods;
 mod network;
@@ -40,6 +42,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
+  monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -68,6 +71,7 @@ is ever executed.
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
+  monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -84,6 +88,7 @@ enum Command {
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
+    Maxout(maxout::Maxout),
     Methods(methods::Methods),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
@@ -117,6 +122,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
+        Some(Command::Maxout(maxout)) => maxout.execute(out)?,
         Some(Command::Methods(methods)) => methods.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
@@ -153,7 +159,10 @@ mod tests {
     fn help_fits_into_a_hundred_columns() {
         let mut all = CommandLine::command();
         let mut texts = vec![all.render_long_help().to_string(), OVERVIEW.to_owned()];
-        texts.extend(all.get_subcommands_mut().map(|command| command.render_long_help().to_string()));
+        for command in all.get_subcommands_mut() {
+            texts.push(command.render_long_help().to_string());
+            texts.extend(command.get_subcommands_mut().map(|inner| inner.render_long_help().to_string()));
+        }
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 100, "{line}");
         }

@@ -1,0 +1,173 @@
+//! Gradients averaged: along a path, or over noise.
+
+use monosplit_explain::methods::{
+    GradientShap, IntegratedGradients, SmoothGrad, Smoothed, Strength, VarGrad,
+};
+use monosplit_explain::{Baseline, Quadrature};
+use monosplit_graph::{Error, Result};
+
+use super::{Choice, Chosen, Entry, Family, Options, choice, files};
+
+pub(super) const BASELINE: Choice =
+    choice("baseline", "0", "what the image is compared with: a number, mean (its own), or a .npy file");
+pub(super) const BATCH: Choice = choice("batch", "16", "how many copies of the image are computed at once");
+pub(super) const SEED: Choice = choice("seed", "0", "which random numbers");
+const NOISY: Choice = choice("samples", "5", "noisy copies of each image");
+const STDEV: Choice = choice(
+    "stdev",
+    "1",
+    "standard deviation of the noise, in units of the network's input or as 15% of its range",
+);
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "integrated-gradients",
+        family: Family::Gradient,
+        summary: "the gradient averaged on the way from a baseline to the image, times the way",
+        citation: "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017",
+        options: &[
+            choice("steps", "50", "points along the way, 1 to 10000"),
+            choice(
+                "quadrature",
+                "gauss-legendre",
+                "where they lie: gauss-legendre, left, right, middle or trapezoid",
+            ),
+            BASELINE,
+            BATCH,
+        ],
+        make: integrated_gradients,
+    },
+    Entry {
+        name: "gradient-shap",
+        family: Family::Gradient,
+        summary: "gradients at random points between noisy copies of the image and random baselines",
+        citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017; as in Captum",
+        options: &[
+            choice("samples", "5", "random points for each image"),
+            choice("stdev", "0", "standard deviation of noise on the image, or as 15% of its range"),
+            choice(
+                "baseline",
+                "0",
+                "a number, mean (the image's own), or a .npy file of one or more images to draw from",
+            ),
+            SEED,
+            BATCH,
+        ],
+        make: gradient_shap,
+    },
+    Entry {
+        name: "smoothgrad",
+        family: Family::Gradient,
+        summary: "the gradient averaged over noisy copies of the image",
+        citation: "Smilkov, Thorat, Kim, Viégas, Wattenberg: SmoothGrad: removing noise by adding noise, 2017",
+        options: &[
+            NOISY,
+            STDEV,
+            choice("of", "gradient", "what is averaged: gradient, magnitude or square"),
+            SEED,
+            BATCH,
+        ],
+        make: smooth_grad,
+    },
+    Entry {
+        name: "vargrad",
+        family: Family::Gradient,
+        summary: "the variance of the gradient over noisy copies of the image",
+        citation: "Adebayo, Gilmer, Goodfellow, Kim: Local Explanation Methods for Deep Neural Networks Lack \
+                   Sensitivity to Parameter Values, 2018",
+        options: &[NOISY, STDEV, SEED, BATCH],
+        make: var_grad,
+    },
+];
+
+fn integrated_gradients(options: &mut Options) -> Result<Chosen> {
+    let method = IntegratedGradients {
+        steps: options.count("steps", 50, 1..=10_000)?,
+        quadrature: options.one_of(
+            "quadrature",
+            Quadrature::default(),
+            &[
+                ("gauss-legendre", Quadrature::GaussLegendre),
+                ("left", Quadrature::RiemannLeft),
+                ("right", Quadrature::RiemannRight),
+                ("middle", Quadrature::RiemannMiddle),
+                ("trapezoid", Quadrature::Trapezoid),
+            ],
+        )?,
+        baseline: baseline(options)?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "Integrated Gradients"))
+}
+
+fn gradient_shap(options: &mut Options) -> Result<Chosen> {
+    let method = GradientShap {
+        samples: samples(options, 5)?,
+        strength: strength(options, 0.0)?,
+        baseline: baseline(options)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "GradientSHAP"))
+}
+
+fn smooth_grad(options: &mut Options) -> Result<Chosen> {
+    let of =
+        [("gradient", Smoothed::Gradient), ("magnitude", Smoothed::Magnitude), ("square", Smoothed::Square)];
+    let method = SmoothGrad {
+        samples: samples(options, 5)?,
+        strength: strength(options, 1.0)?,
+        of: options.one_of("of", Smoothed::Gradient, &of)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "SmoothGrad"))
+}
+
+fn var_grad(options: &mut Options) -> Result<Chosen> {
+    let method = VarGrad {
+        samples: samples(options, 5)?,
+        strength: strength(options, 1.0)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "VarGrad"))
+}
+
+/// How many copies are computed at once.
+pub(super) fn batch(options: &mut Options) -> Result<usize> {
+    options.count("batch", 16, 1..=4096)
+}
+
+/// How many random copies there are.
+pub(super) fn samples(options: &mut Options, default: usize) -> Result<usize> {
+    options.count("samples", default, 1..=100_000)
+}
+
+/// What the image is compared with.
+pub(super) fn baseline(options: &mut Options) -> Result<Baseline> {
+    let Some(text) = options.text("baseline") else { return Ok(Baseline::default()) };
+    if text.ends_with(".npy") {
+        return files::array(&text).map(Baseline::Images);
+    }
+    if text.eq_ignore_ascii_case("mean") {
+        return Ok(Baseline::Mean);
+    }
+    text.parse().ok().filter(|number: &f64| number.is_finite()).map(Baseline::Value).ok_or_else(|| {
+        Error::argument(format!("a baseline is a number, mean, or a .npy file, found '{text}'"))
+    })
+}
+
+/// How strong noise is: a standard deviation, or a share of the image's range.
+fn strength(options: &mut Options, default: f64) -> Result<Strength> {
+    let Some(text) = options.text("stdev") else { return Ok(Strength::Deviation(default)) };
+    let (number, share) = match text.strip_suffix('%') {
+        Some(number) => (number.trim(), true),
+        None => (text.as_str(), false),
+    };
+    let number = number.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    let number = number.ok_or_else(|| {
+        Error::argument(format!("stdev is a number from 0 on, or a share like 15%, found '{text}'"))
+    })?;
+    Ok(if share { Strength::Share(number / 100.0) } else { Strength::Deviation(number) })
+}

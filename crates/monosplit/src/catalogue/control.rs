@@ -1,0 +1,44 @@
+//! Maps that explain nothing, to compare with.
+
+use monosplit_explain::methods::{GroundTruth, ImageItself, RandomMap};
+use monosplit_graph::Result;
+
+use super::averaged::SEED;
+use super::{Chosen, Entry, Family, Options, choice, files};
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "random",
+        family: Family::Control,
+        summary: "a random number at every place, another map for every image",
+        citation: "a control",
+        options: &[SEED],
+        make: |options| Ok(Chosen::new(RandomMap { seed: options.seed()? }, "Random map")),
+    },
+    Entry {
+        name: "image",
+        family: Family::Control,
+        summary: "the image itself, or the value of a layer, averaged over channels",
+        citation: "a control",
+        options: &[],
+        make: |_| Ok(Chosen::new(ImageItself, "Image")),
+    },
+    Entry {
+        name: "mask",
+        family: Family::Control,
+        summary: "what a person marked",
+        citation: "a control",
+        options: &[choice(
+            "file",
+            "none",
+            "the mask, a picture or a .npy file; stretched over what the network sees",
+        )],
+        make: ground_truth,
+    },
+];
+
+fn ground_truth(options: &mut Options) -> Result<Chosen> {
+    let file = options.text("file").filter(|file| file != "none");
+    let masks = file.map(|file| files::mask(&file)).transpose()?;
+    Ok(Chosen::new(GroundTruth { masks }, "Mask"))
+}

@@ -1,0 +1,30 @@
+//! Arrays that options of methods name: baselines, masks, parts.
+
+use std::path::Path;
+
+use monosplit_graph::{Error, Result, Tensor, npy};
+use monosplit_image::Picture;
+
+use crate::model;
+
+/// Larger arrays are not what an option means.
+const MAX_ARRAY: u64 = 1 << 30;
+
+/// The array in a `.npy` file.
+pub(super) fn array(path: &str) -> Result<Tensor> {
+    let tensor = npy::read(&model::read(Path::new(path), MAX_ARRAY)?)?;
+    if tensor.to_f64().iter().any(|v| !v.is_finite()) {
+        return Err(Error::argument(format!("{path}: some numbers are not finite")));
+    }
+    Ok(tensor)
+}
+
+/// A mask: a `.npy` file as it is, or a picture, black as 0 and white as 1.
+pub(super) fn mask(path: &str) -> Result<Tensor> {
+    if path.ends_with(".npy") {
+        return array(path);
+    }
+    let grey = Picture::open(path)?.to_grey();
+    let values: Vec<f32> = grey.rgb().chunks_exact(3).map(|pixel| f32::from(pixel[0]) / 255.0).collect();
+    Tensor::new([grey.height(), grey.width()], values)
+}

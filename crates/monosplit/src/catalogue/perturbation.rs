@@ -1,0 +1,189 @@
+//! Parts of the image taken away.
+
+use monosplit_explain::Features;
+use monosplit_explain::methods::{FeatureAblation, KernelShap, Lime, Measure, Occlusion, Rise};
+use monosplit_graph::{Error, Result};
+
+use super::averaged::{BASELINE, BATCH, SEED, baseline, batch, samples};
+use super::{Choice, Chosen, Entry, Family, Options, choice, files};
+
+const PARTS: Choice = choice(
+    "parts",
+    "slic",
+    "the parts: slic (superpixels), grid, elements (every number), or a .npy file of whole numbers",
+);
+const SEGMENTS: Choice = choice("segments", "50", "about how many superpixels");
+const COMPACTNESS: Choice =
+    choice("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
+const CELL: Choice = choice("cell", "32", "side of the squares of the grid, in pixels");
+const PROBABILITY: Choice =
+    choice("measure", "probability", "what is measured: probability or score of the class");
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "occlusion",
+        family: Family::Perturbation,
+        summary: "how much the score falls when a window slides over the image",
+        citation: "Zeiler, Fergus: Visualizing and Understanding Convolutional Networks, ECCV 2014",
+        options: &[
+            choice("window", "auto", "side of the window, or HEIGHTxWIDTH; auto is a seventh of the image"),
+            choice("stride", "auto", "how far it moves, or DOWNxRIGHT; auto is half the window"),
+            BASELINE,
+            BATCH,
+        ],
+        make: occlusion,
+    },
+    Entry {
+        name: "feature-ablation",
+        family: Family::Perturbation,
+        summary: "how much the score falls when a part of the image is taken away",
+        citation: "as in Captum; superpixels: Achanta et al.: SLIC Superpixels, TPAMI 2012",
+        options: &[PARTS, SEGMENTS, COMPACTNESS, CELL, BASELINE, BATCH],
+        make: feature_ablation,
+    },
+    Entry {
+        name: "rise",
+        family: Family::Perturbation,
+        summary: "random smooth masks, counted by what the network says of the image behind them",
+        citation: "Petsiuk, Das, Saenko: RISE: Randomized Input Sampling for Explanation, BMVC 2018",
+        options: &[
+            choice("samples", "1000", "number of masks"),
+            choice("grid", "8", "cells of a mask along each side"),
+            choice("open", "0.5", "how likely a cell is open"),
+            PROBABILITY,
+            BASELINE,
+            SEED,
+            BATCH,
+        ],
+        make: rise,
+    },
+    Entry {
+        name: "lime",
+        family: Family::Perturbation,
+        summary: "a linear model of the network around the image, in terms of its parts (ridge regression)",
+        citation: "Ribeiro, Singh, Guestrin: \"Why Should I Trust You?\", KDD 2016",
+        options: &[
+            choice("samples", "1000", "copies of each image, with parts missing"),
+            PARTS,
+            SEGMENTS,
+            COMPACTNESS,
+            CELL,
+            PROBABILITY,
+            choice("width", "0.25", "width of the kernel by which copies count"),
+            choice("penalty", "1", "penalty of the regression"),
+            BASELINE,
+            SEED,
+            BATCH,
+        ],
+        make: lime,
+    },
+    Entry {
+        name: "kernel-shap",
+        family: Family::Perturbation,
+        summary: "Shapley values of the parts of the image; exact where all sets of parts fit into the samples",
+        citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017",
+        options: &[
+            choice("samples", "1000", "sets of parts asked about"),
+            PARTS,
+            SEGMENTS,
+            COMPACTNESS,
+            CELL,
+            choice("measure", "score", "what is measured: probability or score of the class"),
+            BASELINE,
+            SEED,
+            BATCH,
+        ],
+        make: kernel_shap,
+    },
+];
+
+fn occlusion(options: &mut Options) -> Result<Chosen> {
+    let method = Occlusion {
+        window: extent(options, "window")?,
+        stride: extent(options, "stride")?,
+        baseline: baseline(options)?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "Occlusion"))
+}
+
+fn feature_ablation(options: &mut Options) -> Result<Chosen> {
+    let method = FeatureAblation {
+        features: features(options)?,
+        baseline: baseline(options)?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "Feature Ablation"))
+}
+
+fn rise(options: &mut Options) -> Result<Chosen> {
+    let method = Rise {
+        samples: samples(options, 1000)?,
+        grid: options.count("grid", 8, 1..=1024)?,
+        probability: options.number("open", 0.5, f64::MIN_POSITIVE..=1.0)?,
+        measure: measure(options, Measure::Probability)?,
+        baseline: baseline(options)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "RISE"))
+}
+
+fn lime(options: &mut Options) -> Result<Chosen> {
+    let method = Lime {
+        samples: samples(options, 1000)?,
+        features: features(options)?,
+        baseline: baseline(options)?,
+        measure: measure(options, Measure::Probability)?,
+        width: options.number("width", 0.25, 1e-3..=1e3)?,
+        penalty: options.number("penalty", 1.0, 0.0..=1e9)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "LIME"))
+}
+
+fn kernel_shap(options: &mut Options) -> Result<Chosen> {
+    let method = KernelShap {
+        samples: samples(options, 1000)?,
+        features: features(options)?,
+        baseline: baseline(options)?,
+        measure: measure(options, Measure::Score)?,
+        seed: options.seed()?,
+        batch: batch(options)?,
+    };
+    Ok(Chosen::new(method, "KernelSHAP"))
+}
+
+fn measure(options: &mut Options, default: Measure) -> Result<Measure> {
+    options.one_of("measure", default, &[("probability", Measure::Probability), ("score", Measure::Score)])
+}
+
+fn features(options: &mut Options) -> Result<Features> {
+    let segments = options.count("segments", 50, 1..=10_000)?;
+    let compactness = options.number("compactness", 10.0, 1e-6..=1e6)?;
+    let side = options.count("cell", 32, 1..=65_536)?;
+    match options.text("parts").as_deref() {
+        None | Some("slic") => Ok(Features::Superpixels { segments, compactness }),
+        Some("grid") => Ok(Features::Grid(side)),
+        Some("elements") => Ok(Features::Elements),
+        Some(file) if file.ends_with(".npy") => files::array(file).map(Features::Mask),
+        Some(other) => Err(Error::argument(format!(
+            "parts are slic, grid, elements, or a .npy file of whole numbers, found '{other}'"
+        ))),
+    }
+}
+
+/// Height and width, from one number or two.
+fn extent(options: &mut Options, key: &str) -> Result<Option<[usize; 2]>> {
+    let Some(text) = options.text(key).filter(|text| !text.eq_ignore_ascii_case("auto")) else {
+        return Ok(None);
+    };
+    let (down, right) = text.split_once('x').unwrap_or((&text, &text));
+    match (down.trim().parse(), right.trim().parse()) {
+        (Ok(down), Ok(right)) if down > 0 && right > 0 => Ok(Some([down, right])),
+        _ => Err(Error::argument(format!(
+            "occlusion: option '{key}' is a number of pixels, HEIGHTxWIDTH or auto, found '{text}'"
+        ))),
+    }
+}

@@ -8,7 +8,8 @@ relative L2 distance and the smallest correlation.
 
 Two float32 programs decide some ReLUs and maxima differently where they are close, and a gradient then takes another way.
 --double shows that this is all there is: it adds how far the file, run by `monosplit explain` in double precision, is from
-the native explanation in double precision.
+the native explanation in double precision. The file holds constants such as 1/169 in single precision, so that this may be
+some 1e-8; what is left without a common factor follows.
 """
 
 import argparse
@@ -87,8 +88,10 @@ def in_double(program, network, method, opset, folder):
     assert code == 0, err
     double = ["--precision", "f64"]
     file = explained(program, path, x, classes, folder, *double)
-    worst, _ = agreement(file, explained(program, network, x, classes, folder, "--method", method, *double))
-    return f"{'' if worst <= 1e-9 else 'FAR '}{worst:.1e}"
+    native = explained(program, network, x, classes, folder, "--method", method, *double)
+    factor = np.vdot(file, native) / max(np.vdot(native, native), 1e-300)
+    whole, shape = agreement(file, native)[0], agreement(file / factor, native)[0]
+    return f"{'' if shape <= 1e-9 and whole <= 1e-7 else 'FAR '}{whole:.1e}, {shape:.1e}"
 
 
 def check(program, network, method, opset, folder, natives):

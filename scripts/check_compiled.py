@@ -7,7 +7,7 @@ scores are the network's, and its maps are those `monosplit explain` writes for 
 relative L2 distance and the smallest correlation.
 
 Two float32 programs decide some ReLUs and maxima differently where they are close, and a gradient then takes another way.
---double shows that this is all there is: it adds how far the file, run by `monosplit explain` in double precision, is from
+--double shows that single precision is to blame and not the file: it adds how far the file, run by `monosplit explain` in double precision, is from
 the native explanation in double precision. The file holds constants such as 1/169 in single precision, so that this may be
 some 1e-8; what is left without a common factor follows.
 """

@@ -1,6 +1,7 @@
 """The work that is timed, item by item, and the ratios it is held to."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import sys
@@ -146,6 +147,29 @@ def cold(contest, target):
     yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
 
 
+def compiled(contest, name, target):
+    """SplitCAM compiled into the network's file, against the network alone, both in ONNX Runtime."""
+    case, path = contest.models.case(name), contest.scratch / f"{name}-explained.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    words = ["compile", str(case.onnx), "--method", "splitcam", "-o", str(path)]
+    turns.command_time([environment.our_program(), *words], contest.scratch)
+    explained = dataclasses.replace(case, onnx=path)
+    with contest.ours("method", case, name="splitcam", layers=compiled_layer(path)) as native:
+        with contest.peer("explain-onnxruntime", explained) as file, contest.peer("forward-onnxruntime", case) as plain:
+            agreement = contest.agreement(native, file)
+            plain.go()
+            a, b = contest.times(file, plain)
+    yield Row(f"SplitCAM compiled, {name} in ONNX Runtime", "its plain forward there", target, turns.ratios(a, b), agreement)
+
+
+def compiled_layer(path):
+    """The layer of the only map of a compiled file."""
+    import onnx
+
+    outputs = [o.name for o in onnx.load(path).graph.output]
+    return next(name for name in outputs if name.startswith("saliency/")).split("/", 2)[2]
+
+
 def contains(value, key, wanted):
     """Whether a JSON value has `key: wanted` anywhere."""
     if isinstance(value, dict):
@@ -184,6 +208,8 @@ def items():
         add(f"split-{network}", split, network, whole)
     add("memory-vgg16", memory, "vgg16", 0.8)
     add("cold-resnet18", cold, 0.2)
+    for network in ("vgg16", "resnet18"):
+        add(f"compiled-{network}", compiled, network, 6.0)
     for number, entry in enumerate(METHODS):
         title = f"{entry.title.split(',')[0]}-{entry.peer_name}".lower().replace(" ", "")
         add(f"method-{title}", method, number)

@@ -24,6 +24,18 @@ def forward_onnxruntime(model, options):
     return lambda: {"logits": session.run(None, feed)[0]}
 
 
+def explain_onnxruntime(model, options):
+    """A compiled file: scores and maps for the class with the highest score."""
+    import onnxruntime
+
+    setting = onnxruntime.SessionOptions()
+    setting.intra_op_num_threads = int(options["threads"])
+    session = onnxruntime.InferenceSession(model, setting, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: np.load(options["input"])}
+    names = [o.name for o in session.get_outputs() if o.name == "logits" or o.name.startswith("saliency/")]
+    return lambda: dict(zip(("logits" if n == "logits" else "map" for n in names), session.run(names, feed)))
+
+
 def torch_job(model, options):
     import torch
 
@@ -81,6 +93,7 @@ def method(model, options):
 
 JOBS = {
     "forward-onnxruntime": forward_onnxruntime,
+    "explain-onnxruntime": explain_onnxruntime,
     "forward-torch": forward_torch,
     "gradient-torch": gradient_torch,
     "split-float64": split_float64,

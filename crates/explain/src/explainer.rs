@@ -136,10 +136,17 @@ impl Explainer {
         };
         let repeated = sorted.repeated.iter().map(|request| Asking::new(network, request, engine));
         let repeated = repeated.collect::<Result<Vec<_>>>()?;
-        let graph = native.explanation.graph();
-        let classes = graph.node(graph.outputs()[0].node).shape.fixed_at(1).unwrap_or(0);
-        let samples = graph.node(graph.inputs()[0]).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+        let (classes, samples) = extents(native.explanation.graph());
         Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples })
+    }
+
+    /// Compiles an explanation that is written already, all of it in the engine's own precision.
+    pub fn of(explanation: Explanation, engine: &dyn Engine) -> Result<Self> {
+        let program = engine.compile(explanation.graph())?;
+        let places = (0..explanation.readings().len()).map(Place::Native).collect();
+        let (classes, samples) = extents(explanation.graph());
+        let native = Compiled { explanation, program, invariant: None };
+        Ok(Explainer { native, double: None, repeated: Vec::new(), places, classes, samples })
     }
 
     /// Like [`Explainer::new`], and remembers per class and settings what does not depend on the image: in `convex` mode
@@ -202,7 +209,7 @@ impl Explainer {
                 }
                 Explained::joined(&parts)?
             }
-            _ => self.batch(question, &numbers, profile.as_deref_mut())?,
+            _ => self.batch(question, &numbers, profile)?,
         };
         for (asking, &place) in self.places.iter().enumerate() {
             if let Place::Repeated(at) = place {
@@ -379,6 +386,13 @@ impl Invariant {
         cache.push_front(entry);
         Some(values)
     }
+}
+
+/// The number of classes, and the length of the sample axis.
+fn extents(graph: &Graph) -> (usize, Dim) {
+    let classes = graph.node(graph.outputs()[0].node).shape.fixed_at(1).unwrap_or(0);
+    let samples = graph.node(graph.inputs()[0]).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+    (classes, samples)
 }
 
 /// A map in the precision of the class scores.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use monosplit_graph::address::LayerName;
 use monosplit_graph::passes::share_constants;
-use monosplit_graph::{Error, Graph, NodeId, Result};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Output, Result};
 
 use crate::method::{Procedure, Request};
 use crate::network::Network;
@@ -59,7 +59,7 @@ pub mod inputs {
     pub const BASELINE: &str = "baseline";
 
     /// All of them.
-    pub(crate) const ALL: [&str; 5] = [CLASS, ALPHA, THETA, LIMIT, BASELINE];
+    pub const ALL: [&str; 5] = [CLASS, ALPHA, THETA, LIMIT, BASELINE];
 }
 
 impl Explanation {
@@ -79,6 +79,32 @@ impl Explanation {
             readings.push(output(&mut writing.graph, request, map));
         }
         let graph = share_constants(&writing.graph.pruned()?)?;
+        Ok(Explanation { graph, readings })
+    }
+
+    /// The explanation a graph already holds: its first output are the class scores, its second the explained classes,
+    /// and `maps` are the names of those that are maps.
+    pub fn of_graph(graph: Graph, maps: &[&str]) -> Result<Self> {
+        let outputs = graph.outputs();
+        let shape = |at: usize| outputs.get(at).map(|output| graph.node(output.node).shape.dims());
+        let samples = graph.inputs().first().and_then(|&id| graph.node(id).shape.dims().first());
+        let scored = matches!((shape(0), samples), (Some([first, Dim::Fixed(_), ..]), Some(n)) if first == n);
+        let is_int = |output: &Output| graph.node(output.node).kind == Kind::Int;
+        let classed = matches!((shape(1), samples), (Some([only]), Some(n)) if only == n);
+        if !scored || !classed || !outputs.get(1).is_some_and(is_int) {
+            return Err(Error::argument(
+                "expected the scores of each sample at the first output and its explained class at the second",
+            ));
+        }
+        let find = |name: &str| outputs.iter().position(|output| output.name == name);
+        let reading = |name: &&str| {
+            let map = find(name).filter(|&at| shape(at).is_some_and(|dims| dims.first() == samples));
+            let map = map.ok_or_else(|| {
+                Error::argument(format!("expected a map of each sample at the output '{name}', found none"))
+            })?;
+            Ok(Reading { map, exponent: find(&exponent_name(name)) })
+        };
+        let readings = maps.iter().map(reading).collect::<Result<_>>()?;
         Ok(Explanation { graph, readings })
     }
 
@@ -116,6 +142,11 @@ pub(crate) fn value(network: &Network, layer: Option<&str>) -> Result<NodeId> {
     }
 }
 
+/// What the output with the exponents of a map is called.
+fn exponent_name(map: &str) -> String {
+    format!("{map}/exponent")
+}
+
 fn output(graph: &mut Graph, request: &Request, map: Scaled) -> Reading {
     let taken: HashSet<&str> = graph.outputs().iter().map(|output| output.name.as_str()).collect();
     let plain = request.output_name();
@@ -128,7 +159,7 @@ fn output(graph: &mut Graph, request: &Request, map: Scaled) -> Reading {
     let position = graph.outputs().len();
     graph.output(name.clone(), map.value);
     let exponent = map.exponent.map(|exponent| {
-        graph.output(format!("{name}/exponent"), exponent);
+        graph.output(exponent_name(&name), exponent);
         position + 1
     });
     Reading { map: position, exponent }

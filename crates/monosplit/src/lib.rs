@@ -27,6 +27,7 @@ pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 pub mod catalogue;
 pub mod commands;
+mod compilation;
 mod compiled;
 mod failure;
 mod inference;
@@ -38,6 +39,7 @@ mod model;
 mod prediction;
 mod table;
 
+pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, compiled_maps};
 pub use inference::Inference;
 pub use input::{Feed, Sample, Source};

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
 use monosplit_graph::onnx::{self, ImportOptions, Survey};
 use monosplit_graph::passes::{
@@ -15,6 +16,8 @@ use monosplit_graph::passes::{
 };
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Dim, Error, Graph, Node, Result, Tensor};
+
+use crate::compiled::is_compiled;
 
 /// An ONNX file cannot be larger than protocol buffers allow.
 const MAX_ONNX: u64 = 1 << 31;
@@ -65,6 +68,9 @@ pub struct ModelOptions {
     /// Leave the image as it is where torchvision's pretrained weights of an architecture (GoogLeNet) come with a
     /// change of its colours.
     pub keep_input: bool,
+    /// Of a file that [`Compilation`](crate::Compilation) wrote, the inputs that may be left out (the class, α, …) stay
+    /// inputs; otherwise they are what they are by default.
+    pub run_time_inputs: bool,
 }
 
 /// Which axis of an input holds the colours.
@@ -92,16 +98,21 @@ pub struct Model {
     original: Graph,
     canonical: Graph,
     report: Canonical,
+    defaults: Vec<(String, Tensor)>,
 }
 
 impl Model {
     /// Opens a network and brings it into canonical form.
     pub fn open(origin: Origin, options: &ModelOptions) -> Result<Self> {
-        let original = match &origin {
-            Origin::Onnx(path) => complete(path, survey(path, options)?)?,
-            Origin::Architecture { name, weights } => build(name, weights, options)?,
+        let (original, defaults) = match &origin {
+            Origin::Onnx(path) => {
+                let mut survey = survey(path, options)?;
+                let defaults = std::mem::take(&mut survey.defaults);
+                (complete(path, survey)?, defaults)
+            }
+            Origin::Architecture { name, weights } => (build(name, weights, options)?, Vec::new()),
         };
-        Model::new(origin, original, options)
+        Ok(Model { defaults, ..Model::new(origin, original, options)? })
     }
 
     /// The same for a graph that has been read already.
@@ -110,7 +121,7 @@ impl Model {
         let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
         let (canonical, report) = canonicalise(&original, options.canonical, &evaluate)
             .map_err(|error| Error::new(error.kind(), format!("{origin}: {error}")))?;
-        Ok(Model { origin, original, canonical, report })
+        Ok(Model { origin, original, canonical, report, defaults: Vec::new() })
     }
 
     /// Where it came from.
@@ -154,12 +165,19 @@ impl Model {
         &self.report
     }
 
-    /// The only input.
+    /// The inputs that may be left out, and what they are then.
+    pub fn defaults(&self) -> &[(String, Tensor)] {
+        &self.defaults
+    }
+
+    /// The only input that may not be left out.
     pub fn input(&self) -> Result<&Node> {
-        match self.canonical.inputs() {
-            [input] => Ok(self.canonical.node(*input)),
+        let inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
+        let is_needed = |node: &&Node| self.defaults.iter().all(|(name, _)| *name != node.label.tensor);
+        match &*inputs.filter(is_needed).collect::<Vec<_>>() {
+            [input] => Ok(*input),
             inputs => {
-                let names = inputs.iter().map(|&id| format!("'{}'", self.canonical.node(id).label.tensor));
+                let names = inputs.iter().map(|node| format!("'{}'", node.label.tensor));
                 let names: Vec<String> = names.collect();
                 Err(self.unfit(match names.len() {
                     0 => "the output does not depend on any input".to_owned(),
@@ -230,6 +248,9 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     let mut import = ImportOptions::default();
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
+    }
+    if options.run_time_inputs && onnx::metadata(&bytes).is_ok_and(|found| is_compiled(&found)) {
+        import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
     onnx::survey(&bytes, path.parent(), &import)
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))

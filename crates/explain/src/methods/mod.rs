@@ -28,6 +28,7 @@ mod smooth_grad;
 mod split_cam;
 mod split_grad;
 mod split_lrp;
+mod split_stream;
 mod xgrad_cam;
 
 pub use ablation_cam::{Ablated, AblationCam};
@@ -58,4 +59,5 @@ pub use smooth_grad::{SmoothGrad, Smoothed, Strength, VarGrad};
 pub use split_cam::SplitCam;
 pub use split_grad::SplitGrad;
 pub use split_lrp::{RelevanceMap, SplitLrp};
+pub use split_stream::SplitStream;
 pub use xgrad_cam::XGradCam;

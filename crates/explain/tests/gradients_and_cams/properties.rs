@@ -132,7 +132,7 @@ fn before_global_average_pooling_grad_cam_is_cam() {
         network.set_outputs(Vec::new());
         network.output("last", last.unwrap());
         let program = Cpu::default().precision(Precision::F64).compile(&network.pruned().unwrap()).unwrap();
-        let activations = program.run(&[images.clone()]).unwrap().remove(0).to_f64();
+        let activations = program.run(std::slice::from_ref(&images)).unwrap().remove(0).to_f64();
         let head = recipe.head().to_f64();
         let mut cam = Vec::new();
         for (sample, class) in activations.chunks(CHANNELS * 36).zip([1, 2]) {

@@ -223,7 +223,8 @@ impl<'g> Exporter<'g> {
         for (id, node) in inputs.chain(graph.nodes()) {
             if !self.values.contains_key(&id) {
                 let wish = match (&*node.label.tensor, &*node.label.node) {
-                    ("", "") => format!("{}_{}", node.op.name(), id.index()),
+                    // Short, since an explanation has thousands of them and each is written three times.
+                    ("", "") => format!("v{}", id.index()),
                     ("", name) | (name, _) => name.to_owned(),
                 };
                 let name = self.value_names.fresh(&wish);

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::elements::{self, DataType};
 use super::evaluate;
 use super::input_shape::ImportOptions;
-use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId};
+use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, ValueInfoProto};
 use super::names::Names;
 use super::operators::operator;
 use super::order::reading_order;
@@ -58,6 +58,8 @@ pub struct Survey {
     pub graph: Option<Graph>,
     /// What could be read of it.
     pub read: Graph,
+    /// The inputs that [`ImportOptions::optional_input`] kept, and what each is if it is left out.
+    pub defaults: Vec<(String, Tensor)>,
 }
 
 /// The names visible to the nodes being read.
@@ -90,6 +92,7 @@ pub(crate) struct Importer<'m> {
     computed: usize,
     text: usize,
     problems: Option<Vec<Problem>>,
+    defaults: Vec<(String, Tensor)>,
 }
 
 /// How many nodes read each value.
@@ -129,6 +132,7 @@ impl<'m> Importer<'m> {
             computed: 0,
             text: 0,
             problems: None,
+            defaults: Vec::new(),
         })
     }
 
@@ -151,6 +155,7 @@ impl<'m> Importer<'m> {
             graph: problems.is_empty().then(|| self.graph.clone()),
             problems,
             read: self.graph,
+            defaults: self.defaults,
         })
     }
 
@@ -228,16 +233,40 @@ impl<'m> Importer<'m> {
                 return Err(Error::malformed(format!("two inputs are named '{}'", info.name)));
             }
             let shape = self.options.shape_of(info, inputs.len() == 1);
-            let kind = DataType::from_number(info.data_type).map(DataType::kind);
-            let declared = shape.and_then(|shape| Ok((shape, kind?)));
-            let declared = declared.map_err(|e| e.at(&info.name));
-            let value = match self.tolerate(declared, &info.name, "Input")? {
-                Some((shape, kind)) => Value::Node(self.graph.input(&info.name, shape, kind)),
-                None => Value::Unknown,
-            };
-            self.names.take(&info.name);
-            self.bind(&info.name, value);
+            self.declare(info, shape)?;
         }
+        let is_kept =
+            |info: &&ValueInfoProto| weights.contains(&*info.name) && self.options.keeps(&info.name);
+        for info in source.inputs.iter().filter(is_kept).collect::<Vec<_>>() {
+            self.keep_optional(info)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an input of a value that may be left out, if it is known what it is then.
+    fn keep_optional(&mut self, info: &ValueInfoProto) -> Result<()> {
+        let Some(Value::Known(known)) = self.lookup(&info.name) else { return Ok(()) };
+        let Content::Tensor(default) = &known.content else { return Ok(()) };
+        self.defaults.push((info.name.clone(), default.clone()));
+        let samples = self.graph.inputs().first().and_then(|&id| self.graph.node(id).shape.dims().first());
+        let samples = samples.copied().unwrap_or(Dim::Batch(1));
+        let shape = self.options.shape_of(info, false).map(|shape| {
+            let open = |&dim: &Dim| if dim == Dim::Batch(1) { samples } else { dim };
+            Shape::new(shape.dims().iter().map(open).collect::<Vec<_>>())
+        });
+        self.declare(info, shape)
+    }
+
+    fn declare(&mut self, info: &ValueInfoProto, shape: Result<Shape>) -> Result<()> {
+        let kind = DataType::from_number(info.data_type).map(DataType::kind);
+        let declared = shape.and_then(|shape| Ok((shape, kind?)));
+        let declared = declared.map_err(|e| e.at(&info.name));
+        let value = match self.tolerate(declared, &info.name, "Input")? {
+            Some((shape, kind)) => Value::Node(self.graph.input(&info.name, shape, kind)),
+            None => Value::Unknown,
+        };
+        self.names.take(&info.name);
+        self.bind(&info.name, value);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::shape::{Dim, Shape};
 pub struct ImportOptions {
     only: Option<Vec<usize>>,
     named: Vec<(String, Vec<usize>)>,
+    kept: Vec<String>,
 }
 
 impl ImportOptions {
@@ -25,6 +26,18 @@ impl ImportOptions {
     pub fn named_input_shape(mut self, name: impl Into<String>, lengths: impl Into<Vec<usize>>) -> Self {
         self.named.push((name.into(), lengths.into()));
         self
+    }
+
+    /// An input of this name that may be left out, because the file holds a value for it, stays an input; otherwise it is
+    /// that value. A leading axis of open length is the samples.
+    #[must_use]
+    pub fn optional_input(mut self, name: impl Into<String>) -> Self {
+        self.kept.push(name.into());
+        self
+    }
+
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        self.kept.iter().any(|kept| kept == name)
     }
 
     pub(crate) fn check_names(&self, inputs: &[&ValueInfoProto]) -> Result<()> {

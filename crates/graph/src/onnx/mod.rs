@@ -65,6 +65,12 @@ pub fn read(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Res
     Importer::new(&model, folder, options)?.graph()
 }
 
+/// The metadata properties of an ONNX file, read without its network.
+pub fn metadata(bytes: &[u8]) -> Result<Vec<(String, String)>> {
+    let properties = ModelProto::decode(bytes)?.metadata;
+    Ok(properties.into_iter().map(|property| (property.key, property.value)).collect())
+}
+
 /// Everything in an ONNX file that cannot be read, all at once; and the network, if there is nothing such.
 pub fn survey(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
     let model = ModelProto::decode(bytes)?;

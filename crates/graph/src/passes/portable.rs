@@ -65,8 +65,8 @@ fn rotated(
         return Ok(None);
     }
     let mut back = window.clone();
-    for axis in 0..axes {
-        back.pad[axis] = (spans[axis] - 1 - window.pad[axis].0, spans[axis] - 1 - window.pad[axis].1);
+    for ((pad, span), &(begin, end)) in back.pad.iter_mut().zip(&spans).zip(&window.pad) {
+        *pad = (span - 1 - begin, span - 1 - end);
     }
     let weight = exchanged(g, inputs[1], groups)?;
     let Some(mut weight) = weight else { return Ok(None) };
@@ -205,7 +205,7 @@ impl Contest {
         let mut found: Option<NodeId> = None;
         for (place, won) in &self.won {
             let view = self.view(g, padded, place)?;
-            let rest = found.map_or_else(|| g.number(0.0), |found| found);
+            let rest = found.unwrap_or_else(|| g.number(0.0));
             found = Some(g.select(*won, view, rest)?);
         }
         Ok(found.unwrap_or(value))

@@ -1,6 +1,6 @@
 //! The methods of the split.
 
-use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp};
+use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream};
 use monosplit_explain::{
     InputSplit, Part, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, Whole,
 };
@@ -14,6 +14,8 @@ const PAPER: &str =
 const STREAM: Choice =
     choice("stream", "g", "the network of the pair: g (what speaks for the class) or h (against it)");
 const PART: Choice = choice("part", "combined", "the input of the stream: combined, plus or minus");
+const STREAM_PART: Choice =
+    choice("part", "plus", "the stream: plus or minus, or combined, their difference");
 const MAP: Choice = choice("map", "comb", "the relevance: pos, neg, or comb, their difference");
 const ALPHA: Choice =
     choice("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
@@ -30,7 +32,10 @@ const RELU: Choice = choice("relu", "max", "how a ReLU divides between the strea
 
 const SENSITIVITY: &[Choice] =
     &[STREAM, PART, ALPHA, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const ACTIVATION: &[Choice] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 const RELEVANCE: &[Choice] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+
+const PARTS: [(&str, Part); 3] = [("combined", Part::Combined), ("plus", Part::Plus), ("minus", Part::Minus)];
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -56,6 +61,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: PAPER,
         options: RELEVANCE,
         make: split_lrp,
+    },
+    Entry {
+        name: "splitstream",
+        family: Family::Split,
+        summary: "the activations of one of the two streams, added up; their difference is the network's own",
+        citation: PAPER,
+        options: ACTIVATION,
+        make: split_stream,
     },
 ];
 
@@ -89,6 +102,13 @@ fn split_lrp(options: &mut Options) -> Result<Chosen> {
     Ok(Chosen { settings, ..Chosen::new(SplitLrp { split, map }, title) })
 }
 
+fn split_stream(options: &mut Options) -> Result<Chosen> {
+    let part = options.one_of("part", Part::Plus, &PARTS)?;
+    let (split, settings) = split(options)?;
+    let title = format!("Split activations{}", sign(part));
+    Ok(Chosen { settings, ..Chosen::new(SplitStream { split, part }, title) })
+}
+
 /// The closed formula speaks of stream g and of its two inputs together.
 fn closed(split: Split, stream: Stream, part: Part, whole: Whole) -> Option<Closed> {
     ((stream, part) == (Stream::G, Part::Combined)).then_some(Closed { split, whole })
@@ -104,8 +124,7 @@ fn sign(part: Part) -> &'static str {
 
 fn sensitivity(options: &mut Options) -> Result<(Stream, Part)> {
     let stream = options.one_of("stream", Stream::G, &[("g", Stream::G), ("h", Stream::H)])?;
-    let parts = [("combined", Part::Combined), ("plus", Part::Plus), ("minus", Part::Minus)];
-    Ok((stream, options.one_of("part", Part::Combined, &parts)?))
+    Ok((stream, options.one_of("part", Part::Combined, &PARTS)?))
 }
 
 /// The choices that shape the split, and its numbers.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use monosplit_explain::{Explained, Map};
+use monosplit_explain::{Explained, Map, Settings};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 use monosplit_render as render;
@@ -21,9 +21,35 @@ use crate::table::printable;
 pub(crate) struct Setting {
     pub(crate) labels: Labels,
     pub(crate) meaning: Meaning,
-    /// The layers the maps belong to, as they are named; none is the image.
-    pub(crate) layers: Vec<Option<String>>,
-    pub(crate) chosen: Chosen,
+    /// The maps, in their order.
+    pub(crate) shown: Vec<Shown>,
+    /// The numbers their methods take at run time.
+    pub(crate) settings: Settings,
+}
+
+/// What a map shows.
+pub(crate) struct Shown {
+    /// The name the method was asked for by.
+    pub(crate) method: String,
+    /// What it is called in pictures.
+    pub(crate) title: String,
+    /// The layer as it is named; none is the image.
+    pub(crate) layer: Option<String>,
+    /// α, where the method has one.
+    pub(crate) alpha: Option<f64>,
+}
+
+impl Shown {
+    /// A method at a layer.
+    pub(crate) fn new(chosen: &Chosen, layer: Option<String>) -> Self {
+        let (method, title) = (chosen.name.to_owned(), chosen.title.clone());
+        Shown { method, title, layer, alpha: chosen.alpha }
+    }
+
+    /// The layer's name for people.
+    pub(crate) fn layer_name(&self) -> &str {
+        self.layer.as_deref().unwrap_or("the image")
+    }
 }
 
 /// What is known of one explained input.
@@ -38,7 +64,8 @@ pub(crate) struct Answer {
 
 /// What is known of one of its maps.
 struct MapAnswer {
-    layer: String,
+    /// Which of the maps that are shown it is.
+    index: usize,
     range: (f32, f32),
     exponent: i32,
     facts: Vec<(&'static str, f64)>,
@@ -47,11 +74,6 @@ struct MapAnswer {
 }
 
 impl Setting {
-    /// A layer's name for people.
-    pub(crate) fn layer_name(&self, index: usize) -> &str {
-        self.layers[index].as_deref().unwrap_or("the image")
-    }
-
     /// What was found about row `row` of a batch; its maps are drawn into `folder`.
     pub(crate) fn answer(
         &self,
@@ -84,8 +106,9 @@ impl Setting {
         (map, row): (&Map, usize),
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<()> {
+        let shown = &self.shown[index];
         let mut found = MapAnswer {
-            layer: self.layer_name(index).to_owned(),
+            index,
             range: range(map, row),
             exponent: map.exponents[row],
             facts: map.facts.iter().map(|fact| (fact.name, fact.values[row])).collect(),
@@ -93,15 +116,16 @@ impl Setting {
             picture: None,
         };
         if map.values.shape().len() == 3 {
-            let layer = self.layers[index].as_deref().filter(|_| self.layers.len() > 1);
-            let path = folder.join(names.next(&sample.name, self.chosen.name, layer));
+            let again = self.shown.iter().filter(|other| other.method == shown.method).count() > 1;
+            let layer = shown.layer.as_deref().filter(|_| again);
+            let path = folder.join(names.next(&sample.name, &shown.method, layer));
             std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
             let caption = render::Caption {
-                method: self.chosen.title.clone(),
-                layer: found.layer.clone(),
+                method: shown.title.clone(),
+                layer: shown.layer_name().to_owned(),
                 class: self.labels.named(answer.class).unwrap_or_else(|| answer.class.to_string()),
                 confidence: answer.confidence,
-                alpha: self.chosen.alpha,
+                alpha: shown.alpha,
             };
             found.remark = draw(sample, &render::Map::from_tensor(&map.values, row)?, &caption, &path)?;
             found.picture = Some(path);
@@ -126,7 +150,12 @@ impl Setting {
                 0 => String::new(),
                 exponent => format!(" times 2^{exponent}"),
             };
-            let at = if self.layers.len() > 1 { format!(" at {}", map.layer) } else { String::new() };
+            let shown = &self.shown[map.index];
+            let at = match self.shown.iter().all(|other| other.title == shown.title) {
+                _ if self.shown.len() == 1 => String::new(),
+                true => format!(" at {}", shown.layer_name()),
+                false => format!(" of {} at {}", shown.title, shown.layer_name()),
+            };
             writeln!(
                 out,
                 "  map{} from {} to {}{scale}, {milliseconds:.0} ms",
@@ -149,27 +178,29 @@ impl Setting {
 }
 
 impl Answer {
-    pub(crate) fn json(&self, labels: &Labels) -> Json {
+    pub(crate) fn json(&self, setting: &Setting) -> Json {
         Json::Object(vec![
             ("input", self.input.as_str().into()),
             ("class", self.class.into()),
-            ("name", labels.name(self.class).into()),
+            ("name", setting.labels.name(self.class).into()),
             ("score", self.score.into()),
             ("confidence", self.confidence.into()),
             ("milliseconds", (self.time.as_secs_f64() * 1e3).into()),
-            ("maps", self.maps.iter().map(MapAnswer::json).collect()),
+            ("maps", self.maps.iter().map(|map| map.json(&setting.shown[map.index])).collect()),
         ])
     }
 }
 
 impl MapAnswer {
-    fn json(&self) -> Json {
+    fn json(&self, shown: &Shown) -> Json {
         let facts = self
             .facts
             .iter()
             .map(|(name, value)| Json::Object(vec![("name", (*name).into()), ("value", (*value).into())]));
         Json::Object(vec![
-            ("layer", self.layer.as_str().into()),
+            ("method", shown.method.as_str().into()),
+            ("title", shown.title.as_str().into()),
+            ("layer", shown.layer_name().into()),
             ("min", f64::from(self.range.0).into()),
             ("max", f64::from(self.range.1).into()),
             ("exponent", Json::Whole(i64::from(self.exponent))),

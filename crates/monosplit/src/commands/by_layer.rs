@@ -7,7 +7,6 @@ use monosplit_explain::{Class, ClosedFormula, Conservation, LayerRelevance, Term
 use monosplit_graph::{Error, Result, Tensor};
 use monosplit_render as render;
 
-use super::answer::Setting;
 use crate::catalogue::Chosen;
 use crate::failure::Failure;
 use crate::input::Sample;
@@ -24,11 +23,16 @@ pub(crate) enum ByLayer {
 
 impl ByLayer {
     /// Prepares it; an error if the method has nothing to say of layers.
-    pub(crate) fn new(model: &Model, setting: &Setting, engine: &Cpu) -> Result<Self> {
-        if let Some(lrp) = &setting.chosen.relevance {
+    pub(crate) fn new(
+        model: &Model,
+        chosen: &Chosen,
+        layers: &[Option<String>],
+        engine: &Cpu,
+    ) -> Result<Self> {
+        if let Some(lrp) = &chosen.relevance {
             return Conservation::new(model.graph(), lrp, engine).map(ByLayer::Relevance);
         }
-        let (Some(closed), [Some(layer)]) = (setting.chosen.closed, &*setting.layers) else {
+        let (Some(closed), [Some(layer)]) = (chosen.closed, layers) else {
             return Err(Error::argument(
                 "--by-layer takes splitcam and splitgrad of stream g apart, combined part, at one layer; \
                  and it shows the relevance that lrp leaves on each",
@@ -42,14 +46,12 @@ impl ByLayer {
         &self,
         images: &Tensor,
         classes: &[usize],
-        chosen: &Chosen,
+        alpha: f64,
         samples: &[Sample],
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         match self {
-            ByLayer::Terms(formula) => {
-                print_terms(&formula.terms(images, classes, chosen.settings.alpha[0])?, samples, out)
-            }
+            ByLayer::Terms(formula) => print_terms(&formula.terms(images, classes, alpha)?, samples, out),
             ByLayer::Relevance(conservation) => {
                 let class = Class::PerSample(classes.to_vec());
                 print_relevance(&conservation.totals(images, &class)?, samples, out)

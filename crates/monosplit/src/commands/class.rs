@@ -14,14 +14,8 @@ use crate::prediction::Meaning;
 #[derive(Args)]
 pub(crate) struct ClassArgs {
     /// The class that is explained: its number, its name, or `top1` for the one with the highest
-    /// score of each input. Given several times: one for each input, in their order.
-    #[arg(
-        long,
-        value_name = "CLASS",
-        default_value = "top1",
-        allow_negative_numbers = true,
-        verbatim_doc_comment
-    )]
+    /// score of each input, which is the default. Given several times: one for each input, in order.
+    #[arg(long, value_name = "CLASS", allow_negative_numbers = true, verbatim_doc_comment)]
     class: Vec<String>,
 
     /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.
@@ -33,6 +27,11 @@ pub(crate) struct ClassArgs {
 pub(crate) struct Classes(Vec<Option<usize>>);
 
 impl ClassArgs {
+    /// Whether one was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.class.is_empty()
+    }
+
     /// What the classes are called, and what their scores mean.
     pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, Meaning)> {
         let classes = model.classes().ok_or_else(|| {

@@ -4,16 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use monosplit_explain::{ClassInput, Explanation, Request, Settings, inputs};
-use monosplit_graph::onnx::{self, ExportOptions};
-use monosplit_graph::passes::{portable, share_constants};
-use monosplit_graph::{Error, Graph, NodeId, Op, Output, Result, Tensor};
+use monosplit_explain::Request;
+use monosplit_graph::{Error, Result, onnx};
 
 use super::method::MethodArgs;
 use super::network::NetworkArgs;
 use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
-use crate::compiled;
+use crate::compilation::{ClassSource, Compilation};
 use crate::failure::Failure;
 use crate::layer_choice::chosen_layer;
 use crate::model::Model;
@@ -83,16 +81,10 @@ impl Compile {
         check_writable(&self.output)?;
         let chosen = self.chosen()?;
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
-        let requests = self.requests(&model, &chosen);
-        let class = self.class(&model)?;
-        let explanation = Explanation::new(model.graph(), class.input(), &requests)?;
-        let (graph, names) = self.shipped(&model, &explanation, class)?;
-        let mut options = ExportOptions::default().opset(i64::from(self.opset)).half(self.fp16);
-        for (name, value) in defaults(&graph, &settings(&chosen)?) {
-            options = options.optional(name, value);
-        }
-        let graph = compiled::described(graph, &model, &requests, &names);
-        let bytes = onnx::write(&graph, &options)?;
+        let compilation = Compilation::new(&model, self.class(&model)?, &self.maps(&model, &chosen))?;
+        let graph = compilation.graph();
+        let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
+        let bytes = onnx::write(graph, &options)?;
         monosplit_image::write_atomically(&self.output, &bytes)?;
         writeln!(
             out,
@@ -119,7 +111,8 @@ impl Compile {
         }
     }
 
-    fn requests(&self, model: &Model, chosen: &[Chosen]) -> Vec<Request> {
+    /// The maps of each method, at each of the layers.
+    fn maps<'a>(&self, model: &Model, chosen: &'a [Chosen]) -> Vec<(&'a Chosen, Request)> {
         let listed: Vec<String> = match &self.layer_list {
             Some(list) => list.split(',').map(|layer| layer.trim().to_owned()).collect(),
             None => self.method.layers().to_vec(),
@@ -132,17 +125,18 @@ impl Compile {
             listed.iter().cloned().map(Some).collect()
         };
         let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
-        each.map(|(chosen, layer)| Request::of(chosen.method.clone(), layer).finish(finish)).collect()
+        let request = |chosen: &Chosen, layer| Request::of(chosen.method.clone(), layer).finish(finish);
+        each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
     }
 
-    fn class(&self, model: &Model) -> Result<ClassChoice> {
+    fn class(&self, model: &Model) -> Result<ClassSource> {
         let classes = model.classes().unwrap_or(0);
         match self.class.as_deref() {
-            None => Ok(ClassChoice::Input),
-            Some("top1" | "top") => Ok(ClassChoice::Top),
+            None => Ok(ClassSource::Input),
+            Some("top1" | "top") => Ok(ClassSource::Top),
             Some(number) => {
                 let class = number.parse().ok().filter(|&class: &usize| class < classes);
-                class.map(ClassChoice::Fixed).ok_or_else(|| {
+                class.map(ClassSource::Fixed).ok_or_else(|| {
                     Error::argument(format!(
                         "--class is top1 or a number from 0 to {}, found '{number}'",
                         classes.saturating_sub(1)
@@ -151,84 +145,4 @@ impl Compile {
             }
         }
     }
-
-    /// The graph as it is shipped, and the names of its maps.
-    fn shipped(
-        &self,
-        model: &Model,
-        explanation: &Explanation,
-        class: ClassChoice,
-    ) -> Result<(Graph, Vec<String>)> {
-        let mut graph = share_constants(&portable(explanation.graph())?)?;
-        if let ClassChoice::Fixed(number) = class {
-            graph = compiled::with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
-        }
-        for (name, value) in defaults(&graph, &Settings::default()) {
-            if !is_read(&graph, name) {
-                graph = compiled::with_constant(&graph, name, &value)?;
-            }
-        }
-        let mut outputs: Vec<Output> = graph.outputs().to_vec();
-        outputs[0].name = "logits".to_owned();
-        outputs[1].name = "explained_class".to_owned();
-        let names = explanation.readings().iter().map(|reading| outputs[reading.map].name.clone()).collect();
-        graph.set_outputs(outputs);
-        if let Some(input) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == "logits") {
-            let shape = &graph.node(*input).shape;
-            return Err(
-                model.unfit(format!("its input of shape {shape} is called 'logits', as the scores are"))
-            );
-        }
-        Ok((graph, names))
-    }
-}
-
-/// Whether any node reads an input.
-fn is_read(graph: &Graph, input: &str) -> bool {
-    let is_it =
-        |id: &NodeId| graph.node(*id).label.tensor == input && matches!(graph.node(*id).op, Op::Input);
-    graph.nodes().any(|(_, node)| node.inputs.iter().any(is_it))
-}
-
-/// Where the class of a compiled file comes from.
-#[derive(Clone, Copy)]
-enum ClassChoice {
-    Input,
-    Top,
-    Fixed(usize),
-}
-
-impl ClassChoice {
-    fn input(self) -> ClassInput {
-        match self {
-            ClassChoice::Top => ClassInput::Top,
-            ClassChoice::Input | ClassChoice::Fixed(_) => ClassInput::Broadcast,
-        }
-    }
-}
-
-/// The run-time numbers of the methods, which are inputs they share.
-fn settings(chosen: &[Chosen]) -> Result<Settings> {
-    let mut settings: Option<&Settings> = None;
-    for chosen in chosen.iter().filter(|chosen| chosen.settings != Settings::default()) {
-        if settings.is_some_and(|earlier| *earlier != chosen.settings) {
-            return Err(Error::argument(
-                "alpha, theta and limit are inputs of the file that all methods share; give all of them the same",
-            ));
-        }
-        settings = Some(&chosen.settings);
-    }
-    Ok(settings.cloned().unwrap_or_default())
-}
-
-/// What the inputs that an explanation adds are unless given.
-fn defaults(graph: &Graph, settings: &Settings) -> Vec<(&'static str, Tensor)> {
-    let all = [
-        (inputs::CLASS, Tensor::vector(vec![-1i64])),
-        (inputs::ALPHA, Tensor::scalar(settings.alpha[0])),
-        (inputs::THETA, Tensor::scalar(settings.theta)),
-        (inputs::LIMIT, Tensor::scalar(settings.limit)),
-    ];
-    let has = |name: &str| graph.inputs().iter().any(|&id| graph.node(id).label.tensor == name);
-    all.into_iter().filter(|(name, _)| has(name)).collect()
 }

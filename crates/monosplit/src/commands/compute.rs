@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use monosplit_engine::Cpu;
+use monosplit_graph::{Result, Tensor};
 
 /// How a network is computed.
 #[derive(Args)]
@@ -24,6 +25,14 @@ pub(crate) enum Precision {
 }
 
 impl ComputeArgs {
+    /// Numbers as they are written down.
+    pub(crate) fn in_precision(&self, values: Tensor) -> Result<Tensor> {
+        match self.precision {
+            Precision::F32 => Tensor::new(values.shape().to_vec(), values.to_f32().into_vec()),
+            Precision::F64 => Tensor::new(values.shape().to_vec(), values.to_f64().into_vec()),
+        }
+    }
+
     /// The processor, set up as asked.
     pub(crate) fn engine(&self) -> Cpu {
         Cpu::default().threads(self.threads.unwrap_or(0) as usize).precision(match self.precision {

@@ -11,10 +11,11 @@ use monosplit_graph::batch::stack;
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
 use monosplit_image::write_atomically;
 
-use super::answer::{Answer, FileNames, Setting, in_file_name};
+use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
+use super::explain_compiled::CompiledFile;
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
@@ -26,7 +27,7 @@ use crate::failure::{Failure, note};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::layer_choice::chosen_layer;
-use crate::model::{Model, Origin};
+use crate::model::{Model, ModelOptions, Origin};
 use crate::table::printable;
 
 /// How many samples are explained at once unless told otherwise.
@@ -49,7 +50,8 @@ Shows where in a picture a network found its answer.
 The network f is split into two monotone convex networks, f = g − h, and the map is read off the
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
 scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
-they are defined and without any normalisation.
+they are defined and without any normalisation. A file that `monosplit compile` wrote holds its own
+maps: they are what is shown, for any --class, and --alpha where it is an input of the file.
 
 Numbers too large for single precision are written without their power of two, which is printed.
 
@@ -65,19 +67,20 @@ pub(crate) struct Explain {
     network: NetworkArgs,
 
     #[command(flatten)]
-    piecewise: PiecewiseArgs,
+    pub(super) piecewise: PiecewiseArgs,
 
     #[command(flatten)]
-    method: MethodArgs,
+    pub(super) method: MethodArgs,
 
     #[command(flatten)]
-    class: ClassArgs,
+    pub(super) class: ClassArgs,
 
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "explained")]
     out: PathBuf,
 
-    /// Write the maps of all inputs as float32 into a .npy file (one for each of several layers).
+    /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy file, one
+    /// for each of several layers.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
 
@@ -88,7 +91,7 @@ pub(crate) struct Explain {
     /// What the map owes to each layer: of stream g, what each layer's hidden gradient contributed;
     /// of lrp, the relevance that lies on each.
     #[arg(long, verbatim_doc_comment)]
-    by_layer: bool,
+    pub(super) by_layer: bool,
 
     /// Show where the time went, node by node.
     #[arg(long)]
@@ -114,7 +117,12 @@ impl Explain {
         }
         check_folder(&self.out)?;
         self.method.choose()?;
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
+        let options =
+            ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision) };
+        let model = Model::open(origin, &options)?;
+        if let Some(file) = CompiledFile::of(&model) {
+            file.check(self)?;
+        }
         let engine = self.compute.engine();
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = self.method.choose_for(preprocess.as_ref())?;
@@ -124,19 +132,16 @@ impl Explain {
             Some(first) => self.piecewise.apply(model, &first.tensor, &engine)?,
             None => model,
         };
-        let setting = self.setting(&model, chosen)?;
-        let finish = self.method.finish();
-        let request =
-            |layer: &Option<String>| Request::of(setting.chosen.method.clone(), layer.clone()).finish(finish);
-        let requests: Vec<Request> = setting.layers.iter().map(request).collect();
-        let explainer = Explainer::new(model.graph(), &requests, &engine)?;
-        let by_layer = self.by_layer(&model, &setting, &engine)?;
+        let prepared = match CompiledFile::of(&model) {
+            Some(file) => file.prepared(self, &chosen.settings, &engine)?,
+            None => self.prepared(&model, &chosen, &engine)?,
+        };
         if !self.json {
-            self.announce(&setting, out)?;
+            self.announce(&prepared, out)?;
         }
-        let run =
-            Run { explain: self, setting: &setting, explainer: &explainer, by_layer: by_layer.as_ref() };
-        let found = run.all(feed, waiting, &self.class.classes(&model, &setting.labels)?, out)?;
+        let classes = self.class.classes(&model, &prepared.setting.labels)?;
+        let run = Run { explain: self, prepared: &prepared };
+        let found = run.all(feed, waiting, &classes, out)?;
         self.conclude(&model, &run, &found, out)
     }
 
@@ -149,14 +154,13 @@ impl Explain {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
-            for (layer, maps) in run.setting.layers.iter().zip(&found.maps) {
-                let layer = layer.as_deref().filter(|_| run.setting.layers.len() > 1);
-                write_atomically(&raw_path(path, layer), &npy::write(&stack(maps, Kind::Float)?))?;
+            for (path, maps) in raw_paths(path, &run.prepared.setting.shown).iter().zip(&found.maps) {
+                write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
         if self.json {
             let profile = self.profile.then(|| profile::json(&found.profile));
-            writeln!(out, "{}", self.json(model, run.setting, &found.answers, profile))?;
+            writeln!(out, "{}", self.json(model, &run.prepared.setting, &found.answers, profile))?;
             return Ok(());
         }
         if self.profile {
@@ -173,21 +177,36 @@ impl Explain {
         self.network.split(&self.files, "nothing to explain; name a picture, a folder or a .npy file")
     }
 
-    fn setting(&self, model: &Model, chosen: Chosen) -> Result<Setting> {
+    /// The maps that were asked for, ready to be computed.
+    fn prepared(&self, model: &Model, chosen: &Chosen, engine: &Cpu) -> Result<Prepared> {
         let (labels, meaning) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.place())],
             layers => layers.iter().cloned().map(Some).collect(),
         };
-        Ok(Setting { labels, meaning, layers, chosen })
+        let finish = self.method.finish();
+        let request =
+            |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
+        let requests: Vec<Request> = layers.iter().map(request).collect();
+        let explainer = Explainer::new(model.graph(), &requests, engine)?;
+        let by_layer = self.by_layer(model, chosen, &layers, engine)?;
+        let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
+        let setting = Setting { labels, meaning, shown, settings: chosen.settings.clone() };
+        Ok(Prepared { setting, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
     /// What the map owes to each layer, if that is asked for.
-    fn by_layer(&self, model: &Model, setting: &Setting, engine: &Cpu) -> Result<Option<ByLayer>> {
+    fn by_layer(
+        &self,
+        model: &Model,
+        chosen: &Chosen,
+        layers: &[Option<String>],
+        engine: &Cpu,
+    ) -> Result<Option<ByLayer>> {
         if self.by_layer && self.json {
             return Err(Error::argument("--by-layer prints a table; leave out --json"));
         }
-        self.by_layer.then(|| ByLayer::new(model, setting, engine)).transpose()
+        self.by_layer.then(|| ByLayer::new(model, chosen, layers, engine)).transpose()
     }
 
     fn batch_size(&self, explainer: &Explainer) -> usize {
@@ -197,33 +216,44 @@ impl Explain {
         }
     }
 
-    fn announce(&self, setting: &Setting, out: &mut dyn Write) -> Result<(), Failure> {
-        let chosen = if self.method.layers().is_empty() { " (chosen; --layer names another)" } else { "" };
-        let names: Vec<&str> = (0..setting.layers.len()).map(|i| setting.layer_name(i)).collect();
-        writeln!(out, "{} at {}{chosen}", setting.chosen.title, printable(&names.join(", ")))?;
+    fn announce(&self, prepared: &Prepared, out: &mut dyn Write) -> Result<(), Failure> {
+        let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
+        for alike in prepared.setting.shown.chunk_by(|a, b| a.title == b.title) {
+            let layers: Vec<&str> = alike.iter().map(Shown::layer_name).collect();
+            writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
+        }
         Ok(())
     }
 
     fn json(&self, model: &Model, setting: &Setting, answers: &[Answer], profile: Option<Json>) -> Json {
+        let first = setting.shown.first();
         let mut object = vec![
             ("network", model.origin().to_string().into()),
             ("note", remark(model).into()),
-            ("method", setting.chosen.name.into()),
-            ("title", setting.chosen.title.as_str().into()),
-            ("alpha", setting.chosen.alpha.into()),
-            ("inputs", answers.iter().map(|answer| answer.json(&setting.labels)).collect()),
+            ("method", first.map(|shown| shown.method.clone()).into()),
+            ("title", first.map(|shown| shown.title.clone()).into()),
+            ("alpha", first.and_then(|shown| shown.alpha).into()),
+            ("inputs", answers.iter().map(|answer| answer.json(setting)).collect()),
         ];
         object.extend(profile.map(|profile| ("profile", profile)));
         Json::Object(object)
     }
 }
 
+/// Maps that are ready to be computed.
+pub(super) struct Prepared {
+    pub(super) setting: Setting,
+    pub(super) explainer: Explainer,
+    /// What the map owes to each layer.
+    pub(super) by_layer: Option<ByLayer>,
+    /// Why they are read off where they are, if nobody said where.
+    pub(super) remark: &'static str,
+}
+
 /// One run over all inputs.
 struct Run<'a> {
     explain: &'a Explain,
-    setting: &'a Setting,
-    explainer: &'a Explainer,
-    by_layer: Option<&'a ByLayer>,
+    prepared: &'a Prepared,
 }
 
 /// What a run found: the answers, the numbers for each layer if they are to be written, and the times.
@@ -241,10 +271,11 @@ impl Run<'_> {
         classes: &Classes,
         out: &mut dyn Write,
     ) -> Result<Found, Failure> {
-        let batch = self.explain.batch_size(self.explainer);
+        let Prepared { setting, explainer, by_layer, .. } = self.prepared;
+        let batch = self.explain.batch_size(explainer);
         let mut names = FileNames::default();
         let mut profile = Profile::default();
-        let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); self.setting.layers.len()]);
+        let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); setting.shown.len()]);
         let begun = Instant::now();
         loop {
             let mut samples = std::mem::take(&mut waiting);
@@ -257,28 +288,26 @@ impl Run<'_> {
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let question =
-                Question { progress: &bar, ..Question::new(&images, &class, &self.setting.chosen.settings) };
+            let question = Question { progress: &bar, ..Question::new(&images, &class, &setting.settings) };
             let explained = self.explained(&question, &mut profile)?;
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
-                let mut answer = self.setting.answer(sample, row, &explained, time)?;
+                let mut answer = setting.answer(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
                     let place = (self.explain.out.as_path(), &mut names);
-                    self.setting.add_map(&mut answer, index, sample, (map, row), place)?;
+                    setting.add_map(&mut answer, index, sample, (map, row), place)?;
                 }
                 if !self.explain.json {
-                    self.setting.print(&answer, out)?;
+                    setting.print(&answer, out)?;
                 }
                 answers.push(answer);
             }
-            if let Some(by_layer) = self.by_layer {
-                by_layer.print(&images, &explained.classes, &self.setting.chosen, &samples, out)?;
+            if let Some(by_layer) = by_layer {
+                by_layer.print(&images, &explained.classes, setting.settings.alpha[0], &samples, out)?;
             }
             if self.explain.raw.is_some() {
                 for (kept, map) in maps.iter_mut().zip(explained.maps) {
-                    let single = map.values.to_f32().into_vec();
-                    kept.push(Tensor::new(map.values.shape().to_vec(), single)?);
+                    kept.push(self.explain.compute.in_precision(map.values)?);
                 }
             }
             out.flush()?;
@@ -290,19 +319,29 @@ impl Run<'_> {
 
     fn explained(&self, question: &Question<'_>, profile: &mut Profile) -> Result<Explained> {
         if !self.explain.profile {
-            return self.explainer.answer(question);
+            return self.prepared.explainer.answer(question);
         }
-        let (explained, times) = self.explainer.answer_profiled(question)?;
+        let (explained, times) = self.prepared.explainer.answer_profiled(question)?;
         profile.append(times);
         Ok(explained)
     }
 }
 
-/// Where the numbers of a layer go: FILE, or FILE with the layer's name before its ending.
-fn raw_path(path: &Path, layer: Option<&str>) -> PathBuf {
-    let Some(layer) = layer else { return path.to_owned() };
+/// Where the numbers of each map go: FILE, or if there are several FILE with what tells them apart before its ending.
+fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    path.with_file_name(format!("{stem}.{}.npy", in_file_name(layer)))
+    let of = |map: &Shown| {
+        let alone = |same: &dyn Fn(&Shown) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
+        let layer = map.layer.as_deref().unwrap_or("input");
+        let told = match shown.iter().all(|other| other.method == map.method) {
+            _ if shown.len() == 1 => return path.to_owned(),
+            true => layer.to_owned(),
+            false if alone(&|other| other.method == map.method) => map.method.clone(),
+            false => format!("{}.{layer}", map.method),
+        };
+        path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
+    };
+    shown.iter().map(of).collect()
 }
 
 fn progress(opened: usize, total: usize, begun: Instant) {

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use monosplit_graph::onnx::Problem;
-use monosplit_graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape};
+use monosplit_graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
 
 use super::network::NetworkArgs;
+use crate::compiled::{self, CompiledMap, compiled_maps};
 use crate::failure::Failure;
 use crate::json::Json;
-use crate::model::{Model, Origin, survey};
+use crate::model::{Model, ModelOptions, Origin, survey};
 use crate::table::{Align, Table, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
@@ -57,6 +58,10 @@ struct Findings {
     graph: Graph,
     /// What the canonical form changes, if all could be read.
     canonical: Option<String>,
+    /// The inputs that may be left out, and what they are then.
+    defaults: Vec<(String, Tensor)>,
+    /// The maps it returns, if it was compiled.
+    maps: Vec<CompiledMap>,
 }
 
 impl Inspect {
@@ -82,7 +87,8 @@ impl Inspect {
     }
 
     fn findings(&self) -> Result<Findings, Failure> {
-        let (origin, options) = (self.network.origin(self.model.as_deref())?, self.network.options());
+        let origin = self.network.origin(self.model.as_deref())?;
+        let options = ModelOptions { run_time_inputs: true, ..self.network.options() };
         let Origin::Onnx(path) = &origin else {
             let model = Model::open(origin.clone(), &options)?;
             let canonical = Some(model.report().to_string());
@@ -94,6 +100,8 @@ impl Inspect {
                 problems: Vec::new(),
                 graph,
                 canonical,
+                defaults: Vec::new(),
+                maps: Vec::new(),
             });
         };
         let survey = survey(path, &options)?;
@@ -106,6 +114,8 @@ impl Inspect {
             producer: Some(survey.producer).filter(|name| !name.is_empty()),
             opset: Some(survey.opset),
             problems: survey.problems,
+            defaults: survey.defaults,
+            maps: compiled_maps(&survey.read),
             graph: survey.read,
             canonical,
         })
@@ -121,8 +131,9 @@ impl Findings {
     fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
         let shape = |id: NodeId| &self.graph.node(id).shape;
         let inputs = self.graph.inputs().iter();
+        let needed = |(name, _): &(&str, &Shape)| self.defaults.iter().all(|(input, _)| input != name);
         [
-            inputs.map(|&id| (self.graph.node(id).label.tensor.as_str(), shape(id))).collect(),
+            inputs.map(|&id| (self.graph.node(id).label.tensor.as_str(), shape(id))).filter(needed).collect(),
             self.graph.outputs().iter().map(|o| (o.name.as_str(), shape(o.node))).collect(),
         ]
     }
@@ -175,7 +186,21 @@ impl Findings {
             table.row(["written".to_owned(), written.join(", ")]);
         }
         table.row(["input".to_owned(), listed(inputs)]);
+        if !self.defaults.is_empty() {
+            let optional = self.defaults.iter().map(|(name, value)| format!("{name} = {}", single(value)));
+            table.row(["may be left out".to_owned(), optional.collect::<Vec<_>>().join(", ")]);
+        }
         table.row(["output".to_owned(), listed(outputs)]);
+        if !self.maps.is_empty() {
+            let [version, network] = compiled::provenance(&self.graph).map(|text| text.unwrap_or("unknown"));
+            table.row(["compiled".to_owned(), format!("from {network} by monosplit {version}")]);
+        }
+        for map in &self.maps {
+            let layer = map.layer.as_deref().unwrap_or("the image");
+            table.row(["explains".to_owned(), format!("{}: {} at {layer}", map.output, map.title)]);
+            table.row([String::new(), map.options.clone()]);
+            table.row([String::new(), map.finish.clone()]);
+        }
         table.row(["layers".to_owned(), grouped(layers.len())]);
         table.row(["parameters".to_owned(), grouped(parameters)]);
         table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
@@ -207,6 +232,25 @@ impl Findings {
         Ok(())
     }
 
+    /// What a compiled file says of itself.
+    fn compiled_json(&self) -> Json {
+        if self.maps.is_empty() {
+            return Json::Null;
+        }
+        let maps = self.maps.iter().map(|map| {
+            Json::Object(vec![
+                ("output", map.output.as_str().into()),
+                ("method", map.method.as_str().into()),
+                ("title", map.title.as_str().into()),
+                ("layer", map.layer.clone().into()),
+                ("options", map.options.as_str().into()),
+                ("finish", map.finish.as_str().into()),
+            ])
+        });
+        let [version, network] = compiled::provenance(&self.graph).map(|text| text.map(str::to_owned).into());
+        Json::Object(vec![("version", version), ("network", network), ("maps", maps.collect())])
+    }
+
     fn json(&self) -> Json {
         let layers = self.layers();
         let (parameters, multiply_adds) = totals(&layers);
@@ -221,7 +265,9 @@ impl Findings {
             ("producer", self.producer.clone().into()),
             ("opset", self.opset.map_or(Json::Null, Json::Whole)),
             ("inputs", inputs),
+            ("optional_inputs", self.defaults.iter().map(default_json).collect()),
             ("outputs", outputs),
+            ("compiled", self.compiled_json()),
             ("parameters", parameters.into()),
             ("multiply_adds", multiply_adds.into()),
             ("canonical_form", self.canonical.clone().into()),
@@ -229,6 +275,15 @@ impl Findings {
             ("problems", self.problems.iter().map(problem_json).collect()),
         ])
     }
+}
+
+fn default_json((name, value): &(String, Tensor)) -> Json {
+    Json::Object(vec![("name", name.as_str().into()), ("default", single(value).into())])
+}
+
+/// The first number of a tensor, as it was written down.
+fn single(value: &Tensor) -> String {
+    value.to_f32().first().map_or_else(|| "nothing".to_owned(), f32::to_string)
 }
 
 fn layer_json(layer: &LayerSummary) -> Json {

@@ -1,20 +1,24 @@
 //! The options that say which map is wanted.
 
 use clap::{Args, ValueEnum};
-use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size};
+use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 
 use crate::catalogue::{self, Chosen};
+
+/// The method that is shown unless another is named.
+const DEFAULT: &str = "splitcam";
 
 /// Which map is wanted, and the choices behind it.
 #[derive(Args)]
 #[command(next_help_heading = "The map")]
 pub(crate) struct MethodArgs {
     /// What the map shows, and if need be its options: splitcam, gradcam, lrp:gamma=0.1, ….
-    /// `monosplit methods` lists them all, `monosplit methods NAME` the options of one.
-    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "splitcam", verbatim_doc_comment)]
-    method: String,
+    /// `monosplit methods` lists them all, `monosplit methods NAME` the options of one
+    /// [default: splitcam]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", verbatim_doc_comment)]
+    method: Option<String>,
 
     /// An option of the method; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -169,12 +173,38 @@ impl MethodArgs {
                 .ok_or_else(|| Error::argument(format!("expected --set KEY=VALUE, found '{text}'")))?;
             options.push((key.to_owned(), value.to_owned()));
         }
-        catalogue::parse_knowing(&self.method, &options, &known_of(preprocess)?)
+        let method = self.method.as_deref().unwrap_or(DEFAULT);
+        catalogue::parse_knowing(method, &options, &known_of(preprocess)?)
     }
 
     /// How an attribution becomes a map.
     pub(crate) fn finish(&self) -> Finish {
         self.finish.finish()
+    }
+
+    /// The inputs of a compiled file that were given a number.
+    pub(crate) fn numbers(&self) -> Vec<&'static str> {
+        let all = [(inputs::ALPHA, &self.alpha), (inputs::THETA, &self.theta), (inputs::LIMIT, &self.limit)];
+        all.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
+    }
+
+    /// The first option given that a compiled file has settled.
+    pub(crate) fn settled(&self) -> Option<&'static str> {
+        let options = [
+            ("--method", self.method.is_some()),
+            ("--layer", !self.layers.is_empty()),
+            ("--set", !self.set.is_empty()),
+            ("--stream", self.stream.is_some()),
+            ("--part", self.part.is_some()),
+            ("--map", self.map.is_some()),
+            ("--shift-at", self.shift_at.is_some()),
+            ("--stabiliser", self.stabiliser.is_some()),
+            ("--pool", self.pool.is_some()),
+            ("--input-split", self.input_split.is_some()),
+            ("--relu", self.relu.is_some()),
+            ("how a map is finished", self.finish() != Finish::default()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 }
 

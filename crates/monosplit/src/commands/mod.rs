@@ -8,6 +8,7 @@ mod compile;
 mod compute;
 mod demo;
 mod explain;
+mod explain_compiled;
 mod inspect;
 mod maxout;
 mod method;

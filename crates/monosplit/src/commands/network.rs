@@ -53,6 +53,11 @@ pub(crate) struct PiecewiseArgs {
 }
 
 impl PiecewiseArgs {
+    /// Whether it was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        self.piecewise.is_some()
+    }
+
     /// The network to work on, its smooth activations fitted to `sample` if that was asked for.
     pub(crate) fn apply(&self, model: Model, sample: &Tensor, engine: &Cpu) -> Result<Model> {
         let Some(knots) = self.piecewise else { return Ok(model) };

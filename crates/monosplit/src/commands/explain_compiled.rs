@@ -1,0 +1,92 @@
+//! `monosplit explain` on a file that holds its own explanation: its maps are what is shown, and only what the file takes
+//! at run time can be chosen.
+
+use monosplit_engine::Cpu;
+use monosplit_explain::{Explainer, Explanation, Settings, inputs};
+use monosplit_graph::Result;
+
+use super::answer::{Setting, Shown};
+use super::explain::{Explain, Prepared};
+use crate::compiled::{CompiledMap, compiled_maps};
+use crate::model::Model;
+
+/// A compiled file.
+pub(super) struct CompiledFile<'a> {
+    model: &'a Model,
+    maps: Vec<CompiledMap>,
+}
+
+impl<'a> CompiledFile<'a> {
+    /// The file, if it is a compiled one.
+    pub(super) fn of(model: &'a Model) -> Option<Self> {
+        let maps = compiled_maps(model.original());
+        (!maps.is_empty()).then_some(CompiledFile { model, maps })
+    }
+
+    /// An error if something is asked for that was settled when the file was compiled.
+    pub(super) fn check(&self, explain: &Explain) -> Result<()> {
+        let refused = |what: &str, why: &str| Err(self.model.unfit(format!("{what} {why}")));
+        let settled =
+            "was settled when this file was compiled; explain the network itself, or compile it anew";
+        if let Some(option) = explain.method.settled() {
+            return refused(option, settled);
+        }
+        if explain.piecewise.is_given() {
+            return refused("--piecewise", settled);
+        }
+        if explain.by_layer {
+            return refused("--by-layer", "needs the network itself; this file holds finished maps");
+        }
+        let given = explain.method.numbers();
+        let asked = given.into_iter().chain(explain.class.is_given().then_some(inputs::CLASS));
+        match asked.into_iter().find(|name| !self.reads(name)) {
+            Some(name) => {
+                refused(&format!("--{name}"), "is not an input of this file; compile it so that it is")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Its maps, ready to be computed; `given` are the numbers of the command line.
+    pub(super) fn prepared(&self, explain: &Explain, given: &Settings, engine: &Cpu) -> Result<Prepared> {
+        let (labels, meaning) = explain.class.labels(self.model)?;
+        let settings = self.settings(explain, given);
+        settings.check()?;
+        let names: Vec<&str> = self.maps.iter().map(|map| map.output.as_str()).collect();
+        let explanation = Explanation::of_graph(self.model.graph().clone(), &names)
+            .map_err(|error| self.model.unfit(error.to_string()))?;
+        let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
+        let shown = self.maps.iter().map(|map| Shown {
+            method: map.method.clone(),
+            title: map.title.clone(),
+            layer: map.layer.clone(),
+            alpha: alpha.filter(|_| map.takes_alpha),
+        });
+        let setting = Setting { labels, meaning, shown: shown.collect(), settings };
+        let explainer = Explainer::of(explanation, engine)?;
+        Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
+    }
+
+    fn reads(&self, input: &str) -> bool {
+        self.model.defaults().iter().any(|(name, _)| name == input)
+    }
+
+    /// The numbers that were given, and for the others those the file has.
+    fn settings(&self, explain: &Explain, given: &Settings) -> Settings {
+        let numbers = explain.method.numbers();
+        let own = |name: &str| {
+            let value = self.model.defaults().iter().find(|(input, _)| input == name)?;
+            // The shortest decimal is what was meant: 0.4, not the binary number next to it.
+            value.1.to_f32().first().and_then(|single| single.to_string().parse::<f64>().ok())
+        };
+        let pick = |name: &str, given: f64| match numbers.contains(&name) {
+            true => given,
+            false => own(name).unwrap_or(given),
+        };
+        Settings {
+            alpha: vec![pick(inputs::ALPHA, given.alpha[0])],
+            theta: pick(inputs::THETA, given.theta),
+            limit: pick(inputs::LIMIT, given.limit),
+        }
+    }
+}

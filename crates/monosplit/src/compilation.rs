@@ -1,0 +1,148 @@
+//! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
+//! that may change at run time as inputs that may be left out.
+
+use monosplit_explain::{ClassInput, Explanation, Request, Settings, inputs};
+use monosplit_graph::onnx::ExportOptions;
+use monosplit_graph::passes::{portable, share_constants};
+use monosplit_graph::{Error, Graph, NodeId, Op, Output, Result, Tensor};
+
+use crate::catalogue::Chosen;
+use crate::compiled::{self, CompiledMap};
+use crate::model::Model;
+
+/// What the class scores of a compiled file are called.
+const SCORES: &str = "logits";
+/// What the explained class of each sample is called.
+const EXPLAINED: &str = "explained_class";
+
+/// Where the class of a compiled file comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClassSource {
+    /// An input that may be left out; it is the one with the highest score then.
+    #[default]
+    Input,
+    /// It is the one with the highest score.
+    Top,
+    /// It is always this one.
+    Fixed(usize),
+}
+
+/// A network and its explanation, ready to be written as one file.
+#[derive(Clone, Debug)]
+pub struct Compilation {
+    graph: Graph,
+    defaults: Vec<(&'static str, Tensor)>,
+}
+
+impl Compilation {
+    /// Compiles maps of a network, each with the method it is by.
+    pub fn new(model: &Model, class: ClassSource, maps: &[(&Chosen, Request)]) -> Result<Self> {
+        let requests: Vec<Request> = maps.iter().map(|(_, request)| request.clone()).collect();
+        let input = match class {
+            ClassSource::Top => ClassInput::Top,
+            ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
+        };
+        let explanation = Explanation::new(model.graph(), input, &requests)?;
+        let mut graph = share_constants(&portable(explanation.graph())?)?;
+        if let ClassSource::Fixed(number) = class {
+            graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
+        }
+        let defaults = defaults(&graph, &settings(maps)?);
+        for (name, value) in &defaults {
+            if !is_read(&graph, name) {
+                graph = with_constant(&graph, name, value)?;
+            }
+        }
+        let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
+        if has_input(&graph, SCORES) {
+            return Err(model.unfit(format!("its input is called '{SCORES}', as the scores of the file are")));
+        }
+        let mut outputs: Vec<Output> = graph.outputs().to_vec();
+        outputs[0].name = SCORES.to_owned();
+        outputs[1].name = EXPLAINED.to_owned();
+        let described: Vec<CompiledMap> = maps
+            .iter()
+            .zip(explanation.readings())
+            .map(|(map, reading)| described(map, &outputs[reading.map].name))
+            .collect();
+        graph.set_outputs(outputs);
+        let file = model.origin().to_string();
+        compiled::describe(&mut graph, file.rsplit(['/', '\\']).next().unwrap_or_default(), &described);
+        Ok(Compilation { graph, defaults })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The inputs that may be left out, and what they are then.
+    pub fn defaults(&self) -> &[(&'static str, Tensor)] {
+        &self.defaults
+    }
+
+    /// How the graph is written, with those inputs.
+    pub fn export_options(&self) -> ExportOptions {
+        let add =
+            |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
+        self.defaults.iter().fold(ExportOptions::default(), add)
+    }
+}
+
+fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMap {
+    CompiledMap {
+        output: output.to_owned(),
+        method: chosen.name.to_owned(),
+        title: chosen.title.clone(),
+        layer: request.layer.clone(),
+        takes_alpha: chosen.alpha.is_some(),
+        options: format!("{:?}", request.method),
+        finish: format!("{:?}", request.finish),
+    }
+}
+
+fn has_input(graph: &Graph, name: &str) -> bool {
+    graph.inputs().iter().any(|&id| graph.node(id).label.tensor == name)
+}
+
+/// Whether any node reads an input.
+fn is_read(graph: &Graph, input: &str) -> bool {
+    let is_it =
+        |id: &NodeId| graph.node(*id).label.tensor == input && matches!(graph.node(*id).op, Op::Input);
+    graph.nodes().any(|(_, node)| node.inputs.iter().any(is_it))
+}
+
+/// `graph` with an input replaced by a constant.
+fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
+    let mut fixed = Graph::new();
+    let found = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input);
+    let given = found.map(|&id| (id, fixed.constant(value.clone()))).into_iter().collect();
+    let map = graph.copy_into_with(&mut fixed, &given)?;
+    graph.outputs().iter().for_each(|output| fixed.output(output.name.clone(), map[output.node]));
+    fixed.pruned()
+}
+
+/// The run-time numbers of the methods, which are inputs they share.
+fn settings(maps: &[(&Chosen, Request)]) -> Result<Settings> {
+    let mut settings: Option<&Settings> = None;
+    for (chosen, _) in maps.iter().filter(|(chosen, _)| chosen.settings != Settings::default()) {
+        if settings.is_some_and(|earlier| *earlier != chosen.settings) {
+            return Err(Error::argument(
+                "alpha, theta and limit are inputs of the file that all methods share; give all of them the same",
+            ));
+        }
+        settings = Some(&chosen.settings);
+    }
+    Ok(settings.cloned().unwrap_or_default())
+}
+
+/// What the inputs that an explanation adds are unless given.
+fn defaults(graph: &Graph, settings: &Settings) -> Vec<(&'static str, Tensor)> {
+    let all = [
+        (inputs::CLASS, Tensor::vector(vec![-1i64])),
+        (inputs::ALPHA, Tensor::scalar(settings.alpha[0])),
+        (inputs::THETA, Tensor::scalar(settings.theta)),
+        (inputs::LIMIT, Tensor::scalar(settings.limit)),
+    ];
+    all.into_iter().filter(|(name, _)| has_input(graph, name)).collect()
+}

@@ -1,0 +1,224 @@
+//! `monosplit compile` as a person uses it, and what becomes of the files it writes.
+
+mod networks;
+mod program;
+mod reference;
+
+use std::path::Path;
+
+use monosplit::Tensor;
+use monosplit::catalogue::entries;
+use monosplit::explain::methods::Occlusion;
+use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
+use monosplit::graph::npy;
+use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
+use monosplit::{Model, ModelOptions, Origin, compiled_maps};
+use networks::{CLASSES, SIDE, Small, numbers};
+use program::{Folder, crates, model, refuses, succeeds};
+use reference::{array, relative_error};
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// The names of the methods that are rewrites, or of those that are not.
+fn methods(rewrites: bool) -> Vec<&'static str> {
+    let is_rewrite = |name: &&'static str| {
+        let chosen = monosplit::catalogue::parse(name, &[]).unwrap();
+        matches!(chosen.method.procedure(), Procedure::Rewrite(_)) == rewrites
+    };
+    entries().map(|entry| entry.name).filter(is_rewrite).collect()
+}
+
+fn compiled(folder: &Folder, network: &str, words: &[&str]) -> String {
+    let path = text(&folder.path("explained.onnx"));
+    let mut all = vec!["compile", network, "-o", &path];
+    all.extend(words);
+    succeeds(all);
+    path
+}
+
+fn survey(path: &str) -> Survey {
+    let import = ["class", "alpha", "theta", "limit"];
+    let import = import.into_iter().fold(ImportOptions::default(), ImportOptions::optional_input);
+    onnx::survey(&std::fs::read(path).unwrap(), None, &import).unwrap()
+}
+
+/// The numbers `explain` writes.
+fn map(folder: &Folder, network: &str, input: &str, words: &[&str]) -> Tensor {
+    let (out, raw) = (text(&folder.path("pictures")), text(&folder.path("raw.npy")));
+    let mut all = vec!["explain", network, input, "--out", &out, "--raw", &raw];
+    all.extend(words);
+    succeeds(all);
+    array(Path::new(&raw))
+}
+
+/// Three samples that no network was compiled with.
+fn samples(folder: &Folder) -> String {
+    text(&folder.write("x.npy", npy::write(&numbers(&[3, 3, SIDE, SIDE], 17))))
+}
+
+#[test]
+fn a_compiled_file_says_what_it_reads_returns_and_contains() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    for opset in ["13", "17", "26"] {
+        let path = compiled(&folder, &network, &["--methods", "splitcam,gradcam", "--opset", opset]);
+        let found = survey(&path);
+        assert_eq!(found.opset.to_string(), opset);
+        assert!(found.problems.is_empty(), "{:?}", found.problems);
+        let outputs: Vec<&str> = found.read.outputs().iter().map(|output| output.name.as_str()).collect();
+        assert_eq!(outputs[..2], ["logits", "explained_class"]);
+        assert!(outputs[2].starts_with("saliency/splitcam-g/"), "{outputs:?}");
+        assert!(outputs.iter().any(|name| name.starts_with("saliency/gradcam/")), "{outputs:?}");
+        let default = |name: &str| {
+            let value = found.defaults.iter().find(|(input, _)| input == name);
+            value.map(|(_, value)| (value.shape().to_vec(), value.to_f32()[0]))
+        };
+        assert_eq!(default("class"), Some((vec![1], -1.0)));
+        assert_eq!(default("alpha"), Some((vec![], 0.4)));
+        let maps = compiled_maps(&found.read);
+        assert_eq!(maps.iter().map(|map| map.method.as_str()).collect::<Vec<_>>(), ["splitcam", "gradcam"]);
+        let said = succeeds(["inspect", &path]).out;
+        for word in ["SplitCAM g at conv", "class = -1", "alpha = 0.4", "from small.onnx by monosplit"] {
+            assert!(said.contains(word), "'{word}' is not in: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_fixed_is_no_input() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    for (class, shown) in [("2", "2"), ("top1", "top1")] {
+        let native = map(&folder, &network, &x, &["--method", "gradient", "--class", shown]);
+        let path = compiled(&folder, &network, &["--method", "gradient", "--class", class]);
+        assert!(survey(&path).defaults.is_empty());
+        assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
+        refuses(["explain", &path, &x, "--class", "1"], &["--class", "not an input of this file"]);
+        refuses(["explain", &path, &x, "--alpha", "0.2"], &["--alpha", "not an input of this file"]);
+    }
+}
+
+#[test]
+fn what_was_settled_cannot_be_chosen_again() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let path = compiled(&folder, &network, &[]);
+    let choices = [["--method", "gradient"], ["--layer", "conv"], ["--stream", "h"], ["--set", "alpha=0.2"]];
+    for [option, value] in choices {
+        refuses(["explain", &path, &x, option, value], &[option, "was settled when this file was compiled"]);
+    }
+    refuses(["explain", &path, &x, "--by-layer"], &["--by-layer", "finished maps"]);
+    refuses(["explain", &path, &x, "--size", "input"], &["finished", "settled"]);
+}
+
+/// Through our own engine nothing but rounding may differ, whatever the method, for other samples and classes than any
+/// the compiler could have seen.
+#[test]
+fn compiled_maps_are_the_native_ones() {
+    let folder = Folder::new();
+    let small = Small::default().save(&folder, "small.onnx");
+    let golden = text(&model("resnet/torchscript-7.onnx"));
+    let shape = Model::open(Origin::onnx(&golden), &ModelOptions::default()).unwrap().sample_shape().unwrap();
+    let other = numbers(&[&[3], &*shape].concat(), 5);
+    let other = text(&folder.write("other.npy", npy::write(&other)));
+    for (network, x) in [(small, samples(&folder)), (golden, other)] {
+        for method in methods(true) {
+            let given = ["--class", "1", "--class", "0", "--class", "2", "--precision", "f64"];
+            let native = map(&folder, &network, &x, &[&["--method", method], &given[..]].concat());
+            for opset in ["13", "26"] {
+                let path = compiled(&folder, &network, &["--method", method, "--opset", opset]);
+                let error = relative_error(&map(&folder, &path, &x, &given), &native);
+                assert!(error < 1e-6, "{network} {method} at operator set {opset}: {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_class_and_alpha_are_chosen_at_run_time() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
+    let grad = ["--method", "splitgrad", "--layer", "x"];
+    let choices: [&[&str]; 4] =
+        [&[], &["--class", "3"], &["--alpha", "0.1"], &["--class", "4", "--alpha", "0"]];
+    let mut seen: Vec<Tensor> = Vec::new();
+    for words in choices {
+        let native = map(&folder, &network, &x, &[&grad[..], words].concat());
+        let found = map(&folder, &path, &x, words);
+        assert!(relative_error(&found, &native) < 1e-6, "{words:?}");
+        assert!(seen.iter().all(|other| relative_error(other, &found) > 1e-3), "{words:?} changes nothing");
+        seen.push(found);
+    }
+    let last = (CLASSES - 1).to_string();
+    refuses(["explain", &path, &x, "--class", "99"], &["99", &last]);
+}
+
+#[test]
+fn run_gives_the_network_s_own_prediction() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let path = compiled(&folder, &network, &["--methods", "splitcam,gradient"]);
+    let said = |file: &str| succeeds(["run", file, &x]).out;
+    assert_eq!(said(&path), said(&network));
+}
+
+#[test]
+fn half_precision_weights_halve_the_file() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let size = |words: &[&str]| std::fs::metadata(compiled(&folder, &network, words)).unwrap().len() as f64;
+    let ratio = size(&["--fp16"]) / size(&[]);
+    assert!((0.49..0.53).contains(&ratio), "{ratio}");
+}
+
+/// Weights are stored once: what is added are nodes.
+#[test]
+fn a_compiled_file_is_hardly_larger_than_the_network() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let plain = Model::open(Origin::onnx(&network), &ModelOptions::default()).unwrap();
+    let plain = onnx::write(plain.graph(), &ExportOptions::default()).unwrap().len() as f64;
+    for method in methods(true) {
+        let path = compiled(&folder, &network, &["--method", method]);
+        let growth = std::fs::metadata(path).unwrap().len() as f64 / plain - 1.0;
+        assert!(growth < 0.02, "{method} adds {:.2} %", 100.0 * growth);
+    }
+}
+
+#[test]
+fn what_is_refused_leaves_no_file() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let path = text(&folder.path("explained.onnx"));
+    let before = folder.names();
+    let all = |words: &[&'static str]| {
+        ["compile", &network, "-o", &path]
+            .into_iter()
+            .chain(words.iter().copied())
+            .map(str::to_owned)
+            .collect()
+    };
+    for method in methods(false) {
+        let words: Vec<String> = all(&["--method", method]);
+        refuses(words, &["asks the network many times and cannot be written as one graph"]);
+    }
+    let opened = Model::open(Origin::onnx(&network), &ModelOptions::default()).unwrap();
+    let occlusion = Request::at_input(Occlusion::default());
+    let refused =
+        Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
+    assert!(refused.contains("cannot be written as one graph"), "{refused}");
+    let refused: [(&[&str], &str); 4] = [
+        (&["--opset", "12"], "operator set 12"),
+        (&["--class", "99"], "--class"),
+        (&["--layer", "nowhere"], "nowhere"),
+        (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "give all of them the same"),
+    ];
+    for (words, reason) in refused {
+        let words: Vec<String> = all(words);
+        refuses(words, &[reason]);
+    }
+    assert_eq!(folder.names(), before);
+}

@@ -14,7 +14,7 @@ use crate::prediction::Meaning;
 #[derive(Args)]
 pub(crate) struct ClassArgs {
     /// The class that is explained: its number, its name, or `top1` for the one with the highest
-    /// score of each input, which is the default. Given several times: one for each input, in order.
+    /// score of each input, which is the default. Given several times: one for each input in turn.
     #[arg(long, value_name = "CLASS", allow_negative_numbers = true, verbatim_doc_comment)]
     class: Vec<String>,
 

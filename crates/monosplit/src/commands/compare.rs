@@ -42,8 +42,8 @@ Draws several methods beside each other: one row for each picture, one column fo
   monosplit compare resnet18.onnx photos/ --methods splitcam,gradcam,occlusion:stride=16
   monosplit compare vgg16.onnx cat.jpg --methods splitcam@features.14,splitcam@features.28 -o layers
 
-Each method is read off at a layer of its own choice, or at the one named after an `@`. The figure is
-written as FILE.png and FILE.svg, or, if FILE ends in .png, .svg or .pdf, in that format alone.")]
+Each method is read off at a layer of its own choice, or at the one named after an `@`. The figure
+is written as FILE.png and FILE.svg, or, if FILE ends in .png, .svg or .pdf, in that format alone.")]
 pub(crate) struct Compare {
     /// The network, an ONNX file (not with --arch), then pictures, folders of pictures, or .npy
     /// batches.

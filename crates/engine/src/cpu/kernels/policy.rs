@@ -180,7 +180,8 @@ fn transposed_convolution<R: Real>(
     }
     let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
     let ready = constants[1].as_ref().map(pack).transpose()?;
-    let holds_weights = ready.is_some();
+    // The direct way through a strided depthwise convolution reads the weights as they are.
+    let holds_weights = constants[1].is_some_and(|w| groups == 1 || w.shape[..2] != [groups, 1]);
     let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
         let depthwise = groups > 1 && v[1].shape[..2] == [groups, 1];
         let direct = depthwise.then(|| Depthwise::transposed(&window, v[0].shape, out.shape)).flatten();

@@ -46,7 +46,8 @@ class Network(nn.Module):
         for node in graph.node:
             if node.op_type == "Constant":
                 self.constants[node.output[0]] = torch.from_numpy(numpy_helper.to_array(node.attribute[0].t).copy())
-        self.source = next(i.name for i in graph.input if i.name not in self.constants)
+        source = next(i for i in graph.input if i.name not in self.constants)
+        self.source, self.side = source.name, source.type.tensor_type.shape.dim[2].dim_value
         self.result = graph.output[0].name
         self.copy_before_pools = copy_before_pools
         self.steps, self.parts = [], nn.ModuleList()
@@ -87,6 +88,8 @@ class Network(nn.Module):
             if kind == "MaxPool":
                 return nn.MaxPool2d(kernel, stride, tuple(pads[:2]), ceil_mode=ceil)
             return nn.AvgPool2d(kernel, stride, tuple(pads[:2]), count_include_pad=bool(a.get("count_include_pad", 0)))
+        if kind == "Add" and any(i in self.constants for i in node.input):
+            return a
         if kind == "Clip":
             return nn.ReLU6()
         simple = {"Relu": nn.ReLU, "GlobalAveragePool": lambda: nn.AdaptiveAvgPool2d(1), "Add": Sum}
@@ -96,7 +99,16 @@ class Network(nn.Module):
         values = {self.source: x}
         for node, module in self.steps:
             inputs = [values[i] for i in node.input if i in values]
-            if node.op_type == "Add":
+            constants = [self.constants[i].to(x) for i in node.input if i in self.constants]
+            if node.op_type == "Add" and constants:
+                y = inputs[0] + constants[0]
+            elif node.op_type == "Mul":
+                y = inputs[0] * constants[0]
+            elif node.op_type == "Gather":
+                y = inputs[0].select(module["axis"], int(constants[0]))
+            elif node.op_type == "Unsqueeze":
+                y = inputs[0].unsqueeze(int(module["axes"][0] if "axes" in module else constants[0]))
+            elif node.op_type == "Add":
                 y = module(torch.stack(inputs, dim=-1))
             elif isinstance(module, nn.MaxPool2d) and self.copy_before_pools:
                 y = module(inputs[0].clone())
@@ -196,9 +208,8 @@ def ask(program, path, x, target, method, precision, folder):
     return np.load(folder / "raw.npy").astype(np.float64)
 
 
-def pixels(path, name):
+def pixels(path, name, size):
     """The picture as the network reads it, and the bounds of what it could have read."""
-    size = 128 if "pets-small" in name else 224
     image = Image.open(path).convert("RGB").resize((size, size), Image.BICUBIC)
     rgb = np.asarray(image, np.float64)
     if "squeezenet1.1" in name:
@@ -214,18 +225,15 @@ def main():
     parser.add_argument("--program", default="target/release/monosplit")
     parser.add_argument("--image", required=True)
     parser.add_argument("--precision", choices=["f32", "f64"], default="f32")
-    parser.add_argument("--only", help="only cases whose name contains this")
+    parser.add_argument("--only", help="only the case of this name")
     a = parser.parse_args()
     torch.set_num_threads(2)
     torch.manual_seed(0)
     print("| network | peer | method | Pearson | relative L2 | peer's gap |\n|---|---|---|---|---|---|")
     for path in a.networks:
-        x, low, high = pixels(a.image, path.name)
         dtype = torch.float64 if a.precision == "f64" else torch.float32
-        models = [Network(path, copy).eval() for copy in (True, False)]
-        for model in models:
-            model.constants.clear()
-            model.to(dtype)
+        models = [Network(path, copy).eval().to(dtype) for copy in (True, False)]
+        x, low, high = pixels(a.image, path.name, models[0].side)
         x64 = x.to(dtype)
         scores = models[0](x64)
         target = int(scores.argmax())
@@ -236,7 +244,7 @@ def main():
             np.save(folder / "baselines.npy", baselines.numpy())
             given = folder / "baselines.npy", baselines.to(dtype)
             for peer, name, method, attribute, complete in cases(*models, x64, target, low, high, given, branches):
-                if a.only and a.only not in name:
+                if a.only and a.only != name:
                     continue
                 theirs = attribute().double().numpy().ravel()
                 ours = ask(a.program, path, x, target, method, a.precision, folder).ravel()

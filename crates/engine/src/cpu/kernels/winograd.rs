@@ -98,6 +98,7 @@ impl<R> Target<R> {
 
     /// # Safety
     /// Nothing else touches these elements while the slice lives, and the memory stays borrowed.
+    #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at places of their own")]
     unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
         assert!(range.start <= range.end && range.end <= self.length, "place in a target");
         // SAFETY: the range was checked, exclusiveness is the caller's to see to.

@@ -212,8 +212,8 @@ unsafe fn output_tiles<L: Lanes>(
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 6 + j) * stride)));
                     *column = output_four(column_of);
                 }
-                for i in 0..4 {
-                    let row = output_four(std::array::from_fn(|j| columns[j][i]));
+                for i in 0..4usize {
+                    let row = output_four(columns.map(|column| column[i]));
                     L::interleave::<4>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
                 }
             }
@@ -223,8 +223,8 @@ unsafe fn output_tiles<L: Lanes>(
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 4 + j) * stride)));
                     *column = output_two(column_of);
                 }
-                for i in 0..2 {
-                    let row = output_two(std::array::from_fn(|j| columns[j][i]));
+                for i in 0..2usize {
+                    let row = output_two(columns.map(|column| column[i]));
                     L::interleave::<2>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
                 }
             }

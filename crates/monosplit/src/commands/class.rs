@@ -13,8 +13,8 @@ use crate::prediction::Meaning;
 /// Which class is explained, and what classes are called.
 #[derive(Args)]
 pub(crate) struct ClassArgs {
-    /// The class that is explained: its number, its name, or `top1` for the one with the highest
-    /// score of each input, which is the default. Given several times: one for each input in turn.
+    /// The class that is explained: its number, its name, or `top1` for the one with the
+    /// highest score of each input, which is the default. Given several times, one for each.
     #[arg(long, value_name = "CLASS", allow_negative_numbers = true, verbatim_doc_comment)]
     class: Vec<String>,
 

@@ -22,7 +22,7 @@ use crate::table::printable;
 #[command(override_usage = "monosplit compile MODEL -o FILE [OPTIONS]
        monosplit compile --arch NAME --weights FILE -o FILE [OPTIONS]")]
 #[command(long_about = "\
-Writes a network and its explanation as one ONNX file that any runtime can run, without this program.
+Writes a network and its explanation as one ONNX file that any runtime can run by itself.
 
   monosplit compile resnet18.onnx -o explained.onnx
   monosplit compile resnet18.onnx --method gradcam --layer layer4.1.relu:out -o explained.onnx

@@ -79,8 +79,8 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "DIR", default_value = "explained")]
     out: PathBuf,
 
-    /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy file, one
-    /// for each of several layers.
+    /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
+    /// file, one for each of several layers.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
 
@@ -88,8 +88,8 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 
-    /// What the map owes to each layer: of stream g, what each layer's hidden gradient contributed;
-    /// of lrp, the relevance that lies on each.
+    /// What the map owes to each layer: of stream g, what each layer's hidden gradient
+    /// contributed; of lrp, the relevance that lies on each.
     #[arg(long, verbatim_doc_comment)]
     pub(super) by_layer: bool,
 

@@ -10,6 +10,7 @@ use super::effort::Effort;
 use super::fusion::Fusion;
 use super::kernels::peak::peak;
 use super::kernels::policy::{self, Kernel};
+use super::kernels::prepared::Shelf;
 use super::plan::{Place, Plan, Step, known, needed};
 use super::real::Real;
 use super::run::Run;
@@ -153,14 +154,15 @@ impl<R: Real> CpuProgram<R> {
         let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
         let mut bytes = 0;
+        let shelf = Shelf::new();
         for (at, read) in reads.iter().enumerate() {
             for &id in read {
                 self.provide(graph, id, &mut bytes)?;
             }
             let step = &self.plan.steps[at];
             let executor = match &step.work {
-                Work::One(id) => Executor::Kernel(self.choose(graph, *id)?),
-                Work::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0])?),
+                Work::One(id) => Executor::Kernel(self.choose(graph, *id, &shelf)?),
+                Work::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0], &shelf)?),
                 Work::Fused(nodes) => {
                     Executor::Fused(Fusion::new(graph, &self.plan.same, nodes, &step.outputs)?)
                 }
@@ -187,7 +189,7 @@ impl<R: Real> CpuProgram<R> {
         Ok(())
     }
 
-    fn choose(&self, graph: &Graph, id: NodeId) -> Result<Kernel<R>> {
+    fn choose(&self, graph: &Graph, id: NodeId, shelf: &Shelf<R>) -> Result<Kernel<R>> {
         let node = graph.node(id);
         let inputs = &self.values[id.index()].inputs;
         let shapes = self.fixed_shapes(inputs);
@@ -197,7 +199,8 @@ impl<R: Real> CpuProgram<R> {
                 Some(View { shape: shape.as_ref()?, data })
             })
             .collect();
-        policy::choose(node, &constants).map_err(|e| e.at(&self.values[id.index()].name))
+        let weights = inputs.get(1).copied().unwrap_or(id);
+        policy::choose(node, &constants, &shelf.of(weights)).map_err(|e| e.at(&self.values[id.index()].name))
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {
@@ -243,7 +246,7 @@ impl<R: Real> CpuProgram<R> {
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
         let inputs = &self.values[id.index()].inputs;
-        let kernel = self.choose(graph, id)?;
+        let kernel = self.choose(graph, id, &Shelf::new())?;
         let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
         let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::rows::take_apart;
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
@@ -65,12 +66,8 @@ impl Layout {
     /// Takes the rows of planes apart.
     pub(crate) fn take_apart<R: Real>(&self, planes: &[R], apart: &mut [R]) {
         let Some(phased) = self.phased_row else { return };
-        let pitch = phased / self.step;
         for (row, apart) in planes.chunks(self.row).zip(apart.chunks_mut(phased)) {
-            for (phase, apart) in apart.chunks_mut(pitch).enumerate().take(row.len()) {
-                let count = (row.len() - phase).div_ceil(self.step);
-                copy_spaced(&mut apart[..count], &row[phase..], self.step);
-            }
+            take_apart(row, self.step, apart);
         }
     }
 
@@ -152,8 +149,7 @@ impl Patches {
     }
 }
 
-/// Copies every `step`-th element of `from`.
-pub(crate) fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
+fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
     if step == 1 {
         match <&mut [R; 32]>::try_from(&mut *target) {
             // A length known to the compiler spares a call for what is a handful of vectors.

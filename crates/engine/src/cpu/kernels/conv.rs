@@ -166,18 +166,20 @@ impl Convolution {
         (0..blocks).into_par_iter().for_each(|block| {
             let first = block * panels / blocks * width;
             let positions = first..((block + 1) * panels / blocks * width).min(outputs);
-            let readings = self.readings(&positions, width);
+            let readings = self.readings::<R>(part.level, &positions);
             let padded = part.level.padded::<R>(positions.len());
             let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
             // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
             let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
             for span in 0..spans {
                 let depths = span * depth / spans..(span + 1) * depth / spans;
-                let patches = &mut patches[..depths.len() * padded];
-                let panels = patches.chunks_mut((width * depths.len()).max(1));
-                for (readings, panel) in readings.iter().zip(panels) {
-                    readings.pack(part.x, depths.clone(), panel.len() / depths.len(), panel);
+                let mut rest = &mut patches[..];
+                for (width, readings) in &readings {
+                    let panel;
+                    (panel, rest) = rest.split_at_mut(width * depths.len());
+                    readings.pack(part.x, depths.clone(), *width, panel);
                 }
+                let patches = &patches[..depths.len() * padded];
                 let right = RightPanels { data: patches, depth: depths.len(), columns: positions.len() };
                 let start = part.start(span, &(0..self.group_outputs));
                 part.w.multiply(0..part.w.panels(), depths.start, right, start, &mut y);
@@ -188,20 +190,24 @@ impl Convolution {
 
     fn share_channels<R: Real>(&self, part: &Part<'_, R>, positions: usize) {
         let depth = self.depth();
-        let width = VECTORS * part.level.width::<R>();
-        let readings = self.readings(&(0..positions), width);
+        let readings = self.readings::<R>(part.level, &(0..positions));
         let padded = part.level.padded::<R>(positions);
         let spans = (depth * padded).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
         let tasks = part.w.panels().min(TASKS);
         let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
         for span in 0..spans {
             let depths = span * depth / spans..(span + 1) * depth / spans;
-            let patches = &mut patches[..depths.len() * padded];
-            let panels = patches.par_chunks_mut((width * depths.len()).max(1)).zip(&readings);
-            panels.for_each(|(panel, readings)| {
-                readings.pack(part.x, depths.clone(), panel.len() / depths.len(), panel);
+            let mut rest = &mut patches[..];
+            let mut panels = Vec::with_capacity(readings.len());
+            for (width, readings) in &readings {
+                let panel;
+                (panel, rest) = rest.split_at_mut(width * depths.len());
+                panels.push((*width, readings, panel));
+            }
+            panels.into_par_iter().for_each(|(width, readings, panel)| {
+                readings.pack(part.x, depths.clone(), width, panel);
             });
-            let patches = &*patches;
+            let patches = &patches[..depths.len() * padded];
             (0..tasks).into_par_iter().for_each(|task| {
                 let panels = task * part.w.panels() / tasks..(task + 1) * part.w.panels() / tasks;
                 let rows = part.w.rows_of(&panels);
@@ -216,11 +222,14 @@ impl Convolution {
         }
     }
 
-    /// How the patches of every panel of `positions` are read.
-    fn readings(&self, positions: &Range<usize>, width: usize) -> Vec<Patches> {
-        let panel = |first: usize| first..(first + width).min(positions.end);
-        let patches = |first: usize| Patches::new(&self.walk, &self.layout, panel(first));
-        positions.clone().step_by(width).map(patches).collect()
+    /// Every panel of `positions`: its width and how its patches are read.
+    fn readings<R: Real>(&self, level: Level, positions: &Range<usize>) -> Vec<(usize, Patches)> {
+        let patches = |(first, width): (usize, usize)| {
+            let first = positions.start + first;
+            let panel = first..(first + width).min(positions.end);
+            (width, Patches::new(&self.walk, &self.layout, panel))
+        };
+        level.right_panels::<R>(positions.len()).map(patches).collect()
     }
 }
 

@@ -9,10 +9,10 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::copy_spaced;
 use super::conv::Finish;
 use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
+use super::rows::take_apart;
 use super::scratch::Scratch;
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
@@ -96,16 +96,25 @@ impl Frame {
         Frame { at, rows, pitch, from: [y, x], to: [top, left], stride }
     }
 
-    /// Copies the plane; what lies around it is left as it is.
-    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R]) {
+    /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
+    /// to whole strides.
+    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R], apart: &mut [R]) {
         if self.from[1] >= width || self.to[1] >= self.pitch {
             return;
         }
-        let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(self.stride[1]));
+        let step = self.stride[1];
+        let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(step));
         let rows = (self.to[0]..self.rows).zip((self.from[0]..height).step_by(self.stride[0]));
         for (row, y) in rows {
             let target = &mut frames[self.at + row * self.pitch + self.to[1]..][..columns];
-            copy_spaced(target, &plane[y * width + self.from[1]..], self.stride[1]);
+            let from = &plane[y * width..(y + 1) * width];
+            if step == 1 {
+                target.copy_from_slice(&from[self.from[1]..][..columns]);
+            } else {
+                take_apart(from, step, apart);
+                let first = self.from[1] % step * (apart.len() / step) + self.from[1] / step;
+                target.copy_from_slice(&apart[first..first + columns]);
+            }
         }
     }
 }
@@ -286,12 +295,15 @@ impl Depthwise {
             frames.fill(R::ZERO);
             let mut sums = Scratch::new(summed + SLACK);
             let mut taps = Vec::new();
+            let step = self.frames.first().map_or(1, |frame| frame.stride[1]);
+            let mut apart = vec![R::ZERO; self.input[1].next_multiple_of(step)];
             for (local, y) in y.chunks_mut(plane).enumerate() {
                 let index = task * planes + local;
                 let (image, channel) = (index / outputs, index % outputs);
                 let from = image * self.channels + channel / self.multiplier;
                 for frame in &self.frames {
-                    frame.fill(&x[from * inputs..(from + 1) * inputs], self.input, &mut frames);
+                    let plane = &x[from * inputs..(from + 1) * inputs];
+                    frame.fill(plane, self.input, &mut frames, &mut apart);
                 }
                 let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
                 let start = bias.map_or(R::ZERO, |b| b[channel]);

@@ -5,15 +5,17 @@
 use std::ops::Range;
 
 use super::level::{Level, VECTORS};
-use super::tile::{Start, Tile, row_panels, run_tile};
+use super::tile::{Start, Tile, run_tile};
 use crate::cpu::real::Real;
 
 /// Depth walked before a panel is changed, so that a left panel stays in the first cache.
 pub(crate) const DEPTH: usize = 256;
 /// Columns of a right operand packed at a time, so that they stay in the second cache.
 pub(crate) const COLUMNS: usize = 256;
+/// Rows of the highest tile of any level.
+const MOST_ROWS: usize = 14;
 /// Numbers in the largest tile of any level.
-const LARGEST_TILE: usize = 14 * VECTORS * 16;
+const LARGEST_TILE: usize = MOST_ROWS * VECTORS * 16;
 
 /// A matrix read through strides.
 #[derive(Clone, Copy, Debug)]
@@ -131,19 +133,28 @@ pub(crate) struct LeftPanels<R> {
 impl<R: Real> LeftPanels<R> {
     pub(crate) fn pack(level: Level, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
-        let (rows, depth) = (matrix.rows, matrix.columns);
-        let mut data = Vec::with_capacity(rows * depth);
-        for panel in row_panels(rows, level.rows::<R>()) {
+        let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
+        let mut data = Vec::with_capacity(Self::length(level, rows, depth));
+        for first in (0..rows).step_by(height) {
+            let panel = first..(first + height).min(rows);
             for k in 0..depth {
                 data.extend(panel.clone().map(|row| matrix.at(row, k)));
+                data.resize(data.len() + height - panel.len(), R::ZERO);
             }
         }
+        data.resize(Self::length(level, rows, depth), R::ZERO);
         LeftPanels { level, rows, depth, data }
     }
 
-    /// A left operand of which the panels are given, as [`row_panels`] cuts them.
+    /// Elements of the panels of a matrix. After the last panel there is a row of zeros, which may be read.
+    pub(crate) fn length(level: Level, rows: usize, depth: usize) -> usize {
+        let height = level.rows::<R>();
+        rows.next_multiple_of(height) * depth + height * height
+    }
+
+    /// A left operand of which the panels are given.
     pub(crate) fn packed(level: Level, rows: usize, depth: usize, data: Vec<R>) -> Self {
-        assert_eq!(data.len(), rows * depth, "left panels");
+        assert_eq!(data.len(), Self::length(level, rows, depth), "left panels");
         LeftPanels { level, rows, depth, data }
     }
 
@@ -154,8 +165,8 @@ impl<R: Real> LeftPanels<R> {
 
     /// The rows that a range of panels covers.
     pub(crate) fn rows_of(&self, panels: &Range<usize>) -> Range<usize> {
-        let count = self.panels().max(1);
-        panels.start * self.rows / count..panels.end * self.rows / count
+        let height = self.level.rows::<R>();
+        (panels.start * height).min(self.rows)..(panels.end * height).min(self.rows)
     }
 
     /// `result ← start + left·right` for the rows of `panels`, the depth of `right` beginning at `first`.
@@ -167,33 +178,44 @@ impl<R: Real> LeftPanels<R> {
         start: Beginning<'_, R>,
         result: &mut Region<R>,
     ) {
-        let rows = self.rows_of(&panels);
-        assert_eq!((rows.len(), right.columns), (result.rows, result.columns), "matrix sizes");
+        let (rows, height) = (self.rows_of(&panels), self.level.rows::<R>());
         assert!(first + right.depth <= self.depth, "depth of the product");
-        assert!(right.data.len() >= right.depth * self.level.padded::<R>(right.columns), "right panels");
-        if let Beginning::Rows(values) = start {
-            assert!(values.len() >= rows.len(), "numbers to start from");
-        }
-        let spans = right.depth.div_ceil(DEPTH).max(1);
-        for span in 0..spans {
-            let depths = span * right.depth / spans..(span + 1) * right.depth / spans;
+        right.check(self.level, rows.len(), start, result);
+        for depths in spans(right.depth, 1) {
+            let start = if depths.start > 0 { Beginning::Held } else { start };
             for panel in panels.clone() {
-                let panel = self.rows_of(&(panel..panel + 1));
-                let at = panel.start * self.depth + (first + depths.start) * panel.len();
-                let local = panel.start - rows.start..panel.end - rows.start;
-                let start = match start {
-                    _ if span > 0 => Start::Held,
-                    Beginning::Zero => Start::Zero,
-                    Beginning::Held => Start::Held,
-                    Beginning::Rows(values) => Start::Rows(values[local.start..].as_ptr()),
-                };
-                let left = &self.data[at..at + depths.len() * panel.len()];
-                // SAFETY: the rows of a panel are part of `result`, which this function has to itself.
-                let mut result = unsafe { result.part(local, 0..right.columns) };
-                right.tiles(self.level, left, depths.clone(), start, &mut result);
+                let at = panel * height * self.depth + (first + depths.start) * height;
+                let left = &self.data[at..at + depths.len() * height];
+                let local = self.rows_of(&(panel..panel + 1));
+                let local = local.start - rows.start..local.end - rows.start;
+                right.tiles(self.level, (left, None), depths.clone(), start, local, result);
             }
         }
     }
+
+    /// `result ← leftᵀ·right`, all of it.
+    pub(crate) fn multiply_across(&self, right: RightPanels<'_, R>, result: &mut Region<R>) {
+        let height = self.level.rows::<R>();
+        assert_eq!(right.depth, self.rows, "depth of the product");
+        right.check(self.level, self.depth, Beginning::Zero, result);
+        for depths in spans(right.depth, height) {
+            let start = if depths.start > 0 { Beginning::Held } else { Beginning::Zero };
+            for row in (0..self.depth).step_by(height) {
+                let local = row..(row + height).min(self.depth);
+                let left = &self.data[depths.start * self.depth + row * height..];
+                let across = Some(height * self.depth);
+                right.tiles(self.level, (left, across), depths.clone(), start, local, result);
+            }
+        }
+    }
+}
+
+/// A depth cut into spans of about [`DEPTH`], at multiples of `unit`.
+fn spans(depth: usize, unit: usize) -> impl Iterator<Item = Range<usize>> {
+    let (count, units) = (depth.div_ceil(DEPTH).max(1), depth.div_ceil(unit));
+    (0..count).map(move |span| {
+        (span * units / count * unit).min(depth)..((span + 1) * units / count * unit).min(depth)
+    })
 }
 
 /// What the sums of a product begin with.
@@ -216,45 +238,74 @@ pub(crate) struct RightPanels<'a, R> {
 }
 
 impl<R: Real> RightPanels<'_, R> {
-    /// One left panel, the part of it at `depths`, times all right panels.
-    fn tiles(&self, level: Level, left: &[R], depths: Range<usize>, start: Start<R>, result: &mut Region<R>) {
-        let width = level.width::<R>();
-        for first in (0..self.columns).step_by(VECTORS * width) {
-            let columns = (self.columns - first).min(VECTORS * width);
-            let vectors = columns.div_ceil(width);
+    fn check(&self, level: Level, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
+        assert_eq!((rows, self.columns), (result.rows, result.columns), "matrix sizes");
+        assert!(self.data.len() >= self.depth * level.padded::<R>(self.columns), "right panels");
+        if let Beginning::Rows(values) = start {
+            assert!(values.len() >= rows, "numbers to start from");
+        }
+    }
+
+    /// One left panel, the part of it at `depths`, times all right panels: the given rows of the result.
+    fn tiles(
+        &self,
+        level: Level,
+        (left, across): (&[R], Option<usize>),
+        depths: Range<usize>,
+        start: Beginning<'_, R>,
+        rows: Range<usize>,
+        result: &mut Region<R>,
+    ) {
+        let height = level.rows::<R>();
+        let even = rows.len().next_multiple_of(2);
+        let reach = match across {
+            None => depths.len() * height,
+            Some(panel) => {
+                let last = depths.len().saturating_sub(1);
+                last / height * panel + (even - 1) * height + last % height + 1
+            }
+        };
+        assert!(even <= height && left.len() >= reach, "left panel");
+        let mut values = [R::ZERO; MOST_ROWS];
+        if let Beginning::Rows(all) = start {
+            values[..rows.len()].copy_from_slice(&all[rows.clone()]);
+        }
+        for (first, width) in level.right_panels::<R>(self.columns) {
+            let columns = (self.columns - first).min(width);
+            let at = first * self.depth + depths.start * width;
+            let right = &self.data[at..at + depths.len() * width];
+            let whole = columns == width && even == rows.len();
             let mut scratch = [R::ZERO; LARGEST_TILE];
-            let whole = columns == vectors * width;
-            let right = &self.data[first * self.depth + depths.start * vectors * width..];
-            assert!(right.len() >= depths.len() * vectors * width, "right panel");
-            let mut tile = Tile {
-                rows: result.rows,
-                vectors,
+            if !whole && matches!(start, Beginning::Held) {
+                for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
+                    scratch[..columns].copy_from_slice(&result.row(row)[first..first + columns]);
+                }
+            }
+            let tile = Tile {
+                rows: even,
+                columns: width,
                 depth: depths.len(),
                 left: left.as_ptr(),
+                across,
                 right: right.as_ptr(),
-                // SAFETY: `first` is a column of the result.
-                result: unsafe { result.at.add(first) },
-                stride: result.stride,
-                start,
+                result: match whole {
+                    true => result.row(rows.start)[first..].as_mut_ptr(),
+                    false => scratch.as_mut_ptr(),
+                },
+                stride: if whole { result.stride } else { width },
+                start: match start {
+                    Beginning::Zero => Start::Zero,
+                    Beginning::Held => Start::Held,
+                    Beginning::Rows(_) => Start::Rows(values.as_ptr()),
+                },
             };
-            if !whole {
-                if matches!(start, Start::Held) {
-                    for row in 0..result.rows {
-                        let held = &result.row(row)[first..];
-                        scratch[row * vectors * width..][..columns].copy_from_slice(&held[..columns]);
-                    }
-                }
-                tile.result = scratch.as_mut_ptr();
-                tile.stride = vectors * width;
-            }
-            // SAFETY: `left` holds `depth` times `rows` numbers and `right` as many vectors, by slicing and by
-            // the assertion; the tile of the result lies in the region, or in the scratch tile, which holds
-            // the largest there is. The level is one of this machine.
+            // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing;
+            // the tile lies in rows of the region, which this function has to itself, or in the scratch tile,
+            // which holds the largest there is. The level is one of this machine.
             unsafe { run_tile(level, &tile, R::ZERO) };
             if !whole {
-                for row in 0..result.rows {
-                    let computed = &scratch[row * vectors * width..][..columns];
-                    result.row(row)[first..first + columns].copy_from_slice(computed);
+                for (row, scratch) in rows.clone().zip(scratch.chunks(width)) {
+                    result.row(row)[first..first + columns].copy_from_slice(&scratch[..columns]);
                 }
             }
         }
@@ -262,28 +313,34 @@ impl<R: Real> RightPanels<'_, R> {
 }
 
 impl Level {
-    /// `columns`, filled up to whole vectors.
-    pub(crate) fn padded<R: Real>(self, columns: usize) -> usize {
-        columns.next_multiple_of(self.width::<R>())
+    /// The right panels of a matrix of `columns` columns: first column and width, as narrow as vectors allow.
+    pub(crate) fn right_panels<R: Real>(self, columns: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (width, half) = (self.width::<R>(), self.half::<R>());
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let panel = match columns - at {
+                0 => return None,
+                rest if rest > width + half % width => VECTORS * width,
+                rest if rest > half => width,
+                _ => half,
+            };
+            let first = at;
+            at = (at + panel).min(columns);
+            Some((first, panel))
+        })
     }
 
-    /// The place of row `k` of the right panel that begins at column `first`: offset and length.
-    pub(crate) fn right_row<R: Real>(
-        self,
-        (depth, columns): (usize, usize),
-        k: usize,
-        first: usize,
-    ) -> (usize, usize) {
-        let width = (self.padded::<R>(columns) - first).min(VECTORS * self.width::<R>());
-        (first * depth + k * width, width)
+    /// `columns` as wide as their panels.
+    pub(crate) fn padded<R: Real>(self, columns: usize) -> usize {
+        let whole = columns / (VECTORS * self.width::<R>()) * VECTORS * self.width::<R>();
+        whole + self.right_panels::<R>(columns - whole).map(|(_, width)| width).sum::<usize>()
     }
 
     /// Writes one row of a right operand of `depth × row.len()` into its panels.
     pub(crate) fn pack_right_row<R: Real>(self, depth: usize, k: usize, row: &[R], panels: &mut [R]) {
-        for (index, piece) in row.chunks(VECTORS * self.width::<R>()).enumerate() {
-            let first = index * VECTORS * self.width::<R>();
-            let (at, width) = self.right_row::<R>((depth, row.len()), k, first);
-            let target = &mut panels[at..at + width];
+        for (first, width) in self.right_panels::<R>(row.len()) {
+            let piece = &row[first..row.len().min(first + width)];
+            let target = &mut panels[first * depth + k * width..][..width];
             target[..piece.len()].copy_from_slice(piece);
             target[piece.len()..].fill(R::ZERO);
         }
@@ -389,6 +446,52 @@ mod tests {
                             })
                             .sum();
                         assert!((c[i * n + j] - 1.0 - direct).abs() < 1e-12);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_multiplies_along_and_across() {
+        let mut random = Random::new(17);
+        for level in Level::all() {
+            for _ in 0..60 {
+                let (rows, depth) = (random.within(1, 40), random.within(1, 40));
+                let (columns, extra) = (random.within(1, 80), random.within(0, 3));
+                let left = random.reals::<f64>(rows * depth);
+                let packed = LeftPanels::pack(level, Matrix::dense(&left, rows, depth));
+                let (mut panels, mut row) = (Vec::new(), Vec::new());
+                let mut right = |depth: usize| {
+                    let right = random.reals::<f64>(depth * columns);
+                    pack_right(level, Matrix::dense(&right, depth, columns), &mut panels, &mut row);
+                    (right, panels.clone())
+                };
+                let mut found = vec![f64::NAN; rows.max(depth) * (columns + extra)];
+                let (plain, data) = right(depth);
+                let operand = RightPanels { data: &data, depth, columns };
+                let mut result = Region::new(&mut found, rows, columns, columns + extra);
+                packed.multiply(
+                    0..packed.panels(),
+                    0,
+                    operand,
+                    Beginning::Rows(&vec![0.5; rows]),
+                    &mut result,
+                );
+                for i in 0..rows {
+                    for j in 0..columns {
+                        let sum: f64 = (0..depth).map(|k| left[i * depth + k] * plain[k * columns + j]).sum();
+                        assert!((result.row(i)[j] - 0.5 - sum).abs() < 1e-12, "{level:?}");
+                    }
+                }
+                let (plain, data) = right(rows);
+                let operand = RightPanels { data: &data, depth: rows, columns };
+                let mut result = Region::new(&mut found, depth, columns, columns + extra);
+                packed.multiply_across(operand, &mut result);
+                for i in 0..depth {
+                    for j in 0..columns {
+                        let sum: f64 = (0..rows).map(|k| left[k * depth + i] * plain[k * columns + j]).sum();
+                        assert!((result.row(i)[j] - sum).abs() < 1e-12, "{level:?} across");
                     }
                 }
             }

@@ -7,8 +7,10 @@ pub(crate) trait Lanes: Copy {
     type Scalar: Copy;
     /// Numbers in a vector.
     const WIDTH: usize;
-    /// Rows of a tile of a matrix product whose sums fit the registers.
+    /// Rows of a tile of a matrix product whose sums fit the registers: an even number.
     const ROWS: usize;
+    /// A vector half as wide, or the same where there is none.
+    type Half: Lanes<Scalar = Self::Scalar>;
 
     /// # Safety
     /// The machine has the instructions of this type; `WIDTH` numbers can be read at `from`.
@@ -90,12 +92,13 @@ pub(crate) const WIDEST: usize = 16;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes {
-    ($vector:ident of $real:ty, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
+    ($vector:ident of $real:ty, half $half:ident, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
      $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr $(, $($shuffles:item)*)?) => {
         impl Lanes for $vector {
             type Scalar = $real;
             const WIDTH: usize = $width;
             const ROWS: usize = $rows;
+            type Half = $half;
 
             #[inline(always)]
             unsafe fn load(from: *const $real) -> Self {
@@ -145,11 +148,11 @@ mod x86 {
 
     use super::Lanes;
 
-    lanes!(__m256 of f32, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
+    lanes!(__m256 of f32, half __m256, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
         _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c));
-    lanes!(__m256d of f64, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
+    lanes!(__m256d of f64, half __m256d, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
         _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c));
-    lanes!(__m512 of f32, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+    lanes!(__m512 of f32, half __m256, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
     _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
     #[inline(always)]
     unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
@@ -199,7 +202,7 @@ mod x86 {
             }
         }
     });
-    lanes!(__m512d of f64, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
+    lanes!(__m512d of f64, half __m256d, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
         _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c));
 }
 
@@ -209,9 +212,9 @@ mod aarch64 {
 
     use super::Lanes;
 
-    lanes!(float32x4_t of f32, width 4, rows 12, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
+    lanes!(float32x4_t of f32, half float32x4_t, width 4, rows 12, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
         |a, b, c| vfmaq_f32(c, a, b));
-    lanes!(float64x2_t of f64, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
+    lanes!(float64x2_t of f64, half float64x2_t, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
         |a, b, c| vfmaq_f64(c, a, b));
 }
 
@@ -222,6 +225,7 @@ macro_rules! portable {
             type Scalar = $real;
             const WIDTH: usize = $width;
             const ROWS: usize = 4;
+            type Half = Self;
 
             #[inline(always)]
             unsafe fn load(from: *const $real) -> Self {

@@ -99,6 +99,19 @@ impl Level {
         of_level!(self, R, WIDTH)
     }
 
+    /// Numbers of type `R` in the narrowest vector of a tile.
+    pub(crate) fn half<R: Vectors>(self) -> usize {
+        match self {
+            Level::Portable => <R::Portable as Lanes>::Half::WIDTH,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => <R::Neon as Lanes>::Half::WIDTH,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => <R::Avx2 as Lanes>::Half::WIDTH,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => <R::Avx512 as Lanes>::Half::WIDTH,
+        }
+    }
+
     /// Rows of a tile of a product of matrices of `R`.
     pub(crate) fn rows<R: Vectors>(self) -> usize {
         of_level!(self, R, ROWS)

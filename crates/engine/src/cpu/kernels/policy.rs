@@ -12,7 +12,7 @@ use super::depthwise::Depthwise;
 use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
-use super::prepared::PreparedConvolution;
+use super::prepared::{Compartment, PreparedConvolution};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
@@ -92,12 +92,20 @@ fn check_window(op: &Op) -> Result<()> {
 }
 
 /// Chooses the kernel for `node`. `constants` holds, for every input, its elements if they are known.
-pub(crate) fn choose<R: Real>(node: &Node, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {
+///
+/// `shelf` is where transforms of its second input are kept.
+pub(crate) fn choose<R: Real>(
+    node: &Node,
+    constants: &[Option<View<'_, R>>],
+    shelf: &Compartment<'_, R>,
+) -> Result<Kernel<R>> {
     check_window(&node.op)?;
     match node.op.clone() {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
-        Op::Conv { window, groups } => convolution(window, groups, node, constants),
-        Op::ConvTranspose { window, groups, .. } => transposed_convolution(window, groups, node, constants),
+        Op::Conv { window, groups } => convolution(window, groups, node, constants, shelf),
+        Op::ConvTranspose { window, groups, .. } => {
+            transposed_convolution(window, groups, node, constants, shelf)
+        }
         Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
             let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
             let shape = out.shape;
@@ -149,11 +157,14 @@ fn convolution<R: Real>(
     groups: usize,
     node: &Node,
     constants: &[Option<View<'_, R>>],
+    shelf: &Compartment<'_, R>,
 ) -> Result<Kernel<R>> {
     match &constants[1] {
         Some(w) => {
             let w = (w.real()?, w.shape);
-            Ok(prepared(PreparedConvolution::new(&window, groups, w, plane(node).as_deref())))
+            let output = plane(node);
+            let output = output.as_deref().map(|output| (output, shelf));
+            Ok(prepared(PreparedConvolution::new(&window, groups, w, output)))
         }
         None => Ok(Kernel::new("conv, packed at run", move |v, out| {
             let w = (v[1].real()?, v[1].shape);
@@ -167,11 +178,14 @@ fn transposed_convolution<R: Real>(
     groups: usize,
     node: &Node,
     constants: &[Option<View<'_, R>>],
+    shelf: &Compartment<'_, R>,
 ) -> Result<Kernel<R>> {
     let turned = match &constants[1] {
         Some(w) => {
             let w = (w.real()?, w.shape);
-            PreparedConvolution::transposed(&window, groups, w, plane(node).as_deref())
+            let output = plane(node);
+            let output = output.as_deref().map(|output| (output, shelf));
+            PreparedConvolution::transposed(&window, groups, w, output)
         }
         None => None,
     };

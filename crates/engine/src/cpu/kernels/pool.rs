@@ -3,14 +3,12 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
+use super::rows::{beats, keep_larger, sum, take_apart};
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
-/// Whether `candidate` replaces `best` as the maximum: it is larger, or the first NaN.
-#[inline]
-fn beats<R: Real>(candidate: R, best: R) -> bool {
-    candidate > best || (candidate.is_nan() && !best.is_nan())
-}
+/// Planes one task takes the mean of, where that is one number each.
+const GRAIN: usize = 16;
 
 /// The walk from planes of shape `x` to planes of shape `y`.
 fn walk(window: &Window, x: &[usize], y: &[usize]) -> Walk {
@@ -63,12 +61,6 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     }
 }
 
-/// The larger of two, NaN if one is.
-#[inline]
-fn larger<R: Real>(x: R, y: R) -> R {
-    if beats(x, y) { x } else { y }
-}
-
 /// The largest element under every window; `−∞` where a window covers only padding.
 ///
 /// The rows under a window are compared first, then its columns: their elements, every `step`-th of a row, are
@@ -86,40 +78,15 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
             let Some(first) = rows.next() else { continue };
             column.copy_from_slice(&x[first..first + length]);
             for start in rows {
-                let row = &x[start..start + length];
-                column.iter_mut().zip(row).for_each(|(c, &x)| *c = larger(x, *c));
+                keep_larger(column, &x[start..start + length]);
             }
-            bring_together(column, step, phases, pitch);
+            take_apart(column, step, phases);
             for run in walk.runs() {
                 let from = run.input % step * pitch + run.input / step;
-                let from = &phases[from..from + run.end - run.first];
-                y[run.first..run.end].iter_mut().zip(from).for_each(|(y, &x)| *y = larger(x, *y));
+                keep_larger(&mut y[run.first..run.end], &phases[from..from + run.end - run.first]);
             }
         }
     });
-}
-
-/// Every `step`-th element of a row, from the first on, from the second on, and so forth, `pitch` apart.
-fn bring_together<R: Real>(row: &[R], step: usize, phases: &mut [R], pitch: usize) {
-    match step {
-        1 => phases.copy_from_slice(row),
-        2 => {
-            let (even, odd) = phases.split_at_mut(pitch);
-            for ((pair, even), odd) in row.chunks_exact(2).zip(even.iter_mut()).zip(odd) {
-                (*even, *odd) = (pair[0], pair[1]);
-            }
-            if let [.., last] = row
-                && row.len() % 2 == 1
-            {
-                even[pitch - 1] = *last;
-            }
-        }
-        _ => {
-            for (phase, phases) in phases.chunks_mut(pitch).enumerate().take(row.len()) {
-                phases.iter_mut().zip(row[phase..].iter().step_by(step)).for_each(|(p, &x)| *p = x);
-            }
-        }
-    }
 }
 
 /// The mean (or sum) under every window, summed in double precision.
@@ -132,6 +99,11 @@ pub(crate) fn average_pool<R: Real>(
     let walk = walk(window, xs, ys);
     let (step, width) = (walk.step(), walk.width());
     let reciprocals = walk.reciprocals(divisor);
+    if walk.covers_everything() {
+        let planes = y.par_iter_mut().zip(x.par_chunks(walk.input_len())).with_min_len(GRAIN);
+        planes.for_each(|(y, x)| *y = R::from_f64(sum(x) * reciprocals[0]));
+        return;
+    }
     let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
     planes.for_each_init(
         || vec![0.0f64; width],

@@ -1,6 +1,11 @@
 //! A convolution whose kernel is known, and the way of computing it that suits its sizes: chosen, and the
 //! kernel laid out for it, once.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use monosplit_graph::NodeId;
 use monosplit_graph::op::Window;
 
 use super::conv::{Convolution, Finish, PackedKernel, is_pointwise};
@@ -19,8 +24,43 @@ const CACHED: usize = 1 << 22;
 #[derive(Debug)]
 enum Way<R> {
     Depthwise(Vec<R>),
-    Transformed(TransformedKernel<R>),
+    /// With the kernel as it is, or turned round.
+    Transformed(Arc<TransformedKernel<R>>, bool),
     Packed(PackedKernel<R>),
+}
+
+/// Transformed kernels by the weights they were made of and the size of their tiles.
+type Kernels<R> = HashMap<(NodeId, Size), Arc<TransformedKernel<R>>>;
+
+/// Transformed kernels, shared by all nodes of a program that read the same weights.
+#[derive(Debug)]
+pub(crate) struct Shelf<R>(RefCell<Kernels<R>>);
+
+/// The transformed kernels of certain weights.
+#[derive(Debug)]
+pub(crate) struct Compartment<'a, R> {
+    shelf: &'a Shelf<R>,
+    weights: NodeId,
+}
+
+impl<R: Real> Shelf<R> {
+    pub(crate) fn new() -> Self {
+        Shelf(RefCell::new(HashMap::new()))
+    }
+
+    /// What is kept of the kernel that is the value of node `weights`.
+    pub(crate) fn of(&self, weights: NodeId) -> Compartment<'_, R> {
+        Compartment { shelf: self, weights }
+    }
+}
+
+impl<R: Real> Compartment<'_, R> {
+    /// The transform of the weights, which are `w`.
+    fn transformed(&self, size: Size, (w, shape): (&[R], &[usize])) -> Arc<TransformedKernel<R>> {
+        let taps = |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
+        let new = || Arc::new(TransformedKernel::new(Level::best(), size, (shape[0], shape[1]), taps));
+        self.shelf.0.borrow_mut().entry((self.weights, size)).or_insert_with(new).clone()
+    }
 }
 
 /// A convolution with a known kernel.
@@ -33,25 +73,19 @@ pub(crate) struct PreparedConvolution<R> {
 }
 
 impl<R: Real> PreparedConvolution<R> {
-    /// Prepares the convolution with kernel `w` of shape `shape`. `output` is the size of the output planes, where
-    /// that is known, and tells whether transforming pays; a kernel used only once should go without.
+    /// Prepares the convolution with kernel `w` of shape `shape`. `output` is the size of the output planes, and
+    /// where transformed kernels are kept, if transforming may pay: a kernel used only once should go without.
     pub(crate) fn new(
         window: &Window,
         groups: usize,
         (w, shape): (&[R], &[usize]),
-        output: Option<&[usize]>,
+        output: Option<(&[usize], &Compartment<'_, R>)>,
     ) -> Self {
-        let level = Level::best();
-        let depthwise = groups > 1 && shape[1] == 1;
-        let size = output.and_then(|output| transform(window, groups, shape, output, size_of::<R>()));
-        let way = match size {
-            _ if depthwise => Way::Depthwise(w.to_vec()),
-            Some(size) if R::FAST => {
-                let taps =
-                    |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
-                Way::Transformed(TransformedKernel::new(level, size, (shape[0], shape[1]), taps))
-            }
-            _ => Way::Packed(PackedKernel::new(level, groups, w, shape)),
+        let size = output.and_then(|(output, _)| transform::<R>(window, groups, shape, output));
+        let way = match (size, output) {
+            _ if groups > 1 && shape[1] == 1 => Way::Depthwise(w.to_vec()),
+            (Some(size), Some((_, shelf))) => Way::Transformed(shelf.transformed(size, (w, shape)), false),
+            _ => Way::Packed(PackedKernel::new(Level::best(), groups, w, shape)),
         };
         PreparedConvolution { window: window.clone(), groups, kernel_shape: shape.to_vec(), way }
     }
@@ -62,11 +96,18 @@ impl<R: Real> PreparedConvolution<R> {
         window: &Window,
         groups: usize,
         (w, shape): (&[R], &[usize]),
-        output: Option<&[usize]>,
+        output: Option<(&[usize], &Compartment<'_, R>)>,
     ) -> Option<Self> {
         let window = turned(window)?;
         let taps: usize = shape[2..].iter().product();
         let (inputs, outputs) = (shape[0] / groups, shape[1]);
+        let mut kernel_shape = vec![outputs * groups, inputs];
+        kernel_shape.extend(&shape[2..]);
+        let size = output.and_then(|(output, _)| transform::<R>(&window, groups, &kernel_shape, output));
+        if let (Some(size), Some((_, shelf))) = (size, output) {
+            let way = Way::Transformed(shelf.transformed(size, (w, shape)), true);
+            return Some(PreparedConvolution { window, groups, kernel_shape, way });
+        }
         let mut turned = Vec::with_capacity(w.len());
         for group in 0..groups {
             for output in 0..outputs {
@@ -76,16 +117,14 @@ impl<R: Real> PreparedConvolution<R> {
                 }
             }
         }
-        let mut turned_shape = vec![outputs * groups, inputs];
-        turned_shape.extend(&shape[2..]);
-        Some(PreparedConvolution::new(&window, groups, (&turned, &turned_shape), output))
+        Some(PreparedConvolution::new(&window, groups, (&turned, &kernel_shape), None))
     }
 
     /// Its name in profiles.
     pub(crate) fn name(&self) -> &'static str {
         match &self.way {
             Way::Depthwise(_) => "conv, depthwise",
-            Way::Transformed(kernel) => match kernel.size() {
+            Way::Transformed(kernel, _) => match kernel.size() {
                 Size::Two => "conv, winograd 2x2",
                 Size::Four => "conv, winograd 4x4",
             },
@@ -110,9 +149,9 @@ impl<R: Real> PreparedConvolution<R> {
                     walk.run(x, w, bias, finish, y);
                 }
             },
-            Way::Transformed(kernel) => {
+            Way::Transformed(kernel, turned) => {
                 let pad = [self.window.pad[0].0, self.window.pad[1].0];
-                Winograd::new(kernel.size(), pad, xs, ys).run(x, kernel, bias, finish, y);
+                Winograd::new(kernel.size(), *turned, pad, xs, ys).run(x, kernel, bias, finish, y);
             }
             Way::Packed(w) => {
                 let convolution = Convolution::new(&self.window, self.groups, xs, &self.kernel_shape, ys);
@@ -134,20 +173,14 @@ fn turned(window: &Window) -> Option<Window> {
 }
 
 /// The tiles that cost least, if transforming pays at all.
-fn transform(
-    window: &Window,
-    groups: usize,
-    shape: &[usize],
-    output: &[usize],
-    bytes: usize,
-) -> Option<Size> {
-    if !winograd::applies(window) || groups != 1 || shape[1] < TRANSFORMED_INPUTS {
+fn transform<R: Real>(window: &Window, groups: usize, shape: &[usize], output: &[usize]) -> Option<Size> {
+    if !R::FAST || !winograd::applies(window) || groups != 1 || shape[1] < TRANSFORMED_INPUTS {
         return None;
     }
     let pairs = shape[0] * shape[1];
     // Work per pair of channels: multiplications of whole vectors, and what reading the kernel costs as many.
     let cost = |positions: usize, places: usize| {
-        let reading = if pairs * places * bytes > CACHED { 10 } else { 2 };
+        let reading = if pairs * places * size_of::<R>() > CACHED { 10 } else { 2 };
         (positions.next_multiple_of(16) + reading) * places
     };
     let tiles = |size: Size| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();

@@ -1,20 +1,12 @@
 //! The micro-kernel of a matrix product: a tile of sums that stays in registers while the depth is walked.
 //!
-//! Operands come packed. The left one is cut into panels of at most [`super::level::Level::rows`] rows, evenly high, each
-//! stored depth by depth; the right one into panels of [`VECTORS`] vectors of columns, the last one of as many
-//! as it needs, filled up with zeros, each stored depth by depth.
+//! Operands come packed. The left one is cut into panels of [`super::level::Level::rows`] rows, the last filled up
+//! with zeros, each stored depth by depth; the right one into panels of [`VECTORS`] vectors of columns, each stored
+//! depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
 #![allow(unsafe_code)]
-
-use std::ops::Range;
 
 use super::lanes::Lanes;
 use super::level::{VECTORS, Vectors, compiled};
-
-/// The rows of every left panel of a matrix of `rows` rows.
-pub(crate) fn row_panels(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> + Clone {
-    let count = rows.div_ceil(most);
-    (0..count).map(move |panel| panel * rows / count..(panel + 1) * rows / count)
-}
 
 /// How far ahead the left operand is fetched.
 const AHEAD: usize = 256;
@@ -33,63 +25,101 @@ pub(crate) enum Start<R> {
 /// A tile of a matrix product, as a micro-kernel sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<R> {
+    /// Even, and no more than a panel has.
     pub(crate) rows: usize,
-    /// Vectors side by side, at most [`VECTORS`].
-    pub(crate) vectors: usize,
+    /// Numbers side by side: whole vectors, at most [`VECTORS`], or half of one.
+    pub(crate) columns: usize,
     pub(crate) depth: usize,
-    /// `depth` times `rows` numbers.
+    /// `depth` times the rows of a panel.
     pub(crate) left: *const R,
-    /// `depth` times `vectors` vectors.
+    /// If the left operand is read across, its rows taken for the depth: the distance from panel to panel.
+    pub(crate) across: Option<usize>,
+    /// `depth` times `columns` numbers.
     pub(crate) right: *const R,
-    /// `rows` times `vectors` vectors, `stride` numbers apart.
+    /// `rows` times `columns` numbers, `stride` apart.
     pub(crate) result: *mut R,
     pub(crate) stride: usize,
     pub(crate) start: Start<R>,
 }
 
-/// Computes a tile of known size.
+/// Adds one depth to the sums: `factor(row)` times what `right` begins with.
+///
+/// # Safety
+/// The machine has the instructions of `L`, and `WIDE` vectors can be read at `right`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+unsafe fn add_depth<L: Lanes, const ROWS: usize, const WIDE: usize>(
+    mut sums: [[L; WIDE]; ROWS],
+    right: *const L::Scalar,
+    factor: impl Fn(usize) -> L::Scalar,
+) -> [[L; WIDE]; ROWS] {
+    // SAFETY: vouched for by the caller.
+    unsafe {
+        let columns: [L; WIDE] = std::array::from_fn(|vector| L::load(right.add(vector * L::WIDTH)));
+        for row in 0..ROWS {
+            let factor = L::splat(factor(row));
+            for vector in 0..WIDE {
+                sums[row][vector] = factor.multiply_add(columns[vector], sums[row][vector]);
+            }
+        }
+    }
+    sums
+}
+
+/// Computes a tile of known size from left panels of `height` rows.
 ///
 /// # Safety
 /// The machine has the instructions of `L`, the pointers of `tile` reach as far as its fields say, and
 /// `tile` has `ROWS` rows of `WIDE` vectors.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
-unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(tile: &Tile<L::Scalar>, zero: L::Scalar) {
+unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
+    tile: &Tile<L::Scalar>,
+    height: usize,
+    zero: L::Scalar,
+) {
     let (mut left, mut right) = (tile.left, tile.right);
     // Plain indices: a sum that is borrowed, as by an iterator, is kept in memory as well.
     // SAFETY: every access is within the extents that the caller vouches for.
     unsafe {
         let mut sums = [[L::splat(zero); WIDE]; ROWS];
-        match tile.start {
-            Start::Zero => {}
-            Start::Held => {
-                for row in 0..ROWS {
-                    for vector in 0..WIDE {
-                        sums[row][vector] = L::load(tile.result.add(row * tile.stride + vector * L::WIDTH));
-                    }
+        for row in 0..ROWS {
+            let result = tile.result.add(row * tile.stride);
+            match tile.start {
+                Start::Held => {
+                    sums[row] = std::array::from_fn(|vector| L::load(result.add(vector * L::WIDTH)))
                 }
+                Start::Rows(values) => sums[row] = [L::splat(*values.add(row)); WIDE],
+                Start::Zero => {}
             }
-            Start::Rows(values) => {
-                for row in 0..ROWS {
-                    sums[row] = [L::splat(*values.add(row)); WIDE];
-                }
-            }
+            // Written at the very end, by which time it should be there.
+            L::prefetch(result);
+            L::prefetch(result.wrapping_add(WIDE * L::WIDTH - 1));
         }
-        for _ in 0..tile.depth {
-            // Kernels come from memory, in order, and nobody else asks for them ahead.
-            L::prefetch(left.wrapping_add(AHEAD));
-            let mut columns = [L::splat(zero); WIDE];
-            for vector in 0..WIDE {
-                columns[vector] = L::load(right.add(vector * L::WIDTH));
-            }
-            for row in 0..ROWS {
-                let factor = L::splat(*left.add(row));
-                for vector in 0..WIDE {
-                    sums[row][vector] = factor.multiply_add(columns[vector], sums[row][vector]);
+        match tile.across {
+            None => {
+                for _ in 0..tile.depth {
+                    // Kernels come from memory, in order, and nobody else asks for them ahead.
+                    L::prefetch(left.wrapping_add(AHEAD));
+                    sums = add_depth(sums, right, |row| *left.add(row));
+                    left = left.add(height);
+                    right = right.add(WIDE * L::WIDTH);
                 }
             }
-            left = left.add(ROWS);
-            right = right.add(WIDE * L::WIDTH);
+            Some(panel) => {
+                let mut remaining = tile.depth;
+                while remaining > 0 {
+                    let count = remaining.min(height);
+                    let next = left.wrapping_add(panel);
+                    for k in 0..count {
+                        L::prefetch(next.wrapping_add(k * height));
+                        sums = add_depth(sums, right, |row| *left.add(row * height + k));
+                        right = right.add(WIDE * L::WIDTH);
+                    }
+                    left = next;
+                    remaining -= count;
+                }
+            }
         }
         for row in 0..ROWS {
             for vector in 0..WIDE {
@@ -105,19 +135,25 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(tile: &Tile<L::S
 /// The machine has the instructions of `L`, and the pointers of `tile` reach as far as its fields say.
 #[inline(always)]
 unsafe fn any<L: Lanes>(tile: &Tile<L::Scalar>, zero: L::Scalar) {
+    let (whole, wide, half) = (L::WIDTH, VECTORS * L::WIDTH, L::Half::WIDTH);
     macro_rules! of_height {
         ($($rows:literal)*) => {
-            match (tile.rows, tile.vectors) {
-                // SAFETY: the arms match the size.
-                $(
-                    ($rows, 1) if $rows <= L::ROWS => unsafe { sized::<L, $rows, 1>(tile, zero) },
-                    ($rows, VECTORS) if $rows <= L::ROWS => unsafe { sized::<L, $rows, VECTORS>(tile, zero) },
-                )*
+            // SAFETY: the branches match the size.
+            match tile.rows {
+                $($rows if $rows <= L::ROWS => unsafe {
+                    if tile.columns == wide {
+                        sized::<L, $rows, VECTORS>(tile, L::ROWS, zero);
+                    } else if tile.columns == whole {
+                        sized::<L, $rows, 1>(tile, L::ROWS, zero);
+                    } else if tile.columns == half {
+                        sized::<L::Half, $rows, 1>(tile, L::ROWS, zero);
+                    }
+                },)*
                 _ => {}
             }
         };
     }
-    of_height!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    of_height!(2 4 6 8 10 12 14);
 }
 
 compiled!(run_tile<R: Vectors>(tile: &Tile<R>, zero: R), any);

@@ -109,6 +109,14 @@ impl Walk {
         Some(start)
     }
 
+    /// Whether there is one position and its window is the whole input.
+    pub(crate) fn covers_everything(&self) -> bool {
+        self.output_len() == 1
+            && self.input == self.window.kernel
+            && self.window.pad.iter().all(|pad| pad.0 == 0)
+            && self.window.dilation.iter().all(|&dilation| dilation == 1)
+    }
+
     /// What every tap of the last axis serves.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs

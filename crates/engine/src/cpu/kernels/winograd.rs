@@ -13,7 +13,6 @@ use super::gemm::{Beginning, LeftPanels, Region, RightPanels};
 use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
 use super::scratch::Scratch;
-use super::tile::row_panels;
 use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
 use crate::cpu::real::Real;
 
@@ -46,15 +45,16 @@ impl<R: Real> TransformedKernel<R> {
         (outputs, inputs): (usize, usize),
         taps: impl Fn(usize, usize) -> [f64; 9] + Sync,
     ) -> Self {
-        let length = outputs * inputs;
+        let length = LeftPanels::<R>::length(level, outputs, inputs);
+        let height = level.rows::<R>();
         let mut places: Vec<Vec<R>> = (0..size.places()).map(|_| vec![R::ZERO; length]).collect();
         let targets: Vec<Target<R>> = places.iter_mut().map(|place| Target::new(place)).collect();
-        let panels: Vec<Range<usize>> = row_panels(outputs, level.rows::<R>()).collect();
-        panels.into_par_iter().for_each(|panel| {
+        (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {
+            let panel = panel * height..((panel + 1) * height).min(outputs);
             for input in 0..inputs {
                 for output in panel.clone() {
                     let kernel = size.kernel(&taps(output, input));
-                    let at = panel.start * inputs + input * panel.len() + output - panel.start;
+                    let at = panel.start * inputs + input * height + output - panel.start;
                     for (target, value) in targets.iter().zip(kernel) {
                         // SAFETY: every element of a panel is written once, and every panel by one task.
                         let place = unsafe { target.slice(at..at + 1) };
@@ -129,11 +129,14 @@ pub(crate) struct Winograd {
     /// Padding above and to the left.
     pad: [usize; 2],
     size: Size,
+    /// Whether kernels are turned round, and inputs and outputs change places: the transpose of the convolution.
+    turned: bool,
 }
 
 impl Winograd {
-    /// The convolution, padded by `pad` above and to the left, of an input of shape `x` to an output of shape `y`.
-    pub(crate) fn new(size: Size, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
+    /// The convolution, padded by `pad` above and to the left, of an input of shape `x` to an output of shape `y`;
+    /// if turned, with the kernel turned round and its inputs and outputs exchanged.
+    pub(crate) fn new(size: Size, turned: bool, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
         Winograd {
             images: x[0],
             inputs: x[1],
@@ -142,6 +145,7 @@ impl Winograd {
             output: [y[2], y[3]],
             pad,
             size,
+            turned,
         }
     }
 
@@ -162,7 +166,8 @@ impl Winograd {
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
-        assert_eq!((w.size, w.inputs, w.outputs), (self.size, self.inputs, self.outputs), "kernel");
+        let ends = if self.turned { (w.outputs, w.inputs) } else { (w.inputs, w.outputs) };
+        assert_eq!((w.size, ends), (self.size, (self.inputs, self.outputs)), "kernel");
         let vector = w.level.width::<R>();
         let vectors = (self.images * self.tile_rows() * self.tile_columns()).div_ceil(vector);
         let per_tile = self.size.places() * (self.inputs + self.outputs);
@@ -191,9 +196,7 @@ impl Winograd {
         let results = sums.chunks_mut((self.outputs * tiles.len()).max(1));
         for ((place, w), sums) in work.w.places.iter().enumerate().zip(results) {
             let data = &transformed[place * depth..(place + 1) * depth];
-            let right = RightPanels { data, depth: self.inputs, columns: tiles.len() };
-            let mut result = Region::new(sums, self.outputs, tiles.len(), tiles.len());
-            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+            self.multiply(w, data, tiles.len(), sums);
         }
         self.transform_back(work, &tiles, 0..self.outputs, &sums);
     }
@@ -210,15 +213,22 @@ impl Winograd {
         let depth = self.inputs * tiles.len();
         sums.par_chunks_mut((self.outputs * tiles.len()).max(1)).enumerate().for_each(|(place, sums)| {
             let data = &transformed[place * depth..(place + 1) * depth];
-            let right = RightPanels { data, depth: self.inputs, columns: tiles.len() };
-            let mut result = Region::new(sums, self.outputs, tiles.len(), tiles.len());
-            let w = &work.w.places[place];
-            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+            self.multiply(&work.w.places[place], data, tiles.len(), sums);
         });
         (0..self.outputs.div_ceil(CHANNELS)).into_par_iter().for_each(|block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.outputs);
             self.transform_back(work, &tiles, channels, &sums);
         });
+    }
+
+    /// The product at one place.
+    fn multiply<R: Real>(&self, w: &LeftPanels<R>, transformed: &[R], tiles: usize, sums: &mut [R]) {
+        let right = RightPanels { data: transformed, depth: self.inputs, columns: tiles };
+        let mut result = Region::new(sums, self.outputs, tiles, tiles);
+        match self.turned {
+            true => w.multiply_across(right, &mut result),
+            false => w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result),
+        }
     }
 
     /// The tiles from `first` on that make up a vector, row of tiles by row of tiles.
@@ -257,8 +267,8 @@ impl Winograd {
             let segments: Vec<Segment> = self.segments(first, vector).collect();
             let panel = (first - tiles.start) / (VECTORS * vector) * VECTORS * vector;
             for channel in channels.clone() {
-                let (at, _) = level.right_row::<R>((self.inputs, tiles.len()), channel, panel);
-                let at = at + first - tiles.start - panel;
+                let width = (tiles.len() - panel).min(VECTORS * vector);
+                let at = panel * self.inputs + channel * width + first - tiles.start - panel;
                 assert!((places - 1) * stride + at + vector <= target.length, "transformed tiles");
                 let whole = matches!(segments[..], [Segment { tiles, .. }] if tiles == vector);
                 for segment in &segments {
@@ -273,7 +283,8 @@ impl Winograd {
                     // SAFETY: the strip is one; the target takes a vector at every place, and this vector of
                     // this channel is nobody else's. The level is one of this machine.
                     unsafe {
-                        transform_input(level, self.size, segment.tiles, strip.as_mut_ptr(), to, stride);
+                        let way = (self.size, self.turned);
+                        transform_input(level, way, segment.tiles, strip.as_mut_ptr(), to, stride);
                     }
                 }
                 if !whole {
@@ -329,7 +340,8 @@ impl Winograd {
                 // this machine.
                 unsafe {
                     let from = sums.as_ptr().add(at);
-                    transform_output(work.w.level, self.size, from, stride, bias, strip.as_mut_ptr());
+                    let way = (self.size, self.turned);
+                    transform_output(work.w.level, way, from, stride, bias, strip.as_mut_ptr());
                 }
                 for segment in self.segments(first, vector) {
                     self.empty_strip(work, channel, &segment, &strip);
@@ -394,10 +406,43 @@ mod tests {
                 let double = |at: usize, piece: &mut [f64]| {
                     piece.iter_mut().enumerate().for_each(|(i, v)| *v = *v * 2.0 + (at + i) as f64);
                 };
-                let winograd = Winograd::new(size, [window.pad[0].0, window.pad[1].0], &xs, &ys);
-                winograd.run(&x, &kernel, Some(&bias), Some(&double), &mut y);
+                let pad = [window.pad[0].0, window.pad[1].0];
+                Winograd::new(size, false, pad, &xs, &ys).run(
+                    &x,
+                    &kernel,
+                    Some(&bias),
+                    Some(&double),
+                    &mut y,
+                );
                 y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);
                 assert_close(&y, &expected, 1e-10);
+                // The same from the kernel of the transpose.
+                let turned = |i: usize, o: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + 8 - t]);
+                let kernel = TransformedKernel::new(level, size, (ws[1], ws[0]), turned);
+                Winograd::new(size, true, pad, &xs, &ys).run(&x, &kernel, Some(&bias), None, &mut y);
+                assert_close(&y, &expected, 1e-10);
+            }
+        }
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_the_number_of_threads() {
+        let mut random = Random::new(18);
+        for (images, channels, side) in [(1, 20, 14), (2, 17, 90), (3, 40, 7)] {
+            let (xs, ws) = ([images, channels, side, side], [channels, channels, 3, 3]);
+            let x = random.reals::<f32>(xs.iter().product());
+            let w = random.reals::<f32>(ws.iter().product());
+            let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
+            for size in [Size::Two, Size::Four] {
+                let kernel = TransformedKernel::new(Level::best(), size, (channels, channels), taps);
+                let results = [1, 2, 3].map(|threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let mut y = vec![f32::NAN; x.len()];
+                    let winograd = Winograd::new(size, false, [1, 1], &xs, &xs);
+                    pool.install(|| winograd.run(&x, &kernel, None, None, &mut y));
+                    y
+                });
+                assert!(results[0] == results[1] && results[0] == results[2]);
             }
         }
     }
@@ -418,7 +463,7 @@ mod tests {
                 for (size, tolerance) in [(Size::Two, 2e-6), (Size::Four, 8e-6)] {
                     let kernel = TransformedKernel::new(level, size, (channels, channels), taps);
                     let mut y = vec![f32::NAN; x.len()];
-                    Winograd::new(size, [1, 1], &xs, &xs).run(&x, &kernel, None, None, &mut y);
+                    Winograd::new(size, false, [1, 1], &xs, &xs).run(&x, &kernel, None, None, &mut y);
                     assert_close(&y, &expected, tolerance);
                 }
             }

@@ -2,6 +2,12 @@
 //!
 //! F(2×2) interpolates at 0, 1, −1, ∞ and F(4×4) at 0, 1, −1, ½, −2, ∞, which rounds less than the customary
 //! ±2. Tiles overlap by two elements; neighbouring tiles are neighbouring numbers of a vector.
+//!
+//! Both sets of points map onto themselves under `p → −1/p`, and the rows of `G` are scaled alike for it. The
+//! transform of a kernel turned round and with every other sign changed is therefore the transform of the
+//! kernel itself with its places exchanged, so that a convolution and its transpose share one: every other
+//! input and output changes its sign instead. For F(2×2), whose points map onto themselves under `p → 1/p`
+//! too, no sign changes.
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, WIDEST};
@@ -9,7 +15,7 @@ use super::level::compiled;
 use crate::cpu::real::Real;
 
 /// The side of an output tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Size {
     /// F(2×2, 3×3)
     Two,
@@ -48,9 +54,9 @@ impl Size {
             Size::Four => &[
                 [1.0, 0.0, 0.0],
                 [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
-                [-1.0 / 3.0, 1.0 / 3.0, -1.0 / 3.0],
-                [-16.0 / 15.0, -8.0 / 15.0, -4.0 / 15.0],
-                [1.0 / 15.0, -2.0 / 15.0, 4.0 / 15.0],
+                [1.0 / 3.0, -1.0 / 3.0, 1.0 / 3.0],
+                [8.0 / 15.0, 4.0 / 15.0, 2.0 / 15.0],
+                [2.0 / 15.0, -4.0 / 15.0, 8.0 / 15.0],
                 [0.0, 0.0, 1.0],
             ],
         };
@@ -65,12 +71,12 @@ impl Size {
     }
 }
 
-/// `Bᵀd` for F(4, 3).
+/// `Bᵀd` for F(4, 3); if turned, of `d` with every other sign changed, places exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn input_four<L: Lanes>(d: [L; 6]) -> [L; 6]
+unsafe fn input_four<L: Lanes>(d: [L; 6], turned: bool) -> [L; 6]
 where
     L::Scalar: Real,
 {
@@ -78,59 +84,88 @@ where
     unsafe {
         let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
         let (p, q) = (d[3].minus(d[1]), d[4].minus(d[2]));
-        let half = constant(1.5);
-        let (r, s) = (half.multiply_add(d[3], q), half.multiply_add(d[2], p));
-        [
-            half.multiply_add(p, d[0].minus(d[2]).plus(q)),
-            r.plus(s),
-            r.minus(s),
-            constant(2.0).multiply_add(p, q),
-            constant(-0.5).multiply_add(p, q),
-            half.multiply_add(q, d[5].minus(d[3]).minus(p)),
-        ]
+        let outer = d[0].minus(d[2]).plus(q);
+        if turned {
+            let (r, s) =
+                (constant(-1.5).multiply_add(d[3], q), constant(1.5).multiply_add(d[2], d[1].minus(d[3])));
+            [
+                constant(1.5).multiply_add(q, d[3].minus(d[5]).plus(p)),
+                r.minus(s),
+                r.plus(s),
+                constant(0.5).multiply_add(p, q),
+                constant(-2.0).multiply_add(p, q),
+                constant(-1.5).multiply_add(p, outer),
+            ]
+        } else {
+            let (r, s) = (constant(1.5).multiply_add(d[3], q), constant(1.5).multiply_add(d[2], p));
+            [
+                constant(1.5).multiply_add(p, outer),
+                r.plus(s),
+                r.minus(s),
+                constant(2.0).multiply_add(p, q),
+                constant(-0.5).multiply_add(p, q),
+                constant(1.5).multiply_add(q, d[5].minus(d[3]).minus(p)),
+            ]
+        }
     }
 }
 
-/// `Bᵀd` for F(2, 3).
+/// `Bᵀd` for F(2, 3); if turned, places exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn input_two<L: Lanes>(d: [L; 4]) -> [L; 4] {
+unsafe fn input_two<L: Lanes>(d: [L; 4], turned: bool) -> [L; 4] {
     // SAFETY: the caller vouches for the instructions.
-    unsafe { [d[0].minus(d[2]), d[1].plus(d[2]), d[2].minus(d[1]), d[3].minus(d[1])] }
+    unsafe {
+        let (first, last) = (d[0].minus(d[2]), d[3].minus(d[1]));
+        let inner = (d[1].plus(d[2]), d[2].minus(d[1]));
+        if turned { [last, inner.0, inner.1, first] } else { [first, inner.0, inner.1, last] }
+    }
 }
 
-/// `Aᵀm` for F(4, 3).
+/// `Aᵀm` for F(4, 3); if turned, of `m` with places exchanged, every other sign changed.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn output_four<L: Lanes>(m: [L; 6]) -> [L; 4]
+unsafe fn output_four<L: Lanes>(m: [L; 6], turned: bool) -> [L; 4]
 where
     L::Scalar: Real,
 {
     // SAFETY: the caller vouches for the instructions.
     unsafe {
         let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
-        let (sum, difference) = (m[1].plus(m[2]), m[1].minus(m[2]));
-        [
-            m[0].plus(sum).plus(m[3]).plus(m[4]),
-            constant(-2.0).multiply_add(m[4], constant(0.5).multiply_add(m[3], difference)),
-            constant(4.0).multiply_add(m[4], constant(0.25).multiply_add(m[3], sum)),
-            constant(-8.0).multiply_add(m[4], constant(0.125).multiply_add(m[3], difference)).plus(m[5]),
-        ]
+        let m = if turned { [m[5], m[2], m[1], m[4], m[3], m[0]] } else { m };
+        let (difference, sum) = (m[1].minus(m[2]), m[1].plus(m[2]));
+        let weighted = |base: L, third: f64, fourth: f64| {
+            constant(fourth).multiply_add(m[4], constant(third).multiply_add(m[3], base))
+        };
+        let (even, other) =
+            ([weighted(m[0].plus(difference), -2.0, 0.5), weighted(difference, -0.5, 2.0)], m[3].plus(m[4]));
+        if turned {
+            let last = constant(4.0).multiply_add(
+                m[4],
+                constant(0.25).multiply_add(m[3], L::splat(L::Scalar::ZERO).minus(m[5]).minus(sum)),
+            );
+            [even[0], other.minus(sum), even[1], last]
+        } else {
+            [even[0], sum.minus(other), even[1], weighted(sum.plus(m[5]), -0.25, -4.0)]
+        }
     }
 }
 
-/// `Aᵀm` for F(2, 3).
+/// `Aᵀm` for F(2, 3); if turned, of `m` with places exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn output_two<L: Lanes>(m: [L; 4]) -> [L; 2] {
+unsafe fn output_two<L: Lanes>(m: [L; 4], turned: bool) -> [L; 2] {
     // SAFETY: the caller vouches for the instructions.
-    unsafe { [m[0].plus(m[1]).plus(m[2]), m[1].minus(m[2]).plus(m[3])] }
+    unsafe {
+        let (first, last) = if turned { (m[3], m[0]) } else { (m[0], m[3]) };
+        [first.plus(m[1]).plus(m[2]), m[1].minus(m[2]).plus(last)]
+    }
 }
 
 /// Transforms up to a vector of neighbouring tiles of a strip: the number of tile `t` at place `i` of its tile
@@ -141,7 +176,7 @@ unsafe fn output_two<L: Lanes>(m: [L; 4]) -> [L; 2] {
 /// numbers; `to` can take a vector at every place of a tile.
 #[inline(always)]
 unsafe fn input_tiles<L: Lanes>(
-    size: Size,
+    (size, turned): (Size, bool),
     tiles: usize,
     strip: *mut L::Scalar,
     to: *mut L::Scalar,
@@ -157,12 +192,12 @@ unsafe fn input_tiles<L: Lanes>(
             match size {
                 Size::Four => {
                     let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
-                    let rows = input_four(rows);
+                    let rows = input_four(rows, turned);
                     rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                 }
                 Size::Two => {
                     let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
-                    let rows = input_two(rows);
+                    let rows = input_two(rows, turned);
                     rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                 }
             }
@@ -173,13 +208,13 @@ unsafe fn input_tiles<L: Lanes>(
                 Size::Four => {
                     let [a, b, c, d] = L::deinterleave::<4>(at);
                     let [e, f, _, _] = L::deinterleave::<4>(at.add(4));
-                    let row = input_four([a, b, c, d, e, f]);
+                    let row = input_four([a, b, c, d, e, f], turned);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
                 Size::Two => {
                     let [a, b] = L::deinterleave::<2>(at);
                     let [c, d] = L::deinterleave::<2>(at.add(2));
-                    let row = input_two([a, b, c, d]);
+                    let row = input_two([a, b, c, d], turned);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
             }
@@ -194,7 +229,7 @@ unsafe fn input_tiles<L: Lanes>(
 /// tile; `strip` is a strip.
 #[inline(always)]
 unsafe fn output_tiles<L: Lanes>(
-    size: Size,
+    (size, turned): (Size, bool),
     from: *const L::Scalar,
     stride: usize,
     bias: L::Scalar,
@@ -210,10 +245,10 @@ unsafe fn output_tiles<L: Lanes>(
                 let mut columns = [[bias; 4]; 6];
                 for (j, column) in columns.iter_mut().enumerate() {
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 6 + j) * stride)));
-                    *column = output_four(column_of);
+                    *column = output_four(column_of, turned);
                 }
                 for i in 0..4usize {
-                    let row = output_four(columns.map(|column| column[i]));
+                    let row = output_four(columns.map(|column| column[i]), turned);
                     L::interleave::<4>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
                 }
             }
@@ -221,10 +256,10 @@ unsafe fn output_tiles<L: Lanes>(
                 let mut columns = [[bias; 2]; 4];
                 for (j, column) in columns.iter_mut().enumerate() {
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 4 + j) * stride)));
-                    *column = output_two(column_of);
+                    *column = output_two(column_of, turned);
                 }
                 for i in 0..2usize {
-                    let row = output_two(columns.map(|column| column[i]));
+                    let row = output_two(columns.map(|column| column[i]), turned);
                     L::interleave::<2>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
                 }
             }
@@ -232,5 +267,5 @@ unsafe fn output_tiles<L: Lanes>(
     }
 }
 
-compiled!(transform_input<R: Real>(size: Size, tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
-compiled!(transform_output<R: Real>(size: Size, from: *const R, stride: usize, bias: R, strip: *mut R), output_tiles);
+compiled!(transform_input<R: Real>(way: (Size, bool), tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
+compiled!(transform_output<R: Real>(way: (Size, bool), from: *const R, stride: usize, bias: R, strip: *mut R), output_tiles);

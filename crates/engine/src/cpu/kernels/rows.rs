@@ -1,0 +1,130 @@
+//! Loops over whole rows that are worth compiling for the machine's own instructions.
+#![allow(unsafe_code)]
+
+use super::lanes::Lanes;
+use super::level::{Level, compiled};
+use crate::cpu::real::Real;
+
+/// Whether `candidate` replaces `best` as the maximum: it is larger, or the first NaN.
+#[inline(always)]
+pub(crate) fn beats<R: Real>(candidate: R, best: R) -> bool {
+    candidate > best || (candidate.is_nan() && !best.is_nan())
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn larger<L: Lanes>(y: &mut [L::Scalar], x: &[L::Scalar])
+where
+    L::Scalar: Real,
+{
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = if beats(x, *y) { x } else { *y };
+    }
+}
+
+compiled!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
+
+/// `y ← max(y, x)`, NaN where one is.
+pub(crate) fn keep_larger<R: Real>(y: &mut [R], x: &[R]) {
+    // SAFETY: the level is one of this machine.
+    unsafe { larger_at(Level::best(), y, x) }
+}
+
+/// # Safety
+/// The machine has the instructions of `L`; `even` and `odd` can take half the numbers of `row`.
+#[inline(always)]
+unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::Scalar) {
+    let (pairs, mut at) = (row.len() / 2, 0);
+    // SAFETY: `at` counts pairs, and a whole vector of them is left wherever one is read.
+    unsafe {
+        while at + L::WIDTH <= pairs {
+            let [a, b] = L::deinterleave::<2>(row.as_ptr().add(2 * at));
+            a.store(even.add(at));
+            b.store(odd.add(at));
+            at += L::WIDTH;
+        }
+        for pair in at..pairs {
+            *even.add(pair) = row[2 * pair];
+            *odd.add(pair) = row[2 * pair + 1];
+        }
+    }
+}
+
+compiled!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
+
+/// Takes a row apart: every `step`-th element, from the first on, from the second on, and so forth; each such phase
+/// begins a `step`-th of `phases` after the one before.
+pub(crate) fn take_apart<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
+    let pitch = phases.len() / step;
+    match step {
+        1 => phases[..row.len()].copy_from_slice(row),
+        2 => {
+            let (even, odd) = phases.split_at_mut(pitch);
+            assert!(even.len() >= row.len().div_ceil(2) && odd.len() >= row.len() / 2, "room for phases");
+            // SAFETY: the assertion makes room; the level is one of this machine.
+            unsafe { apart_at(Level::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
+            if let [.., last] = row
+                && row.len() % 2 == 1
+            {
+                even[row.len() / 2] = *last;
+            }
+        }
+        _ => {
+            for (phase, phases) in phases.chunks_mut(pitch.max(1)).enumerate().take(row.len().min(step)) {
+                phases.iter_mut().zip(row[phase..].iter().step_by(step)).for_each(|(p, &x)| *p = x);
+            }
+        }
+    }
+}
+
+/// The sum of a row in double precision, in an order that depends on its length alone.
+pub(crate) fn sum<R: Real>(row: &[R]) -> f64 {
+    const LANES: usize = 8;
+    let mut sums = [0.0; LANES];
+    let blocks = row.chunks_exact(LANES);
+    let rest: f64 = blocks.remainder().iter().map(|x| x.to_f64()).sum();
+    for block in blocks {
+        sums.iter_mut().zip(block).for_each(|(sum, x)| *sum += x.to_f64());
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::testing::Random;
+
+    #[test]
+    fn phases_are_every_so_many_elements() {
+        let mut random = Random::new(15);
+        for length in [1, 2, 5, 31, 32, 33, 64, 67, 200] {
+            let row = random.reals::<f32>(length);
+            for step in 1..=4 {
+                let pitch = length.div_ceil(step) + random.within(0, 3);
+                let mut phases = vec![f32::NAN; pitch * step];
+                take_apart(&row, step, &mut phases);
+                for (at, x) in row.iter().enumerate() {
+                    assert_eq!(phases[at % step * pitch + at / step], *x, "{length} {step} {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_larger_is_kept_and_nan_wins() {
+        let mut random = Random::new(16);
+        for length in [1, 15, 16, 17, 100] {
+            let (x, first) = (random.reals::<f32>(length), random.reals::<f32>(length));
+            let mut y = first.clone();
+            keep_larger(&mut y, &x);
+            assert!((0..length).all(|i| y[i] == x[i].max(first[i])));
+            y[length / 2] = f32::NAN;
+            keep_larger(&mut y, &x);
+            assert!(y[length / 2].is_nan());
+            let mut y = x.clone();
+            keep_larger(&mut y, &vec![f32::NAN; length]);
+            assert!(y.iter().all(|v| v.is_nan()));
+        }
+    }
+}

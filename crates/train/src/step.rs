@@ -1,0 +1,137 @@
+//! One step of training as a graph: from a batch and the parameters to the loss, its gradient, and the statistics of the
+//! batch. The engine runs it; nothing here computes.
+
+use monosplit_engine::{Engine, Program};
+use monosplit_explain::gradients;
+use monosplit_graph::op::{Reduction, Unary};
+use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
+
+use crate::network::{Blueprint, Norm, Parameter, Values};
+use crate::restriction::Positivity;
+
+/// Added to a variance before its root is taken, as in PyTorch.
+pub(crate) const EPSILON: f64 = 1e-5;
+
+/// Where a norm's statistics come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statistic {
+    /// The norm's name.
+    pub(crate) name: String,
+    pub(crate) channels: usize,
+    /// How many numbers of a batch enter the statistics of one channel.
+    pub(crate) count: usize,
+}
+
+/// A compiled step.
+pub(crate) struct Step {
+    program: Box<dyn Program>,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) statistics: Vec<Statistic>,
+}
+
+/// What a step finds.
+pub(crate) struct Found {
+    pub(crate) loss: f32,
+    /// Class scores, `[batch, classes]`.
+    pub(crate) logits: Tensor,
+    /// One gradient per parameter.
+    pub(crate) gradients: Vec<Tensor>,
+    /// Mean and variance per norm.
+    pub(crate) statistics: Vec<(Tensor, Tensor)>,
+}
+
+/// Parameters are inputs, norms use the batch.
+struct Trained {
+    positivity: Positivity,
+    parameters: Vec<(Parameter, NodeId)>,
+    statistics: Vec<(Statistic, NodeId, NodeId)>,
+}
+
+impl Values for Trained {
+    fn parameter(&mut self, g: &mut Graph, parameter: Parameter) -> Result<NodeId> {
+        let raw = g.input(parameter.name.clone(), Shape::fixed(&parameter.shape), Kind::Float);
+        let effective = if parameter.positive { self.positivity.apply(g, raw)? } else { raw };
+        self.parameters.push((parameter, raw));
+        Ok(effective)
+    }
+
+    fn normalised(&mut self, g: &mut Graph, x: NodeId, norm: &Norm) -> Result<NodeId> {
+        let shape = g.node(x).shape.clone();
+        let axes: Vec<usize> = (0..shape.rank()).filter(|&axis| axis != 1).collect();
+        let mean = g.reduced(Reduction::Mean, x, &axes, true)?;
+        let centred = g.minus(x, mean)?;
+        let squared = g.times(centred, centred)?;
+        let variance = g.reduced(Reduction::Mean, squared, &axes, true)?;
+        let kept = g.node(mean).shape.clone();
+        let scale = g.reshaped(norm.scale, kept.clone())?;
+        let shift = g.reshaped(norm.shift, kept)?;
+        let shifted = g.offset(EPSILON, variance)?;
+        let deviation = g.unary(Unary::Sqrt, shifted)?;
+        let factor = g.over(scale, deviation)?;
+        let scaled = g.times(centred, factor)?;
+        let channels = shape.fixed_at(1).unwrap_or(0);
+        let elements = shape.at(1).map_or(0, |dims| dims.iter().product::<usize>());
+        let statistic = Statistic { name: norm.name.clone(), channels, count: elements / channels.max(1) };
+        let vector = Shape::fixed(&[channels]);
+        let (mean, variance) = (g.reshaped(mean, vector.clone())?, g.reshaped(variance, vector)?);
+        self.statistics.push((statistic, mean, variance));
+        g.plus(scaled, shift)
+    }
+}
+
+impl Step {
+    /// Compiles the step on batches of `batch` samples of shape `sample` (channels, height, width).
+    pub(crate) fn new(
+        blueprint: &Blueprint<'_>,
+        positivity: Positivity,
+        sample: [usize; 3],
+        batch: usize,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        let mut g = Graph::new();
+        let [channels, height, width] = sample;
+        let images = g.input("images", Shape::fixed(&[batch, channels, height, width]), Kind::Float);
+        let targets = g.input("targets", Shape::fixed(&[batch, blueprint.classes]), Kind::Float);
+        let mut trained = Trained { positivity, parameters: Vec::new(), statistics: Vec::new() };
+        let scores = blueprint.build(&mut g, images, &mut trained)?;
+        let loss = cross_entropy(&mut g, scores.logits, targets, batch)?;
+        g.output("loss", loss);
+        g.output("logits", scores.logits);
+        for (statistic, mean, variance) in &trained.statistics {
+            g.output(format!("{}.mean", statistic.name), *mean);
+            g.output(format!("{}.variance", statistic.name), *variance);
+        }
+        let raw: Vec<NodeId> = trained.parameters.iter().map(|(_, id)| *id).collect();
+        let (mut g, slopes) = gradients(&g, loss, &raw)?;
+        for ((parameter, _), slope) in trained.parameters.iter().zip(slopes) {
+            g.output(format!("gradient of {}", parameter.name), slope);
+        }
+        Ok(Step {
+            program: engine.compile(&g)?,
+            parameters: trained.parameters.into_iter().map(|(parameter, _)| parameter).collect(),
+            statistics: trained.statistics.into_iter().map(|(statistic, ..)| statistic).collect(),
+        })
+    }
+
+    /// Runs on images, targets and parameters, in this order.
+    pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Found> {
+        Ok(self.found(self.program.run(inputs)?))
+    }
+
+    fn found(&self, outputs: Vec<Tensor>) -> Found {
+        let mut outputs = outputs.into_iter();
+        let mut next = || outputs.next().unwrap_or_else(|| Tensor::scalar(0f32));
+        let (loss, logits) = (next(), next());
+        let statistics = self.statistics.iter().map(|_| (next(), next())).collect();
+        let gradients = self.parameters.iter().map(|_| next()).collect();
+        Found { loss: loss.to_f32().first().copied().unwrap_or(f32::NAN), logits, gradients, statistics }
+    }
+}
+
+/// The mean over the batch of `−Σ target·log softmax(logits)`.
+fn cross_entropy(g: &mut Graph, logits: NodeId, targets: NodeId, batch: usize) -> Result<NodeId> {
+    let log = g.add(Op::LogSoftmax { axis: 1 }, &[logits])?;
+    let hit = g.times(log, targets)?;
+    let sum = g.reduced(Reduction::Sum, hit, &[0, 1], false)?;
+    g.scaled(-1.0 / batch as f64, sum)
+}

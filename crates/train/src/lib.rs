@@ -30,14 +30,17 @@
 //! ```
 
 mod architecture;
+mod curve;
 mod data;
 mod export;
 mod network;
 mod optimiser;
 mod restriction;
+mod run;
 mod settings;
 mod state;
 mod step;
+mod table;
 mod trainer;
 
 pub use architecture::{Architecture, Layer, NAMED};
@@ -45,6 +48,8 @@ pub use data::{Data, Samples};
 pub use export::{PRESET, RESTRICTION, STREAMS};
 pub use optimiser::{Optimiser, Rule, Schedule};
 pub use restriction::{Positivity, Restriction};
+pub use run::{Files, Outcome, Run};
 pub use settings::Settings;
 pub use state::Epoch;
+pub use table::{Cell, files_in, paper_median};
 pub use trainer::{Progress, Score, Trainer, score};

@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use crate::data::{Data, Samples};
 use crate::export::Trained;
 use crate::network::Blueprint;
+use crate::run::Outcome;
 use crate::settings::Settings;
 use crate::state::{Epoch, State};
 use crate::step::{Found, Step};
@@ -255,6 +256,19 @@ impl<'a> Trainer<'a> {
         match &self.state.best {
             Some((parameters, statistics)) => self.graph_of(parameters, statistics),
             None => self.current(),
+        }
+    }
+
+    /// What has come out so far: of the best epoch where training may stop early, else of the last.
+    pub fn outcome(&self) -> Outcome {
+        let epochs = &self.state.epochs;
+        let best = epochs.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
+        let counted = if self.settings.patience.is_some() { best } else { epochs.last() };
+        Outcome {
+            test_accuracy: counted.map_or(f64::NAN, |epoch| epoch.test_accuracy),
+            epochs: epochs.len(),
+            parameters: self.parameter_count(),
+            seconds: epochs.iter().map(|epoch| epoch.seconds).sum(),
         }
     }
 

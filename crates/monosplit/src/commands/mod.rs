@@ -19,6 +19,7 @@ mod profile;
 mod progress;
 mod run;
 mod split;
+mod train;
 mod verify;
 
 use std::ffi::OsString;
@@ -91,6 +92,7 @@ enum Command {
     Methods(methods::Methods),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
+    Train(Box<train::Train>),
     Verify(Box<verify::Verify>),
     Ops(ops::Ops),
 }
@@ -125,6 +127,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Methods(methods)) => methods.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
+        Some(Command::Train(train)) => train.execute(out)?,
         Some(Command::Verify(verify)) => return verify.execute(out),
         Some(Command::Ops(ops)) => ops.execute(out)?,
     }

@@ -30,10 +30,7 @@ impl Values for Kept<'_> {
         };
         let effective = match parameter.positive {
             false => value.clone(),
-            true => {
-                let values: Vec<f32> = value.to_f32().iter().map(|&w| self.positivity.of(w)).collect();
-                Tensor::new(parameter.shape.clone(), values)?
-            }
+            true => self.positivity.applied(value)?,
         };
         Ok(g.named_constant(Label::named(parameter.name), effective))
     }

@@ -224,7 +224,8 @@ fn squares(size: usize) -> Window {
     window
 }
 
-/// The largest of every `rank` neighbouring channels: a pool over an axis made of them, so that nothing is moved.
+/// The largest of every `rank` neighbouring channels: a pool over an axis made of them, so that nothing is moved. Where
+/// channels are all there is they lie in one line, since pools are quick along lines.
 fn maxout(g: &mut Graph, x: NodeId, rank: usize, name: &str) -> Result<NodeId> {
     let shape = g.node(x).shape.clone();
     let dims = shape.dims();
@@ -232,7 +233,13 @@ fn maxout(g: &mut Graph, x: NodeId, rank: usize, name: &str) -> Result<NodeId> {
     let (Some(channels), Some(places)) = (dims[1].over(Dim::Fixed(rank)), places) else {
         return Err(Error::argument(format!("{} channels cannot be put into groups of {rank}", dims[1])));
     };
-    let contest = g.reshaped(x, Shape::new([dims[0], channels, Dim::Fixed(rank), places]))?;
-    let won = g.add_named(Label::named(name), Op::MaxPool(Window::new([rank, 1])), &[contest])?;
+    let one = Dim::Fixed(1);
+    let (contest, mut window) = match places == one {
+        true => (vec![dims[0], one, dims[1]], Window::new([rank])),
+        false => (vec![dims[0], channels, Dim::Fixed(rank), places], Window::new([rank, 1])),
+    };
+    window.stride = window.kernel.clone();
+    let contest = g.reshaped(x, Shape::new(contest))?;
+    let won = g.add_named(Label::named(name), Op::MaxPool(window), &[contest])?;
     g.reshaped(won, Shape::new([&[dims[0], channels], &dims[2..]].concat()))
 }

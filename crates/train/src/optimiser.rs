@@ -6,8 +6,10 @@ use std::str::FromStr;
 use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
+use crate::restriction::Positivity;
+
 /// Elements one task updates.
-const CHUNK: usize = 1 << 15;
+const CHUNK: usize = 1 << 13;
 
 /// Which rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -85,51 +87,100 @@ impl Memory {
     }
 }
 
+/// A parameter on its way through a step.
+pub(crate) struct Moved<'a> {
+    /// The parameter as it is trained.
+    pub(crate) parameter: &'a mut [f32],
+    /// `p` of it, and which `p`, where the network is computed with that.
+    pub(crate) effective: Option<(Positivity, &'a mut [f32])>,
+    /// The gradient with respect to what the network is computed with.
+    pub(crate) gradient: &'a [f32],
+    pub(crate) memory: &'a mut Memory,
+}
+
+impl<'a> Moved<'a> {
+    /// Pieces that tasks can take.
+    fn chunks(self) -> impl Iterator<Item = Chunk<'a>> {
+        let (positivity, effective) =
+            self.effective.map_or((None, Default::default()), |(p, e)| (Some(p), e));
+        let mut effective = effective.chunks_mut(CHUNK);
+        let mut squares = self.memory.square.chunks_mut(CHUNK);
+        let values = self.parameter.chunks_mut(CHUNK).zip(self.gradient.chunks(CHUNK));
+        values.zip(self.memory.mean.chunks_mut(CHUNK)).map(move |((parameter, gradient), mean)| Chunk {
+            parameter,
+            gradient,
+            mean,
+            square: squares.next().unwrap_or_default(),
+            effective: positivity.zip(effective.next()),
+        })
+    }
+}
+
+struct Chunk<'a> {
+    parameter: &'a mut [f32],
+    gradient: &'a [f32],
+    mean: &'a mut [f32],
+    square: &'a mut [f32],
+    effective: Option<(Positivity, &'a mut [f32])>,
+}
+
 impl Optimiser {
-    /// Moves `parameter` by one step, the `step`-th counted from 1, at learning rate `rate`.
-    pub(crate) fn update(
+    /// Moves parameters by one step, the `step`-th counted from 1, at learning rate `rate`.
+    pub(crate) fn update<'a>(&self, rate: f32, step: u64, moved: impl Iterator<Item = Moved<'a>>) {
+        let chunks: Vec<Chunk<'a>> = moved.flat_map(Moved::chunks).collect();
+        chunks.into_par_iter().for_each_init(Vec::new, |slopes, mut chunk| {
+            let gradient = match &chunk.effective {
+                None => chunk.gradient,
+                Some((positivity, _)) => {
+                    slopes.clear();
+                    let pairs = chunk.gradient.iter().zip(chunk.parameter.iter());
+                    slopes.extend(pairs.map(|(&d, &w)| d * positivity.slope(w)));
+                    slopes.as_slice()
+                }
+            };
+            match self.rule {
+                Rule::Sgd => self.descend(rate, chunk.parameter, gradient, chunk.mean),
+                Rule::Adam | Rule::AdamW => {
+                    self.adapt(rate, step, chunk.parameter, gradient, (chunk.mean, chunk.square));
+                }
+            }
+            if let Some((positivity, effective)) = &mut chunk.effective {
+                for (e, &w) in effective.iter_mut().zip(chunk.parameter.iter()) {
+                    *e = positivity.of(w);
+                }
+            }
+        });
+    }
+
+    fn descend(&self, rate: f32, parameter: &mut [f32], gradient: &[f32], velocity: &mut [f32]) {
+        for ((w, &d), v) in parameter.iter_mut().zip(gradient).zip(velocity) {
+            *v = self.momentum * *v + (d + self.decay * *w);
+            *w -= rate * *v;
+        }
+    }
+
+    fn adapt(
         &self,
         rate: f32,
         step: u64,
         parameter: &mut [f32],
         gradient: &[f32],
-        memory: &mut Memory,
+        (mean, square): (&mut [f32], &mut [f32]),
     ) {
-        match self.rule {
-            Rule::Sgd => self.descend(rate, parameter, gradient, memory),
-            Rule::Adam | Rule::AdamW => self.adapt(rate, step, parameter, gradient, memory),
-        }
-    }
-
-    fn descend(&self, rate: f32, parameter: &mut [f32], gradient: &[f32], memory: &mut Memory) {
-        let chunks = parameter.par_chunks_mut(CHUNK).zip(gradient.par_chunks(CHUNK));
-        chunks.zip(memory.mean.par_chunks_mut(CHUNK)).for_each(|((parameter, gradient), velocity)| {
-            for ((w, &d), v) in parameter.iter_mut().zip(gradient).zip(velocity) {
-                *v = self.momentum * *v + (d + self.decay * *w);
-                *w -= rate * *v;
-            }
-        });
-    }
-
-    fn adapt(&self, rate: f32, step: u64, parameter: &mut [f32], gradient: &[f32], memory: &mut Memory) {
         let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
         let stride = (f64::from(rate) / correction(self.momentum)) as f32;
-        let root = correction(self.square_momentum).sqrt() as f32;
+        let root = correction(self.square_momentum).sqrt().recip() as f32;
         let (added, kept) = match self.rule {
             Rule::AdamW => (0.0, 1.0 - rate * self.decay),
             _ => (self.decay, 1.0),
         };
         let (fresh, fresh_square) = (1.0 - self.momentum, 1.0 - self.square_momentum);
-        let chunks = parameter.par_chunks_mut(CHUNK).zip(gradient.par_chunks(CHUNK));
-        let memories = memory.mean.par_chunks_mut(CHUNK).zip(memory.square.par_chunks_mut(CHUNK));
-        chunks.zip(memories).for_each(|((parameter, gradient), (mean, square))| {
-            for (((w, &d), m), s) in parameter.iter_mut().zip(gradient).zip(mean).zip(square) {
-                let d = d + added * *w;
-                *m = self.momentum * *m + fresh * d;
-                *s = self.square_momentum * *s + fresh_square * d * d;
-                *w = *w * kept - stride * *m / (s.sqrt() / root + self.epsilon);
-            }
-        });
+        for (((w, &d), m), s) in parameter.iter_mut().zip(gradient).zip(mean).zip(square) {
+            let d = d + added * *w;
+            *m = self.momentum * *m + fresh * d;
+            *s = self.square_momentum * *s + fresh_square * d * d;
+            *w = *w * kept - stride * *m / (s.sqrt() * root + self.epsilon);
+        }
     }
 }
 
@@ -204,7 +255,9 @@ mod tests {
             let (mut w, mut memory) = (vec![3.0f32, -2.0], Memory::new(rule, 2));
             for step in 1..=2000 {
                 let gradient = [2.0 * (w[0] - 1.0), 8.0 * (w[1] - 0.5)];
-                optimiser.update(0.02, step, &mut w, &gradient, &mut memory);
+                let moved =
+                    Moved { parameter: &mut w, effective: None, gradient: &gradient, memory: &mut memory };
+                optimiser.update(0.02, step, std::iter::once(moved));
             }
             assert!((w[0] - 1.0).abs() < 1e-3 && (w[1] - 0.5).abs() < 1e-3, "{rule:?}: {w:?}");
         }

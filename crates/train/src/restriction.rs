@@ -4,8 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use monosplit_graph::op::Unary;
-use monosplit_graph::{Error, Graph, NodeId, Result};
+use monosplit_graph::{Error, Result, Tensor};
 
 /// What a network promises (paper, section "Differences of networks" and appendix D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,16 +125,6 @@ impl Positivity {
         }
     }
 
-    /// `p(w)`, as a node.
-    pub(crate) fn apply(self, g: &mut Graph, w: NodeId) -> Result<NodeId> {
-        match self {
-            Positivity::Relu => g.unary(Unary::Relu, w),
-            Positivity::Softplus => g.unary(Unary::Softplus, w),
-            Positivity::Exp => g.unary(Unary::Exp, w),
-            Positivity::Square => g.times(w, w),
-        }
-    }
-
     /// `p(w)`
     pub(crate) fn of(self, w: f32) -> f32 {
         match self {
@@ -143,6 +132,21 @@ impl Positivity {
             Positivity::Softplus => w.max(0.0) + (-w.abs()).exp().ln_1p(),
             Positivity::Exp => w.exp(),
             Positivity::Square => w * w,
+        }
+    }
+
+    /// `p` of every element.
+    pub(crate) fn applied(self, raw: &Tensor) -> Result<Tensor> {
+        Tensor::new(raw.shape(), raw.to_f32().iter().map(|&w| self.of(w)).collect::<Vec<f32>>())
+    }
+
+    /// `p′(w)`; that of the ReLU is zero at zero, as in PyTorch.
+    pub(crate) fn slope(self, w: f32) -> f32 {
+        match self {
+            Positivity::Relu => f32::from(w > 0.0),
+            Positivity::Softplus => 1.0 / (1.0 + (-w).exp()),
+            Positivity::Exp => w.exp(),
+            Positivity::Square => 2.0 * w,
         }
     }
 
@@ -183,6 +187,27 @@ mod tests {
         for transform in Positivity::ALL {
             assert_eq!(transform.name().parse::<Positivity>().unwrap(), transform);
         }
+    }
+
+    #[test]
+    fn slopes_equal_central_differences() {
+        for transform in Positivity::ALL {
+            for w in [-2.0f32, -0.5, 0.25, 1.0, 3.0] {
+                let step = 1e-2;
+                let expected = (transform.of(w + step) - transform.of(w - step)) / (2.0 * step);
+                let slope = transform.slope(w);
+                assert!(
+                    (slope - expected).abs() < 1e-3 * (1.0 + expected.abs()),
+                    "{transform:?} at {w}: {slope} {expected}"
+                );
+            }
+            assert!(
+                transform == Positivity::Relu
+                    || transform == Positivity::Square
+                    || transform.slope(0.0) > 0.0
+            );
+        }
+        assert_eq!(Positivity::Relu.slope(0.0), 0.0);
     }
 
     #[test]

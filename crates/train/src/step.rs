@@ -1,13 +1,12 @@
 //! One step of training as a graph: from a batch and the parameters to the loss, its gradient, and the statistics of the
 //! batch. The engine runs it; nothing here computes.
 
-use monosplit_engine::{Engine, Program};
+use monosplit_engine::{Engine, Profile, Program};
 use monosplit_explain::gradients;
 use monosplit_graph::op::{Reduction, Unary};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
 use crate::network::{Blueprint, Norm, Parameter, Values};
-use crate::restriction::Positivity;
 
 /// Added to a variance before its root is taken, as in PyTorch.
 pub(crate) const EPSILON: f64 = 1e-5;
@@ -34,25 +33,23 @@ pub(crate) struct Found {
     pub(crate) loss: f32,
     /// Class scores, `[batch, classes]`.
     pub(crate) logits: Tensor,
-    /// One gradient per parameter.
+    /// One gradient per parameter, with respect to what the network is computed with.
     pub(crate) gradients: Vec<Tensor>,
     /// Mean and variance per norm.
     pub(crate) statistics: Vec<(Tensor, Tensor)>,
 }
 
-/// Parameters are inputs, norms use the batch.
+/// Parameters are inputs, already made what the network is computed with; norms use the batch.
 struct Trained {
-    positivity: Positivity,
     parameters: Vec<(Parameter, NodeId)>,
     statistics: Vec<(Statistic, NodeId, NodeId)>,
 }
 
 impl Values for Trained {
     fn parameter(&mut self, g: &mut Graph, parameter: Parameter) -> Result<NodeId> {
-        let raw = g.input(parameter.name.clone(), Shape::fixed(&parameter.shape), Kind::Float);
-        let effective = if parameter.positive { self.positivity.apply(g, raw)? } else { raw };
-        self.parameters.push((parameter, raw));
-        Ok(effective)
+        let value = g.input(parameter.name.clone(), Shape::fixed(&parameter.shape), Kind::Float);
+        self.parameters.push((parameter, value));
+        Ok(value)
     }
 
     fn normalised(&mut self, g: &mut Graph, x: NodeId, norm: &Norm) -> Result<NodeId> {
@@ -83,7 +80,6 @@ impl Step {
     /// Compiles the step on batches of `batch` samples of shape `sample` (channels, height, width).
     pub(crate) fn new(
         blueprint: &Blueprint<'_>,
-        positivity: Positivity,
         sample: [usize; 3],
         batch: usize,
         engine: &dyn Engine,
@@ -92,7 +88,7 @@ impl Step {
         let [channels, height, width] = sample;
         let images = g.input("images", Shape::fixed(&[batch, channels, height, width]), Kind::Float);
         let targets = g.input("targets", Shape::fixed(&[batch, blueprint.classes]), Kind::Float);
-        let mut trained = Trained { positivity, parameters: Vec::new(), statistics: Vec::new() };
+        let mut trained = Trained { parameters: Vec::new(), statistics: Vec::new() };
         let scores = blueprint.build(&mut g, images, &mut trained)?;
         let loss = cross_entropy(&mut g, scores.logits, targets, batch)?;
         g.output("loss", loss);
@@ -101,8 +97,8 @@ impl Step {
             g.output(format!("{}.mean", statistic.name), *mean);
             g.output(format!("{}.variance", statistic.name), *variance);
         }
-        let raw: Vec<NodeId> = trained.parameters.iter().map(|(_, id)| *id).collect();
-        let (mut g, slopes) = gradients(&g, loss, &raw)?;
+        let values: Vec<NodeId> = trained.parameters.iter().map(|(_, id)| *id).collect();
+        let (mut g, slopes) = gradients(&g, loss, &values)?;
         for ((parameter, _), slope) in trained.parameters.iter().zip(slopes) {
             g.output(format!("gradient of {}", parameter.name), slope);
         }
@@ -116,6 +112,11 @@ impl Step {
     /// Runs on images, targets and parameters, in this order.
     pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Found> {
         Ok(self.found(self.program.run(inputs)?))
+    }
+
+    /// The time every node takes.
+    pub(crate) fn profile(&self, inputs: &[Tensor]) -> Result<Profile> {
+        self.program.run_profiled(inputs).map(|(_, profile)| profile)
     }
 
     fn found(&self, outputs: Vec<Tensor>) -> Found {

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use monosplit_engine::{Cpu, Engine, Program};
-use monosplit_graph::{Data as Elements, Error, Graph, Noise, Result, Tensor};
+use monosplit_engine::{Cpu, Engine, Profile, Program};
+use monosplit_graph::{Buffer, Data as Elements, Error, Graph, Noise, Result, Tensor};
 use rayon::ThreadPool;
 
 use crate::data::{Data, Samples};
 use crate::export::Trained;
-use crate::network::Blueprint;
+use crate::network::{Blueprint, Parameter};
+use crate::optimiser::Moved;
 use crate::run::Outcome;
 use crate::settings::Settings;
 use crate::state::{Epoch, State};
@@ -51,8 +52,10 @@ pub struct Trainer<'a> {
     data: &'a Data,
     engine: Cpu,
     pool: Option<Arc<ThreadPool>>,
-    step: Step,
+    graph: Step,
     state: State,
+    /// For every parameter that is transformed, what the network is computed with.
+    effective: Vec<Option<Tensor>>,
     /// Indices of the samples that are trained on, and of those kept apart.
     trained: Vec<usize>,
     kept_apart: Vec<usize>,
@@ -81,8 +84,8 @@ impl<'a> Trainer<'a> {
             restriction: settings.restriction,
             classes: data.classes.len(),
         };
-        let step = Step::new(&blueprint, settings.positivity, data.train.shape(), settings.batch, &engine)?;
-        let state = State::new(&settings, &step)?;
+        let graph = Step::new(&blueprint, data.train.shape(), settings.batch, &engine)?;
+        let state = State::new(&settings, &graph)?;
         let pool = match threads {
             0 => None,
             _ => {
@@ -91,22 +94,43 @@ impl<'a> Trainer<'a> {
                 })?))
             }
         };
-        let mut trainer =
-            Trainer { settings, data, engine, pool, step, state, trained, kept_apart, order: Vec::new() };
-        trainer.shuffle();
+        let mut trainer = Trainer {
+            settings,
+            data,
+            engine,
+            pool,
+            graph,
+            state,
+            effective: Vec::new(),
+            trained,
+            kept_apart,
+            order: Vec::new(),
+        };
+        trainer.begin()?;
         Ok(trainer)
     }
 
     /// Goes on where a checkpoint was written.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        self.state = State::load(checkpoint, &self.settings, &self.step)?;
+        self.state = State::load(checkpoint, &self.settings, &self.graph)?;
+        self.begin()
+    }
+
+    /// Derives what is not part of the state from it.
+    fn begin(&mut self) -> Result<()> {
+        let positivity = self.settings.positivity;
+        let transformed = |(parameter, raw): (&Parameter, &Tensor)| {
+            parameter.positive.then(|| positivity.applied(raw)).transpose()
+        };
+        let each = self.graph.parameters.iter().zip(&self.state.parameters);
+        self.effective = each.map(transformed).collect::<Result<_>>()?;
         self.shuffle();
         Ok(())
     }
 
     /// Writes a checkpoint, whole or not at all.
     pub fn save(&self, checkpoint: &Path) -> Result<()> {
-        self.state.save(checkpoint, &self.settings, &self.step)
+        self.state.save(checkpoint, &self.settings, &self.graph)
     }
 
     /// How it is trained.
@@ -160,36 +184,50 @@ impl<'a> Trainer<'a> {
 
     /// Does one step; at the end of an epoch the network is tested, and the epoch returned.
     pub fn advance(&mut self) -> Result<Option<Epoch>> {
+        self.step()?;
+        let Progress { step, steps, .. } = self.progress();
+        if step < steps { Ok(None) } else { self.finish_epoch().map(Some) }
+    }
+
+    /// Does one step and nothing else; past the end of the order the last batch is taken again.
+    pub fn step(&mut self) -> Result<()> {
         let began = Instant::now();
         let Progress { step, steps, .. } = self.progress();
         let batch = self.settings.batch;
-        let drawn = self.order[step * batch..(step + 1) * batch].to_vec();
+        let first = step.min(steps - 1) * batch;
+        let drawn = self.order[first..first + batch].to_vec();
         let found = self.run_step(&drawn)?;
-        let hits = hits(&found.logits, &drawn, &self.data.train);
-        self.state.sums[0] += f64::from(found.loss);
-        self.state.sums[1] += hits as f64;
         if !found.loss.is_finite() {
             return Err(Error::argument(format!(
                 "the loss is {} at step {}; use a smaller learning rate",
                 found.loss, self.state.step
             )));
         }
+        self.state.sums[0] += f64::from(found.loss);
+        self.state.sums[1] += hits(&found.logits, &drawn, &self.data.train) as f64;
         self.move_parameters(found)?;
         self.state.step += 1;
         self.state.sums[2] += began.elapsed().as_secs_f64();
-        if step + 1 < steps {
-            return Ok(None);
-        }
-        self.finish_epoch().map(Some)
+        Ok(())
     }
 
-    fn run_step(&mut self, drawn: &[usize]) -> Result<Found> {
+    /// The time every node of a step takes, on the first batch of the epoch under way; nothing is moved.
+    pub fn profile(&self) -> Result<Profile> {
+        self.graph.profile(&self.inputs(&self.order[..self.settings.batch])?)
+    }
+
+    fn run_step(&self, drawn: &[usize]) -> Result<Found> {
+        self.graph.run(&self.inputs(drawn)?)
+    }
+
+    fn inputs(&self, drawn: &[usize]) -> Result<Vec<Tensor>> {
         let images = self.data.train.images(drawn)?;
         let targets = self.data.train.targets(drawn, self.data.classes.len())?;
         let mut inputs = Vec::with_capacity(2 + self.state.parameters.len());
         inputs.extend([images, targets]);
-        inputs.extend(self.state.parameters.iter().cloned());
-        self.step.run(&inputs)
+        let values = self.effective.iter().zip(&self.state.parameters);
+        inputs.extend(values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone()));
+        Ok(inputs)
     }
 
     /// Lets the optimiser move every parameter, in place.
@@ -200,26 +238,34 @@ impl<'a> Trainer<'a> {
         let warmup = (settings.warmup.max(0.0) * per_epoch as f32) as u64;
         let factor = settings.schedule.factor(self.state.step, steps, per_epoch as u64, warmup);
         let (rate, step) = (settings.rate * factor, self.state.step + 1);
-        self.state.observe(&self.step.statistics, &found.statistics);
-        let (optimiser, state) = (settings.optimiser, &mut self.state);
-        let mut update = || -> Result<()> {
-            let each = state.parameters.iter_mut().zip(&mut state.memories).zip(&found.gradients);
-            for ((parameter, memory), gradient) in each {
-                let shape = parameter.shape().to_vec();
-                let owned = std::mem::replace(parameter, Tensor::scalar(0f32));
-                let mut values = match owned.into_data() {
-                    Elements::F32(buffer) => buffer.into_vec(),
-                    _ => return Err(Error::argument("parameters are single precision")),
-                };
-                optimiser.update(rate, step, &mut values, &gradient.to_f32(), memory);
-                *parameter = Tensor::new(shape, values)?;
-            }
-            Ok(())
-        };
+        self.state.observe(&self.graph.statistics, &found.statistics);
+        let (optimiser, positivity) = (settings.optimiser, settings.positivity);
+        let mut values = owned(self.state.parameters.iter_mut())?;
+        let mut effective = owned(self.effective.iter_mut().flatten())?;
+        let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
+        let mut transformed = effective.iter_mut();
+        let each =
+            self.graph.parameters.iter().zip(&mut values).zip(&gradients).zip(&mut self.state.memories);
+        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
+            parameter: value,
+            effective: parameter
+                .positive
+                .then(|| transformed.next())
+                .flatten()
+                .map(|e| (positivity, &mut e[..])),
+            gradient,
+            memory,
+        });
+        let moved: Vec<Moved<'_>> = moved.collect();
+        let update = || optimiser.update(rate, step, moved.into_iter());
         match &self.pool {
-            Some(pool) => pool.install(&mut update),
+            Some(pool) => pool.install(update),
             None => update(),
         }
+        give_back(self.state.parameters.iter_mut(), values, &self.graph.parameters)?;
+        let positive: Vec<Parameter> =
+            self.graph.parameters.iter().filter(|parameter| parameter.positive).cloned().collect();
+        give_back(self.effective.iter_mut().flatten(), effective, &positive)
     }
 
     fn finish_epoch(&mut self) -> Result<Epoch> {
@@ -277,11 +323,32 @@ impl<'a> Trainer<'a> {
             settings: &self.settings,
             sample: self.data.train.shape(),
             classes: &self.data.classes,
-            parameters: (&self.step.parameters, parameters),
-            statistics: (&self.step.statistics, statistics),
+            parameters: (&self.graph.parameters, parameters),
+            statistics: (&self.graph.statistics, statistics),
         };
         trained.graph()
     }
+}
+
+/// The elements of tensors that nobody else holds, to be changed in place.
+fn owned<'t>(tensors: impl Iterator<Item = &'t mut Tensor>) -> Result<Vec<Vec<f32>>> {
+    let elements = |tensor: &mut Tensor| match std::mem::replace(tensor, Tensor::scalar(0f32)).into_data() {
+        Elements::F32(buffer) => Ok(buffer.into_vec()),
+        _ => Err(Error::argument("parameters are single precision")),
+    };
+    tensors.map(elements).collect()
+}
+
+/// Makes tensors of the elements again.
+fn give_back<'t>(
+    tensors: impl Iterator<Item = &'t mut Tensor>,
+    elements: Vec<Vec<f32>>,
+    parameters: &[Parameter],
+) -> Result<()> {
+    for ((tensor, elements), parameter) in tensors.zip(elements).zip(parameters) {
+        *tensor = Tensor::new(parameter.shape.clone(), elements)?;
+    }
+    Ok(())
 }
 
 /// How many rows of `logits` have their largest element at the label of the sample.

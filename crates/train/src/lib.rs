@@ -30,26 +30,31 @@
 //! ```
 
 mod architecture;
-mod curve;
+mod counterfactual;
 mod data;
 mod export;
 mod network;
 mod optimiser;
+mod promise;
 mod restriction;
 mod run;
 mod settings;
 mod state;
 mod step;
+mod streams;
 mod table;
 mod trainer;
 
 pub use architecture::{Architecture, Layer, NAMED};
+pub use counterfactual::{Counterfactual, Counterfactuals, Separation, Share};
 pub use data::{Data, Samples};
 pub use export::{PRESET, RESTRICTION, STREAMS};
 pub use optimiser::{Optimiser, Rule, Schedule};
+pub use promise::Promise;
 pub use restriction::{Positivity, Restriction};
 pub use run::{Files, Outcome, Run};
 pub use settings::Settings;
 pub use state::Epoch;
+pub use streams::restriction_of;
 pub use table::{Cell, files_in, paper_median};
 pub use trainer::{Progress, Score, Trainer, score};

@@ -1,5 +1,5 @@
-//! One training from beginning to end, with the files it leaves: the network, a checkpoint while it is under way, a log
-//! and a plot of its curves, and a result that a table can be made of.
+//! One training from beginning to end, with the files it leaves: the network, a checkpoint while it is under way, a log,
+//! and a result that a table can be made of.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,6 @@ use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::{Error, Result};
 use monosplit_image::write_atomically;
 
-use crate::curve::curves;
 use crate::data::Data;
 use crate::settings::Settings;
 use crate::state::Epoch;
@@ -22,8 +21,10 @@ pub struct Files {
     pub checkpoint: PathBuf,
     /// One line per epoch.
     pub log: PathBuf,
-    /// The same, drawn.
-    pub curve: PathBuf,
+    /// Losses, drawn.
+    pub loss: PathBuf,
+    /// Errors, drawn.
+    pub error: PathBuf,
     /// What came out, and of what.
     pub result: PathBuf,
 }
@@ -36,7 +37,8 @@ impl Files {
             network: network.to_owned(),
             checkpoint: named("checkpoint.safetensors"),
             log: named("csv"),
-            curve: named("svg"),
+            loss: named("loss.svg"),
+            error: named("error.svg"),
             result: named("result.txt"),
         }
     }
@@ -73,8 +75,11 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trains to the end, telling `watch` of every step and every epoch.
-    pub fn execute(&self, watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>)) -> Result<Outcome> {
+    /// Trains to the end, telling `watch` of every step and every epoch; what came out, and the epochs.
+    pub fn execute(
+        &self,
+        watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>),
+    ) -> Result<(Outcome, Vec<Epoch>)> {
         let mut trainer = Trainer::new(self.settings.clone(), self.data, self.threads)?;
         if self.resume && self.files.checkpoint.is_file() {
             trainer.resume(&self.files.checkpoint)?;
@@ -91,19 +96,12 @@ impl Run<'_> {
             }
             watch(&trainer, &progress, epoch.as_ref());
         }
-        let title = format!(
-            "{} {}, seed {}",
-            self.settings.architecture.name(),
-            self.settings.restriction,
-            self.settings.seed
-        );
-        write_atomically(&self.files.curve, curves(&title, trainer.epochs()).as_bytes())?;
         onnx::save(&trainer.network()?, &self.files.network, &ExportOptions::default())?;
         let outcome = trainer.outcome();
         write_atomically(&self.files.result, outcome.text(&self.settings).as_bytes())?;
         // A training that is done has nothing to go on from; whether the file can be removed does not matter.
         let _ = std::fs::remove_file(&self.files.checkpoint);
-        Ok(outcome)
+        Ok((outcome, trainer.epochs().to_vec()))
     }
 }
 

@@ -136,3 +136,99 @@ fn cross_entropy(g: &mut Graph, logits: NodeId, targets: NodeId, batch: usize) -
     let sum = g.reduced(Reduction::Sum, hit, &[0, 1], false)?;
     g.scaled(-1.0 / batch as f64, sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::{Cpu, Precision};
+    use monosplit_graph::weights::Weights;
+
+    use super::*;
+    use crate::optimiser::{Memory, Moved, Optimiser, Rule};
+    use crate::restriction::Restriction;
+    use crate::settings::Settings;
+    use crate::state::State;
+
+    /// What PyTorch found, by `scripts/make_training_values.py`.
+    fn golden() -> Weights {
+        Weights::from_safetensors(include_bytes!("../tests/fixtures/step.safetensors")).unwrap()
+    }
+
+    const LAYERS: &str =
+        "conv 4 3; norm; maxout 2; pool 2; conv 4 3 stride 2; relu; dense 6; norm; maxout 3; scores";
+
+    fn step() -> (Settings, Step) {
+        let settings = Settings::new(LAYERS.parse().unwrap(), Restriction::DifferenceConvexInverted);
+        let (architecture, restriction) = (&settings.architecture, settings.restriction);
+        let blueprint = Blueprint { architecture, restriction, classes: 3 };
+        let step = Step::new(&blueprint, [2, 8, 8], 5, &Cpu::default().precision(Precision::F64)).unwrap();
+        (settings, step)
+    }
+
+    fn assert_close(name: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
+        assert_eq!(found.len(), expected.len(), "{name}");
+        let (found, expected) = (found.to_f64(), expected.to_f64());
+        let largest = expected.iter().fold(1e-3f64, |most, v| most.max(v.abs()));
+        for (found, expected) in found.iter().zip(expected.iter()) {
+            assert!((found - expected).abs() <= tolerance * largest, "{name}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_step_finds_the_loss_gradients_and_statistics_of_pytorch() {
+        let golden = golden();
+        let (_, step) = step();
+        let named = |name: String| golden.get(&name).unwrap_or_else(|| panic!("{name}")).clone();
+        let mut inputs = vec![named("images".into()), named("targets".into())];
+        inputs.extend(step.parameters.iter().map(|p| named(format!("parameter/{}", p.name))));
+        let found = step.run(&inputs).unwrap();
+        let loss = Tensor::vector(vec![found.loss]);
+        assert_close("loss", &loss, &named("loss".into()), 1e-7);
+        assert_close("logits", &found.logits, &named("logits".into()), 1e-12);
+        assert_eq!(step.parameters.len(), 20);
+        for (parameter, gradient) in step.parameters.iter().zip(&found.gradients) {
+            assert_close(&parameter.name, gradient, &named(format!("gradient/{}", parameter.name)), 1e-11);
+        }
+        assert_eq!(step.statistics.len(), 4);
+        for (statistic, (mean, variance)) in step.statistics.iter().zip(&found.statistics) {
+            let name = &statistic.name;
+            assert_close(name, mean, &named(format!("statistic/{name}.mean")), 1e-12);
+            assert_close(name, variance, &named(format!("statistic/{name}.variance")), 1e-12);
+        }
+    }
+
+    #[test]
+    fn running_statistics_are_those_of_pytorch() {
+        let golden = golden();
+        let (settings, step) = step();
+        let mut state = State::new(&settings, &step).unwrap();
+        for prefix in ["", "second "] {
+            let named = |name: String| golden.get(&format!("{prefix}statistic/{name}")).unwrap().clone();
+            let found: Vec<(Tensor, Tensor)> = (step.statistics.iter())
+                .map(|s| (named(format!("{}.mean", s.name)), named(format!("{}.variance", s.name))))
+                .collect();
+            state.observe(&step.statistics, &found);
+        }
+        for (statistic, (mean, variance)) in step.statistics.iter().zip(state.statistics) {
+            let expected = |what: &str| golden.get(&format!("running/{}.{what}", statistic.name)).unwrap();
+            assert_close(&statistic.name, &Tensor::vector(mean), expected("mean"), 1e-6);
+            assert_close(&statistic.name, &Tensor::vector(variance), expected("variance"), 1e-6);
+        }
+    }
+
+    #[test]
+    fn optimisers_move_as_those_of_pytorch() {
+        let golden = golden();
+        let named = |name: &str| golden.get(&format!("optimiser/{name}")).unwrap();
+        for rule in Rule::ALL {
+            let optimiser = Optimiser { rule, decay: 0.1, ..Optimiser::default() };
+            let mut parameter = named("start").to_f32().to_vec();
+            let mut memory = Memory::new(rule, parameter.len());
+            for (step, gradient) in named("gradients").to_f32().chunks(7).enumerate() {
+                let (parameter, memory) = (&mut parameter[..], &mut memory);
+                let moved = Moved { parameter, effective: None, gradient, memory };
+                optimiser.update(0.01, step as u64 + 1, std::iter::once(moved));
+            }
+            assert_close(rule.name(), &Tensor::vector(parameter), named(rule.name()), 1e-6);
+        }
+    }
+}

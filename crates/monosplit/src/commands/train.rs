@@ -12,6 +12,8 @@ use monosplit_train::{
     Settings, Trainer, files_in, paper_median,
 };
 
+use monosplit_render::{LinePlot, Series};
+
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::table::{Align, Table};
@@ -39,7 +41,7 @@ An architecture is one that goes by a name, or a file with one layer a line:
   conv CHANNELS KERNEL [stride S] [pad P]
   dense WIDTH | norm | maxout RANK | relu | pool SIZE | average SIZE | scores
 
-Beside the network stand a log (.csv), its curves (.svg), the result (.result.txt) and, while it is
+Beside the network stand a log (.csv), curves (.loss.svg, .error.svg), the result (.result.txt) and, while it is
 under way, a checkpoint: a training that was interrupted goes on with --resume and ends with the
 same bits.")]
 pub(crate) struct Train {
@@ -240,7 +242,10 @@ impl Train {
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),
         };
         let mut bar = Bar::new();
-        run.execute(&mut |trainer, progress, epoch| bar.show(trainer, progress, epoch))
+        let (outcome, epochs) =
+            run.execute(&mut |trainer, progress, epoch| bar.show(trainer, progress, epoch))?;
+        draw_curves(&run, &epochs)?;
+        Ok(outcome)
     }
 
     fn fill_table(
@@ -294,6 +299,38 @@ impl Train {
         }
         Ok(())
     }
+}
+
+/// Draws losses and errors over epochs.
+fn draw_curves(run: &Run<'_>, epochs: &[Epoch]) -> Result<()> {
+    let Settings { architecture, restriction, seed, .. } = &run.settings;
+    let series = |name: &str, value: fn(&Epoch) -> f64| {
+        let points: Vec<(f64, f64)> = (1..).map(f64::from).zip(epochs.iter().map(value)).collect();
+        let shown = points.iter().any(|(_, y)| y.is_finite());
+        shown.then(|| Series { name: name.to_owned(), points, band: Vec::new() })
+    };
+    let losses = [
+        series("training", |e| e.train_loss),
+        series("validation", |e| e.validation_loss),
+        series("test", |e| e.test_loss),
+    ];
+    let errors = [
+        series("training", |e| 100.0 * (1.0 - e.train_accuracy)),
+        series("test", |e| 100.0 * (1.0 - e.test_accuracy)),
+    ];
+    for (label, series, path) in
+        [("loss", losses.to_vec(), &run.files.loss), ("error in %", errors.to_vec(), &run.files.error)]
+    {
+        let plot = LinePlot {
+            title: format!("{} {restriction}, seed {seed}", architecture.name()),
+            x_label: "epoch".to_owned(),
+            y_label: label.to_owned(),
+            series: series.into_iter().flatten().collect(),
+            ..LinePlot::default()
+        };
+        plot.into_scene()?.write(path)?;
+    }
+    Ok(())
 }
 
 fn architecture(name: &str) -> Result<Architecture> {

@@ -8,6 +8,7 @@ use monosplit_graph::{Error, Node, Op, Result, element_count};
 
 use super::conv::Finish;
 use super::conv_transpose::{PackedTranspose, TransposedConvolution};
+use super::correlation::Correlation;
 use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
@@ -153,6 +154,13 @@ fn convolution<R: Real>(
         Some(w) => {
             let w = (w.real()?, w.shape);
             Ok(prepared(PreparedConvolution::new(&window, groups, w, plane(node).as_deref())))
+        }
+        None if node.inputs.len() == 2 && Correlation::suits(&window, plane(node).as_deref()) => {
+            Ok(Kernel::new("conv, turned round", move |v, out| {
+                let kernel = Correlation::new(&window, groups, v[0].shape, v[1].shape, out.shape);
+                kernel.run(v[0].real()?, v[1].real()?, out.real()?);
+                Ok(())
+            }))
         }
         None => Ok(Kernel::new("conv, packed at run", move |v, out| {
             let w = (v[1].real()?, v[1].shape);

@@ -121,7 +121,7 @@ fn mistakes_are_said_in_one_line() {
     refuses(["train", &base, "--restriction", "convex", "--out", &out], &["DICIN"]);
     refuses(["train", "/absent", "--out", &out], &["folder"]);
     refuses(["train", &base, "--batch", "100000", "--out", &out], &["batch"]);
-    refuses(["train", &base, "--rate", "-1", "--out", &out], &["--rate"]);
+    refuses(["train", &base, "--rate=-1", "--out", &out], &["--rate"]);
     refuses(["train", &base], &["--out"]);
     std::fs::write(folder.path("wrong.txt"), "dense 8\nmaxout 3\nscores").unwrap();
     let wrong = format!("{base}/wrong.txt");

@@ -5,7 +5,8 @@ use monosplit_graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
 use crate::network::{Blueprint, Norm, Parameter, Values};
 use crate::restriction::Positivity;
 use crate::settings::Settings;
-use crate::step::{EPSILON, Statistic};
+use crate::state::Statistics;
+use crate::step::EPSILON;
 
 /// The property under which a file says what its network promises.
 pub const RESTRICTION: &str = "monosplit.restriction";
@@ -51,7 +52,7 @@ pub(crate) struct Trained<'a> {
     pub(crate) sample: [usize; 3],
     pub(crate) classes: &'a [String],
     pub(crate) parameters: (&'a [Parameter], &'a [Tensor]),
-    pub(crate) statistics: (&'a [Statistic], &'a [(Vec<f32>, Vec<f32>)]),
+    pub(crate) statistics: &'a Statistics,
 }
 
 impl Trained<'_> {
@@ -68,7 +69,7 @@ impl Trained<'_> {
         let mut kept = Kept {
             positivity: settings.positivity,
             parameters: self.parameters.0.iter().zip(self.parameters.1),
-            statistics: self.statistics.1.iter(),
+            statistics: self.statistics.iter(),
         };
         let scores = blueprint.build(&mut g, image, &mut kept)?;
         g.output("logits", scores.logits);

@@ -34,6 +34,9 @@ pub struct Epoch {
     pub seconds: f64,
 }
 
+/// Running mean and variance of every norm.
+pub(crate) type Statistics = Vec<(Vec<f32>, Vec<f32>)>;
+
 /// A training at some point.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
@@ -42,13 +45,12 @@ pub(crate) struct State {
     /// The parameters as they are trained, before `p`.
     pub(crate) parameters: Vec<Tensor>,
     pub(crate) memories: Vec<Memory>,
-    /// Running mean and variance of every norm.
-    pub(crate) statistics: Vec<(Vec<f32>, Vec<f32>)>,
+    pub(crate) statistics: Statistics,
     /// Loss, hits and seconds summed over the steps of the epoch under way.
     pub(crate) sums: [f64; 3],
     pub(crate) epochs: Vec<Epoch>,
     /// Parameters and statistics of the epoch with the least validation loss.
-    pub(crate) best: Option<(Vec<Tensor>, Vec<(Vec<f32>, Vec<f32>)>)>,
+    pub(crate) best: Option<(Vec<Tensor>, Statistics)>,
 }
 
 impl State {
@@ -185,8 +187,6 @@ fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec
     let raw = |value: f64| if parameter.positive { settings.positivity.inverse(value) } else { value };
     (0..count).map(|index| raw(value(index)) as f32).collect()
 }
-
-type Statistics = Vec<(Vec<f32>, Vec<f32>)>;
 
 fn push_statistics(tensors: &mut Vec<(String, Tensor)>, under: &str, step: &Step, statistics: &Statistics) {
     for (statistic, (mean, variance)) in step.statistics.iter().zip(statistics) {

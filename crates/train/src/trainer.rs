@@ -14,7 +14,7 @@ use crate::network::{Blueprint, Parameter};
 use crate::optimiser::Moved;
 use crate::run::Outcome;
 use crate::settings::Settings;
-use crate::state::{Epoch, State};
+use crate::state::{Epoch, State, Statistics};
 use crate::step::{Found, Step};
 
 /// Samples evaluated at a time.
@@ -318,13 +318,13 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    fn graph_of(&self, parameters: &[Tensor], statistics: &[(Vec<f32>, Vec<f32>)]) -> Result<Graph> {
+    fn graph_of(&self, parameters: &[Tensor], statistics: &Statistics) -> Result<Graph> {
         let trained = Trained {
             settings: &self.settings,
             sample: self.data.train.shape(),
             classes: &self.data.classes,
             parameters: (&self.graph.parameters, parameters),
-            statistics: (&self.graph.statistics, statistics),
+            statistics,
         };
         trained.graph()
     }

@@ -193,7 +193,7 @@ impl Train {
                 self.fill_table(&architectures, &restrictions, &data, folder, out)
             }
             (Some(path), _) => {
-                let (&[ref architecture], &[restriction]) = (&*architectures, &*restrictions) else {
+                let ([architecture], &[restriction]) = (&*architectures, &*restrictions) else {
                     return Err(Error::argument("one network has one --arch and one --restriction").into());
                 };
                 check_writable(path)?;

@@ -79,7 +79,7 @@ def main():
     for name in (n for n in arguments.names if n.endswith("_maxout")):
         for restriction in (r for r in arguments.names if r in RESTRICTIONS):
             streams = nn.ModuleList(stream(name, restriction) for _ in range(2 if restriction.startswith("D") else 1))
-            optimiser = torch.optim.AdamW(streams.parameters(), lr=1e-3, weight_decay=1e-3)
+            optimiser = torch.optim.Adam(streams.parameters(), lr=3e-3, weight_decay=1e-3)
             least = float("inf")
             for _ in range(REPEATS):
                 began = time.perf_counter()

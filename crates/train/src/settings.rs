@@ -45,11 +45,11 @@ impl Settings {
             seed: 0,
             epochs: 20,
             batch: 100,
-            rate: 1e-3,
+            rate: 3e-3,
             schedule: Schedule::Cosine,
             warmup: 0.0,
             optimiser: Optimiser::default(),
-            spread: 0.1,
+            spread: 1.0,
             patience: None,
         }
     }

@@ -172,7 +172,7 @@ impl Epoch {
 }
 
 /// The first values of a parameter, before `p`. Free weights have the variance 1/fan-in; weights that may not be
-/// negative are magnitudes of such numbers, made small because they all add up.
+/// negative are magnitudes of such numbers, smaller or larger as asked, since they all add up.
 fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec<f32> {
     let deviation = 1.0 / (parameter.fan_in.max(1) as f64).sqrt();
     let spread = f64::from(settings.spread);

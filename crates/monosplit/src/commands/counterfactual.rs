@@ -11,11 +11,10 @@ use monosplit_render::{FigureOptions, Format, Tile, evidence, tile_scene};
 use monosplit_train::{Counterfactual, Counterfactuals, Data, Separation, Share, restriction_of};
 
 use super::compute::ComputeArgs;
-use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::Failure;
-use crate::model::{Model, Origin};
+use crate::model::{Model, ModelOptions, Origin};
 
 /// Draws what speaks for each class, and what is missing for it
 #[derive(Args)]
@@ -62,9 +61,6 @@ pub(crate) struct CounterfactualCommand {
     measure: Option<usize>,
 
     #[command(flatten)]
-    network: NetworkArgs,
-
-    #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
@@ -80,8 +76,7 @@ impl CounterfactualCommand {
         if self.out.is_empty() && self.measure.is_none() {
             return Err(Error::argument("name the figure with --out, or measure with --measure").into());
         }
-        let model =
-            Model::open(Origin::onnx(&self.model), &self.network.options_for(self.compute.precision))?;
+        let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
         let counterfactuals = Counterfactuals::new(model.original(), &self.compute.engine())?;
         let data = if self.image.is_dir() { Some(Data::open(&self.image)?) } else { None };
         if let Some(count) = self.measure {

@@ -41,9 +41,9 @@ An architecture is one that goes by a name, or a file with one layer a line:
   conv CHANNELS KERNEL [stride S] [pad P]
   dense WIDTH | norm | maxout RANK | relu | pool SIZE | average SIZE | scores
 
-Beside the network stand a log (.csv), curves (.loss.svg, .error.svg), the result (.result.txt) and, while it is
-under way, a checkpoint: a training that was interrupted goes on with --resume and ends with the
-same bits.")]
+Beside the network stand a log (.csv), curves (.loss.svg, .error.svg), the result (.result.txt)
+and, while it is under way, a checkpoint: a training that was interrupted goes on with --resume and
+ends with the same bits.")]
 pub(crate) struct Train {
     /// The folder with the pictures.
     #[arg(value_name = "DATA")]
@@ -122,7 +122,7 @@ struct HowArgs {
     batch: usize,
 
     /// The learning rate.
-    #[arg(long, value_name = "X", default_value_t = 1e-3)]
+    #[arg(long, value_name = "X", default_value_t = 3e-3)]
     rate: f32,
 
     /// What becomes of the learning rate: constant, cosine, or steps:EPOCHS:FACTOR.
@@ -134,7 +134,7 @@ struct HowArgs {
     warmup: f32,
 
     /// The optimiser: adam, adamw or sgd.
-    #[arg(long, value_name = "NAME", default_value = "adamw")]
+    #[arg(long, value_name = "NAME", default_value = "adam")]
     optimiser: String,
 
     /// Weight decay.
@@ -146,7 +146,7 @@ struct HowArgs {
     positivity: String,
 
     /// Factor of the first weights that may not be negative.
-    #[arg(long, value_name = "X", default_value_t = 0.1)]
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
     spread: f32,
 
     /// Keep a tenth of the samples apart and stop if the loss on them has not fallen for N epochs.

@@ -112,7 +112,17 @@ impl<'a> Trainer<'a> {
 
     /// Goes on where a checkpoint was written.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        self.state = State::load(checkpoint, &self.settings, &self.graph)?;
+        let state = State::load(checkpoint, &self.settings, &self.graph)?;
+        let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
+        let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
+        if within.is_none_or(|step| step >= steps) {
+            return Err(Error::malformed(format!(
+                "{}: {} steps cannot make {epochs} epochs of {steps}; the checkpoint is of other data or corrupt",
+                checkpoint.display(),
+                state.step
+            )));
+        }
+        self.state = state;
         self.begin()
     }
 

@@ -8,7 +8,7 @@ use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
 use monosplit_train::{Data, Positivity, Restriction, Samples, Settings, Trainer};
 
-const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 8; norm; maxout 2; dense 6; maxout 2; scores";
+const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 32; norm; maxout 2; dense 16; maxout 2; scores";
 
 /// Three classes of 6×6 pictures: a bright row, a bright column, a bright corner, under noise.
 fn pictures() -> Data {
@@ -85,6 +85,10 @@ fn a_checkpoint_of_other_settings_and_a_truncated_one_are_refused() {
     trainer.save(&file).unwrap();
     let mut other = Trainer::new(settings(Restriction::Monotone), &data, 1).unwrap();
     assert!(other.resume(&file).unwrap_err().to_string().contains("restriction = IC"));
+    let mut fewer = pictures();
+    fewer.train = fewer.train.subset(20, Noise::new(1));
+    let mut other = Trainer::new(settings(Restriction::InputConvex), &fewer, 1).unwrap();
+    assert!(other.resume(&file).unwrap_err().to_string().contains("other data"));
     let bytes = std::fs::read(&file).unwrap();
     for length in [0, 4, 100, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&file, &bytes[..length]).unwrap();
@@ -128,7 +132,7 @@ fn every_restriction_learns_and_keeps_its_promise_in_the_file_it_writes() {
     let data = pictures();
     for restriction in Restriction::ALL {
         let mut settings = settings(restriction);
-        settings.epochs = 8;
+        settings.epochs = 12;
         let mut trainer = Trainer::new(settings, &data, 0).unwrap();
         while !trainer.is_finished() {
             trainer.advance().unwrap();

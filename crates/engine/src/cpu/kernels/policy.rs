@@ -162,10 +162,13 @@ fn convolution<R: Real>(
                 Ok(())
             }))
         }
-        None => Ok(Kernel::new("conv, packed at run", move |v, out| {
-            let w = (v[1].real()?, v[1].shape);
-            run_prepared(&PreparedConvolution::new(&window, groups, w, None), v, None, out)
-        })),
+        None => {
+            let planes = plane(node).filter(|_| is_many(node));
+            Ok(Kernel::new("conv, prepared at run", move |v, out| {
+                let w = (v[1].real()?, v[1].shape);
+                run_prepared(&PreparedConvolution::new(&window, groups, w, planes.as_deref()), v, None, out)
+            }))
+        }
     }
 }
 
@@ -185,6 +188,9 @@ fn transposed_convolution<R: Real>(
     if let Some(turned) = turned {
         return Ok(prepared(turned));
     }
+    if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
+        return Ok(transposed_at_run(window, groups, node));
+    }
     let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
     let ready = constants[1].as_ref().map(pack).transpose()?;
     let holds_weights = ready.is_some();
@@ -198,6 +204,30 @@ fn transposed_convolution<R: Real>(
         Ok(())
     };
     Ok(Kernel { holds_weights, ..Kernel::finishing("conv transpose, gemm + fold", run) })
+}
+
+/// Whether the batch is known to be so large that preparing a kernel that is computed itself costs little beside it.
+fn is_many(node: &Node) -> bool {
+    const MANY: usize = 16;
+    node.shape.fixed_at(0).is_some_and(|samples| samples >= MANY)
+}
+
+/// The gradient of a batch with respect to what a convolution read, its kernel being trained.
+fn transposed_at_run<R: Real>(window: Window, groups: usize, node: &Node) -> Kernel<R> {
+    let planes = plane(node);
+    Kernel::new("conv transpose, prepared at run", move |v, out| {
+        let w = (v[1].real()?, v[1].shape);
+        match PreparedConvolution::transposed(&window, groups, w, planes.as_deref()) {
+            Some(turned) => run_prepared(&turned, v, None, out),
+            None => {
+                let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
+                let bias = v.get(2).map(|b| b.real()).transpose()?;
+                let packed = PackedTranspose::new(Level::best(), groups, w.0, w.1);
+                kernel.run(v[0].real()?, &packed, bias, None, out.real()?);
+                Ok(())
+            }
+        }
+    })
 }
 
 fn prepared<R: Real>(convolution: PreparedConvolution<R>) -> Kernel<R> {

@@ -166,9 +166,11 @@ fn beside(
     Ok(found)
 }
 
-/// The smallest element of the four sensitivities over the largest.
+/// The smallest element of the four sensitivities over the largest of them all: where one of them vanishes, as in a
+/// network whose weights are not negative, nothing but its rounding is left to compare with.
 fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Result<NodeId> {
-    let mut least: Option<NodeId> = None;
+    let tiny = g.number(f64::from(f32::MIN_POSITIVE));
+    let (mut least, mut most): (Option<NodeId>, NodeId) = (None, tiny);
     for (stream, part) in
         [(Stream::G, Part::Plus), (Stream::G, Part::Minus), (Stream::H, Part::Plus), (Stream::H, Part::Minus)]
     {
@@ -177,12 +179,11 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
         let smallest = g.reduced(Reduction::Min, delta, &axes, false)?;
         let magnitude = g.magnitude(delta)?;
         let largest = g.reduced(Reduction::Max, magnitude, &axes, false)?;
-        let tiny = g.number(f64::from(f32::MIN_POSITIVE));
-        let largest = g.binary(Binary::Max, largest, tiny)?;
-        let relative = g.over(smallest, largest)?;
-        least = Some(least.map_or(Ok(relative), |l| g.binary(Binary::Min, l, relative))?);
+        most = g.binary(Binary::Max, largest, most)?;
+        least = Some(least.map_or(Ok(smallest), |l| g.binary(Binary::Min, l, smallest))?);
     }
-    least.ok_or_else(|| Error::argument("no sensitivities"))
+    let least = least.ok_or_else(|| Error::argument("no sensitivities"))?;
+    g.over(least, most)
 }
 
 /// Relevance at the image over relevance at the class scores, less one.

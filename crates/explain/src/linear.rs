@@ -103,8 +103,8 @@ fn transpose_node(
         }
         (Op::Binary(Binary::Add), _) | (Op::Binary(Binary::Sub), 0) => g.summed_to(y, input),
         (Op::Binary(Binary::Sub), _) => {
-            let y = if magnitude { y } else { g.negated(y)? };
-            g.summed_to(y, input)
+            let sum = g.summed_to(y, input)?;
+            if magnitude { Ok(sum) } else { g.negated(sum) }
         }
         (Op::Binary(Binary::Mul), _) => {
             let product = g.times(y, operands[1 - index])?;
@@ -262,13 +262,14 @@ fn spread(g: &mut Graph, y: NodeId, input: &Shape, axes: &[usize], mean: bool) -
     let kept =
         input.dims().iter().enumerate().map(|(i, &d)| if axes.contains(&i) { Dim::Fixed(1) } else { d });
     let kept = g.reshaped(y, Shape::new(kept.collect::<Vec<_>>()))?;
-    let full = g.add(Op::Expand { shape: input.clone() }, &[kept])?;
-    if !mean {
-        return Ok(full);
-    }
-    let count = axes.iter().try_fold(1usize, |n, &axis| Some(n * input.fixed_at(axis)?));
-    let count = count.ok_or_else(|| Error::unsupported("a mean over the batch cannot be explained"))?;
-    g.scaled(1.0 / count as f64, full)
+    let share = if mean {
+        let count = axes.iter().try_fold(1usize, |n, &axis| Some(n * input.fixed_at(axis)?));
+        let count = count.ok_or_else(|| Error::unsupported("a mean over the batch cannot be explained"))?;
+        g.scaled(1.0 / count as f64, kept)?
+    } else {
+        kept
+    };
+    g.add(Op::Expand { shape: input.clone() }, &[share])
 }
 
 fn transpose_concat(g: &mut Graph, node: &Node, index: usize, y: NodeId, axis: usize) -> Result<NodeId> {

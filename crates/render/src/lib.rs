@@ -54,6 +54,7 @@ mod canvas;
 mod colour;
 mod colour_bar;
 mod contour;
+mod evidence;
 #[cfg(test)]
 mod eyes;
 mod figure;
@@ -81,6 +82,7 @@ mod xml;
 pub use bars::{Bar, Bars};
 pub use colour::{ColourMap, NOT_FINITE, Rgb};
 pub use contour::{Contour, MOST_LEVELS, contour_levels, contours};
+pub use evidence::evidence;
 pub use figure::{FigureOptions, Tile, figure, tile_scene};
 pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};

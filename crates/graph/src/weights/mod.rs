@@ -34,6 +34,7 @@ const DATA_PARALLEL: &str = "module.";
 pub struct Weights {
     entries: Vec<Option<(String, Tensor)>>,
     positions: HashMap<String, usize>,
+    properties: Vec<(String, String)>,
 }
 
 impl Weights {
@@ -62,7 +63,25 @@ impl Weights {
 
     /// Reads a safetensors file.
     pub fn from_safetensors(bytes: &[u8]) -> Result<Self> {
-        safetensors::read(bytes).map(Weights::from_file)
+        let (tensors, properties) = safetensors::read(bytes)?;
+        Ok(Weights { properties, ..Weights::from_file(tensors) })
+    }
+
+    /// The bytes of a safetensors file that holds the tensors, in order, and the properties.
+    pub fn to_safetensors(&self) -> Result<Vec<u8>> {
+        safetensors::write(self.iter(), &self.properties)
+    }
+
+    /// What the file says of itself under `key` (safetensors' `__metadata__`).
+    pub fn property(&self, key: &str) -> Option<&str> {
+        self.properties.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Sets a property, replacing one of the same key.
+    pub fn set_property(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let (key, value) = (key.into(), value.into());
+        self.properties.retain(|(k, _)| *k != key);
+        self.properties.push((key, value));
     }
 
     /// Reads a file written by `torch.save`, of the zip format or the one before it.

@@ -3,7 +3,7 @@
 use super::element::{ByteOrder, Element, MAX_RANK};
 use super::global::shown;
 use super::json::Json;
-use crate::tensor::element_count;
+use crate::tensor::{Data, element_count};
 use crate::{Error, Result, Tensor};
 
 /// The longest header the format allows.
@@ -14,28 +14,114 @@ pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
     bytes.get(8) == Some(&b'{') && split(bytes).is_ok()
 }
 
-/// The tensors of a safetensors file, in the order of its header.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
+/// Named tensors, and the properties of their file.
+type Contents = (Vec<(String, Tensor)>, Vec<(String, String)>);
+
+/// The tensors of a safetensors file, in the order of its header, and the texts of its metadata.
+pub(super) fn read(bytes: &[u8]) -> Result<Contents> {
     let (header, data) = split(bytes)?;
     let header = std::str::from_utf8(header).map_err(|_| Error::malformed("the header is not UTF-8"))?;
     let Json::Object(entries) = Json::read(header)? else {
         return Err(Error::malformed("the header is not a JSON object"));
     };
     let mut records = Vec::with_capacity(entries.len());
+    let mut properties = Vec::new();
     for (name, description) in entries {
-        if name != "__metadata__" {
+        if name == "__metadata__" {
+            properties = texts(description);
+        } else {
             let record = Record::read(description).map_err(|error| about(&name, &error))?;
             records.push((name, record));
         }
     }
     check_cover(&records, data.len())?;
-    records
+    let tensors: Result<Vec<(String, Tensor)>> = records
         .into_iter()
         .map(|(name, record)| {
             let tensor = record.tensor(data).map_err(|error| about(&name, &error))?;
             Ok((name, tensor))
         })
-        .collect()
+        .collect();
+    Ok((tensors?, properties))
+}
+
+fn texts(metadata: Json) -> Vec<(String, String)> {
+    let Json::Object(entries) = metadata else { return Vec::new() };
+    let text = |(key, value)| match value {
+        Json::Text(text) => Some((key, text)),
+        _ => None,
+    };
+    entries.into_iter().filter_map(text).collect()
+}
+
+/// The bytes of a safetensors file.
+pub(super) fn write<'a>(
+    tensors: impl Iterator<Item = (&'a str, &'a Tensor)>,
+    properties: &[(String, String)],
+) -> Result<Vec<u8>> {
+    let mut entries = Vec::new();
+    if !properties.is_empty() {
+        let texts: Vec<String> =
+            properties.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
+        entries.push(format!("\"__metadata__\":{{{}}}", texts.join(",")));
+    }
+    let mut data = Vec::new();
+    for (name, tensor) in tensors {
+        if name == "__metadata__" {
+            return Err(Error::argument("no tensor can have the name '__metadata__'"));
+        }
+        let start = data.len();
+        let kind = encode(tensor.data(), &mut data);
+        entries.push(format!(
+            "{}:{{\"dtype\":\"{kind}\",\"shape\":{:?},\"data_offsets\":[{start},{}]}}",
+            quoted(name),
+            tensor.shape(),
+            data.len()
+        ));
+    }
+    let mut header = format!("{{{}}}", entries.join(","));
+    // The tensors begin at a multiple of eight bytes.
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    if header.len() > MAX_HEADER {
+        return Err(Error::argument("the names of the tensors take more room than the format has"));
+    }
+    Ok([&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat())
+}
+
+/// Appends the elements, little end first; the name of their type.
+fn encode(elements: &Data, bytes: &mut Vec<u8>) -> &'static str {
+    match elements {
+        Data::F32(elements) => {
+            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
+            "F32"
+        }
+        Data::F64(elements) => {
+            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
+            "F64"
+        }
+        Data::I64(elements) => {
+            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
+            "I64"
+        }
+        Data::Bool(elements) => {
+            bytes.extend(elements.iter().map(|&v| u8::from(v)));
+            "BOOL"
+        }
+    }
+}
+
+/// A text as JSON has it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if (c as u32) < 0x20 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
@@ -173,7 +259,26 @@ mod tests {
         assert!(is_safetensors(&bytes));
         let expected =
             [("b".to_owned(), Tensor::vector(vec![3i64, 255])), ("a".to_owned(), Tensor::scalar(1f32))];
-        assert_eq!(read(&bytes).unwrap(), expected);
+        assert_eq!(read(&bytes).unwrap(), (expected.to_vec(), vec![("format".to_owned(), "pt".to_owned())]));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let tensors = vec![
+            (
+                "weights \"of\" \\ a\nlayer, größe".to_owned(),
+                Tensor::new([2, 1], vec![1.5f32, -0.0]).unwrap(),
+            ),
+            ("steps".to_owned(), Tensor::scalar(i64::MIN)),
+            ("mask".to_owned(), Tensor::vector(vec![true, false, true])),
+            ("none".to_owned(), Tensor::new([0, 3], Vec::<f64>::new()).unwrap()),
+            ("double".to_owned(), Tensor::scalar(f64::MIN_POSITIVE)),
+        ];
+        let properties = vec![("settings".to_owned(), "a = \"1\"\n\tb = 2".to_owned())];
+        let bytes = write(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)), &properties).unwrap();
+        assert!(is_safetensors(&bytes));
+        assert_eq!(read(&bytes).unwrap(), (tensors, properties));
+        assert_eq!(read(&write([].into_iter(), &[]).unwrap()).unwrap(), (vec![], vec![]));
     }
 
     #[test]

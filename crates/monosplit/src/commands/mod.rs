@@ -6,6 +6,7 @@ mod class;
 mod compare;
 mod compile;
 mod compute;
+mod counterfactual;
 mod demo;
 mod explain;
 mod explain_compiled;
@@ -20,6 +21,7 @@ mod profile;
 mod progress;
 mod run;
 mod split;
+mod train;
 mod verify;
 
 use std::ffi::OsString;
@@ -43,6 +45,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
+  monosplit train mnist/ --out model.onnx       a network that explains itself, trained
   monosplit ops                                 which ONNX operators can be read
 
 Networks are ONNX files, or bare weights of a known architecture:
@@ -72,6 +75,7 @@ is ever executed.
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
+  monosplit train mnist/ --out model.onnx       a network that explains itself, trained
   monosplit ops                                 which ONNX operators can be read
 
 The exit code is 0 when all went well and 2 otherwise, with one line on the error stream that says
@@ -85,6 +89,7 @@ struct CommandLine {
 enum Command {
     Compare(Box<compare::Compare>),
     Compile(Box<compile::Compile>),
+    Counterfactual(Box<counterfactual::CounterfactualCommand>),
     Demo(demo::Demo),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
@@ -92,6 +97,7 @@ enum Command {
     Methods(methods::Methods),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
+    Train(Box<train::Train>),
     Verify(Box<verify::Verify>),
     Ops(ops::Ops),
 }
@@ -119,6 +125,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         None => out.write_all(OVERVIEW.as_bytes())?,
         Some(Command::Compare(compare)) => compare.execute(out)?,
         Some(Command::Compile(compile)) => compile.execute(out)?,
+        Some(Command::Counterfactual(counterfactual)) => counterfactual.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
@@ -126,6 +133,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Methods(methods)) => methods.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
+        Some(Command::Train(train)) => train.execute(out)?,
         Some(Command::Verify(verify)) => return verify.execute(out),
         Some(Command::Ops(ops)) => ops.execute(out)?,
     }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use monosplit_graph::{Error, Result, Tensor};
 use monosplit_image as image;
 use monosplit_image::{Preprocess, Resize, Scale};
+use monosplit_train::PRESET;
 
 use crate::input::{Feed, Source};
 use crate::model::Model;
@@ -23,15 +24,9 @@ pub(crate) struct PreprocessingArgs {
     ///   unit          the same crop, RGB in 0 … 1
     ///   none          the picture as it is, RGB in 0 … 255
     /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        verbatim_doc_comment
-    )]
-    preset: Preset,
+    /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    preset: Option<Preset>,
 
     /// Scale the shorter side to N pixels before cropping.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -86,9 +81,8 @@ pub(crate) struct PreprocessingArgs {
     scale: Option<Range>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 enum Preset {
-    #[default]
     Imagenet,
     ImagenetBgr,
     Unit,
@@ -120,7 +114,7 @@ impl PreprocessingArgs {
     /// The preprocessing for a network, where there are pictures to preprocess.
     pub(crate) fn for_sources(&self, model: &Model, sources: &[Source]) -> Result<Option<Preprocess>> {
         let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
-        if pictures { self.preprocess(model.picture_input()?.size).map(Some) } else { Ok(None) }
+        if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
     }
 
     /// One sample as the network reads it, the first of `input`; a fixed pattern if there is none.
@@ -132,13 +126,17 @@ impl PreprocessingArgs {
         Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
     }
 
-    /// The preprocessing for a network that reads pictures of `[channels, height, width]`.
-    pub(crate) fn preprocess(&self, size: [usize; 3]) -> Result<Preprocess> {
-        let preset = match self.preset {
-            Preset::Imagenet => image::Preset::Imagenet,
-            Preset::ImagenetBgr => image::Preset::ImagenetBgr,
-            Preset::Unit => image::Preset::Unit,
-            Preset::None => image::Preset::None,
+    /// The preprocessing for a network that reads pictures.
+    pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
+        let size = model.picture_input()?.size;
+        let said = model.original().metadata().iter().find(|(key, _)| key == PRESET);
+        let preset = match (self.preset, said) {
+            (Some(Preset::Imagenet), _) => image::Preset::Imagenet,
+            (Some(Preset::ImagenetBgr), _) => image::Preset::ImagenetBgr,
+            (Some(Preset::Unit), _) => image::Preset::Unit,
+            (Some(Preset::None), _) => image::Preset::None,
+            (None, Some((_, name))) => name.parse::<image::Preset>()?,
+            (None, None) => image::Preset::default(),
         };
         let mut preprocess = preset.options().fit(size, self.fit()?)?.filter(match self.filter {
             Filter::Bilinear => image::Filter::Bilinear,

@@ -8,6 +8,7 @@ use clap::Args;
 use monosplit_engine::Precision as EnginePrecision;
 use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_pair};
 use monosplit_graph::{Error, Kind, Result};
+use monosplit_train::Promise;
 
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
@@ -42,6 +43,9 @@ exactly its gradient; that no stream gradient is negative; that SplitLRP conserv
 the prediction has the same bits with and without an explanation. What a network with smooth nodes
 does not promise, and what rounding hides, is said not to be checked. A table shows how large the
 streams grow, layer by layer, under each stabiliser.
+
+A network written by `monosplit train` is also held to what it promises itself: its weights, its
+convexity, its monotonicity.
 
 INPUT is a picture or a .npy array; without one, a fixed pattern of pseudo-random numbers is used.
 The exit code is 1 if anything fails.")]
@@ -104,7 +108,10 @@ impl Verify {
         let audit = audit(model.graph(), &image, &engine)?;
         let double = engine.precision(EnginePrecision::F64);
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
-        let findings = findings(&audit, &pair);
+        let mut findings = findings(&audit, &pair);
+        if let Some(promise) = Promise::check(model.original(), &image, self.samples as usize, &double)? {
+            findings.extend(promise_findings(&promise));
+        }
         if self.json {
             writeln!(out, "{}", json(&model, &audit, &findings))?;
         } else {
@@ -152,6 +159,34 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
             holds: Some(audit.same_bits),
         },
     ]);
+    findings
+}
+
+/// What a network written by `monosplit train` promises of its own streams.
+fn promise_findings(promise: &Promise) -> Vec<Finding> {
+    let on = format!("{} pairs of inputs", promise.pairs);
+    let mut findings = Vec::new();
+    if let Some((least, name)) = &promise.smallest {
+        findings.push(Finding {
+            claim: "trained weights are not negative",
+            found: format!("{}: smallest {least:e}, of {name}", promise.restriction),
+            holds: Some(*least >= 0.0),
+        });
+    }
+    if promise.restriction.is_convex() {
+        findings.push(Finding {
+            claim: "trained streams are convex",
+            found: format!("largest excess at a midpoint {:.1e} of their size, {on}", promise.excess),
+            holds: Some(promise.excess <= ROUNDING),
+        });
+    }
+    if promise.restriction.is_monotone() {
+        findings.push(Finding {
+            claim: "trained streams never decrease",
+            found: format!("largest decrease {:.1e} of their size, {on}", promise.decrease),
+            holds: Some(promise.decrease <= ROUNDING),
+        });
+    }
     findings
 }
 

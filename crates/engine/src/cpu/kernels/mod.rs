@@ -7,6 +7,7 @@ mod broadcast;
 mod columns;
 mod conv;
 mod conv_transpose;
+mod correlation;
 mod depthwise;
 mod elementwise;
 mod erf;

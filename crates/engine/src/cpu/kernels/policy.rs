@@ -8,11 +8,12 @@ use monosplit_graph::{Error, Node, Op, Result, element_count};
 
 use super::conv::Finish;
 use super::conv_transpose::{PackedTranspose, TransposedConvolution};
+use super::correlation::Correlation;
 use super::depthwise::Depthwise;
 use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
-use super::prepared::{Compartment, PreparedConvolution};
+use super::prepared::{Compartment, PreparedConvolution, Shelf};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
@@ -166,10 +167,23 @@ fn convolution<R: Real>(
             let output = output.as_deref().map(|output| (output, shelf));
             Ok(prepared(PreparedConvolution::new(&window, groups, w, output)))
         }
-        None => Ok(Kernel::new("conv, packed at run", move |v, out| {
-            let w = (v[1].real()?, v[1].shape);
-            run_prepared(&PreparedConvolution::new(&window, groups, w, None), v, None, out)
-        })),
+        None if node.inputs.len() == 2 && Correlation::suits(&window, plane(node).as_deref()) => {
+            Ok(Kernel::new("conv, turned round", move |v, out| {
+                let kernel = Correlation::new(&window, groups, v[0].shape, v[1].shape, out.shape);
+                kernel.run(v[0].real()?, v[1].real()?, out.real()?);
+                Ok(())
+            }))
+        }
+        None => {
+            let (planes, weights) = (plane(node).filter(|_| is_many(node)), node.inputs[1]);
+            Ok(Kernel::new("conv, prepared at run", move |v, out| {
+                let w = (v[1].real()?, v[1].shape);
+                let shelf = Shelf::new();
+                let kept = shelf.of(weights);
+                let output = planes.as_deref().map(|planes| (planes, &kept));
+                run_prepared(&PreparedConvolution::new(&window, groups, w, output), v, None, out)
+            }))
+        }
     }
 }
 
@@ -192,6 +206,9 @@ fn transposed_convolution<R: Real>(
     if let Some(turned) = turned {
         return Ok(prepared(turned));
     }
+    if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
+        return Ok(transposed_at_run(window, groups, node));
+    }
     let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
     let ready = constants[1].as_ref().map(pack).transpose()?;
     // The direct way through a strided depthwise convolution reads the weights as they are.
@@ -213,6 +230,33 @@ fn transposed_convolution<R: Real>(
         Ok(())
     };
     Ok(Kernel { holds_weights, ..Kernel::finishing("conv transpose, gemm + fold", run) })
+}
+
+/// Whether the batch is known to be so large that preparing a kernel that is computed itself costs little beside it.
+fn is_many(node: &Node) -> bool {
+    const MANY: usize = 16;
+    node.shape.fixed_at(0).is_some_and(|samples| samples >= MANY)
+}
+
+/// The gradient of a batch with respect to what a convolution read, its kernel being trained.
+fn transposed_at_run<R: Real>(window: Window, groups: usize, node: &Node) -> Kernel<R> {
+    let (planes, weights) = (plane(node), node.inputs[1]);
+    Kernel::new("conv transpose, prepared at run", move |v, out| {
+        let w = (v[1].real()?, v[1].shape);
+        let shelf = Shelf::new();
+        let kept = shelf.of(weights);
+        let output = planes.as_deref().map(|planes| (planes, &kept));
+        match PreparedConvolution::transposed(&window, groups, w, output) {
+            Some(turned) => run_prepared(&turned, v, None, out),
+            None => {
+                let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
+                let bias = v.get(2).map(|b| b.real()).transpose()?;
+                let packed = PackedTranspose::new(Level::best(), groups, w.0, w.1);
+                kernel.run(v[0].real()?, &packed, bias, None, out.real()?);
+                Ok(())
+            }
+        }
+    })
 }
 
 fn prepared<R: Real>(convolution: PreparedConvolution<R>) -> Kernel<R> {

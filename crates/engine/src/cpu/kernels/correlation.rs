@@ -1,0 +1,151 @@
+//! Convolutions whose window is larger than their result, as the gradient of a kernel is: a few positions, each a sum
+//! over a whole plane. Sliding is turned around, so that the few positions are the taps and the plane is what slides.
+
+use monosplit_graph::op::Window;
+use rayon::prelude::*;
+
+use super::columns::{Layout, Patches};
+use super::gemm::{Matrix, Region, multiply};
+use super::window::Walk;
+use crate::cpu::real::Real;
+
+/// Samples of `x` and channels of `y` that one task computes.
+const SAMPLES: usize = 16;
+const CHANNELS: usize = 64;
+
+/// A convolution of known sizes, seen the other way round.
+pub(crate) struct Correlation {
+    walk: Walk,
+    groups: usize,
+    /// Channels of a group that are summed over.
+    inputs: usize,
+    /// Channels of a group that are computed.
+    outputs: usize,
+}
+
+impl Correlation {
+    /// Whether turning the convolution round pays: there are fewer positions, where they are known, than taps.
+    pub(crate) fn suits(window: &Window, positions: Option<&[usize]>) -> bool {
+        let taps = window.kernel.iter().product::<usize>();
+        positions.is_some_and(|positions| taps > 4 * positions.iter().product::<usize>())
+    }
+
+    /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
+    pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
+        let turned = Window {
+            kernel: y[2..].to_vec(),
+            stride: window.dilation.clone(),
+            dilation: window.stride.clone(),
+            pad: window.pad.clone(),
+            ceil: false,
+        };
+        let walk = Walk::new(&turned, &x[2..], &w[2..]);
+        Correlation { walk, groups, inputs: w[1], outputs: w[0] / groups }
+    }
+
+    /// `y ← w ⋆ x`
+    pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
+        let sample = self.groups * self.outputs * self.walk.taps();
+        y.par_chunks_mut(SAMPLES * sample).enumerate().for_each(|(block, y)| {
+            let parts: Vec<(usize, usize)> = (0..self.groups)
+                .flat_map(|group| (0..self.outputs).step_by(CHANNELS).map(move |first| (group, first)))
+                .collect();
+            let products: Vec<Vec<R>> = parts
+                .par_iter()
+                .map(|&(group, first)| self.part(x, w, block * SAMPLES, y.len() / sample, (group, first)))
+                .collect();
+            for (&(group, first), product) in parts.iter().zip(&products) {
+                self.place(product, (group, first), y);
+            }
+        });
+    }
+
+    /// Rows of samples and positions, columns of at most [`CHANNELS`] channels from `first` on.
+    fn part<R: Real>(
+        &self,
+        x: &[R],
+        w: &[R],
+        first_sample: usize,
+        samples: usize,
+        (group, first): (usize, usize),
+    ) -> Vec<R> {
+        let (plane, places, taps) = (self.walk.input_len(), self.walk.output_len(), self.walk.taps());
+        let width = CHANNELS.min(self.outputs - first);
+        let rows = samples * taps;
+        let mut product = vec![R::ZERO; rows * width];
+        let readings = Patches::new(&self.walk, &Layout::plain(&self.walk, 1), 0..places);
+        let mut patches = vec![R::ZERO; rows * places];
+        for input in 0..self.inputs {
+            for (sample, patches) in patches.chunks_exact_mut(taps * places).enumerate() {
+                let channel =
+                    (first_sample + sample) * self.groups * self.inputs + group * self.inputs + input;
+                readings.pack(&x[channel * plane..(channel + 1) * plane], 0..taps, places, patches);
+            }
+            let start = ((group * self.outputs + first) * self.inputs + input) * places;
+            let kernels = Matrix {
+                data: &w[start..],
+                rows: width,
+                columns: places,
+                row_stride: self.inputs * places,
+                column_stride: 1,
+            };
+            let mut result = Region::new(&mut product, rows, width, width);
+            multiply(Matrix::dense(&patches, rows, places), kernels.transposed(), &mut result, true);
+        }
+        product
+    }
+
+    /// Writes a part to where it belongs.
+    fn place<R: Real>(&self, product: &[R], (group, first): (usize, usize), y: &mut [R]) {
+        let taps = self.walk.taps();
+        let width = CHANNELS.min(self.outputs - first);
+        let channels = self.groups * self.outputs;
+        for (row, values) in product.chunks_exact(width).enumerate() {
+            let (sample, tap) = (row / taps, row % taps);
+            for (channel, &value) in values.iter().enumerate() {
+                y[(sample * channels + group * self.outputs + first + channel) * taps + tap] = value;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::conv::tests::{definition, output_shape};
+    use crate::cpu::kernels::testing::{Random, assert_close, windows};
+
+    #[test]
+    fn correlations_of_one_to_three_axes_equal_direct_sums() {
+        let mut random = Random::new(41);
+        for axes in 1..=3 {
+            for (mut window, input) in windows(&mut random, axes, 30) {
+                window.ceil = false;
+                let groups = random.within(1, 3);
+                let (cin, cout, n) = (random.within(1, 3), random.within(1, 3), random.within(1, 2));
+                let xs = [&[n, cin * groups], input.as_slice()].concat();
+                let ws = [&[cout * groups, cin], window.kernel.as_slice()].concat();
+                let ys = output_shape(&window, n, cout * groups, &input);
+                let x = random.reals::<f64>(xs.iter().product());
+                let w = random.reals::<f64>(ws.iter().product());
+                let mut y = vec![f64::NAN; ys.iter().product()];
+                Correlation::new(&window, groups, &xs, &ws, &ys).run(&x, &w, &mut y);
+                assert_close(&y, &definition(&window, groups, (&x, &xs), (&w, &ws), &ys), 1e-13);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_a_kernel_of_many_channels_equals_direct_sums() {
+        let mut random = Random::new(42);
+        let mut window = Window::new([7, 7]);
+        window.pad = vec![(1, 1); 2];
+        let (xs, ws, ys) = ([19, 3, 7, 7], [70, 3, 7, 7], [19, 70, 3, 3]);
+        assert!(Correlation::suits(&window, Some(&ys[2..])));
+        let x = random.reals::<f64>(xs.iter().product());
+        let w = random.reals::<f64>(ws.iter().product());
+        let mut y = vec![f64::NAN; ys.iter().product()];
+        Correlation::new(&window, 1, &xs, &ws, &ys).run(&x, &w, &mut y);
+        assert_close(&y, &definition(&window, 1, (&x, &xs), (&w, &ws), &ys), 1e-13);
+    }
+}

@@ -1,0 +1,192 @@
+//! Folders of pictures: one sub-folder per class, or all in one with a `labels.csv` of file names and classes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use monosplit_graph::{Error, Noise, Result};
+use monosplit_image::Picture;
+
+use super::{Data, Samples};
+
+/// The share of pictures kept for testing where the folder does not say which.
+const TEST_SHARE: usize = 10;
+/// More bytes of pictures than this are not held in memory.
+const MAX_BYTES: usize = 8 << 30;
+
+/// Reads a folder of pictures. Sub-folders `train` and `test` are taken as such; otherwise every tenth picture, in
+/// random order, is one to test on.
+pub(super) fn open(folder: &Path) -> Result<Data> {
+    let (train, test) = (folder.join("train"), folder.join("test"));
+    let parts = if train.is_dir() && test.is_dir() {
+        vec![entries(&train)?, entries(&test)?]
+    } else {
+        let all = entries(folder)?;
+        let order = Noise::new(0).stream("test pictures").permutation(all.len());
+        let tested = all.len() / TEST_SHARE;
+        let pick = |chosen: &[usize]| chosen.iter().map(|&i| all[i].clone()).collect::<Vec<_>>();
+        vec![pick(&order[tested..]), pick(&order[..tested])]
+    };
+    let names = parts.iter().flatten().map(|(_, class)| class.clone());
+    let classes: BTreeMap<String, u32> =
+        names.collect::<std::collections::BTreeSet<_>>().into_iter().zip(0..).collect();
+    if classes.len() < 2 || parts.iter().any(Vec::is_empty) {
+        return Err(Error::argument(format!(
+            "{}: expected pictures of at least two classes, in one sub-folder per class or named in labels.csv, and \
+             enough to keep a tenth for testing",
+            folder.display()
+        )));
+    }
+    let mut shape = None;
+    let mut samples = Vec::new();
+    for part in &parts {
+        samples.push(read(part, &classes, &mut shape)?);
+    }
+    let (Some(test), Some(train)) = (samples.pop(), samples.pop()) else {
+        return Err(Error::argument("there are no pictures"));
+    };
+    Ok(Data { train, test, classes: classes.into_keys().collect() })
+}
+
+/// The pictures of a folder and their classes, in order of their names.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let listed = folder.join("labels.csv");
+    if listed.is_file() {
+        return labelled(folder, &listed);
+    }
+    let mut entries = Vec::new();
+    for class in sorted(folder)?.into_iter().filter(|path| path.is_dir()) {
+        let name = class.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let pictures = sorted(&class)?.into_iter().filter(|path| path.is_file() && is_picture(path));
+        entries.extend(pictures.map(|path| (path, name.clone())));
+    }
+    Ok(entries)
+}
+
+fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let text = std::fs::read_to_string(list).map_err(|cause| Error::io(list, &cause))?;
+    let mut entries = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let Some((file, class)) = line.split_once(',') else {
+            return Err(Error::malformed(format!(
+                "{}: line {} is not 'FILE,CLASS'",
+                list.display(),
+                number + 1
+            )));
+        };
+        let class = class.split(',').next().unwrap_or("").trim();
+        let path = [folder.join(file.trim()), folder.join("images").join(file.trim())];
+        match path.into_iter().find(|path| path.is_file()) {
+            Some(path) => entries.push((path, class.to_owned())),
+            // The first line may name the columns.
+            None if number == 0 => {}
+            None => {
+                return Err(Error::argument(format!(
+                    "{}: line {} names '{}', which is not there",
+                    list.display(),
+                    number + 1,
+                    file.trim()
+                )));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |cause| Error::io(folder, &cause);
+    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(folder).map_err(failed)?.collect();
+    let mut paths: Vec<PathBuf> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending))
+}
+
+fn read(
+    entries: &[(PathBuf, String)],
+    classes: &BTreeMap<String, u32>,
+    shape: &mut Option<[usize; 3]>,
+) -> Result<Samples> {
+    let mut pixels = Vec::new();
+    let mut labels = Vec::new();
+    for (path, class) in entries {
+        let picture = Picture::open(path)?;
+        let (width, height, rgb) = (picture.width(), picture.height(), picture.rgb());
+        let grey = rgb.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]);
+        let expected = *shape.get_or_insert([if grey { 1 } else { 3 }, height, width]);
+        if expected[1..] != [height, width] {
+            return Err(Error::argument(format!(
+                "{}: expected a picture of {}×{} pixels like the first, found {width}×{height}; scale them to one size",
+                path.display(),
+                expected[2],
+                expected[1]
+            )));
+        }
+        for channel in 0..expected[0] {
+            pixels.extend(rgb.iter().skip(channel).step_by(3));
+        }
+        if pixels.len() > MAX_BYTES {
+            return Err(Error::argument(format!("the pictures take more than {} GiB", MAX_BYTES >> 30)));
+        }
+        labels.push(classes.get(class).copied().unwrap_or(0));
+    }
+    Samples::new(shape.unwrap_or([1, 1, 1]), pixels, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_image::{Pixels, write_png};
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("monosplit-train-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn draw(path: &Path, shade: u8, side: usize) {
+        write_png(path, side, side, Pixels::Grey(&vec![shade; side * side])).unwrap();
+    }
+
+    #[test]
+    fn sub_folders_are_classes() {
+        let folder = scratch("classes");
+        for (class, shade) in [("cat", 10), ("dog", 200)] {
+            std::fs::create_dir(folder.join(class)).unwrap();
+            (0..10).for_each(|i| draw(&folder.join(class).join(format!("{i}.png")), shade, 4));
+        }
+        let data = Data::open(&folder).unwrap();
+        assert_eq!(
+            (data.classes, data.train.len(), data.test.len()),
+            (vec!["cat".into(), "dog".into()], 18, 2)
+        );
+        assert_eq!(data.train.shape(), [1, 4, 4]);
+        for i in 0..18 {
+            assert_eq!(data.train.picture(i)[0], [10, 200][data.train.labels()[i] as usize]);
+        }
+        draw(&folder.join("dog/large.png"), 0, 5);
+        assert!(Data::open(&folder).unwrap_err().to_string().contains("5×5"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_list_names_classes() {
+        let folder = scratch("list");
+        let mut list = "file,class\n".to_owned();
+        for i in 0..20 {
+            draw(&folder.join(format!("{i}.png")), i, 3);
+            list.push_str(&format!("{i}.png,{}\n", if i < 10 { "dark" } else { "light" }));
+        }
+        std::fs::write(folder.join("labels.csv"), &list).unwrap();
+        let data = Data::open(&folder).unwrap();
+        assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (18, 2, 2));
+        std::fs::write(folder.join("labels.csv"), format!("{list}absent.png,dark\n")).unwrap();
+        assert!(Data::open(&folder).unwrap_err().to_string().contains("absent.png"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

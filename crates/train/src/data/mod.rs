@@ -1,0 +1,122 @@
+//! Labelled pictures, held as bytes: the idx files of MNIST and its relatives, and folders of pictures.
+
+mod folder;
+mod idx;
+
+use std::path::Path;
+
+use monosplit_graph::{Error, Noise, Result, Tensor};
+
+/// Labelled pictures of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Channels, height and width of a picture.
+    shape: [usize; 3],
+    /// Pictures one after the other, planes of bytes.
+    pixels: Vec<u8>,
+    labels: Vec<u32>,
+}
+
+/// What a network is trained and tested on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    /// Trained on.
+    pub train: Samples,
+    /// Tested on.
+    pub test: Samples,
+    /// Names of the classes, in the order of their labels.
+    pub classes: Vec<String>,
+}
+
+impl Data {
+    /// Opens a folder: idx files if it holds them, else pictures in one sub-folder per class or named in `labels.csv`.
+    pub fn open(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Err(Error::argument(format!(
+                "{}: expected a folder with idx files (train-images-idx3-ubyte, …) or with pictures",
+                path.display()
+            )));
+        }
+        match idx::open(path)? {
+            Some(data) => Ok(data),
+            None => folder::open(path),
+        }
+    }
+}
+
+impl Samples {
+    /// Labelled pictures; an error if their numbers do not fit.
+    pub fn new(shape: [usize; 3], pixels: Vec<u8>, labels: Vec<u32>) -> Result<Self> {
+        let size = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        let expected = size.and_then(|size| size.checked_mul(labels.len()));
+        if expected != Some(pixels.len()) || shape.contains(&0) {
+            return Err(Error::argument(format!(
+                "{} pictures of shape {shape:?} cannot be made of {} bytes",
+                labels.len(),
+                pixels.len()
+            )));
+        }
+        Ok(Samples { shape, pixels, labels })
+    }
+
+    /// Number of pictures.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Channels, height and width.
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// The bytes of one picture.
+    pub fn picture(&self, index: usize) -> &[u8] {
+        let size: usize = self.shape.iter().product();
+        &self.pixels[index * size..(index + 1) * size]
+    }
+
+    /// Pictures as numbers from 0 to 1, `[N, channels, height, width]`.
+    pub fn images(&self, indices: &[usize]) -> Result<Tensor> {
+        let size: usize = self.shape.iter().product();
+        let mut numbers = Vec::with_capacity(indices.len() * size);
+        for &index in indices {
+            numbers.extend(self.picture(index).iter().map(|&byte| f32::from(byte) / 255.0));
+        }
+        let [channels, height, width] = self.shape;
+        Tensor::new([indices.len(), channels, height, width], numbers)
+    }
+
+    /// The labels as rows with a one at the class, `[N, classes]`.
+    pub(crate) fn targets(&self, indices: &[usize], classes: usize) -> Result<Tensor> {
+        let mut numbers = vec![0f32; indices.len() * classes];
+        for (row, &index) in numbers.chunks_mut(classes).zip(indices) {
+            if let Some(hit) = row.get_mut(self.labels[index] as usize) {
+                *hit = 1.0;
+            }
+        }
+        Tensor::new([indices.len(), classes], numbers)
+    }
+
+    /// A random share of the pictures, the same for the same seed.
+    pub fn subset(&self, count: usize, noise: Noise) -> Self {
+        let mut chosen = noise.permutation(self.len());
+        chosen.truncate(count);
+        chosen.sort_unstable();
+        let pixels = chosen.iter().flat_map(|&index| self.picture(index)).copied().collect();
+        Samples {
+            shape: self.shape,
+            pixels,
+            labels: chosen.iter().map(|&index| self.labels[index]).collect(),
+        }
+    }
+}

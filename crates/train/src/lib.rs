@@ -1,0 +1,60 @@
+//! Networks that explain themselves: differences of convex and of monotone networks, trained.
+//!
+//! The loss and its gradient are a graph, written with the one backward walk of `monosplit-explain` and run by an engine;
+//! a trained network is an ordinary graph again.
+//!
+//! ```
+//! use monosplit_graph::Noise;
+//! use monosplit_train::{Architecture, Data, Restriction, Samples, Settings, Trainer};
+//!
+//! # fn main() -> monosplit_graph::Result<()> {
+//! // Pictures of 2×2 pixels that are bright at the top (class 0) or at the bottom (class 1).
+//! let noise = Noise::new(1);
+//! let draw = |i: u64| [200, 210, 5, 10].map(|v| v + (noise.uniform(i) * 40.0) as u8);
+//! let pixels = (0..40).flat_map(|i| if i % 2 == 0 { draw(i) } else { let p = draw(i); [p[2], p[3], p[0], p[1]] });
+//! let samples = Samples::new([1, 2, 2], pixels.collect(), (0..40).map(|i| i % 2).collect())?;
+//! let data = Data { train: samples.clone(), test: samples, classes: vec!["top".into(), "bottom".into()] };
+//!
+//! let architecture: Architecture = "dense 8; norm; maxout 2; scores".parse()?;
+//! let mut settings = Settings::new(architecture, Restriction::DifferenceConvexInverted);
+//! (settings.batch, settings.epochs, settings.rate) = (10, 10, 0.01);
+//! let mut trainer = Trainer::new(settings, &data, 1)?;
+//! while !trainer.is_finished() {
+//!     trainer.advance()?;
+//! }
+//! assert!(trainer.epochs()[9].test_accuracy > 0.9);
+//! let network = trainer.network()?;
+//! assert_eq!(network.outputs()[0].name, "logits");
+//! # Ok(())
+//! # }
+//! ```
+
+mod architecture;
+mod counterfactual;
+mod data;
+mod export;
+mod network;
+mod optimiser;
+mod promise;
+mod restriction;
+mod run;
+mod settings;
+mod state;
+mod step;
+mod streams;
+mod table;
+mod trainer;
+
+pub use architecture::{Architecture, Layer, NAMED};
+pub use counterfactual::{Counterfactual, Counterfactuals, Separation, Share};
+pub use data::{Data, Samples};
+pub use export::{PRESET, RESTRICTION, STREAMS};
+pub use optimiser::{Optimiser, Rule, Schedule};
+pub use promise::Promise;
+pub use restriction::{Positivity, Restriction};
+pub use run::{Files, Outcome, Run};
+pub use settings::Settings;
+pub use state::Epoch;
+pub use streams::restriction_of;
+pub use table::{Cell, files_in, paper_median};
+pub use trainer::{Progress, Score, Trainer, score};

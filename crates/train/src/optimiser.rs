@@ -1,0 +1,280 @@
+//! How parameters follow their gradients. A step is one pass over each array, in place: written as a graph it would
+//! read and write each of them a dozen times. Every element is computed alone, so the number of threads changes nothing.
+
+use std::str::FromStr;
+
+use monosplit_graph::{Error, Result};
+use rayon::prelude::*;
+
+use crate::restriction::Positivity;
+
+/// Elements one task updates.
+const CHUNK: usize = 1 << 13;
+
+/// Which rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. It suits weights kept positive by a ReLU: one
+    /// that fell below zero has no gradient but its decay, which Adam makes a whole step back towards zero.
+    #[default]
+    Adam,
+    /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the parameter itself.
+    AdamW,
+    /// Stochastic gradient descent with momentum; weight decay is added to the gradient.
+    Sgd,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 3] = [Rule::Adam, Rule::AdamW, Rule::Sgd];
+
+    /// What it goes by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Adam => "adam",
+            Rule::AdamW => "adamw",
+            Rule::Sgd => "sgd",
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Rule::ALL.into_iter().find(|rule| rule.name().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| {
+            Error::argument(format!(
+                "there is no optimiser '{name}'; there are {}",
+                Rule::ALL.map(Rule::name).join(", ")
+            ))
+        })
+    }
+}
+
+/// A rule and its numbers, with PyTorch's defaults where it has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimiser {
+    /// The rule.
+    pub rule: Rule,
+    /// Momentum: of the mean of gradients in Adam, of the velocity in SGD.
+    pub momentum: f32,
+    /// Momentum of the mean of squared gradients in Adam.
+    pub square_momentum: f32,
+    /// Added to Adam's denominator.
+    pub epsilon: f32,
+    /// Weight decay.
+    pub decay: f32,
+}
+
+impl Default for Optimiser {
+    fn default() -> Self {
+        Optimiser { rule: Rule::default(), momentum: 0.9, square_momentum: 0.999, epsilon: 1e-8, decay: 1e-3 }
+    }
+}
+
+/// What the optimiser remembers of one parameter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) mean: Vec<f32>,
+    /// Empty for rules that do not need it.
+    pub(crate) square: Vec<f32>,
+}
+
+impl Memory {
+    pub(crate) fn new(rule: Rule, length: usize) -> Self {
+        let square = if rule == Rule::Sgd { 0 } else { length };
+        Memory { mean: vec![0.0; length], square: vec![0.0; square] }
+    }
+}
+
+/// A parameter on its way through a step.
+pub(crate) struct Moved<'a> {
+    /// The parameter as it is trained.
+    pub(crate) parameter: &'a mut [f32],
+    /// `p` of it, and which `p`, where the network is computed with that.
+    pub(crate) effective: Option<(Positivity, &'a mut [f32])>,
+    /// The gradient with respect to what the network is computed with.
+    pub(crate) gradient: &'a [f32],
+    pub(crate) memory: &'a mut Memory,
+}
+
+impl<'a> Moved<'a> {
+    /// Pieces that tasks can take.
+    fn chunks(self) -> impl Iterator<Item = Chunk<'a>> {
+        let (positivity, effective) =
+            self.effective.map_or((None, Default::default()), |(p, e)| (Some(p), e));
+        let mut effective = effective.chunks_mut(CHUNK);
+        let mut squares = self.memory.square.chunks_mut(CHUNK);
+        let values = self.parameter.chunks_mut(CHUNK).zip(self.gradient.chunks(CHUNK));
+        values.zip(self.memory.mean.chunks_mut(CHUNK)).map(move |((parameter, gradient), mean)| Chunk {
+            parameter,
+            gradient,
+            mean,
+            square: squares.next().unwrap_or_default(),
+            effective: positivity.zip(effective.next()),
+        })
+    }
+}
+
+struct Chunk<'a> {
+    parameter: &'a mut [f32],
+    gradient: &'a [f32],
+    mean: &'a mut [f32],
+    square: &'a mut [f32],
+    effective: Option<(Positivity, &'a mut [f32])>,
+}
+
+impl Optimiser {
+    /// Moves parameters by one step, the `step`-th counted from 1, at learning rate `rate`.
+    pub(crate) fn update<'a>(&self, rate: f32, step: u64, moved: impl Iterator<Item = Moved<'a>>) {
+        let chunks: Vec<Chunk<'a>> = moved.flat_map(Moved::chunks).collect();
+        chunks.into_par_iter().for_each_init(Vec::new, |slopes, mut chunk| {
+            let gradient = match &chunk.effective {
+                None => chunk.gradient,
+                Some((positivity, _)) => {
+                    slopes.clear();
+                    let pairs = chunk.gradient.iter().zip(chunk.parameter.iter());
+                    slopes.extend(pairs.map(|(&d, &w)| d * positivity.slope(w)));
+                    slopes.as_slice()
+                }
+            };
+            match self.rule {
+                Rule::Sgd => self.descend(rate, chunk.parameter, gradient, chunk.mean),
+                Rule::Adam | Rule::AdamW => {
+                    self.adapt(rate, step, chunk.parameter, gradient, (chunk.mean, chunk.square));
+                }
+            }
+            if let Some((positivity, effective)) = &mut chunk.effective {
+                for (e, &w) in effective.iter_mut().zip(chunk.parameter.iter()) {
+                    *e = positivity.of(w);
+                }
+            }
+        });
+    }
+
+    fn descend(&self, rate: f32, parameter: &mut [f32], gradient: &[f32], velocity: &mut [f32]) {
+        for ((w, &d), v) in parameter.iter_mut().zip(gradient).zip(velocity) {
+            *v = self.momentum * *v + (d + self.decay * *w);
+            *w -= rate * *v;
+        }
+    }
+
+    fn adapt(
+        &self,
+        rate: f32,
+        step: u64,
+        parameter: &mut [f32],
+        gradient: &[f32],
+        (mean, square): (&mut [f32], &mut [f32]),
+    ) {
+        let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
+        let stride = (f64::from(rate) / correction(self.momentum)) as f32;
+        let root = correction(self.square_momentum).sqrt().recip() as f32;
+        let (added, kept) = match self.rule {
+            Rule::AdamW => (0.0, 1.0 - rate * self.decay),
+            _ => (self.decay, 1.0),
+        };
+        let (fresh, fresh_square) = (1.0 - self.momentum, 1.0 - self.square_momentum);
+        for (((w, &d), m), s) in parameter.iter_mut().zip(gradient).zip(mean).zip(square) {
+            let d = d + added * *w;
+            *m = self.momentum * *m + fresh * d;
+            *s = self.square_momentum * *s + fresh_square * d * d;
+            *w = *w * kept - stride * *m / (s.sqrt() * root + self.epsilon);
+        }
+    }
+}
+
+/// How the learning rate changes over a training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// It stays.
+    Constant,
+    /// Down to zero along half a cosine.
+    Cosine,
+    /// Multiplied by `factor` after every `epochs` epochs.
+    Steps {
+        /// How many epochs.
+        epochs: usize,
+        /// By what.
+        factor: f32,
+    },
+}
+
+impl Schedule {
+    /// The factor of the learning rate at `step` of `steps`, `per_epoch` of which make an epoch; rising from zero
+    /// during the first `warmup` steps.
+    pub(crate) fn factor(self, step: u64, steps: u64, per_epoch: u64, warmup: u64) -> f32 {
+        let rise = if step < warmup { (step + 1) as f32 / warmup as f32 } else { 1.0 };
+        let factor = match self {
+            Schedule::Constant => 1.0,
+            Schedule::Cosine => {
+                let done = step as f64 / steps.max(1) as f64;
+                (0.5 + 0.5 * (std::f64::consts::PI * done.min(1.0)).cos()) as f32
+            }
+            Schedule::Steps { epochs, factor } => {
+                let epoch = step / per_epoch.max(1);
+                factor.powi(i32::try_from(epoch / epochs.max(1) as u64).unwrap_or(i32::MAX))
+            }
+        };
+        rise * factor
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = Error;
+
+    /// `constant`, `cosine`, or `steps:EPOCHS:FACTOR`.
+    fn from_str(text: &str) -> Result<Self> {
+        let words: Vec<&str> = text.split(':').collect();
+        let schedule = match words.as_slice() {
+            ["constant"] => Some(Schedule::Constant),
+            ["cosine"] => Some(Schedule::Cosine),
+            ["steps", epochs, factor] => {
+                let epochs = epochs.parse().ok().filter(|&n: &usize| n > 0);
+                let factor = factor.parse().ok().filter(|f: &f32| (0.0..=1.0).contains(f));
+                epochs.zip(factor).map(|(epochs, factor)| Schedule::Steps { epochs, factor })
+            }
+            _ => None,
+        };
+        schedule.ok_or_else(|| {
+            Error::argument(format!(
+                "'{text}' is no schedule; there are constant, cosine and steps:EPOCHS:FACTOR"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_finds_the_bottom_of_a_bowl() {
+        for rule in Rule::ALL {
+            let optimiser = Optimiser { rule, decay: 0.0, ..Optimiser::default() };
+            let (mut w, mut memory) = (vec![3.0f32, -2.0], Memory::new(rule, 2));
+            for step in 1..=2000 {
+                let gradient = [2.0 * (w[0] - 1.0), 8.0 * (w[1] - 0.5)];
+                let moved =
+                    Moved { parameter: &mut w, effective: None, gradient: &gradient, memory: &mut memory };
+                optimiser.update(0.02, step, std::iter::once(moved));
+            }
+            assert!((w[0] - 1.0).abs() < 1e-3 && (w[1] - 0.5).abs() < 1e-3, "{rule:?}: {w:?}");
+        }
+    }
+
+    #[test]
+    fn schedules_begin_and_end_where_they_say() {
+        let cosine = |step| Schedule::Cosine.factor(step, 100, 10, 0);
+        assert!(cosine(0) == 1.0 && (cosine(50) - 0.5).abs() < 1e-6 && cosine(100) == 0.0);
+        let steps = "steps:3:0.1".parse::<Schedule>().unwrap();
+        assert_eq!(steps.factor(29, 100, 10, 0), 1.0);
+        assert_eq!(steps.factor(30, 100, 10, 0), 0.1);
+        assert_eq!(Schedule::Constant.factor(0, 100, 10, 4), 0.25);
+        assert_eq!(Schedule::Constant.factor(4, 100, 10, 4), 1.0);
+        for wrong in ["", "steps", "steps:0:0.1", "steps:3:2", "steps:3:NaN"] {
+            assert!(wrong.parse::<Schedule>().is_err(), "{wrong}");
+        }
+    }
+}

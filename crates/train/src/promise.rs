@@ -1,0 +1,109 @@
+//! What a restriction promises, checked on a trained network: that its streams are convex and never decrease, on sampled
+//! inputs, and that no weight is negative that may not be.
+
+use monosplit_engine::{Engine, Precision};
+use monosplit_graph::{Error, Graph, Noise, Result, Tensor};
+
+use crate::restriction::Restriction;
+use crate::streams::{restriction_of, streams};
+
+/// What was found of a network's promise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promise {
+    /// What it promises.
+    pub restriction: Restriction,
+    /// The smallest parameter that may not be negative, and its name; `None` if all are free.
+    pub smallest: Option<(f64, String)>,
+    /// How far a stream's score at a midpoint lies above the mean of the ends, at most, over the size of the scores.
+    pub excess: f64,
+    /// How far a stream's score falls when its input grows, at most, over the size of the scores.
+    pub decrease: f64,
+    /// Pairs of inputs that were looked at.
+    pub pairs: usize,
+}
+
+impl Promise {
+    /// Checks the promise a file makes on `pairs` random pairs of inputs around `image`; `None` if it makes none.
+    pub fn check(network: &Graph, image: &Tensor, pairs: usize, engine: &dyn Engine) -> Result<Option<Self>> {
+        let Some(restriction) = restriction_of(network)? else { return Ok(None) };
+        let mut promise = Promise {
+            restriction,
+            smallest: smallest(network, restriction),
+            excess: 0.0,
+            decrease: 0.0,
+            pairs,
+        };
+        for stream in streams(network)? {
+            let program = engine.compile_in(&stream.alone(network), Precision::F64)?;
+            let run = |x: Vec<f64>| -> Result<Vec<f64>> {
+                let outputs = program.run(&[Tensor::new(image.shape(), x)?])?;
+                let scores = outputs.first().ok_or_else(|| Error::argument("the stream has no scores"))?;
+                Ok(scores.to_f64().to_vec())
+            };
+            let sign = if stream.inverted { -1.0 } else { 1.0 };
+            promise.probe(&run, &image.to_f64(), sign)?;
+        }
+        Ok(Some(promise))
+    }
+
+    fn probe(&mut self, run: &dyn Fn(Vec<f64>) -> Result<Vec<f64>>, image: &[f64], sign: f64) -> Result<()> {
+        let noise = Noise::new(0).stream("promise");
+        for pair in 0..self.pairs as u64 {
+            let draw = |which: u64| noise.numbered(3 * pair + which);
+            let around = |noise: Noise| (0u64..).zip(image).map(move |(i, v)| v + noise.uniform(i) - 0.5);
+            let a: Vec<f64> = around(draw(0)).collect();
+            let b: Vec<f64> = around(draw(1)).collect();
+            let larger = (0u64..).zip(&a).map(|(i, v)| v + sign * draw(2).uniform(i)).collect();
+            let middle = a.iter().zip(&b).map(|(a, b)| (a + b) / 2.0).collect();
+            let (first, second, between, larger) = (run(a)?, run(b)?, run(middle)?, run(larger)?);
+            let all = || first.iter().chain(&second).chain(&larger);
+            let size = all().fold(f64::MIN_POSITIVE, |most, v| most.max(v.abs()));
+            for class in 0..first.len() {
+                let mean = (first[class] + second[class]) / 2.0;
+                self.excess = worse(self.excess, (between[class] - mean) / size);
+                self.decrease = worse(self.decrease, (first[class] - larger[class]) / size);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The larger number; what is none is worst.
+fn worse(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+/// The smallest of the parameters that the restriction restricts.
+fn smallest(network: &Graph, restriction: Restriction) -> Option<(f64, String)> {
+    if !restriction.is_convex() {
+        return None;
+    }
+    let first = |name: &str| {
+        let layer = name.trim_start_matches("g.").trim_start_matches("h.");
+        matches!(layer, "conv1.weight" | "dense1.weight" | "scores.weight") && is_first_affine(network, name)
+    };
+    let restricted = |name: &str| {
+        let trained = [".weight", ".bias", ".scale", ".shift"].iter().any(|ending| name.ends_with(ending));
+        trained && (restriction.is_monotone() || !first(name))
+    };
+    let parameters = network.nodes().filter_map(|(id, node)| {
+        let name = &node.label.tensor;
+        let tensor = network.constant_value(id).filter(|_| restricted(name))?;
+        Some((tensor.to_f64().iter().copied().fold(f64::INFINITY, f64::min), name.clone()))
+    });
+    parameters.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// Whether the parameter called `name` belongs to the first affine layer of its stream: what that layer reads depends on
+/// no parameter.
+fn is_first_affine(network: &Graph, name: &str) -> bool {
+    let mut made_of_parameters = vec![false; network.len()];
+    for (id, node) in network.nodes() {
+        let own = network.constant_value(id).is_some() && node.label.tensor.contains('.');
+        made_of_parameters[id.index()] = own || node.inputs.iter().any(|i| made_of_parameters[i.index()]);
+    }
+    let reader = network
+        .nodes()
+        .find(|(_, node)| node.inputs.iter().any(|&input| network.node(input).label.tensor == name));
+    reader.is_some_and(|(_, node)| node.inputs.first().is_some_and(|x| !made_of_parameters[x.index()]))
+}

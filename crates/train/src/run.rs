@@ -1,0 +1,180 @@
+//! One training from beginning to end, with the files it leaves: the network, a checkpoint while it is under way, a log,
+//! and a result that a table can be made of.
+
+use std::path::{Path, PathBuf};
+
+use monosplit_graph::onnx::{self, ExportOptions};
+use monosplit_graph::{Error, Result};
+use monosplit_image::write_atomically;
+
+use crate::data::Data;
+use crate::settings::Settings;
+use crate::state::Epoch;
+use crate::trainer::{Progress, Trainer};
+
+/// Where a training writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The network.
+    pub network: PathBuf,
+    /// What an interrupted training goes on from.
+    pub checkpoint: PathBuf,
+    /// One line per epoch.
+    pub log: PathBuf,
+    /// Losses, drawn.
+    pub loss: PathBuf,
+    /// Errors, drawn.
+    pub error: PathBuf,
+    /// What came out, and of what.
+    pub result: PathBuf,
+}
+
+impl Files {
+    /// All files beside the network, under its name.
+    pub fn beside(network: &Path) -> Self {
+        let named = |ending: &str| network.with_extension(ending);
+        Files {
+            network: network.to_owned(),
+            checkpoint: named("checkpoint.safetensors"),
+            log: named("csv"),
+            loss: named("loss.svg"),
+            error: named("error.svg"),
+            result: named("result.txt"),
+        }
+    }
+}
+
+/// What came out of a training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Share of test samples the network got right.
+    pub test_accuracy: f64,
+    /// Its epochs.
+    pub epochs: usize,
+    /// Trained numbers.
+    pub parameters: usize,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// How a training is run.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// What is trained.
+    pub settings: Settings,
+    /// What it is trained on.
+    pub data: &'a Data,
+    /// Threads; 0 for one per core.
+    pub threads: usize,
+    /// Where it writes.
+    pub files: Files,
+    /// Go on from the checkpoint if there is one.
+    pub resume: bool,
+    /// Write a checkpoint after so many steps, besides the one after every epoch.
+    pub checkpoint_every: Option<usize>,
+}
+
+impl Run<'_> {
+    /// Trains to the end, telling `watch` of every step and every epoch; what came out, and the epochs.
+    pub fn execute(
+        &self,
+        watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>),
+    ) -> Result<(Outcome, Vec<Epoch>)> {
+        let mut trainer = Trainer::new(self.settings.clone(), self.data, self.threads)?;
+        if self.resume && self.files.checkpoint.is_file() {
+            trainer.resume(&self.files.checkpoint)?;
+        }
+        while !trainer.is_finished() {
+            let epoch = trainer.advance()?;
+            let progress = trainer.progress();
+            let due = self.checkpoint_every.is_some_and(|every| progress.step.is_multiple_of(every.max(1)));
+            if epoch.is_some() || due {
+                trainer.save(&self.files.checkpoint)?;
+            }
+            if epoch.is_some() {
+                write_atomically(&self.files.log, log(trainer.epochs()).as_bytes())?;
+            }
+            watch(&trainer, &progress, epoch.as_ref());
+        }
+        onnx::save(&trainer.network()?, &self.files.network, &ExportOptions::default())?;
+        let outcome = trainer.outcome();
+        write_atomically(&self.files.result, outcome.text(&self.settings).as_bytes())?;
+        // A training that is done has nothing to go on from; whether the file can be removed does not matter.
+        let _ = std::fs::remove_file(&self.files.checkpoint);
+        Ok((outcome, trainer.epochs().to_vec()))
+    }
+}
+
+const HEADER: &str = "epoch,train_loss,train_accuracy,validation_loss,test_loss,test_accuracy,seconds";
+
+fn log(epochs: &[Epoch]) -> String {
+    let mut text = format!("{HEADER}\n");
+    for (index, epoch) in epochs.iter().enumerate() {
+        let Epoch { train_loss, train_accuracy, validation_loss, test_loss, test_accuracy, seconds } = epoch;
+        let validation = if validation_loss.is_nan() { String::new() } else { validation_loss.to_string() };
+        text.push_str(&format!(
+            "{},{train_loss},{train_accuracy},{validation},{test_loss},{test_accuracy},{seconds:.3}\n",
+            index + 1
+        ));
+    }
+    text
+}
+
+impl Outcome {
+    fn text(&self, settings: &Settings) -> String {
+        let Outcome { test_accuracy, epochs, parameters, seconds } = self;
+        format!(
+            "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\n{settings}"
+        )
+    }
+
+    /// Reads what a training with these settings left; `None` if it left nothing.
+    pub fn read(path: &Path, settings: &Settings) -> Result<Option<Self>> {
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+        let value = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            line.ok_or_else(|| Error::malformed(format!("{}: there is no '{key}'", path.display())))
+        };
+        let number = |key: &str| {
+            value(key)?
+                .parse::<f64>()
+                .map_err(|_| Error::malformed(format!("{}: '{key}' is no number", path.display())))
+        };
+        if !text.ends_with(&settings.to_string()) {
+            return Err(Error::argument(format!(
+                "{} is the result of a training with other settings; name another folder",
+                path.display()
+            )));
+        }
+        Ok(Some(Outcome {
+            test_accuracy: number("test_accuracy")?,
+            epochs: number("epochs_done")? as usize,
+            parameters: number("parameters")? as usize,
+            seconds: number("seconds")?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Architecture, Restriction};
+
+    #[test]
+    fn results_read_back_under_the_same_settings_alone() {
+        let folder = std::env::temp_dir().join(format!("monosplit-train-result-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.result.txt");
+        let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
+        let outcome = Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, seconds: 1.5 };
+        assert_eq!(Outcome::read(&path, &settings).unwrap(), None);
+        std::fs::write(&path, outcome.text(&settings)).unwrap();
+        assert_eq!(Outcome::read(&path, &settings).unwrap(), Some(outcome));
+        settings.seed = 1;
+        assert!(Outcome::read(&path, &settings).is_err());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,393 @@
+//! The training loop: batches in the order of the seed, steps by the engine, parameters by the optimiser.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use monosplit_engine::{Cpu, Engine, Profile, Program};
+use monosplit_graph::{Buffer, Data as Elements, Error, Graph, Noise, Result, Tensor};
+use rayon::ThreadPool;
+
+use crate::data::{Data, Samples};
+use crate::export::Trained;
+use crate::network::{Blueprint, Parameter};
+use crate::optimiser::Moved;
+use crate::run::Outcome;
+use crate::settings::Settings;
+use crate::state::{Epoch, State, Statistics};
+use crate::step::{Found, Step};
+
+/// Samples evaluated at a time.
+const EVALUATED: usize = 500;
+/// One in so many samples is kept apart where training may stop early.
+const VALIDATION_SHARE: usize = 10;
+
+/// How far a training has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The epoch under way, counted from 0.
+    pub epoch: usize,
+    /// Steps of it that are done.
+    pub step: usize,
+    /// Steps of an epoch.
+    pub steps: usize,
+    /// Mean loss of these steps.
+    pub loss: f64,
+    /// Share of samples they got right.
+    pub accuracy: f64,
+}
+
+/// Mean loss and share of hits on some samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Mean cross-entropy.
+    pub loss: f64,
+    /// Share of samples whose largest score is that of their class.
+    pub accuracy: f64,
+}
+
+/// A training under way.
+pub struct Trainer<'a> {
+    settings: Settings,
+    data: &'a Data,
+    engine: Cpu,
+    pool: Option<Arc<ThreadPool>>,
+    graph: Step,
+    state: State,
+    /// For every parameter that is transformed, what the network is computed with.
+    effective: Vec<Option<Tensor>>,
+    /// Indices of the samples that are trained on, and of those kept apart.
+    trained: Vec<usize>,
+    kept_apart: Vec<usize>,
+    order: Vec<usize>,
+}
+
+impl<'a> Trainer<'a> {
+    /// A training at its beginning, on `threads` threads (0: one per core).
+    pub fn new(settings: Settings, data: &'a Data, threads: usize) -> Result<Self> {
+        let engine = Cpu::default().threads(threads);
+        let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
+        let apart = if settings.patience.is_some() { all.len() / VALIDATION_SHARE } else { 0 };
+        let (kept_apart, trained) = all.split_at(apart);
+        let (mut kept_apart, mut trained) = (kept_apart.to_vec(), trained.to_vec());
+        kept_apart.sort_unstable();
+        trained.sort_unstable();
+        if settings.batch < 2 || settings.batch > trained.len() {
+            return Err(Error::argument(format!(
+                "a batch of {} samples cannot be drawn from {}; it has at least 2",
+                settings.batch,
+                trained.len()
+            )));
+        }
+        let blueprint = Blueprint {
+            architecture: &settings.architecture,
+            restriction: settings.restriction,
+            classes: data.classes.len(),
+        };
+        let graph = Step::new(&blueprint, data.train.shape(), settings.batch, &engine)?;
+        let state = State::new(&settings, &graph)?;
+        let pool = match threads {
+            0 => None,
+            _ => {
+                Some(Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| {
+                    Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
+                })?))
+            }
+        };
+        let mut trainer = Trainer {
+            settings,
+            data,
+            engine,
+            pool,
+            graph,
+            state,
+            effective: Vec::new(),
+            trained,
+            kept_apart,
+            order: Vec::new(),
+        };
+        trainer.begin()?;
+        Ok(trainer)
+    }
+
+    /// Goes on where a checkpoint was written.
+    pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
+        let state = State::load(checkpoint, &self.settings, &self.graph)?;
+        let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
+        let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
+        if within.is_none_or(|step| step >= steps) {
+            return Err(Error::malformed(format!(
+                "{}: {} steps cannot make {epochs} epochs of {steps}; the checkpoint is of other data or corrupt",
+                checkpoint.display(),
+                state.step
+            )));
+        }
+        self.state = state;
+        self.begin()
+    }
+
+    /// Derives what is not part of the state from it.
+    fn begin(&mut self) -> Result<()> {
+        let positivity = self.settings.positivity;
+        let transformed = |(parameter, raw): (&Parameter, &Tensor)| {
+            parameter.positive.then(|| positivity.applied(raw)).transpose()
+        };
+        let each = self.graph.parameters.iter().zip(&self.state.parameters);
+        self.effective = each.map(transformed).collect::<Result<_>>()?;
+        self.shuffle();
+        Ok(())
+    }
+
+    /// Writes a checkpoint, whole or not at all.
+    pub fn save(&self, checkpoint: &Path) -> Result<()> {
+        self.state.save(checkpoint, &self.settings, &self.graph)
+    }
+
+    /// How it is trained.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The epochs that are done.
+    pub fn epochs(&self) -> &[Epoch] {
+        &self.state.epochs
+    }
+
+    /// Number of trained numbers.
+    pub fn parameter_count(&self) -> usize {
+        self.state.parameters.iter().map(Tensor::len).sum()
+    }
+
+    fn steps_per_epoch(&self) -> usize {
+        self.trained.len() / self.settings.batch
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        let (steps, done) = (self.steps_per_epoch(), self.state.step as usize);
+        let epoch = self.state.epochs.len();
+        let step = done - epoch * steps;
+        let mean = |sum: f64, of: usize| if of == 0 { f64::NAN } else { sum / of as f64 };
+        Progress {
+            epoch,
+            step,
+            steps,
+            loss: mean(self.state.sums[0], step),
+            accuracy: mean(self.state.sums[1], step * self.settings.batch),
+        }
+    }
+
+    /// Whether nothing is left to do: all epochs are done, or the loss has not fallen for long enough.
+    pub fn is_finished(&self) -> bool {
+        let epochs = &self.state.epochs;
+        let best =
+            epochs.iter().enumerate().min_by(|a, b| a.1.validation_loss.total_cmp(&b.1.validation_loss));
+        let stale = best.map_or(0, |(index, _)| epochs.len() - 1 - index);
+        epochs.len() >= self.settings.epochs || self.settings.patience.is_some_and(|n| stale >= n.max(1))
+    }
+
+    /// The samples in the order of the epoch under way; those that fill no batch are left out of it.
+    fn shuffle(&mut self) {
+        let noise = Noise::new(self.settings.seed).stream("order").numbered(self.state.epochs.len() as u64);
+        self.order = noise.permutation(self.trained.len()).into_iter().map(|i| self.trained[i]).collect();
+    }
+
+    /// Does one step; at the end of an epoch the network is tested, and the epoch returned.
+    pub fn advance(&mut self) -> Result<Option<Epoch>> {
+        self.step()?;
+        let Progress { step, steps, .. } = self.progress();
+        if step < steps { Ok(None) } else { self.finish_epoch().map(Some) }
+    }
+
+    /// Does one step and nothing else; past the end of the order the last batch is taken again.
+    pub fn step(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let Progress { step, steps, .. } = self.progress();
+        let batch = self.settings.batch;
+        let first = step.min(steps - 1) * batch;
+        let drawn = self.order[first..first + batch].to_vec();
+        let found = self.run_step(&drawn)?;
+        if !found.loss.is_finite() {
+            return Err(Error::argument(format!(
+                "the loss is {} at step {}; use a smaller learning rate",
+                found.loss, self.state.step
+            )));
+        }
+        self.state.sums[0] += f64::from(found.loss);
+        self.state.sums[1] += hits(&found.logits, &drawn, &self.data.train) as f64;
+        self.move_parameters(found)?;
+        self.state.step += 1;
+        self.state.sums[2] += began.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The time every node of a step takes, on the first batch of the epoch under way; nothing is moved.
+    pub fn profile(&self) -> Result<Profile> {
+        self.graph.profile(&self.inputs(&self.order[..self.settings.batch])?)
+    }
+
+    fn run_step(&self, drawn: &[usize]) -> Result<Found> {
+        self.graph.run(&self.inputs(drawn)?)
+    }
+
+    fn inputs(&self, drawn: &[usize]) -> Result<Vec<Tensor>> {
+        let images = self.data.train.images(drawn)?;
+        let targets = self.data.train.targets(drawn, self.data.classes.len())?;
+        let mut inputs = Vec::with_capacity(2 + self.state.parameters.len());
+        inputs.extend([images, targets]);
+        let values = self.effective.iter().zip(&self.state.parameters);
+        inputs.extend(values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone()));
+        Ok(inputs)
+    }
+
+    /// Lets the optimiser move every parameter, in place.
+    fn move_parameters(&mut self, found: Found) -> Result<()> {
+        let settings = &self.settings;
+        let per_epoch = self.trained.len() / settings.batch;
+        let steps = (per_epoch * settings.epochs) as u64;
+        let warmup = (settings.warmup.max(0.0) * per_epoch as f32) as u64;
+        let factor = settings.schedule.factor(self.state.step, steps, per_epoch as u64, warmup);
+        let (rate, step) = (settings.rate * factor, self.state.step + 1);
+        self.state.observe(&self.graph.statistics, &found.statistics);
+        let (optimiser, positivity) = (settings.optimiser, settings.positivity);
+        let mut values = owned(self.state.parameters.iter_mut())?;
+        let mut effective = owned(self.effective.iter_mut().flatten())?;
+        let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
+        let mut transformed = effective.iter_mut();
+        let each =
+            self.graph.parameters.iter().zip(&mut values).zip(&gradients).zip(&mut self.state.memories);
+        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
+            parameter: value,
+            effective: parameter
+                .positive
+                .then(|| transformed.next())
+                .flatten()
+                .map(|e| (positivity, &mut e[..])),
+            gradient,
+            memory,
+        });
+        let moved: Vec<Moved<'_>> = moved.collect();
+        let update = || optimiser.update(rate, step, moved.into_iter());
+        match &self.pool {
+            Some(pool) => pool.install(update),
+            None => update(),
+        }
+        give_back(self.state.parameters.iter_mut(), values, &self.graph.parameters)?;
+        let positive: Vec<Parameter> =
+            self.graph.parameters.iter().filter(|parameter| parameter.positive).cloned().collect();
+        give_back(self.effective.iter_mut().flatten(), effective, &positive)
+    }
+
+    fn finish_epoch(&mut self) -> Result<Epoch> {
+        let began = Instant::now();
+        let Progress { loss, accuracy, .. } = self.progress();
+        let program = self.engine.compile(&self.current()?)?;
+        let test = score(&*program, &self.data.test, &(0..self.data.test.len()).collect::<Vec<_>>())?;
+        let validation = score(&*program, &self.data.train, &self.kept_apart)?;
+        let epoch = Epoch {
+            train_loss: loss,
+            train_accuracy: accuracy,
+            validation_loss: validation.loss,
+            test_loss: test.loss,
+            test_accuracy: test.accuracy,
+            seconds: self.state.sums[2] + began.elapsed().as_secs_f64(),
+        };
+        let better = self.state.epochs.iter().all(|e| epoch.validation_loss < e.validation_loss);
+        if self.settings.patience.is_some() && better {
+            self.state.best = Some((self.state.parameters.clone(), self.state.statistics.clone()));
+        }
+        self.state.epochs.push(epoch);
+        self.state.sums = [0.0; 3];
+        self.shuffle();
+        Ok(epoch)
+    }
+
+    /// The network as it is now.
+    fn current(&self) -> Result<Graph> {
+        self.graph_of(&self.state.parameters, &self.state.statistics)
+    }
+
+    /// The trained network: the best one where training may stop early, else the last.
+    pub fn network(&self) -> Result<Graph> {
+        match &self.state.best {
+            Some((parameters, statistics)) => self.graph_of(parameters, statistics),
+            None => self.current(),
+        }
+    }
+
+    /// What has come out so far: of the best epoch where training may stop early, else of the last.
+    pub fn outcome(&self) -> Outcome {
+        let epochs = &self.state.epochs;
+        let best = epochs.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
+        let counted = if self.settings.patience.is_some() { best } else { epochs.last() };
+        Outcome {
+            test_accuracy: counted.map_or(f64::NAN, |epoch| epoch.test_accuracy),
+            epochs: epochs.len(),
+            parameters: self.parameter_count(),
+            seconds: epochs.iter().map(|epoch| epoch.seconds).sum(),
+        }
+    }
+
+    fn graph_of(&self, parameters: &[Tensor], statistics: &Statistics) -> Result<Graph> {
+        let trained = Trained {
+            settings: &self.settings,
+            sample: self.data.train.shape(),
+            classes: &self.data.classes,
+            parameters: (&self.graph.parameters, parameters),
+            statistics,
+        };
+        trained.graph()
+    }
+}
+
+/// The elements of tensors that nobody else holds, to be changed in place.
+fn owned<'t>(tensors: impl Iterator<Item = &'t mut Tensor>) -> Result<Vec<Vec<f32>>> {
+    let elements = |tensor: &mut Tensor| match std::mem::replace(tensor, Tensor::scalar(0f32)).into_data() {
+        Elements::F32(buffer) => Ok(buffer.into_vec()),
+        _ => Err(Error::argument("parameters are single precision")),
+    };
+    tensors.map(elements).collect()
+}
+
+/// Makes tensors of the elements again.
+fn give_back<'t>(
+    tensors: impl Iterator<Item = &'t mut Tensor>,
+    elements: Vec<Vec<f32>>,
+    parameters: &[Parameter],
+) -> Result<()> {
+    for ((tensor, elements), parameter) in tensors.zip(elements).zip(parameters) {
+        *tensor = Tensor::new(parameter.shape.clone(), elements)?;
+    }
+    Ok(())
+}
+
+/// How many rows of `logits` have their largest element at the label of the sample.
+fn hits(logits: &Tensor, indices: &[usize], samples: &Samples) -> usize {
+    let classes = logits.shape().last().copied().unwrap_or(1).max(1);
+    let logits = logits.to_f32();
+    let hit = |(row, &index): (&[f32], &usize)| {
+        let label = samples.labels()[index] as usize;
+        let best = row.get(label).copied().unwrap_or(f32::NEG_INFINITY);
+        row.iter().enumerate().all(|(class, &v)| class == label || v < best || (v == best && class > label))
+    };
+    logits.chunks(classes).zip(indices).filter(|&pair| hit(pair)).count()
+}
+
+/// Mean loss and hits of a network on the samples with these indices; NaN if there are none.
+pub fn score(program: &dyn Program, samples: &Samples, indices: &[usize]) -> Result<Score> {
+    let (mut loss, mut correct) = (0.0, 0);
+    for chosen in indices.chunks(EVALUATED) {
+        let outputs = program.run(&[samples.images(chosen)?])?;
+        let logits = outputs.first().ok_or_else(|| Error::argument("the network has no output"))?;
+        correct += hits(logits, chosen, samples);
+        let classes = logits.shape().last().copied().unwrap_or(1).max(1);
+        for (row, &index) in logits.to_f64().chunks(classes).zip(chosen) {
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = row.iter().map(|v| (v - largest).exp()).sum();
+            let hit = row.get(samples.labels()[index] as usize).copied().unwrap_or(f64::NEG_INFINITY);
+            loss += largest + total.ln() - hit;
+        }
+    }
+    let count = indices.len() as f64;
+    Ok(Score { loss: loss / count, accuracy: correct as f64 / count })
+}

@@ -9,8 +9,19 @@ use crate::Results;
 use crate::job::{Job, Options};
 
 /// Options of the job itself; all others are the method's.
-const OWN: [&str; 10] =
-    ["input", "threads", "network", "class", "last", "name", "layers", "size", "remembering", "number"];
+const OWN: [&str; 11] = [
+    "clock",
+    "input",
+    "threads",
+    "network",
+    "class",
+    "last",
+    "name",
+    "layers",
+    "size",
+    "remembering",
+    "number",
+];
 
 /// Compiles the methods `name=` (separated by commas) at `layers=` (the same; the image if left out) for `class=`, the
 /// maps scaled up if `size=input`, and what does not depend on the image remembered if `remembering=yes`. `None` if there

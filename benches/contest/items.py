@@ -152,7 +152,7 @@ def compiled(contest, name, target):
     case, path = contest.models.case(name), contest.scratch / f"{name}-explained.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     words = ["compile", str(case.onnx), "--method", "splitcam", "-o", str(path)]
-    turns.command_time([environment.our_program(), *words], contest.scratch)
+    turns.command_time([environment.our_program(), *words], contest.scratch, time.perf_counter)
     explained = dataclasses.replace(case, onnx=path)
     with contest.ours("method", case, name="splitcam", layers=compiled_layer(path)) as native:
         with contest.peer("explain-onnxruntime", explained) as file, contest.peer("forward-onnxruntime", case) as plain:

@@ -98,7 +98,7 @@ def propagation():
 
 
 def misses(job):
-    return f"Captum misses the change of the score by {captum_methods.released_misses(job):.1%}"
+    return f"Captum's is {captum_methods.released_misses(job):.0e} of the change of the score from adding up".replace("e-0", "e-")
 
 
 def perturbation():

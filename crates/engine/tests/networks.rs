@@ -271,3 +271,48 @@ fn programs_run_concurrently() {
         }
     });
 }
+
+/// `⟨Wx, d⟩ = ⟨x, Wᵀd⟩` for constant weights, whichever kernels the two directions get.
+#[test]
+fn transposed_convolutions_are_adjoint_in_whole_programs() {
+    let cases = [
+        (24, 24, 3, 1, 1, 19),
+        (24, 40, 3, 1, 1, 7),
+        (20, 33, 3, 2, 1, 23),
+        (8, 8, 3, 2, 8, 23),
+        (8, 8, 5, 1, 8, 12),
+        (3, 18, 7, 2, 1, 31),
+        (30, 17, 1, 1, 1, 9),
+        (30, 18, 1, 2, 6, 10),
+    ];
+    for (inputs, outputs, kernel, stride, groups, side) in cases {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[inputs, side, side]), Kind::Float);
+        let w = g.constant(tensor(&[outputs, inputs / groups, kernel, kernel], 3));
+        let window = window(kernel, stride, kernel / 2);
+        let y = g.add(Op::Conv { window: window.clone(), groups }, &[x, w]).unwrap();
+        let d = g.input("d", g.node(y).shape.clone(), Kind::Float);
+        let out = g.node(y).shape.fixed_at(2).unwrap();
+        let extra = side + 2 * (kernel / 2) - ((out - 1) * stride + kernel);
+        let op = Op::ConvTranspose { window, groups, output_padding: vec![extra; 2] };
+        let back = g.add(op, &[d, w]).unwrap();
+        g.output("y", y);
+        g.output("back", back);
+        for batch in [1, 3] {
+            let values = [tensor(&[batch, inputs, side, side], 5), tensor(&[batch, outputs, out, out], 6)];
+            let exact = run(Cpu::default().precision(Precision::F64), &g, &values);
+            let inner = |a: &Tensor, b: &Tensor| -> f64 {
+                let (a, b) = (a.to_f64(), b.to_f64());
+                a.iter().zip(b.iter()).map(|(a, b)| a * b).sum()
+            };
+            let (left, right) = (inner(&exact[0], &values[1]), inner(&exact[1], &values[0]));
+            assert!((left - right).abs() < 1e-9 * left.abs().max(1.0), "{left} {right}");
+            for (single, exact) in run(Cpu::default(), &g, &values).iter().zip(&exact) {
+                let (single, exact) = (single.to_f64(), exact.to_f64());
+                let scale = exact.iter().fold(0f64, |m, v| m.max(v.abs()));
+                let error = single.iter().zip(exact.iter()).map(|(a, b)| (a - b).abs());
+                assert!(error.fold(0f64, f64::max) < 1e-5 * scale, "{kernel} {stride} {groups}");
+            }
+        }
+    }
+}

@@ -396,6 +396,61 @@ pub(crate) fn multiply<R: Real>(
     }
 }
 
+/// A right operand packed once, for many left ones.
+#[derive(Debug)]
+pub(crate) struct PackedRight<R> {
+    depth: usize,
+    columns: usize,
+    blocks: Vec<RightBlock<R>>,
+}
+
+/// At most [`COLUMNS`] columns and [`DEPTH`] rows of a right operand.
+#[derive(Debug)]
+struct RightBlock<R> {
+    columns: Range<usize>,
+    depths: Range<usize>,
+    panels: Vec<R>,
+}
+
+impl<R: Real> PackedRight<R> {
+    pub(crate) fn pack(matrix: Matrix<'_, R>) -> Self {
+        matrix.check("right matrix");
+        let (level, mut row) = (Level::best(), Vec::new());
+        let spans = matrix.rows.div_ceil(DEPTH).max(1);
+        let mut blocks = Vec::new();
+        for first in (0..matrix.columns).step_by(COLUMNS) {
+            let columns = first..(first + COLUMNS).min(matrix.columns);
+            for span in 0..spans {
+                let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
+                let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
+                let mut panels = Vec::new();
+                pack_right(level, block, &mut panels, &mut row);
+                blocks.push(RightBlock { columns: columns.clone(), depths, panels });
+            }
+        }
+        PackedRight { depth: matrix.rows, columns: matrix.columns, blocks }
+    }
+
+    /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as [`multiply`].
+    pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<R>, accumulate: bool) {
+        assert_eq!(
+            (left.rows, left.columns, self.columns),
+            (result.rows, self.depth, result.columns),
+            "matrix sizes"
+        );
+        let left = LeftPanels::pack(Level::best(), left);
+        for block in &self.blocks {
+            let held = accumulate || block.depths.start > 0;
+            let beginning = if held { Beginning::Held } else { Beginning::Zero };
+            let right =
+                RightPanels { data: &block.panels, depth: block.depths.len(), columns: block.columns.len() };
+            // SAFETY: the result is borrowed exclusively, and one part of it is used at a time.
+            let mut part = unsafe { result.part(0..result.rows, block.columns.clone()) };
+            left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
+        }
+    }
+}
+
 /// Sum of products of two slices of equal length, in a fixed order.
 pub(crate) fn dot<R: Real>(a: &[R], b: &[R]) -> R {
     const LANES: usize = 32;

@@ -1,11 +1,11 @@
-//! Batched matrix products. The longer side of the result is cut into blocks of fixed size; one row or one
-//! column at a time is a matter of dot products, bound by reading the other matrix once.
+//! Batched matrix products. The longer side of the result is cut into blocks of fixed size, which share the other operand
+//! packed once; one row or one column at a time is a matter of dot products, bound by reading the other matrix once.
 
 use monosplit_graph::Result;
 use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
-use super::gemm::{Matrix, Region, dot, multiply};
+use super::gemm::{Matrix, PackedRight, Region, dot, multiply};
 use crate::cpu::real::Real;
 
 /// Rows (or columns) of the result one task computes.
@@ -67,17 +67,19 @@ fn accumulate<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R]) {
     } else if columns == 1 {
         vector_product(a, b, c);
     } else if rows >= columns {
+        let right = PackedRight::pack(b);
         c.par_chunks_mut(BLOCK * columns).enumerate().for_each(|(block, c)| {
             let rows = c.len() / columns;
             let mut result = Region::new(c, rows, columns, columns);
-            multiply(a.rows(block * BLOCK, rows), b, &mut result, true);
+            right.multiply(a.rows(block * BLOCK, rows), &mut result, true);
         });
     } else {
+        let right = PackedRight::pack(a.transposed());
         let mut flipped = vec![R::ZERO; c.len()];
         flipped.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, part)| {
             let width = part.len() / rows;
             let mut result = Region::new(part, width, rows, rows);
-            multiply(b.columns(block * BLOCK, width).transposed(), a.transposed(), &mut result, false);
+            right.multiply(b.columns(block * BLOCK, width).transposed(), &mut result, false);
         });
         c.par_chunks_mut(columns).enumerate().for_each(|(row, c)| {
             for (c, &v) in c.iter_mut().zip(flipped[row..].iter().step_by(rows)) {

@@ -28,6 +28,10 @@ pub(crate) fn reduce<R: Real>(
     out: &mut ViewMut<'_, R>,
 ) -> Result<()> {
     match (x.data, &mut out.data) {
+        (Slice::Real(x_data), SliceMut::Real(out)) if is_per_channel(reduction, axes, x.shape) => {
+            per_channel(reduction, x_data, x.shape, out);
+            Ok(())
+        }
         (Slice::Real(x_data), SliceMut::Real(out)) => {
             gathered(x_data, x.shape, axes, |x, m| real(reduction, x, m, out));
             Ok(())
@@ -38,6 +42,22 @@ pub(crate) fn reduce<R: Real>(
         }
         _ => Err(Error::unsupported(format!("{} is not defined for truth values", reduction.name()))),
     }
+}
+
+/// Whether a sum runs over samples and places, one channel at a time, as the statistics of a batch do.
+fn is_per_channel(reduction: Reduction, axes: &[usize], shape: &[usize]) -> bool {
+    let all_but_one = shape.len() > 2 && axes.len() == shape.len() - 1 && !axes.contains(&1);
+    all_but_one && matches!(reduction, Reduction::Sum | Reduction::Mean) && !shape.contains(&0)
+}
+
+/// Sums every channel plane by plane, where it lies.
+fn per_channel<R: Real>(reduction: Reduction, x: &[R], shape: &[usize], out: &mut [R]) {
+    let (channels, plane) = (shape[1], shape[2..].iter().product::<usize>());
+    let share = if reduction == Reduction::Mean { (shape[0] * plane) as f64 } else { 1.0 };
+    out.par_iter_mut().enumerate().for_each(|(channel, o)| {
+        let planes = x.chunks_exact(plane).skip(channel).step_by(channels);
+        *o = R::from_f64(planes.map(sum).sum::<f64>() / share);
+    });
 }
 
 /// Hands `reduce` the value with all reduced axes side by side, reordered only where they are not already.

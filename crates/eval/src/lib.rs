@@ -1,0 +1,6 @@
+//! Which explanation is right? Metrics that judge a saliency map by the network it explains, by what is known about the
+//! image, or by itself.
+
+mod metric;
+
+pub use metric::{Better, Case, Metric, Network, Silence};

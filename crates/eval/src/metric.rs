@@ -1,0 +1,59 @@
+//! What a metric is: a number for one map of one image, given the network it explains.
+
+use monosplit_graph::{Result, Tensor};
+
+/// The network under examination, as metrics see it.
+pub trait Network: Sync {
+    /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
+    fn scores(&self, images: &Tensor) -> Result<Tensor>;
+
+    /// The explanations `[N, H, W]` of preprocessed images for one class, by the method under examination.
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;
+}
+
+/// One map of one image.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// The preprocessed image `[1, C, H, W]`.
+    pub image: &'a Tensor,
+    /// The class that is explained.
+    pub class: usize,
+    /// The map at the size of the image `[H, W]`, signed.
+    pub map: &'a Tensor,
+    /// Where the object is, `H·W` places, if that is known.
+    pub mask: Option<&'a [bool]>,
+    /// The network and the method that made the map.
+    pub network: &'a dyn Network,
+    /// Seeds whatever the metric draws; the same seed, image and options give the same number.
+    pub seed: u64,
+}
+
+/// Which end of a metric is the good one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// A larger value is a better explanation.
+    Higher,
+    /// A smaller value is a better explanation.
+    Lower,
+}
+
+/// Why a metric has no value for a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence(pub String);
+
+/// A way to judge a map.
+pub trait Metric: Send + Sync {
+    /// The name it has in experiments, stores and reports.
+    fn name(&self) -> &str;
+
+    /// Which end is the good one.
+    fn better(&self) -> Better;
+
+    /// Whether it needs to know where the object is.
+    fn needs_mask(&self) -> bool {
+        false
+    }
+
+    /// Its value for a case; silent where the definition has none, as for an empty mask or a map that is constant.
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>>;
+}

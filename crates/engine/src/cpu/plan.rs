@@ -181,8 +181,8 @@ impl Planner<'_> {
                         self.plan.steps.push(Step { work: Work::One(id), outputs: vec![id] });
                     }
                 }
-                Work::Fused(nodes) => {
-                    self.plan.steps.push(Step { work: Work::Fused(nodes), outputs: Vec::new() })
+                work @ (Work::Fused(_) | Work::Finished(_)) => {
+                    self.plan.steps.push(Step { work, outputs: Vec::new() });
                 }
                 work => {
                     let outputs = work.nodes().to_vec();
@@ -247,7 +247,7 @@ impl Planner<'_> {
             }
         }
         for step in &mut self.plan.steps {
-            if let Work::Fused(nodes) = &step.work {
+            if let Work::Fused(nodes) | Work::Finished(nodes) = &step.work {
                 let wanted = |id: &&NodeId| self.last_read[id.index()] != NEVER || self.leaves[id.index()];
                 step.outputs = nodes.iter().filter(wanted).copied().collect();
             }
@@ -308,7 +308,7 @@ impl Planner<'_> {
         let elementwise = match &step.work {
             Work::Fused(_) => true,
             Work::One(id) => matches!(self.graph.node(*id).op, Op::Unary(_)),
-            Work::Batched(_) | Work::Streams(_) => false,
+            Work::Finished(_) | Work::Batched(_) | Work::Streams(_) => false,
         };
         if !elementwise || old.len() != new.len() || !new.iter().all(|id| step.outputs.contains(id)) {
             return false;
@@ -487,7 +487,7 @@ mod tests {
             let graph = random_graph(&mut random);
             let (known, needed) = (known(&graph), needed(&graph));
             let on = |bit: usize| round & (1 << bit) != 0;
-            let choices = Choices { share: on(0), fuse: on(1), batch: on(2), reorder: on(3) };
+            let choices = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
             let plan = Plan::new(&graph, &known, &needed, choices);
             follow(&graph, &plan);
             batched += plan.steps.iter().filter(|step| matches!(step.work, Work::Batched(_))).count();

@@ -34,6 +34,8 @@ pub(super) enum Executor<R> {
     Kernel(Kernel<R>),
     /// One pass over memory.
     Fused(Fusion),
+    /// A kernel, and what is done to every piece of its result as soon as it is there.
+    Finished(Kernel<R>, Fusion),
     /// One pass over weights.
     Streams(Streams),
 }
@@ -166,9 +168,17 @@ impl<R: Real> CpuProgram<R> {
                 Work::Fused(nodes) => {
                     Executor::Fused(Fusion::new(graph, &self.plan.same, nodes, &step.outputs)?)
                 }
+                Work::Finished(nodes) => {
+                    let fusion = Fusion::new(graph, &self.plan.same, &nodes[1..], &step.outputs)?;
+                    Executor::Finished(self.choose(graph, nodes[0], &shelf)?, fusion)
+                }
                 Work::Streams(nodes) => self.streams(graph, known, nodes)?,
             };
-            if matches!(&executor, Executor::Kernel(kernel) if kernel.holds_weights) {
+            let kernel = match &executor {
+                Executor::Kernel(kernel) | Executor::Finished(kernel, _) => Some(kernel),
+                _ => None,
+            };
+            if kernel.is_some_and(|kernel| kernel.holds_weights) {
                 let weights = self.values[step.work.nodes()[0].index()].inputs[1];
                 left[weights.index()] -= 1;
                 if left[weights.index()] == 0 {
@@ -338,8 +348,11 @@ impl<R: Real> CpuProgram<R> {
     /// Concrete shapes of all values, if they fit into the memory allowed.
     fn shapes(&self, batch: usize) -> Result<Vec<Vec<usize>>> {
         let mut shapes = vec![Vec::new(); self.values.len()];
+        let mut computed: Vec<bool> = self.plan.places.iter().map(|place| *place != Place::Nowhere).collect();
+        // What a step begins with may have no place of its own.
+        self.plan.steps.iter().for_each(|step| computed[step.work.nodes()[0].index()] = true);
         for (index, value) in self.values.iter().enumerate() {
-            if self.plan.places[index] != Place::Nowhere {
+            if computed[index] {
                 shapes[index] = value.shape.at(batch).ok_or_else(|| {
                     Error::argument(format!("shape {} is too large at batch size {batch}", value.shape))
                         .at(&value.name)
@@ -525,7 +538,7 @@ mod tests {
     fn streams_of_a_fully_connected_layer_keep_their_bits_and_store_no_magnitudes() {
         let mut random = Random::new(5);
         let graph = fully_connected(&mut random);
-        let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+        let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
         let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
         let (plain, all) = (compile(off), compile(Choices::ALL));
         for batch in [1, 3, 40] {
@@ -561,9 +574,9 @@ mod tests {
                 writer.step().unwrap();
             }
             let graph = writer.finish();
-            let off = Choices { share: false, fuse: false, batch: false, reorder: false };
+            let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
             let on = |bit: usize| round & (1 << bit) == 0;
-            let some = Choices { share: on(0), fuse: on(1), batch: on(2), reorder: on(3) };
+            let some = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
             let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
             let (plain, some, all) = (compile(off), compile(some), compile(Choices::ALL));
             for batch in [2, 1, 400, 1] {

@@ -52,7 +52,7 @@ impl<R: Real> Run<'_, R> {
         let program = self.program;
         let (node, others) = (step.work.nodes()[0], &step.work.nodes()[1..]);
         let kernel = match executor {
-            Executor::Kernel(kernel) => kernel.name,
+            Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name,
             Executor::Fused(_) => "fused elementwise",
             Executor::Streams(_) => "matrix product, streams",
         };
@@ -114,6 +114,7 @@ impl<R: Real> Run<'_, R> {
         match executor {
             Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &beside),
             Executor::Fused(fusion) => self.fused(step, fusion, outputs, &beside),
+            Executor::Finished(kernel, fusion) => self.finished(step, kernel, fusion, outputs, &beside),
             Executor::Streams(streams) => self.streams(step, streams, outputs, &beside),
         }
     }
@@ -175,6 +176,29 @@ impl<R: Real> Run<'_, R> {
             });
         }
         fusion.program.run(&self.shapes[step.outputs[0].index()], &sources, outputs)
+    }
+
+    /// Runs a kernel whose result is changed in its place, piece by piece.
+    fn finished(
+        &self,
+        step: &Step,
+        kernel: &Kernel<R>,
+        fusion: &Fusion,
+        mut outputs: Vec<SliceMut<'_, R>>,
+        beside: &[(Place, Slice<'_, R>)],
+    ) -> Result<()> {
+        let id = step.work.nodes()[0];
+        let Some(data) = outputs.pop() else { return Err(self.program.lost(id)) };
+        let source = |&input: &NodeId| match input == id {
+            true => Ok(Source::Old(0)),
+            false => self.view_beside(input, beside).map(Source::View),
+        };
+        let sources = fusion.inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
+        let inputs = self.program.values[id.index()].inputs.iter();
+        let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
+        let shape = &self.shapes[id.index()];
+        let mut out = ViewMut { shape, data };
+        fusion.program.finish(shape, &sources, |finish| kernel.run_and_finish(&views, finish, &mut out))
     }
 
     fn streams(

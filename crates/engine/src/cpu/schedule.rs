@@ -15,6 +15,8 @@ pub(crate) struct Choices {
     pub(crate) share: bool,
     /// Run elementwise nodes together.
     pub(crate) fuse: bool,
+    /// Run them on the results of a convolution while these are still in cache.
+    pub(crate) finish: bool,
     /// Run convolutions and products with the same weights together, and store no magnitudes of large matrices.
     pub(crate) batch: bool,
     /// Compute early what frees memory.
@@ -23,7 +25,8 @@ pub(crate) struct Choices {
 
 impl Choices {
     /// All of them.
-    pub(crate) const ALL: Choices = Choices { share: true, fuse: true, batch: true, reorder: true };
+    pub(crate) const ALL: Choices =
+        Choices { share: true, fuse: true, finish: true, batch: true, reorder: true };
 }
 
 /// Nodes that are computed together.
@@ -33,6 +36,8 @@ pub(crate) enum Work {
     One(NodeId),
     /// Elementwise nodes of one shape, in topological order.
     Fused(Vec<NodeId>),
+    /// A convolution, then elementwise nodes of its shape that are all that read it, in topological order.
+    Finished(Vec<NodeId>),
     /// Convolutions that do the same with the same weights to values of one shape.
     Batched(Vec<NodeId>),
     /// Products of different values with one matrix of weights or its magnitudes.
@@ -43,7 +48,7 @@ impl Work {
     pub(crate) fn nodes(&self) -> &[NodeId] {
         match self {
             Work::One(node) => std::slice::from_ref(node),
-            Work::Fused(nodes) | Work::Batched(nodes) | Work::Streams(nodes) => nodes,
+            Work::Fused(nodes) | Work::Finished(nodes) | Work::Batched(nodes) | Work::Streams(nodes) => nodes,
         }
     }
 }
@@ -185,7 +190,65 @@ impl Scheduler<'_> {
         {
             order = better;
         }
-        order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect()
+        let work = order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect();
+        if self.choices.finish { self.finished(work) } else { work }
+    }
+
+    /// Lets convolutions take along the elementwise nodes that alone read them, where nothing these read besides is
+    /// still to come.
+    fn finished(&self, mut work: Vec<Work>) -> Vec<Work> {
+        let mut position = vec![usize::MAX; self.graph.len()];
+        let mut readers: HashMap<NodeId, Vec<usize>> = HashMap::new();
+        for (at, step) in work.iter().enumerate() {
+            for &id in step.nodes() {
+                position[id.index()] = at;
+                for input in self.inputs(self.graph.node(id)) {
+                    readers.entry(input).or_default().push(at);
+                }
+            }
+        }
+        let leaves = |id: NodeId| self.graph.outputs().iter().any(|o| self.same[o.node.index()] == id);
+        let mut taken = vec![false; work.len()];
+        for at in 0..work.len() {
+            let Work::One(id) = work[at] else { continue };
+            let node = self.graph.node(id);
+            let Some(&[reader, ref more @ ..]) = readers.get(&id).map(Vec::as_slice) else { continue };
+            let alone = more.iter().all(|&other| other == reader) && !leaves(id) && !taken[reader];
+            if !alone || !matches!(node.op, Op::Conv { .. } | Op::ConvTranspose { .. }) {
+                continue;
+            }
+            let Work::Fused(then) = &work[reader] else { continue };
+            let inner = &then[..then.len() - 1];
+            let is_read = |then: &NodeId| readers[then].iter().any(|&r| r != reader) || leaves(*then);
+            let mut inputs = then.iter().flat_map(|&then| self.inputs(self.graph.node(then)));
+            let ready =
+                inputs.all(|input| input == id || then.contains(&input) || position[input.index()] < at);
+            if ready && self.is_chain(id, then) && !inner.iter().any(is_read) {
+                let nodes = std::iter::once(id).chain(then.iter().copied()).collect();
+                taken[reader] = true;
+                work[at] = Work::Finished(nodes);
+            }
+        }
+        work.into_iter().zip(taken).filter(|(_, taken)| !taken).map(|(work, _)| work).collect()
+    }
+
+    /// Whether every node reads the one before it once, the first of them `id`, and besides only values of its own
+    /// shape or single numbers.
+    fn is_chain(&self, id: NodeId, chain: &[NodeId]) -> bool {
+        let before = std::iter::once(&id).chain(chain);
+        before.zip(chain).all(|(&before, &then)| {
+            let node = self.graph.node(then);
+            let others = || node.inputs.iter().map(|input| self.same[input.index()]).filter(|&i| i != before);
+            let plain = |other: NodeId| {
+                let shape = &self.graph.node(other).shape;
+                let fits = *shape == node.shape || shape.count() == Some(Dim::Fixed(1));
+                fits && other != id && !chain.contains(&other)
+            };
+            let reads_before = others().count() + 1 == node.inputs.len();
+            let condition = matches!(node.op, Op::Where) && self.same[node.inputs[0].index()] == before;
+            let real = node.kind == Kind::Float && node.shape == self.graph.node(id).shape;
+            real && reads_before && !condition && others().all(plain) && !matches!(node.op, Op::Cast { .. })
+        })
     }
 
     fn describe(&self, members: &[NodeId], known: &[bool]) -> Work {

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::conv::Finish;
 use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
-use super::rows::take_apart;
+use super::rows::{Pairs, take_apart, take_rows_apart};
 use super::scratch::Scratch;
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
@@ -117,6 +117,27 @@ impl Frame {
             }
         }
     }
+}
+
+/// Fills two frames with the columns of a plane in turn, where they have room for all of them; whether they had.
+fn fill_both<R: Real>(frames: [&Frame; 2], plane: &[R], [height, width]: [usize; 2], room: &mut [R]) -> bool {
+    let [a, b] = frames;
+    let turned = a.from[1] == 1;
+    let (even, odd) = if turned { (b, a) } else { (a, b) };
+    let fits = |frame: &Frame, columns: usize| frame.to[1] + columns <= frame.pitch;
+    if [even.from[1], odd.from[1]] != [0, 1] || !fits(even, width.div_ceil(2)) || !fits(odd, width / 2) {
+        return false;
+    }
+    let rows = (a.rows - a.to[0].min(a.rows)).min(height.saturating_sub(a.from[0]).div_ceil(a.stride[0]));
+    let pairs = Pairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
+    if rows > 0 {
+        let (first, second) = room.split_at_mut(b.at);
+        let first = &mut first[a.at + a.to[0] * a.pitch + a.to[1]..];
+        let second = &mut second[b.to[0] * b.pitch + b.to[1]..];
+        let (even, odd) = if turned { (second, first) } else { (first, second) };
+        take_rows_apart(pairs, &plane[a.from[0] * width..], even, odd);
+    }
+    true
 }
 
 /// Sums over shifted frames, and where they belong in an output plane.
@@ -301,9 +322,14 @@ impl Depthwise {
                 let index = task * planes + local;
                 let (image, channel) = (index / outputs, index % outputs);
                 let from = image * self.channels + channel / self.multiplier;
-                for frame in &self.frames {
-                    let plane = &x[from * inputs..(from + 1) * inputs];
-                    frame.fill(plane, self.input, &mut frames, &mut apart);
+                let source = &x[from * inputs..(from + 1) * inputs];
+                for phases in self.frames.chunks(step) {
+                    if let [a, b] = phases
+                        && fill_both([a, b], source, self.input, &mut frames)
+                    {
+                        continue;
+                    }
+                    phases.iter().for_each(|f| f.fill(source, self.input, &mut frames, &mut apart));
                 }
                 let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
                 let start = bias.map_or(R::ZERO, |b| b[channel]);

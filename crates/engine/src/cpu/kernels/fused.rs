@@ -1,18 +1,25 @@
 //! Many elementwise functions in one pass over memory. A list of instructions is carried out block by block,
 //! each block small enough to stay in the nearest cache from the first instruction to the last; what comes
-//! out are the bits the same functions give one after the other.
+//! out are the bits the same functions give one after the other. The blocks are those of whole values, or pieces of what
+//! a convolution computes, taken from it while they are in cache.
+
+use std::sync::OnceLock;
 
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Kind, Result};
 use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, GRAIN};
-use super::{activation, elementwise};
+use super::conv::Finish;
+use super::{activation, elementwise, rows};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View};
 
 /// Elements of a block.
 const BLOCK: usize = 1024;
+
+/// Elements of a block of what is changed in its place.
+const PIECE: usize = 256;
 
 /// The operand of an instruction: one element for each of the block, or one for all.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +142,18 @@ struct Part<'a, R> {
     outputs: Vec<SliceMut<'a, R>>,
 }
 
+fn accesses<'a, R: Real>(shape: &[usize], sources: &[Source<'a, R>]) -> Result<Vec<Access<'a, R>>> {
+    let access = |source: &Source<'a, R>| {
+        Ok(match *source {
+            Source::Old(output) => Access::Old(output),
+            Source::View(view) if view.shape == shape => Access::Dense(view.data),
+            Source::View(view) if view.shape.iter().all(|&n| n == 1) => Access::One(view.data),
+            Source::View(view) => Access::Rows(view.data, Broadcast::new(shape, [view.shape])?),
+        })
+    };
+    sources.iter().map(access).collect()
+}
+
 fn undefined() -> Error {
     Error::argument("an elementwise function was given a kind of number it is not defined for")
 }
@@ -174,15 +193,7 @@ impl Fused {
         outputs: Vec<SliceMut<'_, R>>,
     ) -> Result<()> {
         let count: usize = shape.iter().product();
-        let mut accesses = Vec::with_capacity(sources.len());
-        for source in sources {
-            accesses.push(match *source {
-                Source::Old(output) => Access::Old(output),
-                Source::View(view) if view.shape == shape => Access::Dense(view.data),
-                Source::View(view) if view.shape.iter().all(|&n| n == 1) => Access::One(view.data),
-                Source::View(view) => Access::Rows(view.data, Broadcast::new(shape, [view.shape])?),
-            });
-        }
+        let accesses = accesses(shape, sources)?;
         let parts = parts(count, outputs);
         let registers = || self.registers(&accesses, BLOCK.min(count));
         if let [_] = parts[..] {
@@ -193,6 +204,28 @@ impl Fused {
             .into_par_iter()
             .map_init(registers, |registers, part| self.part(&accesses, registers, part))
             .collect()
+    }
+
+    /// The only output, of shape `shape`, while `run` computes the value that the instructions begin with: as soon as a
+    /// piece of it is there, and into the same place. Every instruction reads what the one before it wrote; the source
+    /// of the value that is being computed is [`Source::Old`].
+    pub(crate) fn finish<R: Real>(
+        &self,
+        shape: &[usize],
+        sources: &[Source<'_, R>],
+        run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
+    ) -> Result<()> {
+        let (accesses, failed) = (accesses(shape, sources)?, OnceLock::new());
+        run(&|first, piece| {
+            for (index, block) in piece.chunks_mut(PIECE).enumerate() {
+                let chain = Chain { accesses: &accesses, first: first + index * PIECE };
+                let done = self.instructions.iter().try_for_each(|step| chain.carry_out(step, block));
+                if let Err(error) = done {
+                    failed.get_or_init(|| error);
+                }
+            }
+        })?;
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     fn registers<R: Real>(&self, accesses: &[Access<'_, R>], length: usize) -> Registers<R> {
@@ -250,6 +283,64 @@ impl Fused {
                     _ => return Err(undefined()),
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+/// A block, from element `first` on, of a value that one instruction after the other changes in its place.
+struct Chain<'a, R> {
+    accesses: &'a [Access<'a, R>],
+    first: usize,
+}
+
+impl<'a, R: Real> Chain<'a, R> {
+    fn carry_out(&self, instruction: &Instruction, block: &mut [R]) -> Result<()> {
+        let other = |at: usize| self.other(instruction.operands[at], block.len());
+        // What follows most convolutions.
+        match instruction.function {
+            Function::Unary(Unary::Relu) => return Ok(rows::rectify(block)),
+            Function::Unary(Unary::Clip { min, max }) => {
+                return Ok(rows::limit(block, R::from_f64(min), R::from_f64(max)));
+            }
+            Function::Binary(Binary::Add) => {
+                if let (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) = (other(0), other(1)) {
+                    return Ok(rows::add(block, x));
+                }
+            }
+            _ => {}
+        }
+        let mut copy = [R::ZERO; PIECE];
+        let old = &mut copy[..block.len()];
+        old.copy_from_slice(block);
+        self.compute(instruction, old, block)
+    }
+
+    /// Real numbers that are not those of the value itself.
+    fn other(&self, operand: Operand, length: usize) -> Option<Block<'a, R>> {
+        let Operand::Input(input) = operand else { return None };
+        match &self.accesses[input] {
+            Access::Dense(Slice::Real(x)) => Some(Block::Many(&x[self.first..self.first + length])),
+            Access::One(Slice::Real(x)) => Some(Block::One(x[0])),
+            _ => None,
+        }
+    }
+
+    fn compute(&self, instruction: &Instruction, old: &[R], out: &mut [R]) -> Result<()> {
+        let real = |at: usize| self.other(instruction.operands[at], old.len()).unwrap_or(Block::Many(old));
+        let truth = |at: usize| match instruction.operands[at] {
+            Operand::Input(input) => match &self.accesses[input] {
+                Access::Dense(Slice::Bool(x)) => Ok(Block::Many(&x[self.first..self.first + old.len()])),
+                Access::One(Slice::Bool(x)) => Ok(Block::One(x[0])),
+                _ => Err(undefined()),
+            },
+            _ => Err(undefined()),
+        };
+        match instruction.function {
+            Function::Unary(unary) => activation::real_block(unary, real(0), out),
+            Function::Binary(binary) => elementwise::real_block(binary, real(0), real(1), out)?,
+            Function::Select => select(truth(0)?, real(1), real(2), out),
+            Function::Compare(_) | Function::Cast => return Err(undefined()),
         }
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use monosplit_graph::op::{Padding, Window};
 use monosplit_graph::{Error, Node, Op, Result, element_count};
+use rayon::prelude::*;
 
+use super::broadcast::GRAIN;
 use super::conv::Finish;
 use super::conv_transpose::{PackedTranspose, TransposedConvolution};
 use super::correlation::Correlation;
@@ -35,8 +37,7 @@ pub(crate) struct Kernel<R> {
     pub(crate) holds_weights: bool,
     /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
     /// it piece by piece.
-    #[allow(dead_code, reason = "read once steps are fused")]
-    pub(crate) and_finish: Option<Arc<RunAndFinish<R>>>,
+    and_finish: Option<Arc<RunAndFinish<R>>>,
 }
 
 impl<R: Real> Kernel<R> {
@@ -58,6 +59,22 @@ impl<R: Real> Kernel<R> {
         let run: Arc<RunAndFinish<R>> = Arc::new(run);
         let and_finish = Some(run.clone());
         Kernel { and_finish, ..Kernel::new(name, move |v, out| run(v, None, out)) }
+    }
+
+    /// Computes the output and finishes it: every piece as soon as it is there, if the kernel can, or else all of it
+    /// afterwards.
+    pub(crate) fn run_and_finish(
+        &self,
+        inputs: &[View<'_, R>],
+        finish: &Finish<'_, R>,
+        out: &mut ViewMut<'_, R>,
+    ) -> Result<()> {
+        if let Some(run) = &self.and_finish {
+            return run(inputs, Some(finish), out);
+        }
+        (self.run)(inputs, out)?;
+        out.real()?.par_chunks_mut(GRAIN).enumerate().for_each(|(at, piece)| finish(at * GRAIN, piece));
+        Ok(())
     }
 }
 

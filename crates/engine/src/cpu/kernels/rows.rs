@@ -32,6 +32,64 @@ pub(crate) fn keep_larger<R: Real>(y: &mut [R], x: &[R]) {
 }
 
 /// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn rectified<L: Lanes>(y: &mut [L::Scalar])
+where
+    L::Scalar: Real,
+{
+    let zero = L::Scalar::ZERO;
+    y.iter_mut().for_each(|y| *y = if *y < zero { zero } else { *y });
+}
+
+compiled!(rectified_at<R: Real>(y: &mut [R]), rectified);
+
+/// `y ← max(y, 0)`, NaN where it is.
+pub(crate) fn rectify<R: Real>(y: &mut [R]) {
+    // SAFETY: the level is one of this machine.
+    unsafe { rectified_at(Level::best(), y) }
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn limited<L: Lanes>(y: &mut [L::Scalar], least: L::Scalar, most: L::Scalar)
+where
+    L::Scalar: Real,
+{
+    for y in y {
+        let x = if *y < least { least } else { *y };
+        *y = if x > most { most } else { x };
+    }
+}
+
+compiled!(limited_at<R: Real>(y: &mut [R], least: R, most: R), limited);
+
+/// `y ← min(max(y, least), most)`, NaN where it is.
+pub(crate) fn limit<R: Real>(y: &mut [R], least: R, most: R) {
+    // SAFETY: the level is one of this machine.
+    unsafe { limited_at(Level::best(), y, least, most) }
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn added<L: Lanes>(y: &mut [L::Scalar], x: &[L::Scalar])
+where
+    L::Scalar: Real,
+{
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
+}
+
+compiled!(added_at<R: Real>(y: &mut [R], x: &[R]), added);
+
+/// `y ← y + x`.
+pub(crate) fn add<R: Real>(y: &mut [R], x: &[R]) {
+    // SAFETY: the level is one of this machine.
+    unsafe { added_at(Level::best(), y, x) }
+}
+
+/// # Safety
 /// The machine has the instructions of `L`; `even` and `odd` can take half the numbers of `row`.
 #[inline(always)]
 unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::Scalar) {
@@ -76,6 +134,48 @@ pub(crate) fn take_apart<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
             }
         }
     }
+}
+
+/// Rows of a plane that are taken apart into every second element, from the first on and from the second on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pairs {
+    /// Elements of a row.
+    pub(crate) width: usize,
+    /// How many rows there are, and the distance between the beginnings of two.
+    pub(crate) rows: usize,
+    pub(crate) apart: usize,
+    /// Distance between the beginnings of rows of what is written.
+    pub(crate) pitch: usize,
+}
+
+/// # Safety
+/// The machine has the instructions of `L`; all rows lie within the slices.
+#[inline(always)]
+unsafe fn rows_apart<L: Lanes>(
+    pairs: Pairs,
+    plane: &[L::Scalar],
+    even: &mut [L::Scalar],
+    odd: &mut [L::Scalar],
+) {
+    let Pairs { width, rows, apart: distance, pitch } = pairs;
+    for row in 0..rows {
+        let from = &plane[row * distance..row * distance + width];
+        let (even, odd) =
+            (&mut even[row * pitch..][..width.div_ceil(2)], &mut odd[row * pitch..][..width / 2]);
+        // SAFETY: both have room for half the row.
+        unsafe { apart::<L>(from, even.as_mut_ptr(), odd.as_mut_ptr()) };
+        if width % 2 == 1 {
+            even[width / 2] = from[width - 1];
+        }
+    }
+}
+
+compiled!(rows_apart_at<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
+
+/// Takes rows apart, all at once.
+pub(crate) fn take_rows_apart<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
+    // SAFETY: the level is one of this machine; slices are cut with checks.
+    unsafe { rows_apart_at(Level::best(), pairs, plane, even, odd) }
 }
 
 /// The sum of a row in double precision, in an order that depends on its length alone.

@@ -108,7 +108,7 @@ def perturbation():
     ablation = called(feature_ablation(32, 7))
     yield Row("Feature Ablation, 32×32 squares", CAPTUM, "feature-ablation:parts=grid,cell=32", ablation)
     shapley = captum_methods.shapley_values
-    yield Row("KernelSHAP, all sets of 4 parts", CAPTUM, "kernelshap:parts=grid,cell=112", shapley)
+    yield Row("KernelSHAP, all sets of 4 parts", CAPTUM, "kernel-shap:parts=grid,cell=112", shapley)
     score, ablated = (grad_cam_methods.unscaled(name) for name in ("ScoreCAM", "AblationCAM"))
     yield Row("Score-CAM, narrow map", GRAD_CAM, "scorecam", score, "narrow", precisions=("f32",))
     yield Row("Ablation-CAM, narrow map", GRAD_CAM, "ablationcam", ablated, "narrow", precisions=("f32",))
@@ -120,7 +120,7 @@ def sampled():
     options = f"samples={DRAWS},stdev={{stdev}}"
     yield Row("SmoothGrad", CAPTUM, f"smoothgrad:{options}", noisy, draws="mean", averaged=DRAWS, precisions=("f32",))
     yield Row("VarGrad", CAPTUM, f"vargrad:{options}", noisy, draws="variance", precisions=("f32",))
-    method = f"gradientshap:samples={DRAWS},baseline={{folder}}/baselines.npy"
+    method = f"gradient-shap:samples={DRAWS},baseline={{folder}}/baselines.npy"
     yield Row("GradientSHAP", CAPTUM, method, points, draws="mean", averaged=DRAWS, precisions=("f32",))
     # Hundreds of runs of the network for every draw are for a small one.
     lime, small = captum_methods.lime(8, 100), ("squeezenet1_1",)

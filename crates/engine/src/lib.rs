@@ -41,6 +41,12 @@ pub trait Program: Send + Sync {
     /// The same inputs give the same bits at every call and at every number of threads.
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
+    /// Takes back the outputs of a run, in their order, that nobody needs any more: the next run uses their memory
+    /// again instead of asking for more.
+    fn reclaim(&self, outputs: Vec<Tensor>) {
+        drop(outputs);
+    }
+
     /// Like [`Program::run`], timing every node.
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)>;
 }

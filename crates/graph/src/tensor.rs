@@ -33,6 +33,11 @@ impl fmt::Display for Kind {
 pub struct Buffer<T>(Arc<Vec<T>>);
 
 impl<T: Clone> Buffer<T> {
+    /// The elements as an owned vector, if nobody else holds them.
+    pub fn try_into_vec(self) -> std::result::Result<Vec<T>, Self> {
+        Arc::try_unwrap(self.0).map_err(Buffer)
+    }
+
     /// The elements as an owned vector, copied only if somebody else still holds them.
     pub fn into_vec(self) -> Vec<T> {
         Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())

@@ -114,6 +114,14 @@ impl Step {
         Ok(self.found(self.program.run(inputs)?))
     }
 
+    /// Takes back what a step found once it is of no use any more.
+    pub(crate) fn reclaim(&self, found: Found) {
+        let mut outputs = vec![Tensor::scalar(found.loss), found.logits];
+        outputs.extend(found.statistics.into_iter().flat_map(|(mean, variance)| [mean, variance]));
+        outputs.extend(found.gradients);
+        self.program.reclaim(outputs);
+    }
+
     /// The time every node takes.
     pub(crate) fn profile(&self, inputs: &[Tensor]) -> Result<Profile> {
         self.program.run_profiled(inputs).map(|(_, profile)| profile)

@@ -1,12 +1,10 @@
 //! The training loop: batches in the order of the seed, steps by the engine, parameters by the optimiser.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use monosplit_engine::{Cpu, Engine, Profile, Program};
 use monosplit_graph::{Buffer, Data as Elements, Error, Graph, Noise, Result, Tensor};
-use rayon::ThreadPool;
 
 use crate::data::{Data, Samples};
 use crate::export::Trained;
@@ -51,7 +49,6 @@ pub struct Trainer<'a> {
     settings: Settings,
     data: &'a Data,
     engine: Cpu,
-    pool: Option<Arc<ThreadPool>>,
     graph: Step,
     state: State,
     /// For every parameter that is transformed, what the network is computed with.
@@ -65,7 +62,7 @@ pub struct Trainer<'a> {
 impl<'a> Trainer<'a> {
     /// A training at its beginning, on `threads` threads (0: one per core).
     pub fn new(settings: Settings, data: &'a Data, threads: usize) -> Result<Self> {
-        let engine = Cpu::default().threads(threads);
+        let engine = Cpu::default().threads(threads).flush_denormals(true);
         let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
         let apart = if settings.patience.is_some() { all.len() / VALIDATION_SHARE } else { 0 };
         let (kept_apart, trained) = all.split_at(apart);
@@ -86,19 +83,10 @@ impl<'a> Trainer<'a> {
         };
         let graph = Step::new(&blueprint, data.train.shape(), settings.batch, &engine)?;
         let state = State::new(&settings, &graph)?;
-        let pool = match threads {
-            0 => None,
-            _ => {
-                Some(Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| {
-                    Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
-                })?))
-            }
-        };
         let mut trainer = Trainer {
             settings,
             data,
             engine,
-            pool,
             graph,
             state,
             effective: Vec::new(),
@@ -133,7 +121,7 @@ impl<'a> Trainer<'a> {
             parameter.positive.then(|| positivity.applied(raw)).transpose()
         };
         let each = self.graph.parameters.iter().zip(&self.state.parameters);
-        self.effective = each.map(transformed).collect::<Result<_>>()?;
+        self.effective = self.engine.install(|| each.map(transformed).collect::<Result<_>>())??;
         self.shuffle();
         Ok(())
     }
@@ -267,11 +255,9 @@ impl<'a> Trainer<'a> {
             memory,
         });
         let moved: Vec<Moved<'_>> = moved.collect();
-        let update = || optimiser.update(rate, step, moved.into_iter());
-        match &self.pool {
-            Some(pool) => pool.install(update),
-            None => update(),
-        }
+        self.engine.install(|| optimiser.update(rate, step, moved.into_iter()))?;
+        drop(gradients);
+        self.graph.reclaim(found);
         give_back(self.state.parameters.iter_mut(), values, &self.graph.parameters)?;
         let positive: Vec<Parameter> =
             self.graph.parameters.iter().filter(|parameter| parameter.positive).cloned().collect();

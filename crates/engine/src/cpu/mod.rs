@@ -16,6 +16,7 @@ use monosplit_graph::{Error, Graph, Result};
 use rayon::ThreadPool;
 
 use crate::{Engine, Precision};
+use kernels::denormal::flush_in_this_thread;
 use program::CpuProgram;
 
 /// Largest memory a run may ask for unless told otherwise.
@@ -42,6 +43,7 @@ pub struct Cpu {
     precision: Precision,
     memory_limit: usize,
     threads: usize,
+    flush_denormals: bool,
     pool: Arc<OnceLock<Arc<ThreadPool>>>,
 }
 
@@ -51,6 +53,7 @@ impl Default for Cpu {
             precision: Precision::default(),
             memory_limit: DEFAULT_MEMORY_LIMIT,
             threads: 0,
+            flush_denormals: false,
             pool: Arc::default(),
         }
     }
@@ -62,6 +65,21 @@ impl Cpu {
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Cpu { threads, pool: Arc::default(), ..self }
+    }
+
+    /// Takes numbers too small to be normal for zero, where the machine can: they are slow to compute with. The engine
+    /// then has threads of its own.
+    #[must_use]
+    pub fn flush_denormals(self, flush: bool) -> Self {
+        Cpu { flush_denormals: flush, pool: Arc::default(), ..self }
+    }
+
+    /// Does `work` on the engine's threads, and what it shares out by `rayon` with it.
+    pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        Ok(match self.pool()? {
+            Some(pool) => pool.install(work),
+            None => work(),
+        })
     }
 
     /// Computes real numbers in this precision.
@@ -78,13 +96,17 @@ impl Cpu {
     }
 
     fn pool(&self) -> Result<Option<Arc<ThreadPool>>> {
-        if self.threads == 0 {
+        if self.threads == 0 && !self.flush_denormals {
             return Ok(None);
         }
         if let Some(pool) = self.pool.get() {
             return Ok(Some(pool.clone()));
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().map_err(|e| {
+        let mut builder = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
+        if self.flush_denormals {
+            builder = builder.start_handler(|_| flush_in_this_thread());
+        }
+        let pool = builder.build().map_err(|e| {
             Error::argument(format!("{} threads could not be started ({e}); ask for fewer", self.threads))
         })?;
         Ok(Some(self.pool.get_or_init(|| Arc::new(pool)).clone()))
@@ -102,5 +124,30 @@ impl Engine for Cpu {
             Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.memory_limit)?),
             Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.memory_limit)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::{Kind, Shape, Tensor};
+
+    use super::*;
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn numbers_too_small_to_be_normal_are_zero_where_asked_for() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::fixed(&[2]), Kind::Float);
+        let squared = graph.times(x, x).unwrap();
+        graph.output("y", squared);
+        let squares = |engine: Cpu| {
+            let program = engine.compile(&graph).unwrap();
+            program.run(&[Tensor::vector(vec![1e-21f32, 2.0])]).unwrap()[0].to_f32().to_vec()
+        };
+        for threads in [0, 2] {
+            let engine = Cpu::default().threads(threads);
+            assert!(squares(engine.clone())[0] > 0.0);
+            assert_eq!(squares(engine.flush_denormals(true)), [0.0, 4.0]);
+        }
     }
 }

@@ -397,6 +397,24 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         self.execute(inputs, None)
     }
 
+    fn reclaim(&self, outputs: Vec<Tensor>) {
+        let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(arena) = arenas.last_mut() else { return };
+        for (&id, tensor) in self.outputs.iter().zip(outputs) {
+            let Place::Slot { slot, .. } = self.plan.places[id.index()] else { continue };
+            if self.values[id.index()].kind != Kind::Float {
+                continue;
+            }
+            let buffer = R::of(&tensor);
+            drop(tensor);
+            if let (Storage::Real(held), Ok(elements)) = (&mut arena[slot], buffer.try_into_vec())
+                && held.len() < elements.len()
+            {
+                *held = elements;
+            }
+        }
+    }
+
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         self.within_pool(|| self.peak.get_or_init(peak::<R>));
         let mut profile = Profile::default();

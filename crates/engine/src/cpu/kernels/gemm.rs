@@ -1,8 +1,10 @@
-//! Products of dense matrices on packed panels, see [`super::tile`]. Single-threaded on purpose: who calls it
-//! decides what runs in parallel. A sum runs over the depth in an order that depends on the sizes alone.
+//! Products of dense matrices on packed panels, see [`super::tile`]. Products are single-threaded on purpose: who calls
+//! them decides what runs in parallel. A sum runs over the depth in an order that depends on the sizes alone.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+
+use rayon::prelude::*;
 
 use super::level::{Level, VECTORS};
 use super::tile::{Start, Tile, run_tile};
@@ -38,14 +40,6 @@ impl<'a, R> Matrix<'a, R> {
         let last = self.rows.saturating_sub(1) * self.row_stride
             + self.columns.saturating_sub(1) * self.column_stride;
         assert!(self.rows == 0 || self.columns == 0 || last < self.data.len(), "{name}");
-    }
-
-    #[inline]
-    fn at(&self, row: usize, column: usize) -> R
-    where
-        R: Copy,
-    {
-        self.data[row * self.row_stride + column * self.column_stride]
     }
 
     pub(crate) fn transposed(self) -> Self {
@@ -134,15 +128,11 @@ impl<R: Real> LeftPanels<R> {
     pub(crate) fn pack(level: Level, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
-        let mut data = Vec::with_capacity(Self::length(level, rows, depth));
-        for first in (0..rows).step_by(height) {
-            let panel = first..(first + height).min(rows);
-            for k in 0..depth {
-                data.extend(panel.clone().map(|row| matrix.at(row, k)));
-                data.resize(data.len() + height - panel.len(), R::ZERO);
-            }
+        let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
+        let panels = (0..rows).step_by(height).zip(data.chunks_exact_mut((height * depth).max(1)));
+        for (first, target) in panels {
+            interleave(matrix.rows(first, height.min(rows - first)), height, target);
         }
-        data.resize(Self::length(level, rows, depth), R::ZERO);
         LeftPanels { level, rows, depth, data }
     }
 
@@ -347,19 +337,53 @@ impl Level {
     }
 }
 
+/// Columns of lines laid out at a time, so that what they are written to stays in the nearest cache.
+const LINE_BLOCK: usize = 64;
+
+/// Lays the rows of a matrix side by side: the `k`-th number of row `lane` goes to `target[k·width + lane]`.
+fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
+    if lines.row_stride == 1 {
+        for (k, target) in target.chunks_exact_mut(width).enumerate().take(lines.columns) {
+            let from = k * lines.column_stride;
+            target[..lines.rows].copy_from_slice(&lines.data[from..from + lines.rows]);
+        }
+        return;
+    }
+    for first in (0..lines.columns).step_by(LINE_BLOCK) {
+        let count = LINE_BLOCK.min(lines.columns - first);
+        let target = &mut target[first * width..(first + count) * width];
+        for lane in 0..lines.rows {
+            let line = &lines.data[lane * lines.row_stride + first * lines.column_stride..];
+            let places = target[lane..].iter_mut().step_by(width);
+            if lines.column_stride == 1 {
+                places.zip(&line[..count]).for_each(|(place, &v)| *place = v);
+            } else {
+                places.zip(line.iter().step_by(lines.column_stride)).for_each(|(place, &v)| *place = v);
+            }
+        }
+    }
+}
+
 /// Packs a right operand.
-fn pack_right<R: Real>(level: Level, matrix: Matrix<'_, R>, panels: &mut Vec<R>, row: &mut Vec<R>) {
+fn pack_right<R: Real>(level: Level, matrix: Matrix<'_, R>, panels: &mut Vec<R>) {
     let (depth, columns) = (matrix.rows, matrix.columns);
     panels.resize(depth * level.padded::<R>(columns), R::ZERO);
-    for k in 0..depth {
-        if matrix.column_stride == 1 {
+    if matrix.column_stride == 1 {
+        for k in 0..depth {
             let row = &matrix.data[k * matrix.row_stride..][..columns];
             level.pack_right_row(depth, k, row, panels);
-        } else {
-            row.clear();
-            row.extend((0..columns).map(|column| matrix.at(k, column)));
-            level.pack_right_row(depth, k, row, panels);
         }
+        return;
+    }
+    let mut rest = &mut panels[..];
+    for (first, width) in level.right_panels::<R>(columns) {
+        let panel;
+        (panel, rest) = rest.split_at_mut(depth * width);
+        let lanes = width.min(columns - first);
+        if lanes < width {
+            panel.fill(R::ZERO);
+        }
+        interleave(matrix.columns(first, lanes).transposed(), width, panel);
     }
 }
 
@@ -377,7 +401,7 @@ pub(crate) fn multiply<R: Real>(
     );
     right.check("right matrix");
     let level = Level::best();
-    let (mut panels, mut row) = (Vec::new(), Vec::new());
+    let mut panels = Vec::new();
     let left = LeftPanels::pack(level, left);
     let beginning = if accumulate { Beginning::Held } else { Beginning::Zero };
     let spans = right.rows.div_ceil(DEPTH).max(1);
@@ -388,7 +412,7 @@ pub(crate) fn multiply<R: Real>(
         for span in 0..spans {
             let depths = span * right.rows / spans..(span + 1) * right.rows / spans;
             let block = right.columns(first, columns).rows(depths.start, depths.len());
-            pack_right(level, block, &mut panels, &mut row);
+            pack_right(level, block, &mut panels);
             let packed = RightPanels { data: &panels, depth: depths.len(), columns };
             let start = if span == 0 { beginning } else { Beginning::Held };
             left.multiply(0..left.panels(), depths.start, packed, start, &mut part);
@@ -415,19 +439,18 @@ struct RightBlock<R> {
 impl<R: Real> PackedRight<R> {
     pub(crate) fn pack(matrix: Matrix<'_, R>) -> Self {
         matrix.check("right matrix");
-        let (level, mut row) = (Level::best(), Vec::new());
         let spans = matrix.rows.div_ceil(DEPTH).max(1);
-        let mut blocks = Vec::new();
-        for first in (0..matrix.columns).step_by(COLUMNS) {
+        let cut = |first: usize| (0..spans).map(move |span| (first, span));
+        let blocks: Vec<(usize, usize)> = (0..matrix.columns).step_by(COLUMNS).flat_map(cut).collect();
+        let pack = |(first, span): (usize, usize)| {
             let columns = first..(first + COLUMNS).min(matrix.columns);
-            for span in 0..spans {
-                let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
-                let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
-                let mut panels = Vec::new();
-                pack_right(level, block, &mut panels, &mut row);
-                blocks.push(RightBlock { columns: columns.clone(), depths, panels });
-            }
-        }
+            let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
+            let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
+            let mut panels = Vec::new();
+            pack_right(Level::best(), block, &mut panels);
+            RightBlock { columns, depths, panels }
+        };
+        let blocks = blocks.into_par_iter().map(pack).collect();
         PackedRight { depth: matrix.rows, columns: matrix.columns, blocks }
     }
 
@@ -516,10 +539,10 @@ mod tests {
                 let (columns, extra) = (random.within(1, 80), random.within(0, 3));
                 let left = random.reals::<f64>(rows * depth);
                 let packed = LeftPanels::pack(level, Matrix::dense(&left, rows, depth));
-                let (mut panels, mut row) = (Vec::new(), Vec::new());
+                let mut panels = Vec::new();
                 let mut right = |depth: usize| {
                     let right = random.reals::<f64>(depth * columns);
-                    pack_right(level, Matrix::dense(&right, depth, columns), &mut panels, &mut row);
+                    pack_right(level, Matrix::dense(&right, depth, columns), &mut panels);
                     (right, panels.clone())
                 };
                 let mut found = vec![f64::NAN; rows.max(depth) * (columns + extra)];

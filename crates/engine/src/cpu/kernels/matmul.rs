@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
 use super::gemm::{Matrix, PackedRight, Region, dot, multiply};
+use super::scratch::Scratch;
 use crate::cpu::real::Real;
 
 /// Rows (or columns) of the result one task computes.
@@ -32,14 +33,16 @@ impl Product {
         bias: Option<(&[R], &[usize])>,
         (c, sc): (&mut [R], &[usize]),
     ) -> Result<()> {
-        match bias {
-            Some(bias) => expand(bias, (c, sc))?,
-            None => c.fill(R::ZERO),
+        if let Some(bias) = bias {
+            expand(bias, (c, sc))?;
         }
         let split = |shape: &'_ [usize]| shape.len() - 2;
         let (rows, columns) = (sc[split(sc)], sc[split(sc) + 1]);
         let inner = if self.trans_a { sa[split(sa)] } else { sa[split(sa) + 1] };
         if inner == 0 {
+            if bias.is_none() {
+                c.fill(R::ZERO);
+            }
             return Ok(());
         }
         let operands = Broadcast::new(&sc[..split(sc)], [&sa[..split(sa)], &sb[..split(sb)]])?;
@@ -51,42 +54,59 @@ impl Product {
             };
             let a = dense(&a[at_a * rows * inner..], self.trans_a, rows, inner);
             let b = dense(&b[at_b * inner * columns..], self.trans_b, inner, columns);
-            accumulate(a, b, c);
+            one(a, b, c, bias.is_some());
         });
         Ok(())
     }
 }
 
-/// `c ← c + a·b` for one matrix.
-fn accumulate<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R]) {
+/// `c ← a·b` for one matrix, or `c ← c + a·b` if `held`.
+fn one<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R], held: bool) {
     let (rows, columns) = (a.rows, b.columns);
     if rows * columns * a.columns <= SMALL {
-        multiply(a, b, &mut Region::new(c, rows, columns, columns), true);
-    } else if rows == 1 {
-        vector_product(b.transposed(), a.transposed(), c);
-    } else if columns == 1 {
-        vector_product(a, b, c);
+        multiply(a, b, &mut Region::new(c, rows, columns, columns), held);
+    } else if rows == 1 || columns == 1 {
+        if !held {
+            c.fill(R::ZERO);
+        }
+        match rows {
+            1 => vector_product(b.transposed(), a.transposed(), c),
+            _ => vector_product(a, b, c),
+        }
     } else if rows >= columns {
         let right = PackedRight::pack(b);
         c.par_chunks_mut(BLOCK * columns).enumerate().for_each(|(block, c)| {
             let rows = c.len() / columns;
             let mut result = Region::new(c, rows, columns, columns);
-            right.multiply(a.rows(block * BLOCK, rows), &mut result, true);
+            right.multiply(a.rows(block * BLOCK, rows), &mut result, held);
         });
     } else {
         let right = PackedRight::pack(a.transposed());
-        let mut flipped = vec![R::ZERO; c.len()];
+        let mut flipped = Scratch::new(c.len());
         flipped.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, part)| {
             let width = part.len() / rows;
             let mut result = Region::new(part, width, rows, rows);
             right.multiply(b.columns(block * BLOCK, width).transposed(), &mut result, false);
         });
-        c.par_chunks_mut(columns).enumerate().for_each(|(row, c)| {
-            for (c, &v) in c.iter_mut().zip(flipped[row..].iter().step_by(rows)) {
-                *c += v;
-            }
-        });
+        flip(&flipped, c, rows, held);
     }
+}
+
+/// Rows written at a time when a result is turned over, so that lines of the cache are read whole.
+const FLIPPED: usize = 16;
+
+/// `c ← flippedᵀ`, or `c ← c + flippedᵀ` if `held`; `c` has `rows` rows.
+fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool) {
+    let columns = c.len() / rows;
+    c.par_chunks_mut(FLIPPED * columns).enumerate().for_each(|(block, c)| {
+        for (column, line) in flipped.chunks_exact(rows).enumerate() {
+            let places = c[column..].iter_mut().step_by(columns).zip(&line[block * FLIPPED..]);
+            match held {
+                true => places.for_each(|(c, &v)| *c += v),
+                false => places.for_each(|(c, &v)| *c = v),
+            }
+        }
+    });
 }
 
 /// `y ← y + m·x` for a vector `x` (one column).

@@ -16,6 +16,8 @@ use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::prepared::{Compartment, PreparedConvolution, Shelf};
+use super::winograd_gradient::KernelGradient;
+use super::winograd_transform::Size;
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
@@ -186,6 +188,11 @@ fn convolution<R: Real>(
         }
         None if node.inputs.len() == 2 && Correlation::suits(&window, plane(node).as_deref()) => {
             Ok(Kernel::new("conv, turned round", move |v, out| {
+                if R::FAST && KernelGradient::suits(&window, groups, v[0].shape, v[1].shape, out.shape) {
+                    let kernel = KernelGradient::new(Size::Four, &window, v[0].shape, v[1].shape);
+                    kernel.run(v[0].real()?, v[1].real()?, out.real()?);
+                    return Ok(());
+                }
                 let kernel = Correlation::new(&window, groups, v[0].shape, v[1].shape, out.shape);
                 kernel.run(v[0].real()?, v[1].real()?, out.real()?);
                 Ok(())

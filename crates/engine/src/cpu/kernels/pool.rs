@@ -3,7 +3,7 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
-use super::rows::{beats, keep_larger, sum, take_apart};
+use super::rows::{beats, hand_to_larger, keep_larger, sum, take_apart};
 use super::window::{Walk, pair};
 use crate::cpu::real::Real;
 
@@ -23,6 +23,67 @@ fn halves(window: &Window, walk: &Walk) -> bool {
         && window.pad == [(0, 0), (0, 0)]
         && walk.input.iter().zip(&walk.output).all(|(&input, &output)| input == 2 * output)
         && walk.output_len() > 0
+}
+
+/// How two neighbours compete without gap or overlap, as the units of a maxout do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pairs {
+    /// They lie side by side.
+    Beside,
+    /// They begin so many elements apart.
+    Apart(usize),
+}
+
+/// The pairs that the windows are, if they are.
+fn pairs(window: &Window, walk: &Walk) -> Option<Pairs> {
+    let wide: Vec<usize> = (0..window.axes()).filter(|&axis| window.kernel[axis] > 1).collect();
+    let &[axis] = wide.as_slice() else { return None };
+    let plain = window.stride == window.kernel
+        && window.dilation.iter().all(|&dilation| dilation == 1)
+        && window.pad.iter().all(|&pad| pad == (0, 0))
+        && walk.input.iter().zip(&walk.output).zip(&window.kernel).all(|((&i, &o), &k)| i == k * o);
+    let apart = walk.input[axis + 1..].iter().product();
+    match apart {
+        _ if !plain || window.kernel[axis] != 2 || walk.output_len() == 0 => None,
+        1 => Some(Pairs::Beside),
+        _ => Some(Pairs::Apart(apart)),
+    }
+}
+
+/// The larger of every two.
+fn larger_of_pairs<R: Real>(pairs: Pairs, x: &[R], y: &mut [R]) {
+    match pairs {
+        Pairs::Beside => {
+            for (y, pair) in y.iter_mut().zip(x.chunks_exact(2)) {
+                *y = if beats(pair[1], pair[0]) { pair[1] } else { pair[0] };
+            }
+        }
+        Pairs::Apart(apart) => {
+            for (y, x) in y.chunks_exact_mut(apart).zip(x.chunks_exact(2 * apart)) {
+                y.copy_from_slice(&x[..apart]);
+                keep_larger(y, &x[apart..]);
+            }
+        }
+    }
+}
+
+/// [`winner_scatter`] for pairs.
+fn scatter_pairs<R: Real>(pairs: Pairs, a: &[R], y: &[R], s: &mut [R]) {
+    match pairs {
+        Pairs::Beside => {
+            for ((s, a), &y) in s.chunks_exact_mut(2).zip(a.chunks_exact(2)).zip(y) {
+                let (second, y) = (beats(a[1], a[0]), R::ZERO + y);
+                (s[0], s[1]) = if second { (R::ZERO, y) } else { (y, R::ZERO) };
+            }
+        }
+        Pairs::Apart(apart) => {
+            let groups = s.chunks_exact_mut(2 * apart).zip(a.chunks_exact(2 * apart));
+            for ((s, a), y) in groups.zip(y.chunks_exact(apart)) {
+                let (first, second) = s.split_at_mut(apart);
+                hand_to_larger(a.split_at(apart), y, (first, second));
+            }
+        }
+    }
 }
 
 /// Calls `f` with two rows of a plane as pairs, above and below, and the row of the half plane they belong to.
@@ -70,6 +131,9 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
     let (step, length) = (walk.step(), walk.input[walk.input.len() - 1]);
     let pitch = length.div_ceil(step);
     let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
+    if let Some(pairs) = pairs(window, &walk) {
+        return planes.for_each(|(y, x)| larger_of_pairs(pairs, x, y));
+    }
     let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
     planes.for_each_init(scratch, |(column, phases), (y, x)| {
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
@@ -230,6 +294,9 @@ pub(crate) fn winner_scatter<R: Real>(
     let planes = s.par_chunks_mut(inputs).zip(a.par_chunks(inputs)).zip(y.par_chunks(walk.output_len()));
     if halves(window, &walk) {
         return planes.for_each(|((s, a), y)| scatter_halves(a, y, s, walk.width()));
+    }
+    if let Some(pairs) = pairs(window, &walk) {
+        return planes.for_each(|((s, a), y)| scatter_pairs(pairs, a, y, s));
     }
     planes.for_each_init(
         || Winners::new(&walk),

@@ -90,6 +90,31 @@ pub(crate) fn add<R: Real>(y: &mut [R], x: &[R]) {
 }
 
 /// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn handed<L: Lanes>(
+    (a, b): (&[L::Scalar], &[L::Scalar]),
+    y: &[L::Scalar],
+    (s, t): (&mut [L::Scalar], &mut [L::Scalar]),
+) where
+    L::Scalar: Real,
+{
+    for ((((&a, &b), &y), s), t) in a.iter().zip(b).zip(y).zip(s).zip(t) {
+        let (second, y) = (beats(b, a), L::Scalar::ZERO + y);
+        *s = if second { L::Scalar::ZERO } else { y };
+        *t = if second { y } else { L::Scalar::ZERO };
+    }
+}
+
+compiled!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
+
+/// Hands every `y` to the place of the larger of two rows, the first if they are equal, and zero to the other.
+pub(crate) fn hand_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
+    // SAFETY: the level is one of this machine.
+    unsafe { handed_at(Level::best(), contest, y, shares) }
+}
+
+/// # Safety
 /// The machine has the instructions of `L`; `even` and `odd` can take half the numbers of `row`.
 #[inline(always)]
 unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::Scalar) {

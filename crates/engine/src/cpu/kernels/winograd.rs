@@ -80,7 +80,7 @@ pub(crate) fn applies(window: &Window) -> bool {
 }
 
 /// Memory that tasks write at places of their own.
-struct Target<R> {
+pub(super) struct Target<R> {
     at: *mut R,
     length: usize,
 }
@@ -92,14 +92,14 @@ unsafe impl<R: Send> Send for Target<R> {}
 unsafe impl<R: Send> Sync for Target<R> {}
 
 impl<R> Target<R> {
-    fn new(data: &mut [R]) -> Self {
+    pub(super) fn new(data: &mut [R]) -> Self {
         Target { at: data.as_mut_ptr(), length: data.len() }
     }
 
     /// # Safety
     /// Nothing else touches these elements while the slice lives, and the memory stays borrowed.
     #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at places of their own")]
-    unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
+    pub(super) unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
         assert!(range.start <= range.end && range.end <= self.length, "place in a target");
         // SAFETY: the range was checked, exclusiveness is the caller's to see to.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
@@ -108,14 +108,14 @@ impl<R> Target<R> {
 
 /// Neighbouring tiles of one row of tiles.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+pub(super) struct Segment {
     /// Its first tile, counted from the first of the vector.
-    lane: usize,
-    image: usize,
+    pub(super) lane: usize,
+    pub(super) image: usize,
     /// Row and column of its first output element.
     row: usize,
     column: usize,
-    tiles: usize,
+    pub(super) tiles: usize,
 }
 
 /// A 3×3 convolution of known sizes.
@@ -157,6 +157,11 @@ impl Winograd {
         self.output[1].div_ceil(self.size.step())
     }
 
+    /// Tiles of all images.
+    pub(super) fn tiles(&self) -> usize {
+        self.images * self.tile_rows() * self.tile_columns()
+    }
+
     /// `y ← w ⋆ x + bias`, finished piece by piece.
     pub(crate) fn run<R: Real>(
         &self,
@@ -169,7 +174,7 @@ impl Winograd {
         let ends = if self.turned { (w.outputs, w.inputs) } else { (w.inputs, w.outputs) };
         assert_eq!((w.size, ends), (self.size, (self.inputs, self.outputs)), "kernel");
         let vector = w.level.width::<R>();
-        let vectors = (self.images * self.tile_rows() * self.tile_columns()).div_ceil(vector);
+        let vectors = self.tiles().div_ceil(vector);
         let per_tile = self.size.places() * (self.inputs + self.outputs);
         let work = Work { w, bias, finish, x, y: Target::new(y) };
         let own = vectors.div_ceil(OWN_TILES / vector);
@@ -232,7 +237,7 @@ impl Winograd {
     }
 
     /// The tiles from `first` on that make up a vector, row of tiles by row of tiles.
-    fn segments(&self, first: usize, vector: usize) -> impl Iterator<Item = Segment> + Clone {
+    pub(super) fn segments(&self, first: usize, vector: usize) -> impl Iterator<Item = Segment> + Clone {
         let (rows, columns) = (self.tile_rows(), self.tile_columns());
         let end = (first + vector).min(self.images * rows * columns);
         let step = self.size.step();
@@ -300,7 +305,7 @@ impl Winograd {
     }
 
     /// Copies what the tiles of a segment read, zero where that is padding.
-    fn fill_strip<R: Real>(&self, plane: &[R], segment: &Segment, strip: &mut [R]) {
+    pub(super) fn fill_strip<R: Real>(&self, plane: &[R], segment: &Segment, strip: &mut [R]) {
         let [height, width] = self.input;
         let wanted = segment.tiles * self.size.step() + 2;
         // Columns of the strip that lie in the plane.

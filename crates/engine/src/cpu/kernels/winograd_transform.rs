@@ -47,9 +47,9 @@ impl Size {
         self.side() * self.side()
     }
 
-    /// `G g Gᵀ` of a 3×3 kernel, row by row.
-    pub(crate) fn kernel(self, g: &[f64; 9]) -> [f64; 36] {
-        let rows: &[[f64; 3]] = match self {
+    /// The rows of `G`.
+    fn kernel_rows(self) -> &'static [[f64; 3]] {
+        match self {
             Size::Two => &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]],
             Size::Four => &[
                 [1.0, 0.0, 0.0],
@@ -59,7 +59,25 @@ impl Size {
                 [2.0 / 15.0, -4.0 / 15.0, 8.0 / 15.0],
                 [0.0, 0.0, 1.0],
             ],
-        };
+        }
+    }
+
+    /// `Gᵀ m G` of the sums at the places of a tile: the gradient of a kernel.
+    pub(crate) fn kernel_gradient(self, m: &[f64; 36]) -> [f64; 9] {
+        let rows = self.kernel_rows();
+        let mut out = [0.0; 9];
+        for (vertical, m) in rows.iter().zip(m.chunks(rows.len())) {
+            for b in 0..3 {
+                let line: f64 = rows.iter().zip(m).map(|(horizontal, m)| horizontal[b] * m).sum();
+                (0..3).for_each(|a| out[3 * a + b] += vertical[a] * line);
+            }
+        }
+        out
+    }
+
+    /// `G g Gᵀ` of a 3×3 kernel, row by row.
+    pub(crate) fn kernel(self, g: &[f64; 9]) -> [f64; 36] {
+        let rows = self.kernel_rows();
         let dot = |a: &[f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
         let mut out = [0.0; 36];
         for (vertical, out) in rows.iter().zip(out.chunks_mut(rows.len())) {
@@ -168,6 +186,86 @@ unsafe fn output_two<L: Lanes>(m: [L; 4], turned: bool) -> [L; 2] {
     }
 }
 
+/// `A d` for F(4, 3), the transpose of what [`output_four`] does.
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn spread_four<L: Lanes>(d: [L; 4]) -> [L; 6]
+where
+    L::Scalar: Real,
+{
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
+        let (even, odd) = (d[0].plus(d[2]), d[1].plus(d[3]));
+        let weighted = |base: L, factors: [f64; 3], of: [L; 3]| {
+            of.into_iter().zip(factors).fold(base, |sum, (d, f)| constant(f).multiply_add(d, sum))
+        };
+        let nothing = constant(0.0);
+        let third = weighted(nothing.minus(d[1]), [-2.0, -0.5, -0.25], [d[0], d[2], d[3]]);
+        let fourth = weighted(nothing.minus(d[1]), [0.5, 2.0, -4.0], [d[0], d[2], d[3]]);
+        [d[0], even.plus(odd), odd.minus(even), third, fourth, d[3]]
+    }
+}
+
+/// `A d` for F(2, 3), the transpose of what [`output_two`] does.
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn spread_two<L: Lanes>(d: [L; 2]) -> [L; 4] {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { [d[0], d[0].plus(d[1]), d[0].minus(d[1]), d[1]] }
+}
+
+/// The transpose of transforming back: spreads up to a vector of neighbouring tiles of outputs over the places of input
+/// tiles; the number of tile `t` at place `i` goes to `to[i·stride + t]`.
+///
+/// # Safety
+/// As for [`input_tiles`].
+#[inline(always)]
+unsafe fn spread_tiles<L: Lanes>(
+    size: Size,
+    tiles: usize,
+    strip: *mut L::Scalar,
+    to: *mut L::Scalar,
+    stride: usize,
+) where
+    L::Scalar: Real,
+{
+    let vectors = (tiles * size.step()).div_ceil(L::WIDTH);
+    // SAFETY: a row of a strip has room for a whole vector of tiles, and a strip for the rows of an input tile.
+    unsafe {
+        for vector in 0..vectors {
+            let at = strip.add(vector * L::WIDTH);
+            match size {
+                Size::Four => {
+                    let rows = spread_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))));
+                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                }
+                Size::Two => {
+                    let rows = spread_two(std::array::from_fn(|i| L::load(at.add(i * STRIP))));
+                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                }
+            }
+        }
+        for row in 0..size.side() {
+            let (at, to) = (strip.add(row * STRIP), to.add(row * size.side() * stride));
+            match size {
+                Size::Four => {
+                    let row = spread_four(L::deinterleave::<4>(at));
+                    row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
+                }
+                Size::Two => {
+                    let row = spread_two(L::deinterleave::<2>(at));
+                    row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
+                }
+            }
+        }
+    }
+}
+
 /// Transforms up to a vector of neighbouring tiles of a strip: the number of tile `t` at place `i` of its tile
 /// goes to `to[i·stride + t]`.
 ///
@@ -268,4 +366,5 @@ unsafe fn output_tiles<L: Lanes>(
 }
 
 compiled!(transform_input<R: Real>(way: (Size, bool), tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
+compiled!(spread_output<R: Real>(size: Size, tiles: usize, strip: *mut R, to: *mut R, stride: usize), spread_tiles);
 compiled!(transform_output<R: Real>(way: (Size, bool), from: *const R, stride: usize, bias: R, strip: *mut R), output_tiles);

@@ -1,0 +1,193 @@
+//! The gradient of a 3×3 kernel of stride 1 by Winograd's transforms: the adjoint of the convolution in its kernel. What
+//! the convolution read and the gradient of what it computed are transformed tile by tile, a matrix product over tiles is
+//! taken at every place of a tile, and the sums are transformed back once.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use monosplit_graph::op::Window;
+use rayon::prelude::*;
+
+use super::gemm::{Matrix, Region, multiply};
+use super::lanes::WIDEST;
+use super::level::Level;
+use super::scratch::Scratch;
+use super::winograd::{Segment, Target, Winograd};
+use super::winograd_transform::{STRIP, STRIP_ROWS, Size, spread_output, transform_input};
+use crate::cpu::real::Real;
+
+/// Elements of transformed tiles held at a time.
+const ELEMENTS: usize = 1 << 22;
+/// Channels on either side from which on transforming tiles pays.
+const CHANNELS: usize = 16;
+
+/// The gradient of a kernel, of known sizes.
+#[derive(Debug)]
+pub(crate) struct KernelGradient {
+    images: usize,
+    inputs: usize,
+    outputs: usize,
+    /// How tiles of what the convolution read lie, and tiles of the gradient of what it computed.
+    read: Winograd,
+    computed: Winograd,
+    size: Size,
+}
+
+/// The channels of one side, tile by tile.
+struct Side<'a, R> {
+    tiles: &'a Winograd,
+    /// Channel by channel, the planes of all images.
+    planes: &'a [R],
+    channels: usize,
+    /// Whether these are gradients of outputs.
+    spread: bool,
+}
+
+impl KernelGradient {
+    /// Whether the correlation, as it is written for gradients, is that of a 3×3 kernel and wide enough. It turns `x`
+    /// of shape `[inputs, images, …]` and `w` of shape `[outputs, images, …]` into `[inputs, outputs, 3, 3]`.
+    pub(crate) fn suits(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> bool {
+        let once = |steps: &[usize]| steps.iter().all(|&step| step == 1);
+        groups == 1
+            && y.len() == 4
+            && y[2..] == [3, 3]
+            && once(&window.stride)
+            && once(&window.dilation)
+            && x[0].min(w[0]) >= CHANNELS
+    }
+
+    pub(crate) fn new(size: Size, window: &Window, x: &[usize], w: &[usize]) -> Self {
+        let (images, inputs, outputs) = (x[1], x[0], w[0]);
+        let output = [images, outputs, w[2], w[3]];
+        let pad = [window.pad[0].0, window.pad[1].0];
+        let read = Winograd::new(size, false, pad, &[images, inputs, x[2], x[3]], &output);
+        let computed = Winograd::new(size, false, [0, 0], &output, &output);
+        KernelGradient { images, inputs, outputs, read, computed, size }
+    }
+
+    /// `y ← w ⋆ x`
+    pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
+        let (vector, places) = (Level::best().width::<R>(), self.size.places());
+        let vectors = self.read.tiles().div_ceil(vector);
+        let held = vectors * vector * places * (self.inputs + self.outputs);
+        let blocks = held.div_ceil(ELEMENTS).clamp(1, vectors.max(1));
+        let pairs = self.inputs * self.outputs;
+        let mut sums = Scratch::new(places * pairs);
+        for block in 0..blocks {
+            let tiles = block * vectors / blocks * vector..(block + 1) * vectors / blocks * vector;
+            let mut left = Scratch::new(places * self.inputs * tiles.len());
+            let mut right = Scratch::new(places * self.outputs * tiles.len());
+            let side = Side { tiles: &self.read, planes: x, channels: self.inputs, spread: false };
+            self.transform(&side, &tiles, &mut left);
+            let side = Side { tiles: &self.computed, planes: w, channels: self.outputs, spread: true };
+            self.transform(&side, &tiles, &mut right);
+            sums.par_chunks_mut(pairs).enumerate().for_each(|(place, sums)| {
+                let at = |side: &[R], channels: usize| place * channels * tiles.len()..side.len();
+                let seen = &left[at(&left, self.inputs)];
+                let slopes = &right[at(&right, self.outputs)];
+                let seen = Matrix::dense(seen, self.inputs, tiles.len());
+                let slopes = Matrix::dense(slopes, self.outputs, tiles.len());
+                let mut result = Region::new(sums, self.inputs, self.outputs, self.outputs);
+                multiply(seen, slopes.transposed(), &mut result, block > 0);
+            });
+        }
+        y.par_chunks_mut(9).enumerate().for_each(|(pair, y)| {
+            let mut places = [0.0; 36];
+            let sums = sums[pair..].iter().step_by(pairs);
+            places.iter_mut().zip(sums).for_each(|(place, sum)| *place = sum.to_f64());
+            y.iter_mut().zip(self.size.kernel_gradient(&places)).for_each(|(y, v)| *y = R::from_f64(v));
+        });
+    }
+
+    /// Transforms `tiles` of all channels: place by place, channel by channel. Tiles past the last are zero.
+    fn transform<R: Real>(&self, side: &Side<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
+        let (level, places) = (Level::best(), self.size.places());
+        let vector = level.width::<R>();
+        let stride = side.channels * tiles.len();
+        assert!(places * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
+        let target = Target::new(to);
+        (0..side.channels).into_par_iter().for_each(|channel| {
+            let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
+            let mut staged = [R::ZERO; 36 * 2 * WIDEST];
+            for first in tiles.clone().step_by(vector) {
+                let at = channel * tiles.len() + first - tiles.start;
+                let mut covered = 0;
+                for segment in side.tiles.segments(first, vector) {
+                    covered += segment.tiles;
+                    side.tiles.fill_strip(self.plane(side, channel, &segment), &segment, &mut strip);
+                    let (strip, step) = (strip.as_mut_ptr(), 2 * WIDEST);
+                    // SAFETY: the strip is one; a lane is less than a vector and there is room for two at every place
+                    // of the staging rows. The level is one of this machine.
+                    unsafe {
+                        let to = staged.as_mut_ptr().add(segment.lane);
+                        match side.spread {
+                            true => spread_output(level, self.size, segment.tiles, strip, to, step),
+                            false => {
+                                transform_input(level, (self.size, false), segment.tiles, strip, to, step);
+                            }
+                        }
+                    }
+                }
+                for (place, staged) in staged.chunks_mut(2 * WIDEST).take(places).enumerate() {
+                    staged[covered..vector].fill(R::ZERO);
+                    let at = place * stride + at;
+                    // SAFETY: this vector of this channel is nobody else's.
+                    let to = unsafe { target.slice(at..at + vector) };
+                    to.copy_from_slice(&staged[..vector]);
+                }
+            }
+        });
+    }
+
+    fn plane<'a, R>(&self, side: &Side<'a, R>, channel: usize, segment: &Segment) -> &'a [R] {
+        let plane = side.planes.len() / (side.channels * self.images).max(1);
+        &side.planes[(channel * self.images + segment.image) * plane..][..plane]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::conv::tests::definition;
+    use crate::cpu::kernels::testing::{Random, assert_close};
+
+    #[test]
+    fn gradients_of_both_sizes_equal_direct_sums() {
+        let mut random = Random::new(43);
+        for size in [Size::Two, Size::Four] {
+            for _ in 0..15 {
+                let (images, inputs, outputs) =
+                    (random.within(1, 4), random.within(1, 20), random.within(1, 20));
+                let plane = [random.within(3, 19), random.within(3, 30)];
+                let mut pad = || (random.within(0, 2), random.within(0, 2));
+                let pad = vec![pad(), pad()];
+                let output: Vec<usize> = (0..2).map(|i| plane[i] + pad[i].0 + pad[i].1 - 2).collect();
+                let mut window = Window::new([output[0], output[1]]);
+                window.pad = pad;
+                let xs = [inputs, images, plane[0], plane[1]];
+                let ws = [outputs, images, output[0], output[1]];
+                let ys = [inputs, outputs, 3, 3];
+                let x = random.reals::<f64>(xs.iter().product());
+                let w = random.reals::<f64>(ws.iter().product());
+                let mut y = vec![f64::NAN; ys.iter().product()];
+                KernelGradient::new(size, &window, &xs, &ws).run(&x, &w, &mut y);
+                assert_close(&y, &definition(&window, 1, (&x, &xs), (&w, &ws), &ys), 1e-11);
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_over_many_blocks_is_close_in_single_precision() {
+        let mut random = Random::new(44);
+        let mut window = Window::new([14, 14]);
+        window.pad = vec![(1, 1); 2];
+        let (xs, ws, ys) = ([64, 40, 14, 14], [130, 40, 14, 14], [64, 130, 3, 3]);
+        assert!(KernelGradient::suits(&window, 1, &xs, &ws, &ys));
+        let x = random.reals::<f32>(xs.iter().product());
+        let w = random.reals::<f32>(ws.iter().product());
+        let double = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
+        let mut y = vec![f32::NAN; ys.iter().product()];
+        KernelGradient::new(Size::Four, &window, &xs, &ws).run(&x, &w, &mut y);
+        assert_close(&y, &definition(&window, 1, (&double(&x), &xs), (&double(&w), &ws), &ys), 1e-5);
+    }
+}

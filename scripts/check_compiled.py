@@ -1,19 +1,23 @@
 """Compiles every method that is one graph on every network of a folder, and compares ONNX Runtime with the program.
 
-    python scripts/check_compiled.py MODELS [--program target/release/monosplit] [--opsets 13 17 26] [--methods a b] [--double]
+    python scripts/check_compiled.py MODELS [--program target/release/monosplit] [--pictures FOLDER] [--results FILE]
+                                            [--opsets 13 17 26] [--methods a b] [--only WORD] [--double-batches 1 4]
 
-For each file: the checker accepts it, ONNX Runtime runs it at batch 1 and 4 on noise and classes it has not seen, its
-scores are the network's, and its maps are those `monosplit explain` writes for the same arrays. Prints a table of the largest
-relative L2 distance and the smallest correlation.
+For each file: the checker accepts it, ONNX Runtime runs it on arrays and classes it has not seen (a sample of noise for its
+top class, four photographs for four classes), its scores are the network's, and its maps are those `monosplit explain` writes
+for the same arrays. Prints a table: of the file as it is compiled unless told otherwise, and of one compiled with
+--precision f64, against the program in the same precision.
 
-Two float32 programs decide some ReLUs and maxima differently where they are close, and a gradient then takes another way.
---double shows that single precision is to blame and not the file: it adds how far the file, run by `monosplit explain` in double precision, is from
-the native explanation in double precision. The file holds constants such as 1/169 in single precision, so that this may be
-some 1e-8; what is left without a common factor follows.
+Two float32 programs decide some ReLUs and maxima differently where they are close, and a gradient then takes another way. Which
+of them is to blame is shown by two columns more: how far the file and the program, both in single precision, are from the
+program in double precision.
+
+What is measured is kept in --results, and only what is missing there is measured by the next run.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -21,6 +25,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime
+from PIL import Image, ImageOps
 
 LOOPS = "cannot be written as one graph"
 
@@ -44,8 +49,23 @@ def session(path):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def shape_of(network, samples):
+    return [d if isinstance(d, int) else samples for d in session(network).get_inputs()[0].shape]
+
+
+def photographs(network, samples, folder):
+    """The first photographs of a folder, cut to the network's input and normalised as ImageNet is."""
+    _, _, height, width = shape_of(network, samples)
+    paths = sorted(p for p in pathlib.Path(folder).rglob("*") if p.suffix.lower() in (".jpg", ".png"))[:samples]
+    assert len(paths) == samples, f"{folder} holds {len(paths)} pictures"
+    pictures = [ImageOps.fit(Image.open(p).convert("RGB"), (width, height)) for p in paths]
+    x = np.stack([np.asarray(p, np.float32) / 255 for p in pictures]).transpose(0, 3, 1, 2)
+    mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    return np.ascontiguousarray((x - mean[:, None, None]) / deviation[:, None, None], np.float32)
+
+
 def batch(network, samples, seed):
-    shape = [d if isinstance(d, int) else samples for d in session(network).get_inputs()[0].shape]
+    shape = shape_of(network, samples)
     rng = np.random.default_rng(seed)
     # Smooth noise: what a picture looks like from far.
     x = rng.standard_normal([*shape[:2], 16, 16])
@@ -81,82 +101,134 @@ def agreement(found, wanted):
     return worst, least
 
 
-def in_double(program, network, method, opset, folder):
-    """The relative L2 distance of the compiled file from the native explanation, both in double precision."""
-    path, x, classes = folder / "explained.onnx", batch(network, 1, 7), [3]
-    code, _, err = command(program, "compile", network, "--method", method, "--opset", opset, "-o", path)
-    assert code == 0, err
-    double = ["--precision", "f64"]
-    file = explained(program, path, x, classes, folder, *double)
-    native = explained(program, network, x, classes, folder, "--method", method, *double)
-    factor = np.vdot(file, native) / max(np.vdot(native, native), 1e-300)
-    whole, shape = agreement(file, native)[0], agreement(file / factor, native)[0]
-    return f"{'' if shape <= 1e-9 and whole <= 1e-7 else 'FAR '}{whole:.1e}, {shape:.1e}"
+class Case:
+    """A method on a network, and what the program says of it."""
 
+    def __init__(self, arguments, network, method, folder):
+        self.arguments, self.network, self.method, self.folder = arguments, network, method, folder
+        self.natives = {}
 
-def check(program, network, method, opset, folder, natives):
-    """A cell of the table; `natives` remembers what does not depend on the operator set."""
-    path = folder / "explained.onnx"
-    code, _, err = command(program, "compile", network, "--method", method, "--opset", opset, "-o", path)
-    if code:
-        return "no graph" if LOOPS in err else f"REFUSED: {err.strip()}"
-    onnx.checker.check_model(str(path), full_check=True)
-    growth = path.stat().st_size / pathlib.Path(network).stat().st_size - 1
-    compiled, plain = session(path), session(network)
-    name = next(o.name for o in compiled.get_outputs() if o.name.startswith("saliency/"))
-    worst, least = 0.0, 1.0
-    for samples, given in [(1, True), (4, True), (4, False)]:
-        x = batch(network, samples, samples + given)
+    def inputs(self, samples):
+        if samples == 1 or not self.arguments.pictures:
+            return batch(self.network, samples, samples + 7)
+        return photographs(self.network, samples, self.arguments.pictures)
+
+    def native(self, samples, x, classes, precision):
+        key = samples, precision
+        if key not in self.natives:
+            further = ["--method", self.method, "--precision", precision]
+            self.natives[key] = explained(self.arguments.program, self.network, x, classes, self.folder, *further)
+        return self.natives[key]
+
+    def compiled(self, opset, *further):
+        """The file, checked, and how much larger than the network it is; the reason if there is no graph."""
+        path = self.folder / "explained.onnx"
+        words = ["compile", self.network, "--method", self.method, "--opset", opset, "-o", path, *further]
+        code, _, err = command(self.arguments.program, *words)
+        if code:
+            raise NoGraph if LOOPS in err else RuntimeError(err.strip())
+        onnx.checker.check_model(str(path), full_check=True)
+        return path, path.stat().st_size / self.network.stat().st_size - 1
+
+    def maps(self, path, samples, plain):
+        """What ONNX Runtime makes of a file: the arrays, the classes, the map."""
+        file, x = session(path), self.inputs(samples)
         logits = plain.run(None, {plain.get_inputs()[0].name: x})[0]
+        given = samples > 1
         classes = np.arange(samples) * 5 + 3 if given else logits.argmax(1)
-        feed = {compiled.get_inputs()[0].name: x} | ({"class": classes} if given else {})
-        outputs = dict(zip([o.name for o in compiled.get_outputs()], compiled.run(None, feed)))
+        feed = {file.get_inputs()[0].name: x} | ({"class": classes} if given else {})
+        outputs = dict(zip([o.name for o in file.get_outputs()], file.run(None, feed)))
         # A runtime may fuse the longer graph in another way.
         assert np.allclose(outputs["logits"], logits, rtol=1e-4, atol=1e-4 * np.abs(logits).max())
-        found = outputs[name].astype(np.float64)
-        exponents = outputs.get(name + "/exponent")
+        assert (outputs["explained_class"] == classes).all()
+        name = next(o.name for o in file.get_outputs() if o.name.startswith("saliency/"))
+        found, exponents = outputs[name].astype(np.float64), outputs.get(name + "/exponent")
         if exponents is not None:
             found *= 2.0 ** exponents.reshape([-1] + [1] * (found.ndim - 1))
-        if (samples, given) not in natives:
-            natives[samples, given] = explained(program, network, x, classes, folder, "--method", method)
-        w, l = agreement(found, natives[samples, given])
-        worst, least = max(worst, w), min(least, l)
-    good = worst <= 1e-4 and least >= 0.9999
-    return f"{'' if good else 'FAR '}{worst:.1e} {least:.6f} {100 * growth:+.2f} %"
+        return x, classes, found
+
+    def measure(self, opset, precision):
+        """The worst over samples, of a file in a precision at an operator set."""
+        plain = session(self.network)
+        path, growth = self.compiled(opset, *(["--precision", "f64"] if precision == "f64" else []))
+        result = {"distance": 0.0, "correlation": 1.0, "growth": growth, "file": 0.0, "program": 0.0}
+        for samples in self.arguments.double_batches if precision == "f64" else self.arguments.batches:
+            x, classes, found = self.maps(path, samples, plain)
+            distance, correlation = agreement(found, self.native(samples, x, classes, precision))
+            result["distance"] = max(result["distance"], distance)
+            result["correlation"] = min(result["correlation"], correlation)
+            if precision == "f32" and samples in self.arguments.double_batches:
+                exact = self.native(samples, x, classes, "f64")
+                result["file"] = max(result["file"], agreement(found, exact)[0])
+                single = self.native(samples, x, classes, "f32")
+                result["program"] = max(result["program"], agreement(single, exact)[0])
+        return result
+
+
+class NoGraph(Exception):
+    """The method asks the network many times."""
+
+
+def measured(arguments, results, network, method):
+    """The row of a method on a network, from what is known and what is measured now; nothing if there is no graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(arguments, network, method, pathlib.Path(folder))
+        for precision in ("f32", "f64"):
+            for opset in arguments.opsets:
+                key = f"{network.stem} {method} {opset} {precision}"
+                if key in results:
+                    continue
+                try:
+                    results[key] = case.measure(opset, precision)
+                except NoGraph:
+                    return None
+                except Exception as error:
+                    results[key] = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"}
+                if arguments.results:
+                    partial = arguments.results.with_suffix(".part")
+                    partial.write_text(json.dumps(results, indent=1))
+                    os.replace(partial, arguments.results)
+    return [
+        [results[f"{network.stem} {method} {opset} {precision}"] for opset in arguments.opsets]
+        for precision in ("f32", "f64")
+    ]
+
+
+def line(network, method, single, double):
+    failed = [r["failed"] for r in single + double if "failed" in r]
+    if failed:
+        return f"| {network.stem} | {method} | FAILED: {failed[0]} |"
+    worst = lambda runs, key: max(r[key] for r in runs)
+    least = min(r["correlation"] for r in single)
+    # What was compiled in double precision unless told otherwise is compared in that.
+    cells = [f"{worst(single, k):.1e}" for k in ("distance", "file", "program")]
+    cells.insert(1, f"{least:.6f}")
+    cells += [f"{100 * worst(single, 'growth'):.2f} %", f"{worst(double, 'distance'):.1e}", f"{100 * worst(double, 'growth'):.2f} %"]
+    return f"| {network.stem} | {method} | " + " | ".join(cells) + " |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", type=pathlib.Path)
     parser.add_argument("--program", default="target/release/monosplit")
+    parser.add_argument("--pictures", type=pathlib.Path, help="take photographs of this folder for batches")
+    parser.add_argument("--results", type=pathlib.Path, help="keep what is measured in this file")
     parser.add_argument("--opsets", nargs="*", type=int, default=[13, 17, 26])
+    parser.add_argument("--batches", nargs="*", type=int, default=[1, 4])
+    parser.add_argument("--double-batches", nargs="*", type=int, default=[1, 4], help="batches also compared in double precision")
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--only", default="")
-    parser.add_argument("--double", action="store_true", help="also compare in double precision, at the last operator set")
     arguments = parser.parse_args()
+    known = arguments.results and arguments.results.exists()
+    results = json.loads(arguments.results.read_text()) if known else {}
     networks = sorted(p for p in arguments.models.glob("*.onnx") if arguments.only in p.name)
-    columns = [f"opset {o}" for o in arguments.opsets] + ["in float64"] * arguments.double
-    print("| network | method | " + " | ".join(columns) + " |")
-    print("|---|---|" + "---|" * len(columns))
+    print("| network | method | L2 | correlation | file to f64 | program to f64 | larger by | L2 in f64 | larger by |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for network in networks:
         for method in arguments.methods or methods(arguments.program):
-            row, natives = [], {}
-            for opset in arguments.opsets:
-                with tempfile.TemporaryDirectory() as folder:
-                    try:
-                        row.append(check(arguments.program, network, method, opset, pathlib.Path(folder), natives))
-                    except Exception as error:
-                        row.append(f"FAILED: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
-                if row[-1] == "no graph":
-                    break
-            if arguments.double and row != ["no graph"]:
-                with tempfile.TemporaryDirectory() as folder:
-                    try:
-                        row.append(in_double(arguments.program, network, method, arguments.opsets[-1], pathlib.Path(folder)))
-                    except Exception as error:
-                        row.append(f"FAILED: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
-            if row != ["no graph"]:
-                print(f"| {network.stem} | {method} | " + " | ".join(row) + " |", flush=True)
+            row = measured(arguments, results, network, method)
+            if row:
+                print(line(network, method, *row), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 //! An [`Engine`] knows graphs and machines. It does not know what a graph is for.
 
 mod cpu;
+#[cfg(feature = "onnxruntime")]
+mod onnxruntime;
 mod profile;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
 pub use cpu::Cpu;
+#[cfg(feature = "onnxruntime")]
+pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
 
 /// The precision real numbers are computed in.
@@ -18,6 +22,16 @@ pub enum Precision {
     F32,
     /// Double precision.
     F64,
+}
+
+impl Precision {
+    /// `f32` or `f64`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        }
+    }
 }
 
 /// A machine that can run graphs.

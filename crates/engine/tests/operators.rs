@@ -1,11 +1,13 @@
 //! Every operator against ONNX Runtime: each file under `fixtures/ops` holds one node, the values to feed and
-//! the values to expect (see `scripts/make_op_cases.py`).
+//! the values to expect (see `scripts/make_op_cases.py`). Every engine passes the same cases, and so does what passes
+//! that prepare graphs for other runtimes make of them.
 
 use std::path::Path;
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_graph::onnx::{self, ImportOptions};
-use monosplit_graph::{Data, Tensor};
+use monosplit_graph::passes::{matrix_form, portable};
+use monosplit_graph::{Data, Graph, Tensor};
 
 /// Cases whose node is not among the graph's ops: they are refused as unsupported, or right.
 const OUTSIDE: [&str; 12] = [
@@ -163,30 +165,51 @@ fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
     None
 }
 
-fn check(file: &[u8]) -> Result<(), String> {
+type Pass = fn(&Graph) -> monosplit_graph::Result<Graph>;
+
+fn check(file: &[u8], engine: &dyn Engine, pass: Pass) -> Result<(), String> {
     let graph = onnx::read(file, None, &ImportOptions::default()).map_err(|e| format!("not read: {e}"))?;
     let inputs: Vec<Tensor> = values(file, "__x").into_iter().map(|(_, tensor)| tensor).collect();
     let expected = values(file, "__y");
-    for precision in [Precision::F32, Precision::F64] {
-        let engine = Cpu::default().precision(precision);
-        let outputs = engine
-            .compile(&graph)
-            .and_then(|program| program.run(&inputs))
-            .map_err(|e| format!("{precision:?}, not run: {e}"))?;
-        if outputs.len() != expected.len() {
-            return Err(format!("expected {} outputs, found {}", expected.len(), outputs.len()));
-        }
-        for (found, (name, expected)) in outputs.iter().zip(&expected) {
-            if let Some(why) = difference(found, expected) {
-                return Err(format!("{precision:?}, {name}: {why}"));
-            }
-        }
+    let outputs = pass(&graph)
+        .and_then(|graph| engine.compile(&graph))
+        .and_then(|program| program.run(&inputs))
+        .map_err(|e| format!("not run: {e}"))?;
+    if outputs.len() != expected.len() {
+        return Err(format!("expected {} outputs, found {}", expected.len(), outputs.len()));
     }
-    Ok(())
+    let wrong = outputs.iter().zip(&expected).find_map(|(found, (name, expected))| {
+        difference(found, expected).map(|why| format!("{name}: {why}"))
+    });
+    wrong.map_or(Ok(()), Err)
 }
 
 #[test]
 fn every_case_gives_onnx_runtimes_values() {
+    every_case(&Cpu::default(), |graph| Ok(graph.clone()));
+}
+
+#[test]
+fn every_case_gives_onnx_runtimes_values_in_double_precision() {
+    every_case(&Cpu::default().precision(Precision::F64), |graph| Ok(graph.clone()));
+}
+
+#[test]
+fn every_case_is_the_same_in_portable_matrix_form() {
+    let pass: Pass = |graph| matrix_form(&portable(graph)?);
+    every_case(&Cpu::default().precision(Precision::F64), pass);
+}
+
+#[cfg(feature = "onnxruntime")]
+#[test]
+fn every_case_gives_onnx_runtimes_values_in_onnx_runtime() {
+    match monosplit_engine::OnnxRuntime::load() {
+        Ok(engine) => every_case(&engine.threads(1), |graph| Ok(graph.clone())),
+        Err(why) => println!("skipped: {why}"),
+    }
+}
+
+fn every_case(engine: &dyn Engine, pass: Pass) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ops");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "onnx"));
@@ -197,7 +220,7 @@ fn every_case_gives_onnx_runtimes_values() {
         let outside =
             |why: &str| OUTSIDE.contains(&&*name) && why.contains("not read") && why.contains("supported");
         let decided = DECIDED.iter().any(|(case, _)| *case == name);
-        match check(&std::fs::read(path).unwrap()) {
+        match check(&std::fs::read(path).unwrap(), engine, pass) {
             Err(why) if !outside(&why) && !decided => wrong.push(format!("{name}: {why}")),
             _ => {}
         }

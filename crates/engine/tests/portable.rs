@@ -1,9 +1,10 @@
-//! What the portable form of a graph computes is what the graph computes, in the engine's double precision.
+//! What the portable form and the matrix form of a graph compute is what the graph computes, in the engine's double
+//! precision.
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_graph::op::{Divisor, Window};
-use monosplit_graph::passes::portable;
-use monosplit_graph::{Graph, Kind, Noise, Op, Shape, Tensor};
+use monosplit_graph::passes::{matrix_form, portable};
+use monosplit_graph::{Graph, Kind, Noise, Op, Result, Shape, Tensor};
 
 fn random(noise: Noise, shape: &[usize], steps: f64) -> Tensor {
     // Few distinct values, so that maxima are often tied.
@@ -25,8 +26,19 @@ fn window(noise: Noise) -> Window {
 
 /// Runs a graph and its portable form, in which none of `gone` is left, and compares their outputs.
 fn compare(graph: &Graph, inputs: &[Tensor], gone: &[&str], what: &str) {
+    compare_after(portable, graph, inputs, gone, what);
+}
+
+/// The same for any pass.
+fn compare_after(
+    pass: impl Fn(&Graph) -> Result<Graph>,
+    graph: &Graph,
+    inputs: &[Tensor],
+    gone: &[&str],
+    what: &str,
+) {
     let engine = Cpu::default().threads(1).precision(Precision::F64);
-    let other = portable(graph).unwrap();
+    let other = pass(graph).unwrap();
     for (_, node) in other.nodes() {
         assert!(!gone.contains(&node.op.name()), "{what}: {} is left", node.op.name());
     }
@@ -89,5 +101,55 @@ fn a_pool_over_whole_maps_spreads_evenly() {
         g.output("x", x);
         let inputs = [random(Noise::new(1), &[2, 3, 1, 1], 100.0)];
         compare(&g, &inputs, &["AveragePoolTranspose"], &format!("{divisor:?}"));
+    }
+}
+
+#[test]
+fn convolutions_of_any_window_are_matrix_products() {
+    for seed in 0..300 {
+        let noise = Noise::new(seed);
+        let pick = |i: u64, most: u64| (noise.bits(i) % most) as usize;
+        let mut window = window(noise);
+        window.ceil = false;
+        window.dilation = vec![1 + pick(20, 2), 1 + pick(21, 3)];
+        let groups = 1 + pick(22, 2);
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[4, 9, 8]), Kind::Float);
+        let shape = [6, 4 / groups, window.kernel[0], window.kernel[1]];
+        let w = g.constant(random(noise.stream("w"), &shape, 100.0));
+        let b = g.constant(random(noise.stream("b"), &[6], 100.0));
+        let Ok(y) = g.add(Op::Conv { window: window.clone(), groups }, &[x, w, b]) else { continue };
+        g.output("y", y);
+        let rest = (0..2).map(|axis| {
+            let room = [9, 8][axis] + window.pad[axis].0 + window.pad[axis].1 - window.span(axis).unwrap();
+            room % window.stride[axis]
+        });
+        let output_padding = rest.collect();
+        let back = Op::ConvTranspose { window: window.clone(), groups, output_padding };
+        let x = g.add(back, &[y, w]).unwrap();
+        g.output("x", x);
+        let inputs = [random(noise.stream("x"), &[2, 4, 9, 8], 100.0)];
+        let what = format!("{seed} {window:?} {groups}");
+        compare_after(matrix_form, &g, &inputs, &["Conv", "ConvTranspose"], &what);
+    }
+}
+
+#[test]
+fn averages_under_any_window_are_sums() {
+    for seed in 0..300 {
+        let noise = Noise::new(seed);
+        let window = window(noise);
+        let divisor = [Divisor::One, Divisor::Covered, Divisor::Padded][(noise.bits(20) % 3) as usize];
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3, 9, 7]), Kind::Float);
+        let op = Op::AveragePool { window: window.clone(), divisor };
+        let Ok(y) = g.add(op, &[x]) else { continue };
+        g.output("y", y);
+        let op = Op::AveragePoolTranspose { window: window.clone(), divisor, spatial: vec![9, 7] };
+        let x = g.add(op, &[y]).unwrap();
+        g.output("x", x);
+        let inputs = [random(noise.stream("x"), &[2, 3, 9, 7], 100.0)];
+        let what = format!("{seed} {window:?} {divisor:?}");
+        compare_after(matrix_form, &g, &inputs, &["AveragePool", "AveragePoolTranspose"], &what);
     }
 }

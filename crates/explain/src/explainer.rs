@@ -140,9 +140,9 @@ impl Explainer {
         Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples })
     }
 
-    /// Compiles an explanation that is written already, all of it in the engine's own precision.
-    pub fn of(explanation: Explanation, engine: &dyn Engine) -> Result<Self> {
-        let program = engine.compile(explanation.graph())?;
+    /// Compiles an explanation that is written already, all of it in one precision.
+    pub fn of(explanation: Explanation, engine: &dyn Engine, precision: Precision) -> Result<Self> {
+        let program = engine.compile_in(explanation.graph(), precision)?;
         let places = (0..explanation.readings().len()).map(Place::Native).collect();
         let (classes, samples) = extents(explanation.graph());
         let native = Compiled { explanation, program, invariant: None };

@@ -57,6 +57,26 @@ impl Window {
         let partial = self.ceil && !room.is_multiple_of(stride) && positions * stride < length + before;
         Some(positions + usize::from(partial))
     }
+
+    /// What a pool's sum over an input of size `spatial` is divided by at each position along each axis; the divisor is
+    /// their product.
+    pub(crate) fn divisors(&self, spatial: &[usize], divisor: Divisor) -> Vec<Vec<usize>> {
+        let along = |axis: usize| {
+            let (before, after) = self.pad[axis];
+            let end = match divisor {
+                Divisor::Covered => before + spatial[axis],
+                _ => before + spatial[axis] + after,
+            };
+            let start = if divisor == Divisor::Covered { before } else { 0 };
+            let positions = self.positions(axis, spatial[axis]).unwrap_or(0);
+            let inside = |p: usize| {
+                let taps = (0..self.kernel[axis]).map(|k| p * self.stride[axis] + k * self.dilation[axis]);
+                taps.filter(|t| (start..end).contains(t)).count()
+            };
+            (0..positions).map(inside).collect()
+        };
+        (0..self.axes()).map(along).collect()
+    }
 }
 
 /// What an average is divided by where the window hangs over the edge.

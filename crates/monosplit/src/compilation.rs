@@ -1,10 +1,11 @@
 //! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
 //! that may change at run time as inputs that may be left out.
 
-use monosplit_explain::{ClassInput, Explanation, Request, Settings, inputs};
+use monosplit_engine::Precision;
+use monosplit_explain::{ClassInput, Explanation, Procedure, Request, Settings, inputs};
 use monosplit_graph::onnx::ExportOptions;
-use monosplit_graph::passes::{portable, share_constants};
-use monosplit_graph::{Error, Graph, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::passes::{matrix_form, portable, share_constants};
+use monosplit_graph::{Error, Graph, Label, NodeId, Op, Output, Result, Tensor};
 
 use crate::catalogue::Chosen;
 use crate::compiled::{self, CompiledMap};
@@ -32,24 +33,47 @@ pub enum ClassSource {
 pub struct Compilation {
     graph: Graph,
     defaults: Vec<(&'static str, Tensor)>,
+    precision: Precision,
 }
 
 impl Compilation {
-    /// Compiles maps of a network, each with the method it is by.
-    pub fn new(model: &Model, class: ClassSource, maps: &[(&Chosen, Request)]) -> Result<Self> {
+    /// The precision in which a file with these maps is computed unless told otherwise: the one they are explained in.
+    pub fn own_precision(maps: &[(&Chosen, Request)]) -> Precision {
+        let needs_double = |(_, request): &(&Chosen, Request)| match request.method.procedure() {
+            Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
+            Procedure::Repeated(_) => false,
+        };
+        if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }
+    }
+
+    /// Compiles maps of a network, each with the method it is by. In double precision, convolutions are written as
+    /// matrix products, which runtimes have in that precision.
+    pub fn new(
+        model: &Model,
+        class: ClassSource,
+        maps: &[(&Chosen, Request)],
+        precision: Precision,
+    ) -> Result<Self> {
         let requests: Vec<Request> = maps.iter().map(|(_, request)| request.clone()).collect();
         let input = match class {
             ClassSource::Top => ClassInput::Top,
             ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
         };
         let explanation = Explanation::new(model.graph(), input, &requests)?;
-        let mut graph = share_constants(&portable(explanation.graph())?)?;
+        let mut graph = portable(explanation.graph())?;
+        if precision == Precision::F64 {
+            graph = matrix_form(&graph)?;
+        }
+        unname_inner_values(&mut graph);
+        graph = share_constants(&graph)?;
         if let ClassSource::Fixed(number) = class {
             graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
         }
         let defaults = defaults(&graph, &settings(maps)?);
         for (name, value) in &defaults {
-            if !is_read(&graph, name) {
+            // A float32 would take away from these what double precision is for.
+            let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
+            if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
             }
         }
@@ -67,8 +91,9 @@ impl Compilation {
             .collect();
         graph.set_outputs(outputs);
         let file = model.origin().to_string();
-        compiled::describe(&mut graph, file.rsplit(['/', '\\']).next().unwrap_or_default(), &described);
-        Ok(Compilation { graph, defaults })
+        let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
+        compiled::describe(&mut graph, file, precision, &described);
+        Ok(Compilation { graph, defaults, precision })
     }
 
     /// The graph.
@@ -85,7 +110,8 @@ impl Compilation {
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
-        self.defaults.iter().fold(ExportOptions::default(), add)
+        let options = ExportOptions::default().double_inside(self.precision == Precision::F64);
+        self.defaults.iter().fold(options, add)
     }
 }
 
@@ -99,6 +125,13 @@ fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMa
         options: format!("{:?}", request.method),
         finish: format!("{:?}", request.finish),
     }
+}
+
+/// Takes the names from values inside what a node of the network became: there are thousands, and nobody asks for one.
+fn unname_inner_values(graph: &mut Graph) {
+    let inner = graph.nodes().filter(|(_, node)| node.label.tensor.is_empty());
+    let inner: Vec<NodeId> = inner.map(|(id, _)| id).collect();
+    inner.into_iter().for_each(|id| *graph.label_mut(id) = Label::default());
 }
 
 fn has_input(graph: &Graph, name: &str) -> bool {

@@ -1,12 +1,15 @@
 //! Compiled files: networks that return their own explanation. What they contain is written down in their metadata, and
 //! read again here.
 
+use monosplit_engine::Precision;
 use monosplit_graph::Graph;
 
 /// The metadata property that says which version compiled a file.
 const VERSION: &str = "monosplit.version";
 /// The metadata property that names the network's own file.
 const NETWORK: &str = "monosplit.network";
+/// The metadata property that says in which precision a file is computed.
+const PRECISION: &str = "monosplit.precision";
 /// What the metadata property of a map begins with; the output's name follows.
 const MAP: &str = "monosplit.map:";
 
@@ -65,9 +68,10 @@ impl CompiledMap {
 }
 
 /// Writes into the metadata of `graph` that it was compiled from `network` and which of its outputs are maps.
-pub(crate) fn describe(graph: &mut Graph, network: &str, maps: &[CompiledMap]) {
+pub(crate) fn describe(graph: &mut Graph, network: &str, precision: Precision, maps: &[CompiledMap]) {
     graph.set_metadata(VERSION, env!("CARGO_PKG_VERSION"));
     graph.set_metadata(NETWORK, network);
+    graph.set_metadata(PRECISION, precision.name());
     for map in maps {
         graph.set_metadata(format!("{MAP}{}", map.output), map.to_text());
     }
@@ -86,6 +90,13 @@ pub fn compiled_maps(graph: &Graph) -> Vec<CompiledMap> {
         Some(CompiledMap::parse(output, text))
     };
     graph.outputs().iter().filter_map(|output| described(&output.name)).collect()
+}
+
+/// The precision a compiled graph is meant to be computed in.
+pub(crate) fn precision(graph: &Graph) -> Precision {
+    let mut properties = graph.metadata().iter();
+    let double = properties.any(|(key, value)| key == PRECISION && value == Precision::F64.name());
+    if double { Precision::F64 } else { Precision::F32 }
 }
 
 /// The version that compiled a graph and the network it was compiled from, as far as they are known.

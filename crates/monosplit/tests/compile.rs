@@ -165,6 +165,35 @@ fn run_gives_the_network_s_own_prediction() {
     assert_eq!(said(&path), said(&network));
 }
 
+/// What is computed in double precision is still read, stored and returned in single precision.
+#[test]
+fn files_in_double_precision_compute_the_same() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    for method in methods(true) {
+        let native = map(&folder, &network, &x, &["--method", method, "--precision", "f64"]);
+        for opset in ["13", "26"] {
+            let words = ["--method", method, "--precision", "f64", "--opset", opset];
+            let path = compiled(&folder, &network, &words);
+            assert!(survey(&path).problems.is_empty());
+            // Without a word about precision: the file says what it is meant to be computed in.
+            let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+            assert!(error < 1e-6, "{method} at operator set {opset}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn split_lrp_is_compiled_in_the_precision_it_is_explained_in() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let precision = |words: &[&str]| succeeds(["inspect", &compiled(&folder, &network, words)]).out;
+    assert!(precision(&["--method", "splitlrp"]).contains("in f64"));
+    assert!(precision(&["--methods", "splitcam,splitlrp"]).contains("in f64"));
+    assert!(precision(&["--method", "splitlrp", "--precision", "f32"]).contains("in f32"));
+    assert!(precision(&["--method", "splitcam"]).contains("in f32"));
+}
+
 #[test]
 fn half_precision_weights_halve_the_file() {
     let folder = Folder::new();

@@ -16,8 +16,29 @@ use crate::op::Op;
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
 
+/// Ops that ONNX Runtime computes in single precision alone, on a processor.
+const SINGLE_ONLY: [&str; 12] = [
+    "Celu",
+    "Erf",
+    "Gelu",
+    "GroupNormalization",
+    "HardSigmoid",
+    "HardSwish",
+    "InstanceNormalization",
+    "LRN",
+    "Mish",
+    "PRelu",
+    "Resize",
+    "Selu",
+];
+
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
+
+/// ONNX's number for single precision.
+pub(crate) const FLOAT: i64 = 1;
+/// ONNX's number for double precision.
+const DOUBLE: i64 = 11;
 
 /// Operator sets that can be written.
 const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
@@ -27,13 +48,14 @@ const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
 pub struct ExportOptions {
     opset: i64,
     double: bool,
+    single_outside: bool,
     half: bool,
     optional: Vec<(String, Tensor)>,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        ExportOptions { opset: 17, double: false, half: false, optional: Vec::new() }
+        ExportOptions { opset: 17, double: false, single_outside: false, half: false, optional: Vec::new() }
     }
 }
 
@@ -49,6 +71,14 @@ impl ExportOptions {
     #[must_use]
     pub fn double(mut self, double: bool) -> Self {
         self.double = double;
+        self
+    }
+
+    /// Computes in double precision what is read, stored and returned in single precision. Ops that runtimes have in single
+    /// precision alone, such as resizing, are still computed in that.
+    #[must_use]
+    pub fn double_inside(mut self, double: bool) -> Self {
+        (self.double, self.single_outside) = (double, double);
         self
     }
 
@@ -111,12 +141,15 @@ pub(crate) struct Exporter<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) opset: i64,
     pub(crate) double: bool,
+    pub(crate) single_outside: bool,
     pub(crate) half: bool,
     optional: &'g [(String, Tensor)],
     pub(crate) nodes: Vec<NodeProto<'g>>,
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
+    /// The names of inputs that are cast before anything reads them.
+    outside: HashMap<NodeId, String>,
     pub(crate) value_names: Names,
     node_names: Names,
     written: HashSet<String>,
@@ -134,11 +167,13 @@ impl<'g> Exporter<'g> {
             graph,
             opset: options.opset,
             double: options.double,
+            single_outside: options.single_outside,
             half: options.half,
             optional: &options.optional,
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
+            outside: HashMap::new(),
             value_names: Names::default(),
             node_names: Names::default(),
             written: HashSet::new(),
@@ -161,12 +196,7 @@ impl<'g> Exporter<'g> {
             self.current = node.label.clone();
             self.result = self.name(id).to_owned();
             match &node.op {
-                Op::Input => {
-                    let name = self.result.clone();
-                    if let Some((_, value)) = self.optional.iter().find(|(input, _)| *input == name) {
-                        self.initializer(name, value)?;
-                    }
-                }
+                Op::Input => self.input(id)?,
                 Op::Constant(tensor) => {
                     let name = self.result.clone();
                     self.weight(name, tensor)?;
@@ -201,6 +231,27 @@ impl<'g> Exporter<'g> {
         })
     }
 
+    /// What an input that may be left out is then, and the cast of one that comes in another precision.
+    fn input(&mut self, id: NodeId) -> Result<()> {
+        let name = self.input_name(id).to_owned();
+        let double = self.double;
+        self.double = double && !self.single_outside;
+        let default = self.optional.iter().find(|(input, _)| *input == name);
+        let stored = default.map_or(Ok(()), |(_, value)| self.initializer(name.clone(), value));
+        self.double = double;
+        stored?;
+        if self.outside.contains_key(&id) {
+            self.current = Label::default();
+            self.finish("Cast", &[&name], &[("to", int(self.data_type(Kind::Float)))]);
+        }
+        Ok(())
+    }
+
+    /// Whether a value is returned, or was read, in another precision than it is computed in.
+    fn is_cast(&self, id: NodeId) -> bool {
+        self.single_outside && self.graph.node(id).kind == Kind::Float
+    }
+
     /// Decides what every value is called: outputs and inputs first, they must keep their names.
     fn name_values(&mut self) -> Result<()> {
         let graph = self.graph;
@@ -215,7 +266,7 @@ impl<'g> Exporter<'g> {
                 Op::Input | Op::Constant(_) => node.label.tensor == output.name,
                 _ => true,
             };
-            if own_name {
+            if own_name && !self.is_cast(output.node) {
                 self.values.entry(output.node).or_insert_with(|| output.name.clone());
             }
         }
@@ -230,6 +281,13 @@ impl<'g> Exporter<'g> {
                 let name = self.value_names.fresh(&wish);
                 self.values.insert(id, name);
             }
+        }
+        let cast: Vec<NodeId> = graph.inputs().iter().copied().filter(|&id| self.is_cast(id)).collect();
+        for id in cast {
+            let outside = self.name(id).to_owned();
+            let inside = self.value_names.fresh(&format!("{outside}/double"));
+            self.values.insert(id, inside);
+            self.outside.insert(id, outside);
         }
         // Inner nodes must not take a name that a later node of the graph has.
         for (_, node) in graph.nodes() {
@@ -246,14 +304,17 @@ impl<'g> Exporter<'g> {
                 let source = self.name(output.node).to_owned();
                 self.current = Label::default();
                 self.result = output.name.clone();
-                self.finish("Identity", &[&source], &[]);
+                match self.is_cast(output.node) {
+                    true => self.finish("Cast", &[&source], &[("to", int(FLOAT))]),
+                    false => self.finish("Identity", &[&source], &[]),
+                }
             }
         }
         graph.outputs().iter().map(|o| self.info(o.name.clone(), o.node)).collect()
     }
 
     fn input_info(&self, id: NodeId) -> ValueInfoProto {
-        let name = self.name(id).to_owned();
+        let name = self.input_name(id).to_owned();
         let is_optional = self.optional.iter().any(|(input, _)| *input == name);
         let mut info = self.info(name, id);
         for dim in info.shape.iter_mut().flatten().filter(|_| is_optional) {
@@ -272,17 +333,23 @@ impl<'g> Exporter<'g> {
             Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
         };
         let shape = node.shape.dims().iter().enumerate().map(dim).collect();
-        ValueInfoProto { data_type: self.data_type(node.kind), is_tensor: true, shape: Some(shape), name }
+        let data_type = if self.is_cast(id) { FLOAT } else { self.data_type(node.kind) };
+        ValueInfoProto { data_type, is_tensor: true, shape: Some(shape), name }
     }
 
     /// ONNX's number for the type a kind of number is written as.
     pub(crate) fn data_type(&self, kind: Kind) -> i64 {
         match kind {
-            Kind::Float if self.double => 11,
-            Kind::Float => 1,
+            Kind::Float if self.double => DOUBLE,
+            Kind::Float => FLOAT,
             Kind::Int => 7,
             Kind::Bool => 9,
         }
+    }
+
+    /// The name an input has outside.
+    fn input_name(&self, id: NodeId) -> &str {
+        self.outside.get(&id).map_or_else(|| self.name(id), |name| name)
     }
 
     /// The name of a value.
@@ -327,7 +394,8 @@ impl<'g> Exporter<'g> {
     /// Adds the node that produces the value being written.
     pub(crate) fn finish(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) {
         let name = match self.current.node.as_str() {
-            "" => self.node_names.fresh(&self.result.clone()),
+            // Names of nodes are for people, and the result's says as much.
+            "" => String::new(),
             own if self.written.insert(own.to_owned()) => own.to_owned(),
             own => self.node_names.fresh(own),
         };
@@ -343,6 +411,9 @@ impl<'g> Exporter<'g> {
         attributes: &[Attribute],
         name: String,
     ) {
+        if self.single_outside && SINGLE_ONLY.contains(&op) {
+            return self.push_in_single(op, inputs, outputs, attributes, name);
+        }
         let module = &self.current.module;
         let metadata = match module.is_empty() {
             true => Vec::new(),
@@ -360,6 +431,34 @@ impl<'g> Exporter<'g> {
             attributes: attributes.collect(),
             metadata,
         });
+    }
+}
+
+impl Exporter<'_> {
+    /// An op that runtimes have in single precision alone, between casts. Of a resize only the value is real.
+    fn push_in_single(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        outputs: Vec<String>,
+        attributes: &[Attribute],
+        name: String,
+    ) {
+        let real = if op == "Resize" { 1 } else { inputs.len() };
+        let mut narrowed: Vec<String> = Vec::with_capacity(inputs.len());
+        for (i, input) in inputs.iter().enumerate() {
+            narrowed.push(match i < real && !input.is_empty() {
+                true => self.emit("Cast", &[input], &[("to", int(FLOAT))]),
+                false => (*input).to_owned(),
+            });
+        }
+        let narrowed: Vec<&str> = narrowed.iter().map(String::as_str).collect();
+        let found = self.value_names.fresh(&format!("{name}/single"));
+        self.single_outside = false;
+        self.push(op, &narrowed, vec![found.clone()], attributes, name.clone());
+        let cast = self.node_names.fresh(&format!("{name}/Cast"));
+        self.push("Cast", &[&found], outputs, &[("to", int(DOUBLE))], cast);
+        self.single_outside = true;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::export::{Exporter, MAX_BYTES, int, too_large};
+use super::export::{Exporter, FLOAT, MAX_BYTES, int, too_large};
 use super::model::TensorProto;
 use crate::error::{Error, ErrorKind, Result};
 use crate::half;
@@ -17,15 +17,23 @@ const FLOAT16: i64 = 10;
 const LEAST_HALVED: usize = 64;
 
 impl Exporter<'_> {
-    /// Adds a constant of the graph; in half precision, if so asked, with the cast that makes it what it was.
+    /// Adds a constant of the graph; with the cast that makes it what it was where it is stored in half precision, as
+    /// asked, or in single precision, which takes nothing away from most.
     pub(crate) fn weight(&mut self, name: String, tensor: &Tensor) -> Result<()> {
         let large = tensor.len() >= LEAST_HALVED && tensor.kind() == Kind::Float;
-        if !self.half || !large || self.double {
-            return self.initializer(name, tensor);
-        }
-        let stored = self.value_names.fresh(&format!("{name}/half"));
-        let raw: Vec<u8> = tensor.to_f32().iter().flat_map(|&v| half::f32_to_f16(v).to_le_bytes()).collect();
-        self.store(stored.clone(), tensor, FLOAT16, raw)?;
+        let in_full = self.double && !self.single_outside;
+        let (data_type, raw): (i64, Vec<u8>) = match (large && !in_full, self.half) {
+            (true, true) => {
+                let bits = tensor.to_f32().iter().flat_map(|&v| half::f32_to_f16(v).to_le_bytes()).collect();
+                (FLOAT16, bits)
+            }
+            (true, false) if self.double && is_single(tensor) => {
+                (FLOAT, tensor.to_f32().iter().flat_map(|v| v.to_le_bytes()).collect())
+            }
+            _ => return self.initializer(name, tensor),
+        };
+        let stored = self.value_names.fresh(&format!("{name}/stored"));
+        self.store(stored.clone(), tensor, data_type, raw)?;
         self.finish("Cast", &[&stored], &[("to", int(self.data_type(Kind::Float)))]);
         Ok(())
     }
@@ -145,5 +153,13 @@ impl Exporter<'_> {
         }
         self.batch = Some(batch.clone());
         Ok(batch)
+    }
+}
+
+/// Whether every element is a number of single precision.
+fn is_single(tensor: &Tensor) -> bool {
+    match tensor.data() {
+        Data::F64(elements) => elements.iter().all(|&v| f64::from(v as f32) == v),
+        _ => true,
     }
 }

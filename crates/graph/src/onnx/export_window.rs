@@ -46,25 +46,6 @@ fn pool_attributes(window: &Window, spatial: &[usize]) -> Vec<Attribute<'static>
     attributes
 }
 
-/// What a pool's sum is divided by at each position along each axis; the divisor is their product.
-fn divisors(window: &Window, spatial: &[usize], divisor: Divisor) -> Vec<Vec<usize>> {
-    let along = |axis: usize| {
-        let (before, after) = window.pad[axis];
-        let end = match divisor {
-            Divisor::Covered => before + spatial[axis],
-            _ => before + spatial[axis] + after,
-        };
-        let start = if divisor == Divisor::Covered { before } else { 0 };
-        let positions = window.positions(axis, spatial[axis]).unwrap_or(0);
-        let inside = |p: usize| {
-            let taps = (0..window.kernel[axis]).map(|k| p * window.stride[axis] + k * window.dilation[axis]);
-            taps.filter(|t| (start..end).contains(t)).count()
-        };
-        (0..positions).map(inside).collect()
-    };
-    (0..window.axes()).map(along).collect()
-}
-
 impl Exporter<'_> {
     pub(crate) fn conv(&mut self, window: &Window, groups: usize, inputs: &[&str]) {
         let mut attributes = window_attributes(window);
@@ -180,7 +161,7 @@ impl Exporter<'_> {
         if work.is_none_or(|work| work > MAX_WRITTEN_OUT) {
             return Err(too_large_a_window(window));
         }
-        let along = divisors(window, spatial, divisor);
+        let along = window.divisors(spatial, divisor);
         let mut counts = vec![1f64];
         for axis in &along {
             counts = counts.iter().flat_map(|&c| axis.iter().map(move |&n| c * n.max(1) as f64)).collect();

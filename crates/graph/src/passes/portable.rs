@@ -68,15 +68,7 @@ fn rotated(
     for ((pad, span), &(begin, end)) in back.pad.iter_mut().zip(&spans).zip(&window.pad) {
         *pad = (span - 1 - begin, span - 1 - end);
     }
-    let weight = exchanged(g, inputs[1], groups)?;
-    let Some(mut weight) = weight else { return Ok(None) };
-    for axis in 0..axes {
-        let length = window.kernel[axis];
-        if length > 1 {
-            let reversed = Op::Slice { axis: axis + 2, start: length - 1, step: -1, length };
-            weight = g.add(reversed, &[weight])?;
-        }
-    }
+    let Some(weight) = turned(g, inputs[1], groups)? else { return Ok(None) };
     let operands: Vec<NodeId> = [inputs[0], weight].into_iter().chain(inputs.get(2).copied()).collect();
     let convolution = g.add(Op::Conv { window: back, groups }, &operands)?;
     Ok((g.node(convolution).shape == node.shape).then_some(convolution))
@@ -97,6 +89,20 @@ fn whole_map(
     let count = if divisor == Divisor::One { 1 } else { spatial.iter().product::<usize>() };
     let share = g.scaled(1.0 / count.max(1) as f64, y)?;
     g.add(Op::Expand { shape: node.shape.clone() }, &[share]).map(Some)
+}
+
+/// Weights `[C, O/groups, …]` as `[O, C/groups, …]`, every kernel rotated: those of the convolution that a transposed
+/// one of stride one is.
+pub(super) fn turned(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<NodeId>> {
+    let Some(mut weight) = exchanged(g, weight, groups)? else { return Ok(None) };
+    for axis in 2..g.node(weight).shape.rank() {
+        let length = g.node(weight).shape.fixed_at(axis).unwrap_or(0);
+        if length > 1 {
+            let reversed = Op::Slice { axis, start: length - 1, step: -1, length };
+            weight = g.add(reversed, &[weight])?;
+        }
+    }
+    Ok(Some(weight))
 }
 
 /// Weights `[C, O/groups, …]` as `[O, C/groups, …]`.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use monosplit_engine::Cpu;
+use monosplit_engine::Engine;
 use monosplit_explain::{Class, ClosedFormula, Conservation, LayerRelevance, Term};
 use monosplit_graph::{Error, Result, Tensor};
 use monosplit_render as render;
@@ -27,7 +27,7 @@ impl ByLayer {
         model: &Model,
         chosen: &Chosen,
         layers: &[Option<String>],
-        engine: &Cpu,
+        engine: &dyn Engine,
     ) -> Result<Self> {
         if let Some(lrp) = &chosen.relevance {
             return Conservation::new(model.graph(), lrp, engine).map(ByLayer::Relevance);

@@ -94,7 +94,7 @@ impl Compare {
         let (origin, inputs) = self.files()?;
         let sources = Source::list(inputs)?;
         let words = catalogue::words(&self.methods)?;
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let known = known_of(preprocess.as_ref())?;
         let columns = words.iter().map(|word| column(&model, word, &known)).collect::<Result<Vec<_>>>()?;
@@ -167,14 +167,14 @@ impl Compare {
                 None => sorted.push((settings.clone(), vec![index])),
             }
         }
-        let (engine, finish) = (self.compute.engine(), self.finish.finish());
+        let (engine, finish) = (self.compute.engine()?, self.finish.finish());
         let group = |(settings, members): (Settings, Vec<usize>)| {
             let request = |&index: &usize| {
                 let Column { chosen, layer } = &columns[index];
                 Request::of(chosen.method.clone(), layer.clone()).finish(finish)
             };
             let requests: Vec<Request> = members.iter().map(request).collect();
-            let explainer = Explainer::new(model.graph(), &requests, &engine)?;
+            let explainer = Explainer::new(model.graph(), &requests, &*engine)?;
             Ok(Group { columns: members, explainer, settings })
         };
         sorted.into_iter().map(group).collect()

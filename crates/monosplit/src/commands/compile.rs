@@ -7,6 +7,7 @@ use clap::Args;
 use monosplit_explain::Request;
 use monosplit_graph::{Error, Result, onnx};
 
+use super::compute::Precision;
 use super::method::MethodArgs;
 use super::network::NetworkArgs;
 use super::run::check_writable;
@@ -74,6 +75,11 @@ pub(crate) struct Compile {
     /// Store weights in half precision.
     #[arg(long)]
     fp16: bool,
+
+    /// Compute in single (f32) or double (f64) precision. Inputs, weights and outputs are float32
+    /// in either [default: f64 with splitlrp, as explain does it; f32 for all others].
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    precision: Option<Precision>,
 }
 
 impl Compile {
@@ -81,7 +87,10 @@ impl Compile {
         check_writable(&self.output)?;
         let chosen = self.chosen()?;
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
-        let compilation = Compilation::new(&model, self.class(&model)?, &self.maps(&model, &chosen))?;
+        let maps = self.maps(&model, &chosen);
+        let precision =
+            self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
+        let compilation = Compilation::new(&model, self.class(&model)?, &maps, precision)?;
         let graph = compilation.graph();
         let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
         let bytes = onnx::write(graph, &options)?;

@@ -77,7 +77,7 @@ impl CounterfactualCommand {
             return Err(Error::argument("name the figure with --out, or measure with --measure").into());
         }
         let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
-        let counterfactuals = Counterfactuals::new(model.original(), &self.compute.engine())?;
+        let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
         let data = if self.image.is_dir() { Some(Data::open(&self.image)?) } else { None };
         if let Some(count) = self.measure {
             let data = data.as_ref().ok_or_else(|| Error::argument("--measure needs a folder of data"))?;

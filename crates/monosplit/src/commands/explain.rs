@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use monosplit_engine::{Cpu, Profile};
+use monosplit_engine::{Engine, Profile};
 use monosplit_explain::{Explained, Explainer, Question, Request};
 use monosplit_graph::batch::stack;
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
@@ -118,23 +118,23 @@ impl Explain {
         check_folder(&self.out)?;
         self.method.choose()?;
         let options =
-            ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision) };
+            ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision()) };
         let model = Model::open(origin, &options)?;
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self)?;
         }
-        let engine = self.compute.engine();
+        let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = self.method.choose_for(preprocess.as_ref())?;
         let mut feed = Feed::new(&model, sources, preprocess)?;
         let waiting = feed.take(1)?;
         let model = match waiting.first() {
-            Some(first) => self.piecewise.apply(model, &first.tensor, &engine)?,
+            Some(first) => self.piecewise.apply(model, &first.tensor, &*engine)?,
             None => model,
         };
         let prepared = match CompiledFile::of(&model) {
-            Some(file) => file.prepared(self, &chosen.settings, &engine)?,
-            None => self.prepared(&model, &chosen, &engine)?,
+            Some(file) => file.prepared(self, &chosen.settings, &*engine)?,
+            None => self.prepared(&model, &chosen, &*engine)?,
         };
         if !self.json {
             self.announce(&prepared, out)?;
@@ -178,7 +178,7 @@ impl Explain {
     }
 
     /// The maps that were asked for, ready to be computed.
-    fn prepared(&self, model: &Model, chosen: &Chosen, engine: &Cpu) -> Result<Prepared> {
+    fn prepared(&self, model: &Model, chosen: &Chosen, engine: &dyn Engine) -> Result<Prepared> {
         let (labels, meaning) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.place())],
@@ -201,7 +201,7 @@ impl Explain {
         model: &Model,
         chosen: &Chosen,
         layers: &[Option<String>],
-        engine: &Cpu,
+        engine: &dyn Engine,
     ) -> Result<Option<ByLayer>> {
         if self.by_layer && self.json {
             return Err(Error::argument("--by-layer prints a table; leave out --json"));

@@ -1,13 +1,13 @@
 //! `monosplit explain` on a file that holds its own explanation: its maps are what is shown, and only what the file takes
 //! at run time can be chosen.
 
-use monosplit_engine::Cpu;
+use monosplit_engine::{Engine, Precision};
 use monosplit_explain::{Explainer, Explanation, Settings, inputs};
 use monosplit_graph::Result;
 
 use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
-use crate::compiled::{CompiledMap, compiled_maps};
+use crate::compiled::{self, CompiledMap, compiled_maps};
 use crate::model::Model;
 
 /// A compiled file.
@@ -48,7 +48,12 @@ impl<'a> CompiledFile<'a> {
     }
 
     /// Its maps, ready to be computed; `given` are the numbers of the command line.
-    pub(super) fn prepared(&self, explain: &Explain, given: &Settings, engine: &Cpu) -> Result<Prepared> {
+    pub(super) fn prepared(
+        &self,
+        explain: &Explain,
+        given: &Settings,
+        engine: &dyn Engine,
+    ) -> Result<Prepared> {
         let (labels, meaning) = explain.class.labels(self.model)?;
         let settings = self.settings(explain, given);
         settings.check()?;
@@ -63,7 +68,11 @@ impl<'a> CompiledFile<'a> {
             alpha: alpha.filter(|_| map.takes_alpha),
         });
         let setting = Setting { labels, meaning, shown: shown.collect(), settings };
-        let explainer = Explainer::of(explanation, engine)?;
+        let precision = match compiled::precision(self.model.original()) {
+            Precision::F64 => Precision::F64,
+            Precision::F32 => engine.native_precision(),
+        };
+        let explainer = Explainer::of(explanation, engine, precision)?;
         Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
     }
 

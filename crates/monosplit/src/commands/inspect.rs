@@ -193,7 +193,11 @@ impl Findings {
         table.row(["output".to_owned(), listed(outputs)]);
         if !self.maps.is_empty() {
             let [version, network] = compiled::provenance(&self.graph).map(|text| text.unwrap_or("unknown"));
-            table.row(["compiled".to_owned(), format!("from {network} by monosplit {version}")]);
+            let precision = compiled::precision(&self.graph).name();
+            table.row([
+                "compiled".to_owned(),
+                format!("from {network} by monosplit {version}, in {precision}"),
+            ]);
         }
         for map in &self.maps {
             let layer = map.layer.as_deref().unwrap_or("the image");
@@ -248,7 +252,14 @@ impl Findings {
             ])
         });
         let [version, network] = compiled::provenance(&self.graph).map(|text| text.map(str::to_owned).into());
-        Json::Object(vec![("version", version), ("network", network), ("maps", maps.collect())])
+        let precision = compiled::precision(&self.graph).name().into();
+        let maps = maps.collect();
+        Json::Object(vec![
+            ("version", version),
+            ("network", network),
+            ("precision", precision),
+            ("maps", maps),
+        ])
     }
 
     fn json(&self) -> Json {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit_engine::Cpu;
+use monosplit_engine::Engine;
 use monosplit_graph::passes::Stored;
 use monosplit_graph::{Error, Kind, Result, Tensor};
 
@@ -59,7 +59,7 @@ impl PiecewiseArgs {
     }
 
     /// The network to work on, its smooth activations fitted to `sample` if that was asked for.
-    pub(crate) fn apply(&self, model: Model, sample: &Tensor, engine: &Cpu) -> Result<Model> {
+    pub(crate) fn apply(&self, model: Model, sample: &Tensor, engine: &dyn Engine) -> Result<Model> {
         let Some(knots) = self.piecewise else { return Ok(model) };
         let sample = match model.fixed_batch()? {
             Some(size) => stack(&vec![sample.clone(); size], Kind::Float)?,

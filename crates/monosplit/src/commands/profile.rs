@@ -88,7 +88,7 @@ impl Entry {
             ("nodes", (1 + timed.others.len()).into()),
             ("shape", timed.shape.iter().map(|&n| Json::from(n)).collect()),
             ("kernel", timed.kernel.into()),
-            ("precision", if timed.precision == Precision::F64 { "f64" } else { "f32" }.into()),
+            ("precision", timed.precision.name().into()),
             ("seconds", timed.time.as_secs_f64().into()),
         ];
         fields.extend(timed.gigaflops().map(|g| ("gflops", g.into())));

@@ -109,10 +109,10 @@ impl Run {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
         let reading = self.reading(&model)?;
         let batch = self.batch(&model)?;
-        let mut inference = Inference::new(&model, &self.compute.engine())?;
+        let mut inference = Inference::new(&model, &*self.compute.engine()?)?;
         if self.profile {
             inference = inference.profiled();
         }

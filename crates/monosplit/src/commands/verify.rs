@@ -10,7 +10,7 @@ use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_
 use monosplit_graph::{Error, Kind, Result};
 use monosplit_train::Promise;
 
-use super::compute::ComputeArgs;
+use super::compute::ProcessorArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ pub(crate) struct Verify {
     json: bool,
 
     #[command(flatten)]
-    compute: ComputeArgs,
+    processor: ProcessorArgs,
 
     #[command(flatten)]
     preprocessing: PreprocessingArgs,
@@ -92,7 +92,7 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.processor.precision))?;
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
             [input] => self.preprocessing.one_sample(&model, Some(input))?,
@@ -102,7 +102,7 @@ impl Verify {
                 );
             }
         };
-        let engine = self.compute.engine();
+        let engine = self.processor.engine();
         let model = self.piecewise.apply(model, &sample, &engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let audit = audit(model.graph(), &image, &engine)?;

@@ -1,0 +1,113 @@
+//! An engine that has ONNX Runtime do the work: a graph is written as an ONNX file in memory and read by the library,
+//! which is looked for when the engine is made and never needed to build it.
+
+mod library;
+
+use std::path::PathBuf;
+
+use monosplit_graph::onnx::{ExportOptions, write};
+use monosplit_graph::passes::portable;
+use monosplit_graph::{Error, Graph, Result, Tensor};
+
+use crate::{Cpu, Engine, Precision, Profile, Program};
+use library::{Library, Session};
+
+/// The environment variable that names the library's file.
+pub const LIBRARY_VARIABLE: &str = "MONOSPLIT_ONNXRUNTIME";
+
+/// What the library is called where the system looks for libraries.
+const LIBRARY_NAME: &str = if cfg!(windows) {
+    "onnxruntime.dll"
+} else if cfg!(target_os = "macos") {
+    "libonnxruntime.dylib"
+} else {
+    "libonnxruntime.so"
+};
+
+/// Runs graphs with ONNX Runtime, in single precision: it has no convolutions in double precision, so programs that ask
+/// for that are run by [`Cpu`].
+///
+/// The library fuses nodes as it sees fit. Scores computed with an explanation may therefore differ in their last bits
+/// from those computed without.
+#[derive(Clone)]
+pub struct OnnxRuntime {
+    library: &'static Library,
+    threads: usize,
+    provider: Option<String>,
+    double: Cpu,
+}
+
+impl OnnxRuntime {
+    /// Loads the library that [`LIBRARY_VARIABLE`] names, or the one the system finds.
+    pub fn load() -> Result<Self> {
+        let named = std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from);
+        let file = named.unwrap_or_else(|| PathBuf::from(LIBRARY_NAME));
+        let library = Library::load(&file).map_err(|cause| {
+            Error::argument(format!(
+                "ONNX Runtime could not be loaded ({cause}); set {LIBRARY_VARIABLE} to the path of {LIBRARY_NAME}, \
+                 which ONNX Runtime's releases have in lib/ and its Python package in onnxruntime/capi/"
+            ))
+        })?;
+        let library = Box::leak(Box::new(library));
+        Ok(OnnxRuntime { library, threads: 0, provider: None, double: Cpu::default() })
+    }
+
+    /// Uses `threads` threads; 0, the default, leaves it to the library.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        OnnxRuntime { threads, double: self.double.threads(threads), ..self }
+    }
+
+    /// Computes with an execution provider where it can, and with the processor where it cannot: `CUDA`, `TensorRT`,
+    /// `CoreML`, `XNNPACK` or what else the library was built with.
+    #[must_use]
+    pub fn provider(self, name: impl Into<String>) -> Self {
+        OnnxRuntime { provider: Some(name.into()), ..self }
+    }
+
+    /// The version of the library.
+    pub fn version(&self) -> &str {
+        self.library.version()
+    }
+
+    /// What the library says of a failure, and which providers there are if one was asked for.
+    fn explained(&self, error: Error) -> Error {
+        match (&self.provider, self.library.providers()) {
+            (Some(provider), Ok(known)) => Error::argument(format!(
+                "with the execution provider '{provider}': {error}; this library has {}",
+                known.join(", ")
+            )),
+            _ => error,
+        }
+    }
+}
+
+impl Engine for OnnxRuntime {
+    fn native_precision(&self) -> Precision {
+        Precision::F32
+    }
+
+    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
+        if precision == Precision::F64 {
+            return self.double.compile_in(graph, precision);
+        }
+        let model = write(&portable(graph)?, &ExportOptions::default())?;
+        let session = self.library.session(&model, self.threads, self.provider.as_deref());
+        Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.explained(error))? }))
+    }
+}
+
+/// A graph the library has read.
+struct RuntimeProgram {
+    session: Session,
+}
+
+impl Program for RuntimeProgram {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.session.run(inputs)
+    }
+
+    fn run_profiled(&self, _: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
+        Err(Error::unsupported("ONNX Runtime does not time single nodes; profile with the engine 'cpu'"))
+    }
+}

@@ -1,0 +1,269 @@
+//! Convolutions as matrix products and averages as sums: for runtimes that convolve in single precision alone, as ONNX Runtime does
+//! on a processor, but multiply matrices in double precision too.
+
+use crate::error::Result;
+use crate::graph::{Graph, Node, NodeId};
+use crate::op::{Divisor, Op, Padding, Reduction, Window};
+use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
+
+use super::portable::turned;
+use super::rewrite::{Rewrite, Step};
+
+/// Rewrites convolutions and their transposes into matrix products, averages under a window and their transposes into sums.
+/// Those over axes of unknown length are kept.
+pub fn matrix_form(graph: &Graph) -> Result<Graph> {
+    Rewrite::run(graph, |rewrite, _, node| {
+        let inputs = rewrite.inputs(node);
+        let g = &mut rewrite.target;
+        let value = match &node.op {
+            Op::Conv { window, groups } => convolution(g, node, &inputs, window, *groups)?,
+            Op::ConvTranspose { window, groups, .. } => transposed(g, node, &inputs, window, *groups)?,
+            Op::AveragePool { window, divisor } => match spatial(&g.node(inputs[0]).shape) {
+                Some(lengths) => Some(average(g, inputs[0], window, &lengths, *divisor)?),
+                None => None,
+            },
+            Op::AveragePoolTranspose { window, divisor, spatial } => {
+                spread(g, inputs[0], window, spatial, *divisor)?
+            }
+            _ => None,
+        };
+        Ok(value.map_or(Step::Keep, Step::Replace))
+    })
+}
+
+fn spatial(shape: &Shape) -> Option<Vec<usize>> {
+    shape.dims().iter().skip(2).map(|d| d.fixed()).collect()
+}
+
+fn convolution(
+    g: &mut Graph,
+    node: &Node,
+    inputs: &[NodeId],
+    window: &Window,
+    groups: usize,
+) -> Result<Option<NodeId>> {
+    let known = [inputs[0], inputs[1]].iter().all(|&id| spatial(&g.node(id).shape).is_some());
+    let positions = spatial(&node.shape).filter(|_| known);
+    let Some(positions) = positions else { return Ok(None) };
+    let mut x = inputs[0];
+    for (axis, &(before, after)) in window.pad.iter().enumerate() {
+        x = framed(g, x, axis + 2, before as isize, after as isize)?;
+    }
+    product(g, x, &inputs[1..], window, groups, &positions).map(Some)
+}
+
+/// A transposed convolution is a convolution, of stride one and with rotated kernels, of its input with zeros between the
+/// elements.
+fn transposed(
+    g: &mut Graph,
+    node: &Node,
+    inputs: &[NodeId],
+    window: &Window,
+    groups: usize,
+) -> Result<Option<NodeId>> {
+    let (Some(from), Some(to)) = (spatial(&g.node(inputs[0]).shape), spatial(&node.shape)) else {
+        return Ok(None);
+    };
+    let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
+    let (Some(spans), Some(weight)) = (spans, turned(g, inputs[1], groups)?) else { return Ok(None) };
+    let mut x = apart(g, inputs[0], &from, &window.stride)?;
+    for axis in 0..window.axes() {
+        let (before, after) = around(window, axis, spans[axis], from[axis], to[axis]);
+        x = framed(g, x, axis + 2, before, after)?;
+    }
+    let ones = vec![1; window.axes()];
+    let back = Window { stride: ones, ..window.clone() };
+    let operands: Vec<NodeId> = [weight].into_iter().chain(inputs.get(2).copied()).collect();
+    product(g, x, &operands, &back, groups, &to).map(Some)
+}
+
+/// The product of kernels with what each position of the window sees. `operands` are the kernels and perhaps a bias;
+/// `x` is padded already.
+fn product(
+    g: &mut Graph,
+    x: NodeId,
+    operands: &[NodeId],
+    window: &Window,
+    groups: usize,
+    positions: &[usize],
+) -> Result<NodeId> {
+    let axes = window.axes();
+    let batch = g.node(x).shape.dims()[0];
+    let fixed = |g: &Graph, id: NodeId, axis: usize| g.node(id).shape.fixed_at(axis).unwrap_or(0);
+    let (outputs, per_group) = (fixed(g, operands[0], 0), fixed(g, operands[0], 1));
+    let mut seen = x;
+    for (axis, &length) in positions.iter().enumerate() {
+        seen = views(g, seen, axis, window, length)?;
+    }
+    let (taps, count): (usize, usize) = (window.kernel.iter().product(), positions.iter().product());
+    let depth = taps * per_group;
+    let mut order: Vec<usize> = vec![0];
+    order.extend((2..axes + 2).rev());
+    order.push(1);
+    let kernels = g.add(Op::Transpose { axes: order }, &[operands[0]])?;
+    let (kernels, seen) = if groups == 1 {
+        let seen = g.reshaped(seen, Shape::new([batch, Dim::Fixed(depth), Dim::Fixed(count)]))?;
+        (g.reshaped(kernels, Shape::fixed(&[outputs, depth]))?, seen)
+    } else {
+        let dims = [taps, groups, per_group, count].map(Dim::Fixed);
+        let split = g.reshaped(seen, Shape::new([&[batch], &dims[..]].concat()))?;
+        let sorted = g.add(Op::Transpose { axes: vec![0, 2, 1, 3, 4] }, &[split])?;
+        let dims = [groups, depth, count].map(Dim::Fixed);
+        let seen = g.reshaped(sorted, Shape::new([&[batch], &dims[..]].concat()))?;
+        (g.reshaped(kernels, Shape::fixed(&[groups, outputs / groups, depth]))?, seen)
+    };
+    let product = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[kernels, seen])?;
+    let lengths = positions.iter().map(|&n| Dim::Fixed(n));
+    let shape: Vec<Dim> = [batch, Dim::Fixed(outputs)].into_iter().chain(lengths).collect();
+    let value = g.reshaped(product, Shape::new(shape))?;
+    match operands.get(1) {
+        None => Ok(value),
+        Some(&bias) => {
+            let mut column = vec![1; axes + 2];
+            column[1] = outputs;
+            let bias = g.reshaped(bias, Shape::fixed(&column))?;
+            g.plus(value, bias)
+        }
+    }
+}
+
+/// What the window sees along one axis, each of its taps as channels of their own.
+fn views(g: &mut Graph, x: NodeId, axis: usize, window: &Window, length: usize) -> Result<NodeId> {
+    let step = window.stride[axis] as isize;
+    let mut taps = Vec::with_capacity(window.kernel[axis]);
+    for tap in 0..window.kernel[axis] {
+        let start = tap * window.dilation[axis];
+        let whole = start == 0 && step == 1 && g.node(x).shape.fixed_at(axis + 2) == Some(length);
+        taps.push(match whole {
+            true => x,
+            false => g.add(Op::Slice { axis: axis + 2, start, step, length }, &[x])?,
+        });
+    }
+    match taps[..] {
+        [only] => Ok(only),
+        _ => g.add(Op::Concat { axis: 1 }, &taps),
+    }
+}
+
+/// Zeros before and after an axis; a negative number takes elements away.
+fn framed(g: &mut Graph, x: NodeId, axis: usize, before: isize, after: isize) -> Result<NodeId> {
+    let rank = g.node(x).shape.rank();
+    let length = g.node(x).shape.fixed_at(axis).unwrap_or(0);
+    let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
+    let mut value = x;
+    if (start, end) != (0, 0) {
+        let length = length.saturating_sub(start + end);
+        value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+    }
+    let around = (before.max(0) as usize, after.max(0) as usize);
+    if around != (0, 0) {
+        let mut pads = vec![(0, 0); rank];
+        pads[axis] = around;
+        value = g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[value])?;
+    }
+    Ok(value)
+}
+
+/// A value with zeros after each element, so that neighbours are a stride apart.
+fn apart(g: &mut Graph, x: NodeId, lengths: &[usize], stride: &[usize]) -> Result<NodeId> {
+    if stride.iter().all(|&s| s == 1) {
+        return Ok(x);
+    }
+    let lead = g.node(x).shape.dims()[..2].to_vec();
+    let single = lengths.iter().flat_map(|&n| [n, 1]).map(Dim::Fixed).collect::<Vec<_>>();
+    let single = g.reshaped(x, Shape::new([lead.clone(), single].concat()))?;
+    let mut pads = vec![(0, 0); 2];
+    pads.extend(stride.iter().flat_map(|&s| [(0, 0), (0, s - 1)]));
+    let padded = g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[single])?;
+    let lengths = lengths.iter().zip(stride).map(|(&n, &s)| Dim::Fixed(n * s)).collect();
+    g.reshaped(padded, Shape::new([lead, lengths].concat()))
+}
+
+/// A mean or sum under the window, one axis after the other.
+fn average(g: &mut Graph, x: NodeId, window: &Window, lengths: &[usize], divisor: Divisor) -> Result<NodeId> {
+    if window.kernel == lengths && window.pad.iter().all(|&pad| pad == (0, 0)) {
+        let reduction = if divisor == Divisor::One { Reduction::Sum } else { Reduction::Mean };
+        return g.reduced(reduction, x, &(2..lengths.len() + 2).collect::<Vec<_>>(), true);
+    }
+    let counts = window.divisors(lengths, divisor);
+    let mut value = x;
+    for (axis, &length) in lengths.iter().enumerate() {
+        let positions = counts[axis].len();
+        let reach =
+            (positions.saturating_sub(1) * window.stride[axis] + window.span(axis).unwrap_or(1)) as isize;
+        let before = window.pad[axis].0 as isize;
+        value = framed(g, value, axis + 2, before, reach - before - length as isize)?;
+        value = sum_of_taps(g, value, axis, window, window.stride[axis], positions)?;
+    }
+    divided(g, value, &counts, divisor)
+}
+
+/// The transpose of a mean or sum under the window: a sum, of stride one, of its input with zeros between the elements.
+fn spread(
+    g: &mut Graph,
+    y: NodeId,
+    window: &Window,
+    lengths: &[usize],
+    divisor: Divisor,
+) -> Result<Option<NodeId>> {
+    let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
+    let (Some(from), Some(spans)) = (spatial(&g.node(y).shape), spans) else { return Ok(None) };
+    let shared = divided(g, y, &window.divisors(lengths, divisor), divisor)?;
+    let mut value = apart(g, shared, &from, &window.stride)?;
+    for (axis, &length) in lengths.iter().enumerate() {
+        let (before, after) = around(window, axis, spans[axis], from[axis], length);
+        value = framed(g, value, axis + 2, before, after)?;
+        value = sum_of_taps(g, value, axis, window, 1, length)?;
+    }
+    Ok(Some(value))
+}
+
+/// What stands before and after an axis of a value with zeros between its elements, so that a window of stride one has
+/// as many positions on it as the transposed op has elements.
+fn around(window: &Window, axis: usize, span: usize, from: usize, to: usize) -> (isize, isize) {
+    let before = span as isize - 1 - window.pad[axis].0 as isize;
+    (before, to as isize + span as isize - 1 - before - (from * window.stride[axis]) as isize)
+}
+
+fn sum_of_taps(
+    g: &mut Graph,
+    x: NodeId,
+    axis: usize,
+    window: &Window,
+    stride: usize,
+    length: usize,
+) -> Result<NodeId> {
+    let mut sum: Option<NodeId> = None;
+    for tap in 0..window.kernel[axis] {
+        let start = tap * window.dilation[axis];
+        let seen = g.add(Op::Slice { axis: axis + 2, start, step: stride as isize, length }, &[x])?;
+        sum = Some(sum.map_or(Ok(seen), |earlier| g.plus(earlier, seen))?);
+    }
+    Ok(sum.unwrap_or(x))
+}
+
+/// Divided at each position by the product of the counts along each axis.
+fn divided(g: &mut Graph, x: NodeId, counts: &[Vec<usize>], divisor: Divisor) -> Result<NodeId> {
+    if divisor == Divisor::One {
+        return Ok(x);
+    }
+    let (mut value, mut everywhere) = (x, 1usize);
+    for (axis, along) in counts.iter().enumerate() {
+        match along.first() {
+            Some(&first) if along.iter().all(|&count| count == first) => everywhere *= first.max(1),
+            _ => {
+                let mut shape = vec![1; counts.len()];
+                shape[axis] = along.len();
+                let along: Vec<f64> = along.iter().map(|&count| count.max(1) as f64).collect();
+                let along = g.constant(Tensor::new(shape, along)?);
+                value = g.over(value, along)?;
+            }
+        }
+    }
+    if everywhere == 1 {
+        return Ok(value);
+    }
+    let everywhere = g.number(everywhere as f64);
+    g.over(value, everywhere)
+}

@@ -1,0 +1,93 @@
+//! `--engine`: the same command on another engine, and what is said where there is none. Without the feature `onnxruntime`
+//! or without its library, what needs them is skipped.
+
+mod networks;
+mod program;
+mod reference;
+
+use std::path::Path;
+
+use monosplit::graph::npy;
+use networks::{SIDE, Small, numbers};
+use program::{Folder, monosplit, refuses, succeeds};
+use reference::{array, relative_error};
+
+const ENGINE: [&str; 2] = ["--engine", "onnxruntime"];
+
+struct Case {
+    folder: Folder,
+    network: String,
+    x: String,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let network = Small::default().save(&folder, "small.onnx");
+        let x = folder.write("x.npy", npy::write(&numbers(&[3, 3, SIDE, SIDE], 17)));
+        Case { network, x: x.to_str().unwrap().to_owned(), folder }
+    }
+
+    /// `None`, and why, where there is no engine.
+    fn with_engine() -> Option<Self> {
+        let case = Case::new();
+        let tried = monosplit([&["run", &case.network, &case.x], &ENGINE[..]].concat());
+        if tried.code != 0 {
+            println!("skipped: {}", tried.errors);
+            return None;
+        }
+        Some(case)
+    }
+
+    fn map(&self, words: &[&str]) -> monosplit::Tensor {
+        let path = |name: &str| self.folder.path(name).to_str().unwrap().to_owned();
+        let (out, raw) = (path("pictures"), path("raw.npy"));
+        succeeds([&["explain", &self.network, &self.x, "--out", &out, "--raw", &raw], words].concat());
+        array(Path::new(&raw))
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let case = Case::new();
+    let refused = |words: &[&str], said: &[&str]| {
+        refuses([&["run", &case.network, &case.x], words].concat(), said);
+    };
+    refused(&["--engine", "gpu"], &["cpu", "onnxruntime"]);
+    refused(&["--provider", "CUDA"], &["--engine onnxruntime"]);
+    refused(&["--engine", "onnxruntime", "--precision", "f64"], &["double precision"]);
+    let tried = monosplit([&["run", &case.network, &case.x], &ENGINE[..]].concat());
+    if tried.code != 0 {
+        refused(&ENGINE, &["MONOSPLIT_ONNXRUNTIME"]);
+    }
+    if !cfg!(feature = "onnxruntime") {
+        refused(&ENGINE, &["--features onnxruntime"]);
+    }
+}
+
+#[test]
+fn onnx_runtime_explains_as_the_processor_does() {
+    let Some(case) = Case::with_engine() else { return };
+    for method in ["splitcam", "splitlrp", "gradient", "lrp", "occlusion", "integrated-gradients"] {
+        let words = ["--method", method];
+        let found = case.map(&[&words[..], &ENGINE].concat());
+        let error = relative_error(&found, &case.map(&words));
+        assert!(error < 1e-4, "{method}: {error:e}");
+    }
+}
+
+#[test]
+fn onnx_runtime_predicts_as_the_processor_does() {
+    let Some(case) = Case::with_engine() else { return };
+    let said = |words: &[&str]| succeeds([&["run", &case.network, &case.x], words].concat()).out;
+    assert_eq!(said(&ENGINE), said(&[]));
+    assert_eq!(said(&[&ENGINE[..], &["--provider", "cpu"]].concat()), said(&[]));
+}
+
+#[test]
+fn what_onnx_runtime_cannot_do_is_said() {
+    let Some(case) = Case::with_engine() else { return };
+    let base = [&["run", &case.network, &case.x], &ENGINE[..]].concat();
+    refuses([&base[..], &["--provider", "nonsense"]].concat(), &["nonsense", "this library has"]);
+    refuses([&base[..], &["--profile"]].concat(), &["cpu"]);
+}

@@ -2,5 +2,9 @@
 //! image, or by itself.
 
 mod metric;
+pub mod metrics;
+pub mod similarity;
+mod subject;
 
 pub use metric::{Better, Case, Metric, Network, Silence};
+pub use similarity::Similarity;

@@ -349,7 +349,7 @@ impl<'g> Exporter<'g> {
 
     /// The name an input has outside.
     fn input_name(&self, id: NodeId) -> &str {
-        self.outside.get(&id).map_or_else(|| self.name(id), |name| name)
+        self.outside.get(&id).map(String::as_str).unwrap_or_else(|| self.name(id))
     }
 
     /// The name of a value.

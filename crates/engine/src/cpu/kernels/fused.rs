@@ -296,24 +296,30 @@ struct Chain<'a, R> {
 
 impl<'a, R: Real> Chain<'a, R> {
     fn carry_out(&self, instruction: &Instruction, block: &mut [R]) -> Result<()> {
-        let other = |at: usize| self.other(instruction.operands[at], block.len());
-        // What follows most convolutions.
-        match instruction.function {
-            Function::Unary(Unary::Relu) => return Ok(rows::rectify(block)),
-            Function::Unary(Unary::Clip { min, max }) => {
-                return Ok(rows::limit(block, R::from_f64(min), R::from_f64(max)));
-            }
-            Function::Binary(Binary::Add) => {
-                if let (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) = (other(0), other(1)) {
-                    return Ok(rows::add(block, x));
-                }
-            }
-            _ => {}
+        if self.carry_out_at_once(instruction, block) {
+            return Ok(());
         }
         let mut copy = [R::ZERO; PIECE];
         let old = &mut copy[..block.len()];
         old.copy_from_slice(block);
         self.compute(instruction, old, block)
+    }
+
+    /// What follows most convolutions, if it is that.
+    fn carry_out_at_once(&self, instruction: &Instruction, block: &mut [R]) -> bool {
+        let other = |at: usize| self.other(instruction.operands[at], block.len());
+        match instruction.function {
+            Function::Unary(Unary::Relu) => rows::rectify(block),
+            Function::Unary(Unary::Clip { min, max }) => {
+                rows::limit(block, R::from_f64(min), R::from_f64(max));
+            }
+            Function::Binary(Binary::Add) => match (other(0), other(1)) {
+                (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) => rows::add(block, x),
+                _ => return false,
+            },
+            _ => return false,
+        }
+        true
     }
 
     /// Real numbers that are not those of the value itself.

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from . import environment, guard, turns
 from .methods import METHODS
 
@@ -181,12 +183,15 @@ def method(contest, number):
     """An entry of `METHODS` against its peer."""
     entry = METHODS[number]
     case = contest.models.case(entry.network)
-    options = {key: value.format(first=case.first, last=case.last) for key, value in entry.ours.items()}
+    image = np.load(contest.models.batch(1))
+    words = {"first": case.first, "last": case.last, "low": image.min(), "high": image.max()}
+    options = {key: value.format(**words) for key, value in entry.ours.items()}
     row = Row(f"{entry.title} {entry.network}", entry.peer_name, entry.target, note="not built")
     with contest.ours("method", case, **options) as ours:
         if ours.ready:
             with contest.peer("method", case, number=number) as peer:
-                row.agreement = contest.agreement(ours, peer)
+                agreement = contest.agreement(ours, peer)
+                row.agreement = "drawn at random" if entry.sampled else agreement
                 row.ratios = turns.ratios(*contest.times(ours, peer))
     yield row
 

@@ -122,7 +122,14 @@ impl Station {
 impl Patch {
     /// Takes an area out of the numbers of a picture.
     fn cut(picture: &[f64], size: [usize; 2], area: &Area, from: [usize; 2]) -> Vec<f64> {
-        let mut values = Vec::new();
+        let channels = picture.len() / (size[0] * size[1]).max(1);
+        let mut values = Vec::with_capacity(channels * area[0].len() * area[1].len());
+        Patch::cut_onto(&mut values, picture, size, area, from);
+        values
+    }
+
+    /// The same, behind what is there.
+    fn cut_onto(values: &mut Vec<f64>, picture: &[f64], size: [usize; 2], area: &Area, from: [usize; 2]) {
         for channel in picture.chunks(size[0] * size[1]) {
             for y in area[0].clone() {
                 let line = (y - from[0]) * size[1];
@@ -131,7 +138,6 @@ impl Patch {
                 );
             }
         }
-        values
     }
 
     /// Lays the numbers into a picture whose first row and column are number `from`, as far as they fall into it.
@@ -186,7 +192,7 @@ impl Leg {
             let around = [0, 1].map(|axis| start[axis]..start[axis] + self.piece[axis]);
             let whole = &calm[sample * length..(sample + 1) * length];
             let at = pieces.len();
-            pieces.extend(Patch::cut(whole, from.size, &around, [0, 0]));
+            Patch::cut_onto(&mut pieces, whole, from.size, &around, [0, 0]);
             patch.lay(&mut pieces[at..], self.piece, start);
             places.push((area, [0, 1].map(|axis| start[axis] / self.reach[axis].step as usize)));
         }

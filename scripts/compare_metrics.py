@@ -82,14 +82,14 @@ def gradient(model, inputs, targets, **_):
 
 
 def theirs(model, name, options, x, label, a, s):
-    """Quantus's number for one image."""
+    """Quantus's number for one image; of a map in double precision, because sums of both signs may be near zero."""
     options = dict(options)
     softmax = options.pop("softmax", True)
     if name == "RandomLogit":
         options["num_classes"] = int(model(torch.as_tensor(x[None])).shape[1])
     more = {"explain_func": gradient} if name in EXPLAINED else {}
     found = getattr(quantus, name)(**options, **QUIET)(
-        model=model, x_batch=x[None], y_batch=np.array([label]), a_batch=a[None, None].copy(), s_batch=s[None, None].astype(int),
+        model=model, x_batch=x[None], y_batch=np.array([label]), a_batch=a[None, None].astype(np.float64), s_batch=s[None, None].astype(int),
         softmax=softmax, channel_first=True, device="cpu", **more,
     )
     if name == "ROAD":

@@ -8,7 +8,8 @@ use crate::catalogue::{Entry, Family, entries};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 
-const WIDTH: usize = 100;
+/// Names and defaults are shorter than this; what an option means is broken into lines of it.
+const WIDTH: usize = 72;
 
 /// Lists the methods, or the options of one
 #[derive(Args)]
@@ -66,10 +67,49 @@ fn one(entry: &Entry, out: &mut dyn Write) -> Result<(), Failure> {
         ("", Align::Left, WIDTH),
     ]);
     for choice in entry.options {
-        table.row([choice.key.to_owned(), choice.default.to_owned(), choice.meaning.to_owned()]);
+        let (mut key, mut default) = (choice.key.to_owned(), choice.default.to_owned());
+        for line in broken(choice.meaning) {
+            table.row([std::mem::take(&mut key), std::mem::take(&mut default), line]);
+        }
     }
     for line in table.lines() {
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+/// A text in lines of at most [`WIDTH`] characters, broken between words.
+fn broken(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.len() - 1;
+        if lines[line].is_empty() {
+            lines[line].push_str(word);
+        } else if lines[line].chars().count() + 1 + word.chars().count() <= WIDTH {
+            lines[line].push(' ');
+            lines[line].push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_of_an_option_is_lost() {
+        for entry in entries() {
+            let mut shown = Vec::new();
+            assert!(one(entry, &mut shown).is_ok());
+            let shown = String::from_utf8_lossy(&shown).into_owned();
+            assert!(!shown.contains('…'), "{shown}");
+            let words: Vec<&str> = shown.split_whitespace().collect();
+            for choice in entry.options {
+                assert!(choice.meaning.split_whitespace().all(|word| words.contains(&word)), "{shown}");
+            }
+        }
+    }
 }

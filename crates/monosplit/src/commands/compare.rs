@@ -7,7 +7,7 @@ use clap::Args;
 use monosplit_explain::{Explained, Explainer, Map, Question, Request, Settings};
 use monosplit_graph::{Error, Result};
 use monosplit_render as render;
-use monosplit_render::{Cell, Format, Grid, Row};
+use monosplit_render::{Cell, Format, Grid, HeatmapOptions, OverlayOptions, Row};
 
 use super::class::ClassArgs;
 use super::compute::ComputeArgs;
@@ -61,8 +61,13 @@ pub(crate) struct Compare {
     class: ClassArgs,
 
     /// Write the figure to this file.
-    #[arg(short, long, value_name = "FILE", default_value = "compared")]
+    #[arg(short, long, alias = "out", value_name = "FILE", default_value = "compared")]
     output: PathBuf,
+
+    /// The colours of a map end at this percentile of its magnitudes, so that a few extreme places do not pale all
+    /// others; 100 is the largest magnitude.
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.5, value_parser = percentile)]
+    clip: f64,
 
     #[command(flatten)]
     finish: FinishArgs,
@@ -127,7 +132,7 @@ impl Compare {
             let caption = caption(&explained, &labels, meaning);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             out.flush()?;
-            rows.push(row(&sample, caption, &maps)?);
+            rows.push(row(&sample, caption, &maps, &self.overlay())?);
         }
         classes.all_used(rows.len())?;
         let grid = Grid { columns: headers(&columns), rows, ..Grid::default() };
@@ -137,6 +142,15 @@ impl Compare {
             writeln!(out, "{}", printable(&path.display().to_string()))?;
         }
         Ok(())
+    }
+
+    /// How maps are drawn.
+    fn overlay(&self) -> OverlayOptions {
+        let clip = (self.clip < 100.0).then_some(self.clip);
+        OverlayOptions {
+            heatmap: HeatmapOptions { clip, ..HeatmapOptions::default() },
+            ..OverlayOptions::default()
+        }
     }
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
@@ -211,7 +225,13 @@ fn caption(explained: &Explained, labels: &Labels, meaning: Meaning) -> String {
     }
 }
 
-fn row(sample: &Sample, caption: String, maps: &[Option<Map>]) -> Result<Row> {
+/// A percentile that leaves something below it.
+fn percentile(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+    number.ok_or_else(|| "expected a number above 0 and at most 100".to_owned())
+}
+
+fn row(sample: &Sample, caption: String, maps: &[Option<Map>], options: &OverlayOptions) -> Result<Row> {
     let Some(picture) = &sample.picture else {
         return Err(Error::argument(format!(
             "{} is no picture; `monosplit explain` draws the maps of arrays",
@@ -223,7 +243,7 @@ fn row(sample: &Sample, caption: String, maps: &[Option<Map>]) -> Result<Row> {
         cells.push(match map {
             Some(map) if map.values.shape().len() == 3 => {
                 let map = render::Map::from_tensor(&map.values, 0)?;
-                Some(Cell::overlay(picture, &map, &render::OverlayOptions::default())?)
+                Some(Cell::overlay(picture, &map, options)?)
             }
             _ => None,
         });

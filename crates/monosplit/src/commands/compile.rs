@@ -46,7 +46,7 @@ pub(crate) struct Compile {
     network: NetworkArgs,
 
     /// Write to this file.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE")]
     output: PathBuf,
 
     #[command(flatten)]

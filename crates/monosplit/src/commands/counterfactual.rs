@@ -49,7 +49,7 @@ pub(crate) struct CounterfactualCommand {
     index: usize,
 
     /// Write the figure to this .png, .svg or .pdf file; may be given several times.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short = 'o', long, alias = "output", value_name = "FILE")]
     out: Vec<PathBuf>,
 
     /// Show gradients above this share of the largest.

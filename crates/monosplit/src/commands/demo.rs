@@ -34,7 +34,7 @@ is printed, and where it sees it is drawn: SplitCAM, SplitGrad and SplitLRP, bes
 gradient, as pictures in the folder demo/.")]
 pub(crate) struct Demo {
     /// Write the pictures into this folder, which is made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "demo")]
+    #[arg(short = 'o', long, alias = "output", value_name = "DIR", default_value = "demo")]
     out: PathBuf,
 }
 

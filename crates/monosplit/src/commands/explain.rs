@@ -76,7 +76,7 @@ pub(crate) struct Explain {
     pub(super) class: ClassArgs,
 
     /// Write the pictures into this folder, which is made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "explained")]
+    #[arg(short = 'o', long, alias = "output", value_name = "DIR", default_value = "explained")]
     out: PathBuf,
 
     /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy

@@ -118,7 +118,7 @@ struct SplitNetwork {
     ways: Ways,
 
     /// Write the network of both to this file instead of printing it.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
@@ -209,7 +209,7 @@ struct Expand {
     latex: bool,
 
     /// Write the formulas to this file instead of printing them.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
@@ -271,7 +271,7 @@ struct Draw {
     dot: bool,
 
     /// Write the picture to this file instead of printing it.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
 }
 

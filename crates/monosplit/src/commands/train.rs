@@ -70,7 +70,14 @@ pub(crate) struct Train {
     seed: u64,
 
     /// Write the network to this file.
-    #[arg(long, value_name = "FILE", required_unless_present = "table", conflicts_with = "table")]
+    #[arg(
+        short = 'o',
+        long,
+        alias = "output",
+        value_name = "FILE",
+        required_unless_present = "table",
+        conflicts_with = "table"
+    )]
     out: Option<PathBuf>,
 
     /// Train what is missing of the paper's table, one after the other, and print it.

@@ -157,7 +157,7 @@ class Case:
             distance, correlation = agreement(found, self.native(samples, x, classes, precision))
             result["distance"] = max(result["distance"], distance)
             result["correlation"] = min(result["correlation"], correlation)
-            if precision == "f32" and samples in self.arguments.double_batches:
+            if precision == "f32":
                 exact = self.native(samples, x, classes, "f64")
                 result["file"] = max(result["file"], agreement(found, exact)[0])
                 single = self.native(samples, x, classes, "f32")
@@ -173,8 +173,8 @@ def measured(arguments, results, network, method):
     """The row of a method on a network, from what is known and what is measured now; nothing if there is no graph."""
     with tempfile.TemporaryDirectory() as folder:
         case = Case(arguments, network, method, pathlib.Path(folder))
-        for precision in ("f32", "f64"):
-            for opset in arguments.opsets:
+        for precision, opsets in (("f32", arguments.opsets), ("f64", arguments.double_opsets)):
+            for opset in opsets:
                 key = f"{network.stem} {method} {opset} {precision}"
                 if key in results:
                     continue
@@ -188,10 +188,8 @@ def measured(arguments, results, network, method):
                     partial = arguments.results.with_suffix(".part")
                     partial.write_text(json.dumps(results, indent=1))
                     os.replace(partial, arguments.results)
-    return [
-        [results[f"{network.stem} {method} {opset} {precision}"] for opset in arguments.opsets]
-        for precision in ("f32", "f64")
-    ]
+    of = lambda opset, precision: results[f"{network.stem} {method} {opset} {precision}"]
+    return [of(o, "f32") for o in arguments.opsets], [of(o, "f64") for o in arguments.double_opsets]
 
 
 def line(network, method, single, double):
@@ -215,10 +213,12 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, help="keep what is measured in this file")
     parser.add_argument("--opsets", nargs="*", type=int, default=[13, 17, 26])
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 4])
-    parser.add_argument("--double-batches", nargs="*", type=int, default=[1, 4], help="batches also compared in double precision")
+    parser.add_argument("--double-batches", nargs="*", type=int, default=[1, 4], help="batches of files in double precision, which are slow")
+    parser.add_argument("--double-opsets", nargs="*", type=int, help="their operator sets [all of --opsets]")
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
+    arguments.double_opsets = arguments.double_opsets or arguments.opsets
     known = arguments.results and arguments.results.exists()
     results = json.loads(arguments.results.read_text()) if known else {}
     networks = sorted(p for p in arguments.models.glob("*.onnx") if arguments.only in p.name)

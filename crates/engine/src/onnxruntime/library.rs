@@ -43,7 +43,10 @@ macro_rules! functions {
             unsafe fn of(table: *const *const c_void) -> Self {
                 // SAFETY: the table has a function of this type at this place, by the library's promise of never
                 // changing what a version of its interface holds.
-                unsafe { Functions { $($name: std::mem::transmute::<*const c_void, _>(*table.add($place)),)* } }
+                unsafe { Functions { $($name: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "system" fn($($argument),*) $(-> $result)?,
+                >(*table.add($place)),)* } }
             }
         }
     };

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::export_precision::{FLOAT, SINGLE_ONLY};
 use super::model::{
     AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
     StringStringEntry, TensorProto, ValueInfoProto,
@@ -14,31 +15,10 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
-use crate::tensor::{Kind, Tensor};
-
-/// Ops that ONNX Runtime computes in single precision alone, on a processor.
-const SINGLE_ONLY: [&str; 12] = [
-    "Celu",
-    "Erf",
-    "Gelu",
-    "GroupNormalization",
-    "HardSigmoid",
-    "HardSwish",
-    "InstanceNormalization",
-    "LRN",
-    "Mish",
-    "PRelu",
-    "Resize",
-    "Selu",
-];
+use crate::tensor::Tensor;
 
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
-
-/// ONNX's number for single precision.
-pub(crate) const FLOAT: i64 = 1;
-/// ONNX's number for double precision.
-const DOUBLE: i64 = 11;
 
 /// Operator sets that can be written.
 const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
@@ -143,15 +123,15 @@ pub(crate) struct Exporter<'g> {
     pub(crate) double: bool,
     pub(crate) single_outside: bool,
     pub(crate) half: bool,
-    optional: &'g [(String, Tensor)],
+    pub(crate) optional: &'g [(String, Tensor)],
     pub(crate) nodes: Vec<NodeProto<'g>>,
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
     /// The names of inputs that are cast before anything reads them.
-    outside: HashMap<NodeId, String>,
+    pub(crate) outside: HashMap<NodeId, String>,
     pub(crate) value_names: Names,
-    node_names: Names,
+    pub(crate) node_names: Names,
     written: HashSet<String>,
     pub(crate) current: Label,
     pub(crate) result: String,
@@ -229,27 +209,6 @@ impl<'g> Exporter<'g> {
             metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
             functions: Vec::new(),
         })
-    }
-
-    /// What an input that may be left out is then, and the cast of one that comes in another precision.
-    fn input(&mut self, id: NodeId) -> Result<()> {
-        let name = self.input_name(id).to_owned();
-        let double = self.double;
-        self.double = double && !self.single_outside;
-        let default = self.optional.iter().find(|(input, _)| *input == name);
-        let stored = default.map_or(Ok(()), |(_, value)| self.initializer(name.clone(), value));
-        self.double = double;
-        stored?;
-        if self.outside.contains_key(&id) {
-            self.current = Label::default();
-            self.finish("Cast", &[&name], &[("to", int(self.data_type(Kind::Float)))]);
-        }
-        Ok(())
-    }
-
-    /// Whether a value is returned, or was read, in another precision than it is computed in.
-    fn is_cast(&self, id: NodeId) -> bool {
-        self.single_outside && self.graph.node(id).kind == Kind::Float
     }
 
     /// Decides what every value is called: outputs and inputs first, they must keep their names.
@@ -337,21 +296,6 @@ impl<'g> Exporter<'g> {
         ValueInfoProto { data_type, is_tensor: true, shape: Some(shape), name }
     }
 
-    /// ONNX's number for the type a kind of number is written as.
-    pub(crate) fn data_type(&self, kind: Kind) -> i64 {
-        match kind {
-            Kind::Float if self.double => DOUBLE,
-            Kind::Float => FLOAT,
-            Kind::Int => 7,
-            Kind::Bool => 9,
-        }
-    }
-
-    /// The name an input has outside.
-    fn input_name(&self, id: NodeId) -> &str {
-        self.outside.get(&id).map(String::as_str).unwrap_or_else(|| self.name(id))
-    }
-
     /// The name of a value.
     pub(crate) fn name(&self, id: NodeId) -> &str {
         self.values.get(&id).map_or("", |name| name)
@@ -403,7 +347,7 @@ impl<'g> Exporter<'g> {
         self.push(op, inputs, vec![result], attributes, name);
     }
 
-    fn push(
+    pub(crate) fn push(
         &mut self,
         op: &str,
         inputs: &[&str],
@@ -431,34 +375,6 @@ impl<'g> Exporter<'g> {
             attributes: attributes.collect(),
             metadata,
         });
-    }
-}
-
-impl Exporter<'_> {
-    /// An op that runtimes have in single precision alone, between casts. Of a resize only the value is real.
-    fn push_in_single(
-        &mut self,
-        op: &str,
-        inputs: &[&str],
-        outputs: Vec<String>,
-        attributes: &[Attribute],
-        name: String,
-    ) {
-        let real = if op == "Resize" { 1 } else { inputs.len() };
-        let mut narrowed: Vec<String> = Vec::with_capacity(inputs.len());
-        for (i, input) in inputs.iter().enumerate() {
-            narrowed.push(match i < real && !input.is_empty() {
-                true => self.emit("Cast", &[input], &[("to", int(FLOAT))]),
-                false => (*input).to_owned(),
-            });
-        }
-        let narrowed: Vec<&str> = narrowed.iter().map(String::as_str).collect();
-        let found = self.value_names.fresh(&format!("{name}/single"));
-        self.single_outside = false;
-        self.push(op, &narrowed, vec![found.clone()], attributes, name.clone());
-        let cast = self.node_names.fresh(&format!("{name}/Cast"));
-        self.push("Cast", &[&found], outputs, &[("to", int(DOUBLE))], cast);
-        self.single_outside = true;
     }
 }
 

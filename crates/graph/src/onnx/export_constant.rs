@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::export::{Exporter, FLOAT, MAX_BYTES, int, too_large};
+use super::export::{Exporter, MAX_BYTES, int, too_large};
+use super::export_precision::FLOAT;
 use super::model::TensorProto;
 use crate::error::{Error, ErrorKind, Result};
 use crate::half;

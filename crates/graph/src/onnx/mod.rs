@@ -10,6 +10,7 @@ mod export;
 mod export_constant;
 mod export_layout;
 mod export_op;
+mod export_precision;
 #[cfg(test)]
 mod export_tests;
 mod export_window;

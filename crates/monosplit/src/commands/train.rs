@@ -104,6 +104,10 @@ pub(crate) struct Train {
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
 
+    /// Store the network's numbers in half precision: a file of half the size.
+    #[arg(long)]
+    half: bool,
+
     /// Use N threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -134,7 +138,7 @@ struct HowArgs {
     warmup: f32,
 
     /// The optimiser: adam, adamw or sgd.
-    #[arg(long, value_name = "NAME", default_value = "adam")]
+    #[arg(long, value_name = "NAME", default_value = "adamw")]
     optimiser: String,
 
     /// Weight decay.
@@ -240,6 +244,7 @@ impl Train {
             files,
             resume: self.resume || self.table,
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),
+            half: self.half,
         };
         let mut bar = Bar::new();
         let (outcome, epochs) =
@@ -275,11 +280,11 @@ impl Train {
                 let trainings = trainings?;
                 for settings in trainings.iter().filter(|_| !self.print) {
                     let files = files_in(folder, settings);
-                    if monosplit_train::Outcome::read(&files.result, settings)?.is_none() {
+                    if monosplit_train::Outcome::read(&files.result, settings, data.train.len())?.is_none() {
                         self.train(settings.clone(), data, files)?;
                     }
                 }
-                let cell = Cell::gather(folder, &trainings)?;
+                let cell = Cell::gather(folder, &trainings, data.train.len())?;
                 let percent = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{:.2}", 100.0 * v));
                 let paper = paper_median(architecture.name(), restriction);
                 table.row([

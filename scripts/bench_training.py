@@ -86,7 +86,7 @@ class Theirs:
         self.inverted = restriction.endswith("IN")
         count = 2 if restriction.startswith("D") else 1
         self.streams = nn.ModuleList(stream(name, restriction) for _ in range(count))
-        self.optimiser = torch.optim.AdamW(self.streams.parameters(), lr=3e-3, weight_decay=1e-3)
+        self.optimiser = torch.optim.Adam(self.streams.parameters(), lr=1e-3, weight_decay=1e-3)
         self.process = "self"
 
     def step(self):

@@ -1,7 +1,7 @@
 """The training of `monosplit train` written in PyTorch, to try settings where there is a GPU.
 
-    python scripts/search_training.py MNIST_FOLDER mlp_maxout DM,Mon --rate 3e-3 --epochs 20 [--seeds 3] [--samples N]
-        [--optimiser adamw] [--decay 1e-3] [--spread 1] [--batch 100]
+    python scripts/search_training.py MNIST_FOLDER mlp_maxout DM,Mon --rate 1e-3 --epochs 20 [--seeds 3] [--samples N]
+        [--optimiser adam] [--decay 1e-3] [--spread 1] [--batch 100]
 
 Layers, restrictions, first weights, batches and the cosine schedule are those of `monosplit train`; the random numbers are
 PyTorch's. It prints the test accuracy in % after every epoch.
@@ -89,10 +89,10 @@ def main():
     parser.add_argument("--samples", type=int)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--decay", type=float, default=1e-3)
     parser.add_argument("--spread", type=float, default=1.0)
-    parser.add_argument("--optimiser", choices=OPTIMISERS, default="adamw")
+    parser.add_argument("--optimiser", choices=OPTIMISERS, default="adam")
     arguments = parser.parse_args()
     data = samples(arguments.data, "train"), samples(arguments.data, "t10k")
     for restriction in arguments.restrictions.split(","):

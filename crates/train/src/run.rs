@@ -174,7 +174,8 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.result.txt");
         let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
-        let outcome = Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, samples: 100, seconds: 1.5 };
+        let outcome =
+            Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, samples: 100, seconds: 1.5 };
         assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), None);
         std::fs::write(&path, outcome.text(&settings)).unwrap();
         assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), Some(outcome));

@@ -126,7 +126,7 @@ struct HowArgs {
     batch: usize,
 
     /// The learning rate.
-    #[arg(long, value_name = "X", default_value_t = 3e-3)]
+    #[arg(long, value_name = "X", default_value_t = 1e-3)]
     rate: f32,
 
     /// What becomes of the learning rate: constant, cosine, or steps:EPOCHS:FACTOR.
@@ -138,7 +138,7 @@ struct HowArgs {
     warmup: f32,
 
     /// The optimiser: adam, adamw or sgd.
-    #[arg(long, value_name = "NAME", default_value = "adamw")]
+    #[arg(long, value_name = "NAME", default_value = "adam")]
     optimiser: String,
 
     /// Weight decay.

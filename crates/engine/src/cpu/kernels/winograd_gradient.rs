@@ -157,7 +157,8 @@ mod tests {
         let mut random = Random::new(43);
         for size in [Size::Two, Size::Four] {
             for _ in 0..15 {
-                let (images, inputs, outputs) = (random.within(1, 4), random.within(1, 20), random.within(1, 20));
+                let (images, inputs, outputs) =
+                    (random.within(1, 4), random.within(1, 20), random.within(1, 20));
                 let plane = [random.within(3, 19), random.within(3, 30)];
                 let mut pad = || (random.within(0, 2), random.within(0, 2));
                 let pad = vec![pad(), pad()];

@@ -225,8 +225,13 @@ unsafe fn spread_two<L: Lanes>(d: [L; 2]) -> [L; 4] {
 /// # Safety
 /// As for [`input_tiles`].
 #[inline(always)]
-unsafe fn spread_tiles<L: Lanes>(size: Size, tiles: usize, strip: *mut L::Scalar, to: *mut L::Scalar, stride: usize)
-where
+unsafe fn spread_tiles<L: Lanes>(
+    size: Size,
+    tiles: usize,
+    strip: *mut L::Scalar,
+    to: *mut L::Scalar,
+    stride: usize,
+) where
     L::Scalar: Real,
 {
     let vectors = (tiles * size.step()).div_ceil(L::WIDTH);

@@ -1,11 +1,16 @@
-"""Milliseconds of a training step in PyTorch, least of several, for the networks of `monosplit train`.
+"""A training step of `monosplit train` against the same step in PyTorch, in turns: ratios of time, ours to theirs.
 
-    python scripts/bench_training.py mlp_maxout cnn_maxout None DICIN [--threads 2]
+    python scripts/bench_training.py mlp_maxout cnn_maxout None DICIN [--threads 2] [--processor-time]
 
-The same layers, batch, loss and optimiser as `cargo bench -p monosplit-train --bench steps`.
+The same layers, batch, loss and optimiser on both sides; an epoch is so many steps. Ours is
+`cargo bench -p monosplit-train --bench steps -- --turns`. On a machine that does other work, `--processor-time` compares
+the processor time of one thread each.
 """
 
 import argparse
+import pathlib
+import statistics
+import subprocess
 import time
 
 import torch
@@ -13,7 +18,8 @@ from torch import nn
 from torch.nn import functional
 
 BATCH = 100
-REPEATS = 10
+REPEATS = 15
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESTRICTIONS = ["None", "IC", "Mon", "Diff_None", "DIC", "DM", "DICIN", "DMIN"]
 
 
@@ -33,7 +39,7 @@ class Positive(nn.Module):
             return functional.linear(x, weight, bias)
         if isinstance(layer, nn.Conv2d):
             return functional.conv2d(x, weight, bias, padding=layer.padding)
-        return functional.batch_norm(x, layer.running_mean, layer.running_var, weight, bias, True)
+        return functional.batch_norm(x, layer.running_mean, layer.running_var, weight, bias, self.training)
 
 
 class Maxout(nn.Module):
@@ -51,7 +57,10 @@ def layers(name):
     for inputs, outputs, pool in ((1, 64, False), (32, 128, True), (64, 256, False), (128, 256, True)):
         stack += [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), Maxout()]
         stack += [nn.MaxPool2d(2)] if pool else []
-    return stack + [nn.Flatten(), nn.Linear(6272, 2048), Maxout(), nn.Linear(1024, 512), Maxout(), nn.Linear(256, 10)]
+    stack.append(nn.Flatten())
+    for inputs, outputs in ((6272, 2048), (1024, 512)):
+        stack += [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), Maxout()]
+    return stack + [nn.Linear(256, 10)]
 
 
 def stream(name, restriction):
@@ -69,30 +78,82 @@ def stream(name, restriction):
     return nn.Sequential(*stack)
 
 
+class Theirs:
+    """Steps of PyTorch."""
+
+    def __init__(self, name, restriction):
+        self.images, self.labels = torch.rand(BATCH, 1, 28, 28), torch.arange(BATCH) % 10
+        self.inverted = restriction.endswith("IN")
+        count = 2 if restriction.startswith("D") else 1
+        self.streams = nn.ModuleList(stream(name, restriction) for _ in range(count))
+        self.optimiser = torch.optim.Adam(self.streams.parameters(), lr=1e-3, weight_decay=1e-3)
+        self.process = "self"
+
+    def step(self):
+        logits = self.streams[0](self.images)
+        if len(self.streams) == 2:
+            logits = logits - self.streams[1](1 - self.images if self.inverted else self.images)
+        loss = functional.cross_entropy(logits, self.labels)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        loss.item()
+
+
+class Ours:
+    """Steps of monosplit, in a process of its own."""
+
+    def __init__(self, name, restriction, threads, executable):
+        built = ["cargo", "bench", "-q", "-p", "monosplit-train", "--bench", "steps", "--"]
+        command = [executable.resolve()] if executable else built
+        command += [name, restriction, "--threads", str(threads), "--turns"]
+        pipe = subprocess.PIPE
+        self.child = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        self.process = self.child.stdout.readline().strip()
+
+    def step(self):
+        self.child.stdin.write("\n")
+        if not self.child.stdout.readline():
+            raise SystemExit("the bench ended early")
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def processor_seconds(process):
+    """Time all threads of a process have been running, from Linux's books."""
+    books = pathlib.Path("/proc", process, "task").glob("*/schedstat")
+    return sum(int(book.read_text().split()[0]) for book in books) * 1e-9
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="+")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--executable", type=pathlib.Path, help="the bench, if it is built already")
+    parser.add_argument("--processor-time", action="store_true")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    images, labels = torch.rand(BATCH, 1, 28, 28), torch.arange(BATCH) % 10
+    threads = 1 if arguments.processor_time else arguments.threads
+    torch.set_num_threads(threads)
+    clock = processor_seconds if arguments.processor_time else lambda _: time.perf_counter()
     for name in (n for n in arguments.names if n.endswith("_maxout")):
         for restriction in (r for r in arguments.names if r in RESTRICTIONS):
-            streams = nn.ModuleList(stream(name, restriction) for _ in range(2 if restriction.startswith("D") else 1))
-            optimiser = torch.optim.Adam(streams.parameters(), lr=3e-3, weight_decay=1e-3)
-            least = float("inf")
-            for _ in range(REPEATS):
-                began = time.perf_counter()
-                logits = streams[0](images)
-                if len(streams) == 2:
-                    logits = logits - streams[1](1 - images if restriction.endswith("IN") else images)
-                loss = functional.cross_entropy(logits, labels)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                loss.item()
-                least = min(least, time.perf_counter() - began)
-            print(f"{name} {restriction}: {1e3 * least:.1f} ms a step of {BATCH}", flush=True)
+            ours, theirs = Ours(name, restriction, threads, arguments.executable), Theirs(name, restriction)
+            times = {ours: [], theirs: []}
+            for turn in range(arguments.repeats + 1):
+                for side in times:
+                    began = clock(side.process)
+                    side.step()
+                    times[side].append(clock(side.process) - began)
+            ours.end()
+            least, middle = ([f(times[side][1:]) for side in (ours, theirs)] for f in (min, statistics.median))
+            print(
+                f"{name} {restriction}: {1e3 * least[0]:.1f} ms a step of {BATCH}, PyTorch {1e3 * least[1]:.1f} ms; "
+                f"ratio of minima {least[0] / least[1]:.2f}, of medians {middle[0] / middle[1]:.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 //! Milliseconds of a training step, least of several, for each network and restriction given; `scripts/bench_training.py`
-//! prints the same for PyTorch.
+//! does the same in PyTorch and has both take turns.
 //!
 //!     cargo bench -p monosplit-train --bench steps -- mlp_maxout None DICIN [--threads 2] [--profile]
+//!
+//! With `--turns`, for one network and restriction, it prints the number of its process, and then does a step for every
+//! line it reads and prints a line when that is done.
 
 use std::collections::BTreeMap;
+use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use monosplit_graph::{Error, Noise, Result};
@@ -29,12 +33,25 @@ fn main() -> Result<()> {
             let mut settings = Settings::new(Architecture::named(name)?, restriction);
             (settings.batch, settings.epochs) = (BATCH, usize::MAX / BATCH);
             let mut trainer = Trainer::new(settings, &data, threads)?;
+            if flag("--turns") {
+                return take_turns(&mut trainer);
+            }
             let least = least_step(&mut trainer)?;
             println!("{name} {restriction}: {:.1} ms a step of {BATCH}", least.as_secs_f64() * 1e3);
             if flag("--profile") {
                 print_profile(&trainer)?;
             }
         }
+    }
+    Ok(())
+}
+
+fn take_turns(trainer: &mut Trainer<'_>) -> Result<()> {
+    println!("{}", std::process::id());
+    for line in std::io::stdin().lock().lines() {
+        line.map_err(|cause| Error::argument(format!("the turns cannot be read: {cause}")))?;
+        trainer.step()?;
+        println!("done");
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ const CHUNK: usize = 1 << 13;
 /// Which rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. It suits weights kept positive by a ReLU: one
-    /// that fell below zero has no gradient but its decay, which Adam makes a whole step back towards zero.
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. What has no other gradient, as weights of pixels
+    /// that are always dark and weights that a ReLU keeps from being negative, goes to zero by whole steps.
     #[default]
     Adam,
     /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the parameter itself.

@@ -53,6 +53,8 @@ pub struct Outcome {
     pub epochs: usize,
     /// Trained numbers.
     pub parameters: usize,
+    /// Samples it was trained on.
+    pub samples: usize,
     /// Seconds it took.
     pub seconds: f64,
 }
@@ -72,6 +74,8 @@ pub struct Run<'a> {
     pub resume: bool,
     /// Write a checkpoint after so many steps, besides the one after every epoch.
     pub checkpoint_every: Option<usize>,
+    /// Store the network's numbers in half precision.
+    pub half: bool,
 }
 
 impl Run<'_> {
@@ -96,7 +100,7 @@ impl Run<'_> {
             }
             watch(&trainer, &progress, epoch.as_ref());
         }
-        onnx::save(&trainer.network()?, &self.files.network, &ExportOptions::default())?;
+        onnx::save(&trainer.network()?, &self.files.network, &ExportOptions::default().half(self.half))?;
         let outcome = trainer.outcome();
         write_atomically(&self.files.result, outcome.text(&self.settings).as_bytes())?;
         // A training that is done has nothing to go on from; whether the file can be removed does not matter.
@@ -122,14 +126,14 @@ fn log(epochs: &[Epoch]) -> String {
 
 impl Outcome {
     fn text(&self, settings: &Settings) -> String {
-        let Outcome { test_accuracy, epochs, parameters, seconds } = self;
+        let Outcome { test_accuracy, epochs, parameters, samples, seconds } = self;
         format!(
-            "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\n{settings}"
+            "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\nsamples = {samples}\n{settings}"
         )
     }
 
-    /// Reads what a training with these settings left; `None` if it left nothing.
-    pub fn read(path: &Path, settings: &Settings) -> Result<Option<Self>> {
+    /// Reads what a training with these settings on so many samples left; `None` if it left nothing.
+    pub fn read(path: &Path, settings: &Settings, samples: usize) -> Result<Option<Self>> {
         if !path.is_file() {
             return Ok(None);
         }
@@ -143,9 +147,9 @@ impl Outcome {
                 .parse::<f64>()
                 .map_err(|_| Error::malformed(format!("{}: '{key}' is no number", path.display())))
         };
-        if !text.ends_with(&settings.to_string()) {
+        if !text.ends_with(&format!("samples = {samples}\n{settings}")) {
             return Err(Error::argument(format!(
-                "{} is the result of a training with other settings; name another folder",
+                "{} is the result of a training with other settings or samples; name another folder",
                 path.display()
             )));
         }
@@ -153,6 +157,7 @@ impl Outcome {
             test_accuracy: number("test_accuracy")?,
             epochs: number("epochs_done")? as usize,
             parameters: number("parameters")? as usize,
+            samples,
             seconds: number("seconds")?,
         }))
     }
@@ -169,12 +174,14 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.result.txt");
         let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
-        let outcome = Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, seconds: 1.5 };
-        assert_eq!(Outcome::read(&path, &settings).unwrap(), None);
+        let outcome =
+            Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, samples: 100, seconds: 1.5 };
+        assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), None);
         std::fs::write(&path, outcome.text(&settings)).unwrap();
-        assert_eq!(Outcome::read(&path, &settings).unwrap(), Some(outcome));
+        assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), Some(outcome));
+        assert!(Outcome::read(&path, &settings, 10).is_err());
         settings.seed = 1;
-        assert!(Outcome::read(&path, &settings).is_err());
+        assert!(Outcome::read(&path, &settings, 100).is_err());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -45,7 +45,7 @@ impl Settings {
             seed: 0,
             epochs: 20,
             batch: 100,
-            rate: 3e-3,
+            rate: 1e-3,
             schedule: Schedule::Cosine,
             warmup: 0.0,
             optimiser: Optimiser::default(),

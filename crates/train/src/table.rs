@@ -23,12 +23,12 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Gathers what trainings with these settings, which differ in their seeds, left in a folder.
-    pub fn gather(folder: &Path, trainings: &[Settings]) -> Result<Self> {
+    /// Gathers what trainings with these settings, which differ in their seeds, on so many samples left in a folder.
+    pub fn gather(folder: &Path, trainings: &[Settings], samples: usize) -> Result<Self> {
         let mut cell = Cell { accuracies: Vec::new(), missing: 0 };
         for settings in trainings {
             let path: PathBuf = files_in(folder, settings).result;
-            match Outcome::read(&path, settings)? {
+            match Outcome::read(&path, settings, samples)? {
                 Some(outcome) => cell.accuracies.push(outcome.test_accuracy),
                 None => cell.missing += 1,
             }

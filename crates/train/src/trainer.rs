@@ -310,6 +310,7 @@ impl<'a> Trainer<'a> {
             test_accuracy: counted.map_or(f64::NAN, |epoch| epoch.test_accuracy),
             epochs: epochs.len(),
             parameters: self.parameter_count(),
+            samples: self.data.train.len(),
             seconds: epochs.iter().map(|epoch| epoch.seconds).sum(),
         }
     }

@@ -111,6 +111,10 @@ pub(crate) struct Train {
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
 
+    /// Store the network's numbers in half precision: a file of half the size.
+    #[arg(long)]
+    half: bool,
+
     /// Use N threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -129,7 +133,7 @@ struct HowArgs {
     batch: usize,
 
     /// The learning rate.
-    #[arg(long, value_name = "X", default_value_t = 3e-3)]
+    #[arg(long, value_name = "X", default_value_t = 1e-3)]
     rate: f32,
 
     /// What becomes of the learning rate: constant, cosine, or steps:EPOCHS:FACTOR.
@@ -247,6 +251,7 @@ impl Train {
             files,
             resume: self.resume || self.table,
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),
+            half: self.half,
         };
         let mut bar = Bar::new();
         let (outcome, epochs) =
@@ -282,11 +287,11 @@ impl Train {
                 let trainings = trainings?;
                 for settings in trainings.iter().filter(|_| !self.print) {
                     let files = files_in(folder, settings);
-                    if monosplit_train::Outcome::read(&files.result, settings)?.is_none() {
+                    if monosplit_train::Outcome::read(&files.result, settings, data.train.len())?.is_none() {
                         self.train(settings.clone(), data, files)?;
                     }
                 }
-                let cell = Cell::gather(folder, &trainings)?;
+                let cell = Cell::gather(folder, &trainings, data.train.len())?;
                 let percent = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{:.2}", 100.0 * v));
                 let paper = paper_median(architecture.name(), restriction);
                 table.row([

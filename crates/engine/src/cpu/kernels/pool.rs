@@ -433,6 +433,37 @@ mod tests {
         assert!(y[0].is_nan());
     }
 
+    #[test]
+    fn of_two_neighbours_the_first_largest_wins_wherever_they_lie() {
+        let mut random = Random::new(91);
+        let values = [-0.0f32, 0.0, 1.0, 2.0, f32::NAN];
+        // Kernel, planes before and after, and how far apart two neighbours are.
+        let cases = [
+            (vec![2], vec![8], vec![4], 1),
+            (vec![2, 1], vec![4, 5], vec![2, 5], 5),
+            (vec![1, 2], vec![3, 6], vec![3, 3], 1),
+            (vec![1, 2, 1], vec![2, 4, 3], vec![2, 2, 3], 3),
+        ];
+        for (kernel, input, output, apart) in cases {
+            let mut window = Window::new(kernel.clone());
+            window.stride = kernel;
+            let (xs, ys) = ([&[2, 3], &input[..]].concat(), [&[2, 3], &output[..]].concat());
+            let a: Vec<f32> = (0..xs.iter().product()).map(|_| values[random.within(0, 4)]).collect();
+            let y = random.reals::<f32>(ys.iter().product());
+            let (mut most, mut handed) = (vec![9.0; y.len()], vec![9.0; a.len()]);
+            max_pool(&window, (&a, &xs), (&mut most, &ys));
+            winner_scatter(&window, (&a, &xs), (&y, &ys), &mut handed);
+            for (place, (&most, &y)) in most.iter().zip(&y).enumerate() {
+                let first = place / apart * 2 * apart + place % apart;
+                let (one, other) = (a[first], a[first + apart]);
+                let second = other > one || (other.is_nan() && !one.is_nan());
+                let largest = if second { other } else { one };
+                assert!(most == largest || (most.is_nan() && largest.is_nan()));
+                assert_eq!((handed[first], handed[first + apart]), if second { (0.0, y) } else { (y, 0.0) });
+            }
+        }
+    }
+
     /// A plane seen as one slice of a volume takes the general way.
     #[test]
     fn halves_have_the_bits_of_the_general_way() {

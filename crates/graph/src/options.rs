@@ -24,9 +24,19 @@ impl Options {
             let (key, value) = part.split_once('=').ok_or_else(|| {
                 Error::argument(format!("expected options as key=value,key=value, found '{part}'"))
             })?;
-            options.set(key, value);
+            options.add(key, value)?;
         }
         Ok(options)
+    }
+
+    /// Adds an option that has not been given yet.
+    pub fn add(&mut self, key: &str, value: &str) -> Result<()> {
+        let (before, key) = (self.given.len(), key.trim());
+        self.set(key, value);
+        match self.given.len() > before {
+            true => Ok(()),
+            false => Err(Error::argument(format!("option '{key}' is given twice; give it once"))),
+        }
     }
 
     /// Sets an option; the last word counts.
@@ -69,7 +79,19 @@ impl Options {
 
     /// A number in a range.
     pub fn number(&mut self, key: &str, default: f64, range: RangeInclusive<f64>) -> Result<f64> {
-        self.within(key, default, range, "a number")
+        let text = self.given.iter().find(|(known, _)| known == key).map(|(_, text)| text.clone());
+        let (owner, above_zero) = (self.owner, *range.start() == f64::MIN_POSITIVE);
+        let most = *range.end();
+        self.within(key, default, range, "a number").map_err(|error| match text {
+            // The least number above zero has more digits than anybody reads.
+            Some(text) if above_zero && most == f64::MAX => {
+                Error::argument(format!("{owner}: option '{key}' is a number above 0, found '{text}'"))
+            }
+            Some(text) if above_zero => Error::argument(format!(
+                "{owner}: option '{key}' is a number above 0 and at most {most}, found '{text}'"
+            )),
+            _ => error,
+        })
     }
 
     /// A whole number in a range.
@@ -144,5 +166,16 @@ mod tests {
         let mut options = Options::parse("steps=0").unwrap();
         let refused = options.count("steps", 50, 1..=1000).unwrap_err().to_string();
         assert!(refused.contains("from 1 to 1000") && refused.contains("'0'"), "{refused}");
+        let mut options = Options::parse("open=0").unwrap();
+        let refused = options.number("open", 0.5, f64::MIN_POSITIVE..=1.0).unwrap_err().to_string();
+        assert!(refused.contains("above 0 and at most 1, found '0'"), "{refused}");
+    }
+
+    #[test]
+    fn an_option_given_twice_is_refused() {
+        assert!(
+            Options::parse("file=a,seed=1,file=b").unwrap_err().to_string().contains("'file' is given twice")
+        );
+        assert!(Options::parse("a_b=1,A-b=1").is_err());
     }
 }

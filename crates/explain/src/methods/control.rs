@@ -76,7 +76,10 @@ impl Repeated for ImageItself {
 impl Repeated for GroundTruth {
     fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
         let (_, value) = Value::new(target)?;
-        let masks = self.masks.clone().ok_or_else(|| Error::argument("no mask was given; name its file"))?;
+        let masks = self
+            .masks
+            .clone()
+            .ok_or_else(|| Error::argument("no mask was given; name its file: mask:file=mask.png"))?;
         let (masks, height, width) = match *masks.shape() {
             [height, width] if height > 0 && width > 0 => {
                 (masks.reshaped([1, height, width])?, height, width)

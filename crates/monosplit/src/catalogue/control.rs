@@ -31,7 +31,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[choice(
             "file",
             "none",
-            "the mask, a picture or a .npy file; stretched over what the network sees",
+            "the mask of all images, a picture or a .npy file [H, W], or a .npy file of one for each, [N, H, W]; \
+             stretched over what the network sees",
         )],
         make: ground_truth,
     },

@@ -193,7 +193,7 @@ pub fn parse_knowing(
 ) -> Result<Chosen> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let mut options = Options::parse(inline)?;
-    further.iter().for_each(|(key, value)| options.set(key, value));
+    further.iter().try_for_each(|(key, value)| options.add(key, value))?;
     let entry = Entry::find(name)?;
     for (key, value) in known {
         if entry.options.iter().any(|choice| choice.key == *key) && !options.is_given(key) {

@@ -109,5 +109,9 @@ fn print_relevance(
             writeln!(out, "    {line}")?;
         }
     }
+    writeln!(
+        out,
+        "  Biases keep what they contributed, and so does ε: only without them a rule hands on all."
+    )?;
     Ok(())
 }

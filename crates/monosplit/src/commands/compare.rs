@@ -64,9 +64,9 @@ pub(crate) struct Compare {
     #[arg(short, long, alias = "out", value_name = "FILE", default_value = "compared")]
     output: PathBuf,
 
-    /// The colours of a map end at this percentile of its magnitudes, so that a few extreme places do not pale all
-    /// others; 100 is the largest magnitude.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.5, value_parser = percentile)]
+    /// The colours of a map end at this percentile of its magnitudes, so that a few extreme
+    /// places do not pale all others; 100 is the largest magnitude.
+    #[arg(verbatim_doc_comment, long, value_name = "PERCENT", default_value_t = 99.5, value_parser = percentile)]
     clip: f64,
 
     #[command(flatten)]
@@ -94,7 +94,7 @@ struct Group {
 
 impl Compare {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let outputs = self.outputs();
+        let outputs = self.outputs()?;
         outputs.iter().try_for_each(|path| check_writable(path))?;
         let (origin, inputs) = self.files()?;
         let sources = Source::list(inputs)?;
@@ -132,6 +132,11 @@ impl Compare {
             let caption = caption(&explained, &labels, meaning);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             out.flush()?;
+            for (word, map) in words.iter().zip(&maps) {
+                if map.as_ref().is_some_and(|map| map.values.shape().len() != 3) {
+                    writeln!(out, "  {word}: the map does not have two axes to draw; its place stays empty")?;
+                }
+            }
             rows.push(row(&sample, caption, &maps, &self.overlay())?);
         }
         classes.all_used(rows.len())?;
@@ -158,18 +163,23 @@ impl Compare {
     }
 
     /// The files that are written.
-    fn outputs(&self) -> Vec<PathBuf> {
-        if Format::of(&self.output).is_ok() {
-            return vec![self.output.clone()];
+    fn outputs(&self) -> Result<Vec<PathBuf>> {
+        const OTHERS: [&str; 7] = ["jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"];
+        let ending = self.output.extension().map(|ending| ending.to_ascii_lowercase());
+        match Format::of(&self.output) {
+            Ok(_) => return Ok(vec![self.output.clone()]),
+            Err(error) if ending.is_some_and(|ending| OTHERS.iter().any(|other| ending == *other)) => {
+                return Err(error);
+            }
+            Err(_) => {}
         }
-        ["png", "svg"]
-            .map(|ending| {
-                let mut name = self.output.clone().into_os_string();
-                name.push(".");
-                name.push(ending);
-                PathBuf::from(name)
-            })
-            .to_vec()
+        let both = ["png", "svg"].map(|ending| {
+            let mut name = self.output.clone().into_os_string();
+            name.push(".");
+            name.push(ending);
+            PathBuf::from(name)
+        });
+        Ok(both.to_vec())
     }
 
     fn groups(&self, model: &Model, columns: &[Column]) -> Result<Vec<Group>> {

@@ -83,7 +83,16 @@ pub(crate) struct MethodArgs {
 #[derive(Args)]
 pub(crate) struct FinishArgs {
     /// Channels: as the method defines (own), kept apart (keep), or their sum, mean or max.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
+    /// Methods that change all channels of a place at once, like occlusion, have one number for
+    /// each place in any case.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "HOW",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     channels: ChannelsName,
 
     /// Absolute values: none, of the finished map (map), or of every channel (channels).

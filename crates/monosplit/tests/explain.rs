@@ -194,7 +194,7 @@ fn wrong_wishes_are_answered_in_one_line_and_leave_nothing() {
         (&["--alpha", "1.5"], &["'alpha'", "from 0 to 1"]),
         (&["--alpha", "-0.1"], &["'alpha'", "from 0 to 1"]),
         (&["--alpha", "nan"], &["'alpha'"]),
-        (&["--theta", "0"], &["'theta'", "to 1"]),
+        (&["--theta", "0"], &["'theta'", "at most 1"]),
         (&["--limit", "-3"], &["'limit'", "-3"]),
         (&["--stabiliser", "shift", "--theta", "0.2"], &["theta", "stabiliser scale"]),
         (&["--method", "gradient", "--stream", "h"], &["'stream'", "gradient"]),

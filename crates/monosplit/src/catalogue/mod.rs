@@ -8,7 +8,6 @@ mod control;
 mod files;
 mod gradient;
 mod masking_cam;
-mod options;
 mod perturbation;
 mod propagation;
 mod split;
@@ -17,9 +16,10 @@ use std::sync::Arc;
 
 use monosplit_explain::methods::Lrp;
 use monosplit_explain::{Method, Settings, Split, Whole};
+use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 
-pub use options::Options;
+pub use monosplit_graph::Options;
 
 /// A method that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -165,14 +165,14 @@ impl Entry {
             let names: Vec<&str> = entries().map(|entry| entry.name).collect();
             Error::argument(format!(
                 "there is no method '{name}'; {}`monosplit methods` lists them",
-                crate::catalogue::options::closest(&wanted, &names)
+                closest(&wanted, &names)
             ))
         })
     }
 
     /// The method with the given options, which must all be its own.
     pub fn choose(&'static self, options: Options) -> Result<Chosen> {
-        let mut options = options.of(self);
+        let mut options = options.of(self.name, self.options.iter().map(|choice| choice.key));
         let chosen = (self.make)(&mut options)?;
         options.all_used()?;
         chosen.settings.check()?;

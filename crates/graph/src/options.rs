@@ -1,18 +1,17 @@
-//! Options as they are written, `key=value`, read as what the method expects.
+//! Options as they are written after a name, `key=value,key=value`, read as what the thing of that name expects. Methods
+//! and metrics are asked for in this form.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use monosplit_graph::address::edit_distance;
-use monosplit_graph::{Error, Result};
+use crate::address::edit_distance;
+use crate::{Error, Result};
 
-use super::Entry;
-
-/// Options of one method, by name. Reading one takes it; what is left over at the end is not the method's.
+/// Options of one method or metric, by name. Reading one takes it; what is left over at the end is not its own.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    method: &'static str,
+    owner: &'static str,
     known: Vec<&'static str>,
     given: Vec<(String, String)>,
 }
@@ -37,19 +36,20 @@ impl Options {
         self.given.push((key, value.trim().to_owned()));
     }
 
-    pub(super) fn of(self, entry: &Entry) -> Self {
-        let known = entry.options.iter().map(|choice| choice.key).collect();
-        Options { method: entry.name, known, ..self }
+    /// The same options, said to be those of `owner`, which knows these keys.
+    #[must_use]
+    pub fn of(self, owner: &'static str, known: impl IntoIterator<Item = &'static str>) -> Self {
+        Options { owner, known: known.into_iter().collect(), ..self }
     }
 
     /// An error if an option was given that nobody read.
-    pub(super) fn all_used(&self) -> Result<()> {
+    pub fn all_used(&self) -> Result<()> {
         let Some((key, _)) = self.given.first() else { return Ok(()) };
-        let method = self.method;
+        let owner = self.owner;
         Err(Error::argument(match &*self.known {
-            [] => format!("{method} has no option '{key}'; it has none"),
+            [] => format!("{owner} has no option '{key}'; it has none"),
             known => format!(
-                "{method} has no option '{key}'; {}its options are {}",
+                "{owner} has no option '{key}'; {}its options are {}",
                 closest(key, known),
                 known.join(", ")
             ),
@@ -57,28 +57,28 @@ impl Options {
     }
 
     /// Whether an option was given.
-    pub(super) fn is_given(&self, key: &str) -> bool {
+    pub fn is_given(&self, key: &str) -> bool {
         self.given.iter().any(|(known, _)| known == key)
     }
 
     /// The text of an option, if given.
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub fn text(&mut self, key: &str) -> Option<String> {
         let at = self.given.iter().position(|(known, _)| known == key)?;
         Some(self.given.remove(at).1)
     }
 
     /// A number in a range.
-    pub(super) fn number(&mut self, key: &str, default: f64, range: RangeInclusive<f64>) -> Result<f64> {
+    pub fn number(&mut self, key: &str, default: f64, range: RangeInclusive<f64>) -> Result<f64> {
         self.within(key, default, range, "a number")
     }
 
     /// A whole number in a range.
-    pub(super) fn count(&mut self, key: &str, default: usize, range: RangeInclusive<usize>) -> Result<usize> {
+    pub fn count(&mut self, key: &str, default: usize, range: RangeInclusive<usize>) -> Result<usize> {
         self.within(key, default, range, "a whole number")
     }
 
     /// A seed.
-    pub(super) fn seed(&mut self) -> Result<u64> {
+    pub fn seed(&mut self) -> Result<u64> {
         self.within("seed", 0, 0..=u64::MAX, "a whole number")
     }
 
@@ -92,35 +92,33 @@ impl Options {
         let Some(text) = self.text(key) else { return Ok(default) };
         let value = text.parse::<T>().ok().filter(|value| range.contains(value));
         value.ok_or_else(|| {
-            let (method, low, high) = (self.method, range.start(), range.end());
-            Error::argument(format!(
-                "{method}: option '{key}' is {what} from {low} to {high}, found '{text}'"
-            ))
+            let (owner, low, high) = (self.owner, range.start(), range.end());
+            Error::argument(format!("{owner}: option '{key}' is {what} from {low} to {high}, found '{text}'"))
         })
     }
 
     /// One of several words.
-    pub(super) fn one_of<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T> {
+    pub fn one_of<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let found = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found.map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
             Error::argument(format!(
                 "{}: option '{key}' is one of {}, found '{text}'",
-                self.method,
+                self.owner,
                 words.join(", ")
             ))
         })
     }
 
     /// Yes or no.
-    pub(super) fn flag(&mut self, key: &str, default: bool) -> Result<bool> {
+    pub fn flag(&mut self, key: &str, default: bool) -> Result<bool> {
         self.one_of(key, default, &[("yes", true), ("no", false), ("true", true), ("false", false)])
     }
 }
 
 /// `did you mean 'x'? ` where a name is close, else nothing.
-pub(super) fn closest(wanted: &str, names: &[&str]) -> String {
+pub fn closest(wanted: &str, names: &[&str]) -> String {
     let best = names.iter().map(|name| (edit_distance(wanted, name), name)).min();
     match best {
         Some((apart, name)) if apart <= 1 + wanted.chars().count() / 4 => format!("did you mean '{name}'? "),

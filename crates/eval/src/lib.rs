@@ -1,10 +1,25 @@
 //! Which explanation is right? Metrics that judge a saliency map by the network it explains, by what is known about the
 //! image, or by itself; data sets to judge it on; the protocol that does so fairly; and the store of the results.
 
+mod candidate;
 pub mod dataset;
+mod examinee;
+pub mod experiment;
+mod judging;
 mod metric;
+mod randomisation;
+mod selection;
 mod sha256;
+mod statistics;
 pub mod store;
+mod sweep;
 
+pub use candidate::{Candidate, Source};
+pub use examinee::{Examinee, Maps, Panel};
+pub use judging::Judging;
 pub use metric::{Better, Case, Metric, Network, Silence};
+pub use randomisation::randomised;
+pub use selection::{average_ranks, best, ranks};
 pub use sha256::Sha256;
+pub use statistics::{Estimate, Verdict, mean, verdict};
+pub use sweep::{Examiner, Ground, Outcome, Seen, Sweep};

@@ -9,6 +9,13 @@ pub trait Network: Sync {
 
     /// The explanations `[N, H, W]` of preprocessed images for one class, by the method under examination.
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;
+
+    /// The explanations `[H, W]` of one image `[1, C, H, W]` in networks of which ever more layers have been re-initialised,
+    /// by the same method; `None` where there are no such networks. Only the randomisation test asks for them.
+    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
+        let _ = (image, class, seed);
+        Ok(None)
+    }
 }
 
 /// One map of one image.

@@ -1,7 +1,7 @@
 //! Options as they are written after a name, `key=value,key=value`, read as what the thing of that name expects. Methods
 //! and metrics are asked for in this form.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -114,6 +114,15 @@ impl Options {
     /// Yes or no.
     pub fn flag(&mut self, key: &str, default: bool) -> Result<bool> {
         self.one_of(key, default, &[("yes", true), ("no", false), ("true", true), ("false", false)])
+    }
+}
+
+impl Display for Options {
+    /// What was given, in the order of the alphabet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut given: Vec<String> = self.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        given.sort();
+        f.write_str(&given.join(","))
     }
 }
 

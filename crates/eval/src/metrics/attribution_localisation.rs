@@ -1,0 +1,85 @@
+//! Attribution Localisation: how much of a map lies on the object.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// `Σ_{i in the mask} a_i / Σ_i a_i`; silent where a map of both signs makes that more than 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttributionLocalisation {
+    /// Added to the denominator.
+    pub stabiliser: f64,
+    /// Whether the ratio is multiplied by the mask's share of the image.
+    pub weighted: bool,
+    /// Whether what is below zero counts as zero.
+    pub positive: bool,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl AttributionLocalisation {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        AttributionLocalisation {
+            stabiliser: if preset == Preset::Quantus05 { 0.0 } else { 1e-9 },
+            weighted: false,
+            positive: false,
+            treatment: match preset {
+                Preset::Paper => Treatment::NORMALISED,
+                _ => Treatment::SIZES,
+            },
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(AttributionLocalisation {
+            stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=f64::MAX)?,
+            weighted: options.flag("weighted", preset.weighted)?,
+            positive: options.flag("positive", preset.positive)?,
+            treatment: preset.treatment.read(options)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mask = subject.mask()?;
+        let mut map = self.treatment.of(&subject.map);
+        if self.positive {
+            map.iter_mut().for_each(|value| *value = value.max(0.0));
+        }
+        let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
+        let ratio = inside / (map.iter().sum::<f64>() + self.stabiliser);
+        if !ratio.is_finite() {
+            return Err(silent("the map adds up to nothing"));
+        }
+        if ratio > 1.0 {
+            return Err(silent(
+                "more than all of the map lies on the object: outside it adds up to less than nothing",
+            ));
+        }
+        let share = mask.iter().filter(|inside| **inside).count() as f64 / mask.len() as f64;
+        Ok(if self.weighted { ratio * share } else { ratio })
+    }
+}
+
+impl Metric for AttributionLocalisation {
+    fn name(&self) -> &str {
+        "attribution-localisation"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,47 @@
+//! Average Sensitivity: how far an explanation moves on average when the image hardly does.
+
+use monosplit_graph::{Options, Result};
+
+use super::max_sensitivity::{self, relative};
+use super::neighbours::Neighbourhood;
+use super::preset::Preset;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, settled};
+
+/// The mean of `‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AverageSensitivity {
+    /// The images it is compared with.
+    pub neighbourhood: Neighbourhood,
+}
+
+impl AverageSensitivity {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        AverageSensitivity { neighbourhood: max_sensitivity::neighbourhood(preset) }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Ok(AverageSensitivity { neighbourhood: max_sensitivity::read(options)? })
+    }
+
+    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+        let found = relative(&self.neighbourhood, case, make)?;
+        Ok(found.iter().sum::<f64>() / found.len() as f64)
+    }
+}
+
+impl Metric for AverageSensitivity {
+    fn name(&self) -> &str {
+        "average-sensitivity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
+        settled(self.value(case, &make))
+    }
+}

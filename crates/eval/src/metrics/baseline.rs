@@ -1,0 +1,66 @@
+//! What a removed pixel becomes.
+
+use monosplit_graph::{Error, Options, Result};
+
+use crate::subject::Subject;
+
+/// What a removed pixel becomes, in units of the network's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Baseline {
+    /// The smallest value of the image, over all channels.
+    #[default]
+    Black,
+    /// The largest value of the image, over all channels.
+    White,
+    /// The mean of the image, over all channels.
+    Mean,
+    /// The mean of each channel of the image.
+    ChannelMean,
+    /// The mean of the image as it stands when the pixel is removed, over all channels; Quantus's `mean`.
+    RunningMean,
+    /// This number.
+    Value(f64),
+}
+
+impl Baseline {
+    pub(crate) fn read(self, options: &mut Options) -> Result<Self> {
+        let Some(text) = options.text("baseline") else { return Ok(self) };
+        let number = || text.parse().ok().filter(|number: &f64| number.is_finite()).map(Baseline::Value);
+        let named = match text.to_ascii_lowercase().as_str() {
+            "black" => Some(Baseline::Black),
+            "white" => Some(Baseline::White),
+            "mean" => Some(Baseline::Mean),
+            "channel-mean" => Some(Baseline::ChannelMean),
+            "running-mean" => Some(Baseline::RunningMean),
+            _ => number(),
+        };
+        named.ok_or_else(|| {
+            Error::argument(format!(
+                "a baseline is black, white, mean, channel-mean, running-mean or a number, found '{text}'"
+            ))
+        })
+    }
+
+    /// What removed values of each channel become in `image` as it stands.
+    pub(crate) fn levels(self, subject: &Subject<'_>, image: &[f32]) -> Vec<f32> {
+        let original = &subject.image;
+        let level = match self {
+            Baseline::Black => original.iter().copied().fold(f32::INFINITY, f32::min),
+            Baseline::White => original.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            Baseline::Mean => mean(original),
+            Baseline::RunningMean => mean(image),
+            Baseline::Value(value) => value as f32,
+            Baseline::ChannelMean => return original.chunks(subject.pixels()).map(mean).collect(),
+        };
+        vec![level; subject.channels]
+    }
+
+    /// Whether removing pixels changes what further ones become.
+    pub(crate) fn moves(self) -> bool {
+        self == Baseline::RunningMean
+    }
+}
+
+fn mean(values: &[f32]) -> f32 {
+    (values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len().max(1) as f64) as f32
+}

@@ -1,0 +1,381 @@
+//! The metrics by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
+//! options here and nowhere below.
+
+use monosplit_graph::options::closest;
+use monosplit_graph::{Error, Options, Result};
+
+use super::insertion_deletion::Direction;
+use super::{
+    AttributionLocalisation, AverageSensitivity, Completeness, Complexity, EffectiveComplexity,
+    FaithfulnessCorrelation, Infidelity, InsertionDeletion, LocalLipschitz, LocalisationAuc, MaxSensitivity,
+    Mprt, PixelFlipping, PointingGame, RandomLogit, RegionPerturbation, RelevanceMassAccuracy,
+    RelevanceRankAccuracy, Road, Selectivity, Sparseness, TopKIntersection,
+};
+use crate::metric::{Better, Case, Metric, Silence};
+
+/// A metric that can be asked for by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name in experiments.
+    pub name: &'static str,
+    /// What it asks of a map.
+    pub family: Family,
+    /// What it measures, in one line.
+    pub summary: &'static str,
+    /// Where it was published.
+    pub citation: &'static str,
+    /// The keys of its options.
+    pub options: &'static [&'static str],
+    make: fn(&mut Options) -> Result<Box<dyn Metric>>,
+}
+
+/// What metrics ask of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Does the network need what the map points at?
+    Faithfulness,
+    /// Does the map point at the object?
+    Localisation,
+    /// Does the map stay when the image hardly changes?
+    Robustness,
+    /// Is the map simple?
+    Complexity,
+    /// Does the map depend on the network and the class?
+    Randomisation,
+    /// Does the map add up?
+    Axioms,
+}
+
+impl Family {
+    /// What it is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Family::Faithfulness => "faithfulness",
+            Family::Localisation => "localisation",
+            Family::Robustness => "robustness",
+            Family::Complexity => "complexity",
+            Family::Randomisation => "randomisation",
+            Family::Axioms => "axioms",
+        }
+    }
+}
+
+/// A metric as it was asked for, which is its name.
+struct Asked {
+    text: String,
+    metric: Box<dyn Metric>,
+}
+
+impl Metric for Asked {
+    fn name(&self) -> &str {
+        &self.text
+    }
+
+    fn better(&self) -> Better {
+        self.metric.better()
+    }
+
+    fn needs_mask(&self) -> bool {
+        self.metric.needs_mask()
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        self.metric.measure(case)
+    }
+}
+
+/// A metric as it is written in one word: `pixel-flipping:auc=5,preset=paper`. Its name is that word, tidied: options in
+/// the order of the alphabet.
+pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
+    let (name, inline) = text.split_once(':').unwrap_or((text, ""));
+    let entry = Entry::find(name)?;
+    let given = Options::parse(inline)?.of(entry.name, entry.options.iter().copied());
+    let text = match given.to_string() {
+        options if options.is_empty() => entry.name.to_owned(),
+        options => format!("{}:{options}", entry.name),
+    };
+    let mut options = given;
+    let metric = (entry.make)(&mut options)?;
+    options.all_used()?;
+    Ok(Box::new(Asked { text, metric }))
+}
+
+impl Entry {
+    /// The entry of that name; an error that names the closest.
+    pub fn find(name: &str) -> Result<&'static Entry> {
+        let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
+        all().iter().find(|entry| entry.name == wanted).ok_or_else(|| {
+            let names: Vec<&str> = all().iter().map(|entry| entry.name).collect();
+            Error::argument(format!(
+                "there is no metric '{name}'; {}the metrics are {}",
+                closest(&wanted, &names),
+                names.join(", ")
+            ))
+        })
+    }
+}
+
+/// All metrics, family by family.
+pub fn all() -> &'static [Entry] {
+    ENTRIES
+}
+
+macro_rules! made {
+    ($metric:ty) => {
+        |options| Ok(Box::new(<$metric>::read(options)?))
+    };
+}
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "pixel-flipping",
+        family: Family::Faithfulness,
+        summary: "the area under the curve of the class while pixels are removed, most important first",
+        citation: "Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance \
+                   Propagation, PLoS ONE 2015",
+        options: &[
+            "abs",
+            "auc",
+            "baseline",
+            "batch",
+            "curve",
+            "normalise",
+            "output",
+            "preset",
+            "step",
+            "unit",
+        ],
+        make: made!(PixelFlipping),
+    },
+    Entry {
+        name: "selectivity",
+        family: Family::Faithfulness,
+        summary: "the area under the curve of the class while patches are removed, most important first",
+        citation: "Montavon, Samek, Müller: Methods for Interpreting and Understanding Deep Neural Networks, Digital \
+                   Signal Processing 2018",
+        options: &["abs", "baseline", "batch", "normalise", "output", "patch", "preset", "tiling"],
+        make: made!(Selectivity),
+    },
+    Entry {
+        name: "region-perturbation",
+        family: Family::Faithfulness,
+        summary: "how far the class drops while patches are removed, most important first",
+        citation: "Samek et al.: Evaluating the Visualization of What a Deep Neural Network Has Learned, IEEE TNNLS 2017",
+        options: &[
+            "abs",
+            "baseline",
+            "batch",
+            "normalise",
+            "order",
+            "output",
+            "patch",
+            "preset",
+            "regions",
+            "summary",
+            "tiling",
+        ],
+        make: made!(RegionPerturbation),
+    },
+    Entry {
+        name: "insertion",
+        family: Family::Faithfulness,
+        summary: "the mean of the class's output while pixels are put back into a blurred image",
+        citation: RISE,
+        options: RISE_OPTIONS,
+        make: |options| Ok(Box::new(InsertionDeletion::read(Direction::Insertion, options)?)),
+    },
+    Entry {
+        name: "deletion",
+        family: Family::Faithfulness,
+        summary: "the mean of the class's output while pixels are deleted, most important first",
+        citation: RISE,
+        options: RISE_OPTIONS,
+        make: |options| Ok(Box::new(InsertionDeletion::read(Direction::Deletion, options)?)),
+    },
+    Entry {
+        name: "faithfulness-correlation",
+        family: Family::Faithfulness,
+        summary: "the correlation of the map's sum over random pixels with the drop when they are removed",
+        citation: BHATT,
+        options: &["abs", "baseline", "batch", "normalise", "output", "preset", "runs", "subset", "unit"],
+        make: made!(FaithfulnessCorrelation),
+    },
+    Entry {
+        name: "infidelity",
+        family: Family::Faithfulness,
+        summary: "the squared error of the map as a linear model of the drop when squares are removed",
+        citation: YEH,
+        options: &["abs", "baseline", "batch", "normalise", "output", "patch", "preset"],
+        make: made!(Infidelity),
+    },
+    Entry {
+        name: "road",
+        family: Family::Faithfulness,
+        summary: "how often the decision stays when the most important pixels are filled in from the others",
+        citation: "Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for \
+                   Attribution Methods, ICML 2022",
+        options: &["abs", "batch", "every", "first", "last", "noise", "normalise", "preset"],
+        make: made!(Road),
+    },
+    Entry {
+        name: "attribution-localisation",
+        family: Family::Localisation,
+        summary: "the share of the map that lies on the object",
+        citation: "Kohlbrenner et al.: Towards Best Practice in Explaining Neural Network Decisions with LRP, IJCNN 2020",
+        options: &["abs", "normalise", "positive", "preset", "stabiliser", "weighted"],
+        make: made!(AttributionLocalisation),
+    },
+    Entry {
+        name: "pointing-game",
+        family: Family::Localisation,
+        summary: "whether the highest place of the map lies on the object",
+        citation: "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-Down Neural Attention by Excitation Backprop, IJCV 2018",
+        options: &["abs", "normalise", "preset", "weighted"],
+        make: made!(PointingGame),
+    },
+    Entry {
+        name: "relevance-rank-accuracy",
+        family: Family::Localisation,
+        summary: "the share of the highest places, as many as the object has, that lie on it",
+        citation: ARRAS,
+        options: &["abs", "normalise", "preset"],
+        make: made!(RelevanceRankAccuracy),
+    },
+    Entry {
+        name: "relevance-mass-accuracy",
+        family: Family::Localisation,
+        summary: "the share of the signed map that lies on the object",
+        citation: ARRAS,
+        options: &["abs", "normalise", "preset"],
+        make: made!(RelevanceMassAccuracy),
+    },
+    Entry {
+        name: "top-k-intersection",
+        family: Family::Localisation,
+        summary: "the share of the k highest places that lies on the object",
+        citation: "Theiner, Müller-Budack, Ewerth: Interpretable Semantic Photo Geolocation, WACV 2022",
+        options: &["abs", "concept-influence", "k", "normalise", "preset"],
+        make: made!(TopKIntersection),
+    },
+    Entry {
+        name: "auc",
+        family: Family::Localisation,
+        summary: "the area under the ROC curve of the map as a detector of the object",
+        citation: "Fawcett: An Introduction to ROC Analysis, Pattern Recognition Letters 2006",
+        options: &["abs", "normalise", "preset"],
+        make: made!(LocalisationAuc),
+    },
+    Entry {
+        name: "max-sensitivity",
+        family: Family::Robustness,
+        summary: "the largest relative change of the map near the image",
+        citation: YEH,
+        options: SENSITIVITY_OPTIONS,
+        make: made!(MaxSensitivity),
+    },
+    Entry {
+        name: "average-sensitivity",
+        family: Family::Robustness,
+        summary: "the mean relative change of the map near the image",
+        citation: YEH,
+        options: SENSITIVITY_OPTIONS,
+        make: made!(AverageSensitivity),
+    },
+    Entry {
+        name: "local-lipschitz",
+        family: Family::Robustness,
+        summary: "the largest change of the map by the change of the image, near the image",
+        citation: "Alvarez-Melis, Jaakkola: On the Robustness of Interpretability Methods, 2018",
+        options: &["abs", "batch", "deviation", "normalise", "preset", "same-decision", "samples"],
+        make: made!(LocalLipschitz),
+    },
+    Entry {
+        name: "sparseness",
+        family: Family::Complexity,
+        summary: "the Gini index of the map",
+        citation: "Chalasani et al.: Concise Explanations of Neural Networks Using Adversarial Training, ICML 2020",
+        options: &["abs", "normalise", "preset"],
+        make: made!(Sparseness),
+    },
+    Entry {
+        name: "complexity",
+        family: Family::Complexity,
+        summary: "the entropy of the map's shares",
+        citation: BHATT,
+        options: &["abs", "normalise", "preset", "stabiliser"],
+        make: made!(Complexity),
+    },
+    Entry {
+        name: "effective-complexity",
+        family: Family::Complexity,
+        summary: "how many places of the map are above a threshold",
+        citation: "Nguyen, Martínez: On Quantitative Aspects of Model Interpretability, 2020",
+        options: &["abs", "normalise", "preset", "threshold"],
+        make: made!(EffectiveComplexity),
+    },
+    Entry {
+        name: "mprt",
+        family: Family::Randomisation,
+        summary: "how alike the map stays when layers are re-initialised from the top down",
+        citation: "Adebayo et al.: Sanity Checks for Saliency Maps, NeurIPS 2018",
+        options: &["abs", "normalise", "preset", "similarity", "summary"],
+        make: made!(Mprt),
+    },
+    Entry {
+        name: "random-logit",
+        family: Family::Randomisation,
+        summary: "how alike the map is to that of another class",
+        citation: "Sixt, Granz, Landgraf: When Explanations Lie: Why Many Modified BP Attributions Fail, ICML 2020",
+        options: &["abs", "normalise", "other", "preset", "similarity"],
+        make: made!(RandomLogit),
+    },
+    Entry {
+        name: "completeness",
+        family: Family::Axioms,
+        summary: "how far the map's sum is from what the class gains over an empty image",
+        citation: "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017",
+        options: &["abs", "baseline", "normalise", "output", "preset", "verdict"],
+        make: made!(Completeness),
+    },
+];
+
+const YEH: &str = "Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, NeurIPS 2019";
+const BHATT: &str =
+    "Bhatt, Weller, Moura: Evaluating and Aggregating Feature-Based Model Explanations, IJCAI 2020";
+const ARRAS: &str = "Arras, Osman, Samek: CLEVR-XAI: A Benchmark Dataset for the Ground Truth Evaluation of Neural \
+                     Network Explanations, Information Fusion 2022";
+const RISE: &str =
+    "Petsiuk, Das, Saenko: RISE: Randomized Input Sampling for Explanation of Black-Box Models, BMVC 2018";
+const RISE_OPTIONS: &[&str] =
+    &["abs", "baseline", "batch", "normalise", "output", "preset", "step", "substrate"];
+const SENSITIVITY_OPTIONS: &[&str] =
+    &["abs", "batch", "normalise", "preset", "radius", "same-decision", "samples"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Preset;
+
+    #[test]
+    fn every_metric_takes_every_preset_and_is_called_what_was_asked_for() {
+        for entry in all() {
+            assert_eq!(parse(entry.name).unwrap().name(), entry.name);
+            for preset in Preset::ALL {
+                let text = format!("{}:preset={}", entry.name, preset.name());
+                let metric = parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert_eq!(metric.name(), text);
+            }
+        }
+        assert_eq!(parse(" Pixel_Flipping: step = 7, auc=5").unwrap().name(), "pixel-flipping:auc=5,step=7");
+    }
+
+    #[test]
+    fn what_is_misspelt_is_answered_with_the_closest() {
+        let refused = |text: &str| parse(text).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused("pixel-fliping").contains("did you mean 'pixel-flipping'?"));
+        assert!(refused("selectivity:pach=8").contains("did you mean 'patch'?"));
+        assert!(refused("selectivity:patch=0").contains("from 1 to"));
+        assert!(refused("selectivity:preset=quantus").contains("quantus-0.6"));
+        assert!(refused("pixel-flipping:baseline=grey").contains("running-mean"));
+    }
+}

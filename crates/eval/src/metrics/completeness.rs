@@ -1,0 +1,106 @@
+//! Completeness: whether a map adds up to what there is to explain.
+
+use monosplit_graph::{Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, Output};
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// Compares `Σ_i a_i` with `f(x) − f(baseline)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completeness {
+    /// The image with nothing on it.
+    pub baseline: Baseline,
+    /// Whether only the first channel of the image is emptied, as Quantus 0.6 does for maps of one channel.
+    pub first_channel: bool,
+    /// What is read from the network.
+    pub output: Output,
+    /// How the two are compared.
+    pub verdict: Verdict,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+/// How the sum of a map is compared with what it is to explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// 1 if they are equal to the last bit, else 0: Quantus's verdict, which floating point hardly ever meets.
+    Exact,
+    /// `|Σ_i a_i − (f(x) − f(baseline))| / |f(x) − f(baseline)|`
+    Error,
+}
+
+impl Completeness {
+    /// The numbers of a source; the paper does not use this metric, and its preset is the error of the map as it is.
+    pub fn preset(preset: Preset) -> Self {
+        let quantus = Completeness {
+            baseline: Baseline::Black,
+            first_channel: preset == Preset::Quantus06,
+            output: Output::Probability,
+            verdict: Verdict::Exact,
+            treatment: Treatment::NORMALISED,
+        };
+        match preset {
+            Preset::Paper => Completeness {
+                baseline: Baseline::Value(0.0),
+                output: Output::Logit,
+                verdict: Verdict::Error,
+                treatment: Treatment::default(),
+                ..quantus
+            },
+            _ => quantus,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let verdicts = [("exact", Verdict::Exact), ("error", Verdict::Error)];
+        Ok(Completeness {
+            baseline: preset.baseline.read(options)?,
+            first_channel: preset.first_channel,
+            output: preset.output.read(options)?,
+            verdict: options.one_of("verdict", preset.verdict, &verdicts)?,
+            treatment: preset.treatment.read(options)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let sum: f64 = self.treatment.of(&subject.map).iter().sum();
+        let mut empty = subject.image.to_vec();
+        let levels = self.baseline.levels(&subject, &subject.image);
+        let channels = if self.first_channel { 1 } else { subject.channels };
+        for (plane, level) in empty.chunks_mut(subject.pixels()).zip(&levels).take(channels) {
+            plane.fill(*level);
+        }
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let explained = copies::score(case, &subject.image, &read)? - copies::score(case, &empty, &read)?;
+        match self.verdict {
+            Verdict::Exact => Ok(f64::from(u8::from(sum == explained))),
+            Verdict::Error if explained == 0.0 => {
+                Err(silent("the class is the same on the baseline: there is nothing to explain"))
+            }
+            Verdict::Error => Ok((sum - explained).abs() / explained.abs()),
+        }
+    }
+}
+
+impl Metric for Completeness {
+    fn name(&self) -> &str {
+        "completeness"
+    }
+
+    fn better(&self) -> Better {
+        match self.verdict {
+            Verdict::Exact => Better::Higher,
+            Verdict::Error => Better::Lower,
+        }
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,61 @@
+//! Complexity: how evenly a map is spread over the image.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// The entropy `−Σ_i p_i·ln(p_i + ε)` of the map's shares `p_i = |a_i| / Σ_j |a_j|`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Complexity {
+    /// Keeps the logarithm finite; without it a share of nothing adds nothing.
+    pub stabiliser: f64,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl Complexity {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        let stabiliser = if preset == Preset::Quantus05 { 0.0 } else { 1e-12 };
+        Complexity { stabiliser, treatment: Treatment::SIZES }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(Complexity {
+            stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=1.0)?,
+            treatment: preset.treatment.read(options)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let sum: f64 = map.iter().map(|value| value.abs()).sum();
+        if sum == 0.0 {
+            return Err(silent("the map is zero everywhere"));
+        }
+        if map.iter().any(|value| *value < 0.0) {
+            return Err(silent("negative shares have no entropy; leave abs on"));
+        }
+        let term = |share: f64| if share == 0.0 { 0.0 } else { -share * (share + self.stabiliser).ln() };
+        Ok(map.iter().map(|value| term(value / sum)).sum())
+    }
+}
+
+impl Metric for Complexity {
+    fn name(&self) -> &str {
+        "complexity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

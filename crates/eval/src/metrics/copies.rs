@@ -1,0 +1,173 @@
+//! Perturbed copies of an image, shown to the network a bounded number at a time. Of copies that follow from each other only
+//! what changed is rewritten.
+
+use monosplit_graph::{Error, Options, Result, Tensor};
+
+use crate::metric::Case;
+
+/// More copies at once than this are not asked for.
+pub(crate) const MOST_COPIES: usize = 4096;
+pub(crate) const COPIES: usize = 16;
+
+/// The `batch` option: how many copies there are at once.
+pub(crate) fn batch(options: &mut Options, default: usize) -> Result<usize> {
+    options.count("batch", default, 1..=MOST_COPIES)
+}
+
+/// What is read from the scores of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// The probability of the class: the softmax of the scores.
+    #[default]
+    Probability,
+    /// The score of the class itself.
+    Logit,
+}
+
+impl Output {
+    pub(crate) fn read(self, options: &mut Options) -> Result<Self> {
+        options.one_of("output", self, &[("probability", Output::Probability), ("logit", Output::Logit)])
+    }
+
+    /// What is said of `class` in a row of scores.
+    pub(crate) fn of(self, scores: &[f64], class: usize) -> f64 {
+        match self {
+            Output::Logit => scores[class],
+            Output::Probability => {
+                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
+                (scores[class] - largest).exp() / sum
+            }
+        }
+    }
+}
+
+/// Copies of one image in one buffer, which the network gets to see and gives back.
+pub(crate) struct Copies<'a> {
+    case: &'a Case<'a>,
+    size: usize,
+    buffer: Vec<f32>,
+}
+
+impl<'a> Copies<'a> {
+    /// So many copies of `start`, an image of the case's shape.
+    pub(crate) fn of(case: &'a Case<'a>, start: &[f32], count: usize) -> Self {
+        Copies { case, size: start.len(), buffer: start.repeat(count) }
+    }
+
+    /// One of the copies.
+    pub(crate) fn copy(&mut self, index: usize) -> &mut [f32] {
+        &mut self.buffer[index * self.size..(index + 1) * self.size]
+    }
+
+    /// Fewer copies, where the last batch is not full.
+    fn truncate(&mut self, count: usize) {
+        self.buffer.truncate(count * self.size);
+    }
+
+    /// Lends the copies as one tensor `[N, C, H, W]`.
+    fn shown<T>(&mut self, look: impl FnOnce(&Tensor) -> Result<T>) -> Result<T> {
+        let mut shape = self.case.image.shape().to_vec();
+        if let Some(samples) = shape.first_mut() {
+            *samples = self.buffer.len() / self.size.max(1);
+        }
+        let tensor = Tensor::new(shape, std::mem::take(&mut self.buffer))?;
+        let found = look(&tensor);
+        if let monosplit_graph::Data::F32(buffer) = tensor.into_data() {
+            self.buffer = buffer.into_vec();
+        }
+        found
+    }
+
+    /// What `read` makes of the scores of each copy.
+    pub(crate) fn scores(&mut self, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
+        let (network, class) = (self.case.network, self.case.class);
+        let scores = self.shown(|images| rows(&network.scores(images)?, images.shape()[0], class))?;
+        Ok(scores.iter().map(|row| read(row)).collect())
+    }
+
+    /// The explanation of each copy, `H·W` values.
+    pub(crate) fn maps(&mut self) -> Result<Vec<Vec<f64>>> {
+        let (network, class) = (self.case.network, self.case.class);
+        let (pixels, shape) = (self.case.map.len(), self.case.image.shape().to_vec());
+        self.shown(|images| {
+            let maps = network.maps(images, class)?;
+            if maps.shape() != [images.shape()[0], shape[2], shape[3]] {
+                return Err(Error::shape(format!(
+                    "expected maps as large as the images {:?}, found {:?}",
+                    images.shape(),
+                    maps.shape()
+                )));
+            }
+            Ok(maps.to_f64().chunks(pixels).map(<[f64]>::to_vec).collect())
+        })
+    }
+}
+
+/// The scores of each image; an error unless there is one row for each and the class is among them.
+fn rows(scores: &Tensor, images: usize, class: usize) -> Result<Vec<Vec<f64>>> {
+    match *scores.shape() {
+        [samples, classes] if samples == images && class < classes => {
+            Ok(scores.to_f64().chunks(classes).map(<[f64]>::to_vec).collect())
+        }
+        ref shape => Err(Error::shape(format!(
+            "expected scores of {images} images with a class {class} among them, found {shape:?}"
+        ))),
+    }
+}
+
+/// What the network says of one image.
+pub(crate) fn score(case: &Case<'_>, image: &[f32], read: &dyn Fn(&[f64]) -> f64) -> Result<f64> {
+    let found = Copies::of(case, image, 1).scores(read)?;
+    found.first().copied().ok_or_else(|| Error::shape("the network scored no image"))
+}
+
+/// What the network says after each of `steps` changes, which add up: change `s` is made by `apply(s, image)`, starting from
+/// `start`. Each copy in the batch is one change ahead of the one before and is brought forward by the changes between.
+pub(crate) fn after_each(
+    case: &Case<'_>,
+    start: &[f32],
+    steps: usize,
+    batch: usize,
+    apply: &dyn Fn(usize, &mut [f32]),
+    read: &dyn Fn(&[f64]) -> f64,
+) -> Result<Vec<f64>> {
+    let batch = batch.clamp(1, steps.max(1));
+    let mut copies = Copies::of(case, start, batch);
+    let mut found = Vec::with_capacity(steps);
+    for first in (0..steps).step_by(batch) {
+        let count = batch.min(steps - first);
+        for index in 0..count {
+            let behind = (first + index + 1).saturating_sub(if first == 0 { usize::MAX } else { batch });
+            (behind..=first + index).for_each(|step| apply(step, copies.copy(index)));
+        }
+        copies.truncate(count);
+        found.extend(copies.scores(read)?);
+    }
+    Ok(found)
+}
+
+/// What `look` finds in `count` copies that do not depend on each other: number `i` is made by `make(i, copy)` of a copy
+/// of the image.
+pub(crate) fn each<T>(
+    case: &Case<'_>,
+    image: &[f32],
+    count: usize,
+    batch: usize,
+    make: &dyn Fn(usize, &mut [f32]),
+    look: &mut dyn FnMut(&mut Copies<'_>) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    let batch = batch.clamp(1, count.max(1));
+    let mut copies = Copies::of(case, image, batch);
+    let mut found = Vec::with_capacity(count);
+    for first in (0..count).step_by(batch) {
+        copies.truncate(batch.min(count - first));
+        for index in 0..batch.min(count - first) {
+            let copy = copies.copy(index);
+            copy.copy_from_slice(image);
+            make(first + index, copy);
+        }
+        found.extend(look(&mut copies)?);
+    }
+    Ok(found)
+}

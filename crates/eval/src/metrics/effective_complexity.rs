@@ -1,0 +1,54 @@
+//! Effective Complexity: how many places of a map count at all.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// How many values of the map are above a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveComplexity {
+    /// The threshold.
+    pub threshold: f64,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl Default for EffectiveComplexity {
+    fn default() -> Self {
+        EffectiveComplexity { threshold: 1e-5, treatment: Treatment::SIZES }
+    }
+}
+
+impl EffectiveComplexity {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        let default = Self::default();
+        Ok(EffectiveComplexity {
+            threshold: options.number("threshold", default.threshold, f64::MIN..=f64::MAX)?,
+            treatment: default.treatment.read(options)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        Ok(map.iter().filter(|value| **value > self.threshold).count() as f64)
+    }
+}
+
+impl Metric for EffectiveComplexity {
+    fn name(&self) -> &str {
+        "effective-complexity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,117 @@
+//! Faithfulness Correlation: whether removing what the map says counts more makes the class drop more.
+
+use monosplit_graph::{Noise, Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output, each};
+use super::preset::Preset;
+use super::removal::Unit;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::similarity::pearson;
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// Pearson's correlation, over random subsets of features, of the map's sum in the subset with the drop of the output when
+/// the subset is removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaithfulnessCorrelation {
+    /// Subsets drawn.
+    pub runs: usize,
+    /// Features in each.
+    pub subset: usize,
+    /// What a feature is.
+    pub unit: Unit,
+    /// What removed features become.
+    pub baseline: Baseline,
+    /// What is read from the network.
+    pub output: Output,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+impl FaithfulnessCorrelation {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        FaithfulnessCorrelation {
+            runs: 100,
+            subset: 224,
+            unit: if preset == Preset::Quantus05 { Unit::Pixel } else { Unit::Value },
+            baseline: Baseline::Black,
+            output: Output::Probability,
+            treatment: Treatment::NORMALISED,
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(FaithfulnessCorrelation {
+            runs: options.count("runs", preset.runs, 2..=100_000)?,
+            subset: options.count("subset", preset.subset, 1..=usize::MAX)?,
+            unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
+            baseline: preset.baseline.read(options)?,
+            output: preset.output.read(options)?,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    fn features(&self, subject: &Subject<'_>) -> usize {
+        subject.pixels() * if self.unit == Unit::Value { subject.channels } else { 1 }
+    }
+
+    /// Subset number `run` of a case.
+    fn drawn(&self, seed: u64, run: usize, features: usize) -> Vec<usize> {
+        let noise = Noise::new(seed).stream("subsets").numbered(run as u64);
+        let mut order = noise.permutation(features);
+        order.truncate(self.subset);
+        order
+    }
+
+    pub(crate) fn value(&self, case: &Case<'_>, draw: Option<&[Vec<usize>]>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let (features, pixels) = (self.features(&subject), subject.pixels());
+        if self.subset > features {
+            return Err(silent(format!("subsets of {} features are larger than the image", self.subset)));
+        }
+        let map = self.treatment.of(&subject.map);
+        let subsets: Vec<Vec<usize>> = match draw {
+            Some(given) => given.to_vec(),
+            None => (0..self.runs).map(|run| self.drawn(case.seed, run, features)).collect(),
+        };
+        let sums: Vec<f64> =
+            subsets.iter().map(|subset| subset.iter().map(|&place| map[place % pixels]).sum()).collect();
+        let levels = self.baseline.levels(&subject, &subject.image);
+        let remove = |run: usize, copy: &mut [f32]| {
+            for &place in &subsets[run] {
+                match self.unit {
+                    Unit::Value => copy[place] = levels[place / pixels],
+                    Unit::Pixel => (0..levels.len()).for_each(|c| copy[c * pixels + place] = levels[c]),
+                }
+            }
+        };
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let untouched = copies::score(case, &subject.image, &read)?;
+        let outputs = each(case, &subject.image, subsets.len(), self.batch, &remove, &mut |copies| {
+            copies.scores(&read)
+        })?;
+        let drops: Vec<f64> = outputs.iter().map(|output| untouched - output).collect();
+        pearson(&sums, &drops).ok_or_else(|| silent("the map's sums or the drops do not vary"))
+    }
+}
+
+impl Metric for FaithfulnessCorrelation {
+    fn name(&self) -> &str {
+        "faithfulness-correlation"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case, None))
+    }
+}

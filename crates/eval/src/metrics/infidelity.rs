@@ -1,0 +1,135 @@
+//! Infidelity: whether a map, as a linear model, predicts the drop of the class.
+
+use monosplit_graph::{Error, Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output};
+use super::preset::Preset;
+use super::removal::{Parts, Removal};
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// The mean of `(f(x) − f(x_k) − Σ a·(x − x_k))²` over the images `x_k` that lack the first `k` squares of a grid, row by
+/// row. Quantus repeats this several times and averages; nothing in it is random, so here it is done once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Infidelity {
+    /// Side of a square in pixels, which must divide both sides of the image.
+    pub patch: usize,
+    /// What the map is multiplied with.
+    pub product: Product,
+    /// What removed pixels become.
+    pub baseline: Baseline,
+    /// What is read from the network.
+    pub output: Output,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+/// How map and change are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Place by place, `Σ_i a_i·(x − x_k)_i`.
+    Places,
+    /// As Quantus 0.5 does: the columns of the map with the rows of the change, channels added up on both sides, and squares
+    /// that begin a side less one above and left of the grid.
+    ColumnsWithRows,
+}
+
+impl Infidelity {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        Infidelity {
+            patch: 4,
+            product: if preset == Preset::Quantus05 { Product::ColumnsWithRows } else { Product::Places },
+            baseline: Baseline::Black,
+            output: Output::Probability,
+            treatment: Treatment::default(),
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(Infidelity {
+            patch: options.count("patch", preset.patch, 1..=1 << 16)?,
+            product: preset.product,
+            baseline: preset.baseline.read(options)?,
+            output: preset.output.read(options)?,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    /// The pixels of each square.
+    fn squares(&self, subject: &Subject<'_>) -> Result<Vec<Vec<usize>>> {
+        let (height, width, size) = (subject.height, subject.width, self.patch.max(1));
+        let crossed = self.product == Product::ColumnsWithRows;
+        let shift = if crossed { size - 1 } else { 0 };
+        if height % size != 0 || width % size != 0 || (crossed && height != width) {
+            return Err(Error::argument(format!(
+                "infidelity needs squares that divide the image (a square one for quantus-0.5), found an image of \
+                 {height}×{width} and patch={size}; choose another patch"
+            )));
+        }
+        let range = |start: usize| start.saturating_sub(shift)..(start + size).saturating_sub(shift);
+        let square = |top: usize, left: usize| {
+            range(top).flat_map(|y| range(left).map(move |x| y * width + x)).collect()
+        };
+        let tops = (0..height).step_by(size);
+        Ok(tops.flat_map(|top| (0..width).step_by(size).map(move |left| square(top, left))).collect())
+    }
+
+    /// What the map predicts when the image has changed by `change`, `C·H·W` values.
+    fn predicted(&self, subject: &Subject<'_>, map: &[f64], change: &[f64]) -> f64 {
+        let (pixels, width) = (subject.pixels(), subject.width);
+        match self.product {
+            Product::Places => change
+                .chunks(pixels)
+                .map(|plane| plane.iter().zip(map).map(|(change, value)| change * value).sum::<f64>())
+                .sum(),
+            Product::ColumnsWithRows => {
+                let column = |x: usize| map.iter().skip(x).step_by(width).sum::<f64>();
+                let row = |y: usize| {
+                    change.chunks(pixels).map(|p| p[y * width..][..width].iter().sum::<f64>()).sum::<f64>()
+                };
+                subject.channels as f64 * (0..width).map(|k| column(k) * row(k)).sum::<f64>()
+            }
+        }
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let parts = Parts::of_pixels(self.squares(&subject)?);
+        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let untouched = copies::score(case, &subject.image, &read)?;
+        let outputs = removal.curve(parts.len(), self.batch, &read)?;
+        let mut image = subject.image.to_vec();
+        let mut total = 0.0;
+        for (step, output) in outputs.iter().enumerate() {
+            removal.apply(step, &mut image);
+            let change: Vec<f64> =
+                subject.image.iter().zip(&image).map(|(x, now)| f64::from(x - now)).collect();
+            total += (untouched - output - self.predicted(&subject, &map, &change)).powi(2);
+        }
+        Ok(total / outputs.len() as f64)
+    }
+}
+
+impl Metric for Infidelity {
+    fn name(&self) -> &str {
+        "infidelity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,175 @@
+//! Insertion and Deletion: how fast the class appears, or goes, pixel by pixel.
+
+use monosplit_graph::{Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output, after_each};
+use super::order::{Ties, descending};
+use super::preset::Preset;
+use super::removal::{Parts, Unit, area};
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// The mean height of the curve of the class's output, from the first image to the last, while pixels of one image are
+/// replaced by those of another in the order of the map: from the image to an empty one (deletion) or from a blurred one to
+/// the image (insertion).
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsertionDeletion {
+    /// Which of the two.
+    pub direction: Direction,
+    /// Pixels replaced in one step; a row of the image if 0.
+    pub step: usize,
+    /// What the image is compared with.
+    pub substrate: Substrate,
+    /// What is read from the network.
+    pub output: Output,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+/// Which way pixels go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Into a substrate.
+    Insertion,
+    /// Out of the image.
+    Deletion,
+}
+
+/// An image with nothing on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Substrate {
+    /// The image blurred by a kernel of 11×11, zero beyond its border.
+    Blur,
+    /// One level for each channel.
+    Level(Baseline),
+}
+
+/// Half of the blur's side, and the deviation of its Gaussian: those of Petsiuk et al.
+const REACH: usize = 5;
+const DEVIATION: f64 = 5.0;
+
+impl InsertionDeletion {
+    /// As published.
+    pub fn new(direction: Direction) -> Self {
+        InsertionDeletion {
+            direction,
+            step: 0,
+            substrate: match direction {
+                Direction::Insertion => Substrate::Blur,
+                Direction::Deletion => Substrate::Level(Baseline::Value(0.0)),
+            },
+            output: Output::Probability,
+            treatment: Treatment::default(),
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(direction: Direction, options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        let default = Self::new(direction);
+        let blurred = options.one_of(
+            "substrate",
+            default.substrate == Substrate::Blur,
+            &[("blur", true), ("level", false)],
+        )?;
+        let level = Baseline::Value(0.0).read(options)?;
+        Ok(InsertionDeletion {
+            direction,
+            step: options.count("step", default.step, 0..=usize::MAX)?,
+            substrate: if blurred { Substrate::Blur } else { Substrate::Level(level) },
+            output: default.output.read(options)?,
+            treatment: default.treatment.read(options)?,
+            batch: copies::batch(options, default.batch)?,
+        })
+    }
+
+    fn substrate(&self, subject: &Subject<'_>) -> Vec<f32> {
+        let pixels = subject.pixels();
+        match self.substrate {
+            Substrate::Blur => subject
+                .image
+                .chunks(pixels)
+                .flat_map(|plane| blurred(plane, subject.height, subject.width))
+                .collect(),
+            Substrate::Level(level) => level
+                .levels(subject, &subject.image)
+                .into_iter()
+                .flat_map(|level| std::iter::repeat_n(level, pixels))
+                .collect(),
+        }
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let order = descending(&self.treatment.of(&subject.map), Ties::LaterFirst);
+        let step = if self.step == 0 { subject.width } else { self.step.min(subject.pixels()) };
+        let parts = Parts::of(order, step, Unit::Pixel);
+        let substrate = self.substrate(&subject);
+        let (from, to) = match self.direction {
+            Direction::Insertion => (&substrate[..], &subject.image[..]),
+            Direction::Deletion => (&subject.image[..], &substrate[..]),
+        };
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let apply = |step: usize, image: &mut [f32]| parts.take_from(step, to, subject.pixels(), image);
+        let mut curve = vec![copies::score(case, from, &read)?];
+        curve.extend(after_each(case, from, parts.len(), self.batch, &apply, &read)?);
+        Ok(area(&curve) / parts.len() as f64)
+    }
+}
+
+/// A plane blurred along both axes, zero beyond its border.
+fn blurred(plane: &[f32], height: usize, width: usize) -> Vec<f32> {
+    let weights = gaussian_of_an_impulse();
+    let across = |value: &dyn Fn(usize) -> f64, place: usize, length: usize| -> f64 {
+        let near = place.saturating_sub(REACH)..(place + REACH + 1).min(length);
+        near.map(|other| weights[REACH + other - place] * value(other)).sum()
+    };
+    let rows: Vec<f64> = (0..height * width)
+        .map(|i| across(&|x| f64::from(plane[i / width * width + x]), i % width, width))
+        .collect();
+    (0..height * width).map(|i| across(&|y| rows[y * width + i % width], i / width, height) as f32).collect()
+}
+
+/// A Gaussian on 11 places, what falls beyond them reflected back: SciPy's filter of an impulse among so many places,
+/// which is the published kernel.
+fn gaussian_of_an_impulse() -> [f64; 2 * REACH + 1] {
+    let reach = (4.0 * DEVIATION + 0.5) as i64;
+    let weight = |x: i64| (-0.5 * (x as f64 / DEVIATION).powi(2)).exp();
+    let sum: f64 = (-reach..=reach).map(weight).sum();
+    let length = 2 * REACH as i64 + 1;
+    let mut kernel = [0.0; 2 * REACH + 1];
+    for (place, value) in kernel.iter_mut().enumerate() {
+        for x in -reach..=reach {
+            let folded = (place as i64 + x).rem_euclid(2 * length);
+            let folded = if folded < length { folded } else { 2 * length - 1 - folded };
+            if folded == REACH as i64 {
+                *value += weight(x) / sum;
+            }
+        }
+    }
+    kernel
+}
+
+impl Metric for InsertionDeletion {
+    fn name(&self) -> &str {
+        match self.direction {
+            Direction::Insertion => "insertion",
+            Direction::Deletion => "deletion",
+        }
+    }
+
+    fn better(&self) -> Better {
+        match self.direction {
+            Direction::Insertion => Better::Higher,
+            Direction::Deletion => Better::Lower,
+        }
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,71 @@
+//! Local Lipschitz estimate: the steepest change of an explanation near the image.
+
+use monosplit_graph::{Options, Result};
+
+use super::copies::{self, COPIES};
+use super::neighbours::{Neighbourhood, Spread};
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, settled};
+
+/// Keeps the quotient finite where a neighbour is the image itself; Quantus's number.
+const LEAST_DISTANCE: f64 = 1e-10;
+
+/// `max ‖a(x) − a(x')‖ / ‖x − x'‖` over random `x'` near `x`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalLipschitz {
+    /// The images it is compared with.
+    pub neighbourhood: Neighbourhood,
+}
+
+impl LocalLipschitz {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        LocalLipschitz {
+            neighbourhood: Neighbourhood {
+                samples: 200,
+                spread: Spread::Gaussian(0.1),
+                first_stays: preset == Preset::Quantus05,
+                same_decision: false,
+                treatment: Treatment::NORMALISED,
+                batch: COPIES,
+            },
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?).neighbourhood;
+        Ok(LocalLipschitz {
+            neighbourhood: Neighbourhood {
+                samples: options.count("samples", preset.samples, 1..=100_000)?,
+                spread: Spread::Gaussian(options.number("deviation", 0.1, 0.0..=f64::from(f32::MAX))?),
+                first_stays: preset.first_stays,
+                same_decision: options.flag("same-decision", preset.same_decision)?,
+                treatment: preset.treatment.read(options)?,
+                batch: copies::batch(options, preset.batch)?,
+            },
+        })
+    }
+
+    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+        let (distances, _) = self.neighbourhood.distances(case, make)?;
+        let steepest = |most: f64, now: f64| if now <= most { most } else { now };
+        Ok(distances.iter().map(|d| d.maps / (d.images + LEAST_DISTANCE)).fold(0.0, steepest))
+    }
+}
+
+impl Metric for LocalLipschitz {
+    fn name(&self) -> &str {
+        "local-lipschitz"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
+        settled(self.value(case, &make))
+    }
+}

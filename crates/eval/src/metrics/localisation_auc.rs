@@ -1,0 +1,61 @@
+//! The area under the ROC curve of a map that is to tell the object from the rest.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::similarity::ranks;
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// The chance that a pixel of the object has a higher value than one beside it, equal values counting half: the area under
+/// the ROC curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalisationAuc {
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl Default for LocalisationAuc {
+    fn default() -> Self {
+        LocalisationAuc { treatment: Treatment::NORMALISED }
+    }
+}
+
+impl LocalisationAuc {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        Ok(LocalisationAuc { treatment: Self::default().treatment.read(options)? })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mask = subject.mask()?;
+        let inside = mask.iter().filter(|inside| **inside).count() as f64;
+        let outside = mask.len() as f64 - inside;
+        if outside == 0.0 {
+            return Err(silent("the mask covers the whole image"));
+        }
+        let ranks = ranks(&self.treatment.of(&subject.map));
+        let sum: f64 = ranks.iter().zip(mask).filter(|(_, inside)| **inside).map(|(rank, _)| rank).sum();
+        Ok((sum - inside * (inside + 1.0) / 2.0) / (inside * outside))
+    }
+}
+
+impl Metric for LocalisationAuc {
+    fn name(&self) -> &str {
+        "auc"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,86 @@
+//! Max Sensitivity: how far an explanation can move when the image hardly does.
+
+use monosplit_graph::{Options, Result};
+
+use super::copies::{self, COPIES};
+use super::neighbours::{Neighbourhood, Spread};
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, settled, silent};
+
+/// `max ‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaxSensitivity {
+    /// The images it is compared with.
+    pub neighbourhood: Neighbourhood,
+}
+
+/// The neighbourhood of the sensitivities.
+pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
+    Neighbourhood {
+        samples: if preset == Preset::Paper { 25 } else { 200 },
+        spread: Spread::Uniform(0.2),
+        first_stays: preset == Preset::Quantus05,
+        same_decision: false,
+        treatment: Treatment { normalise: false, absolute: preset == Preset::Paper },
+        batch: COPIES,
+    }
+}
+
+/// The options of the sensitivities.
+pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
+    let preset = neighbourhood(Preset::read(options, Preset::Paper)?);
+    Ok(Neighbourhood {
+        samples: options.count("samples", preset.samples, 1..=100_000)?,
+        spread: Spread::Uniform(options.number("radius", 0.2, 0.0..=f64::from(f32::MAX))?),
+        first_stays: preset.first_stays,
+        same_decision: options.flag("same-decision", preset.same_decision)?,
+        treatment: preset.treatment.read(options)?,
+        batch: copies::batch(options, preset.batch)?,
+    })
+}
+
+/// The relative distances of the explanations of all neighbours.
+pub(crate) fn relative(
+    neighbourhood: &Neighbourhood,
+    case: &Case<'_>,
+    make: &dyn Fn(usize, &mut [f32]),
+) -> Result<Vec<f64>, Stop> {
+    let (distances, size) = neighbourhood.distances(case, make)?;
+    if size == 0.0 {
+        return Err(silent("the map is zero everywhere"));
+    }
+    Ok(distances.iter().map(|distance| distance.maps / size).collect())
+}
+
+impl MaxSensitivity {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        MaxSensitivity { neighbourhood: neighbourhood(preset) }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Ok(MaxSensitivity { neighbourhood: read(options)? })
+    }
+
+    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+        let found = relative(&self.neighbourhood, case, make)?;
+        Ok(found.into_iter().fold(0.0, |most, now| if now <= most { most } else { now }))
+    }
+}
+
+impl Metric for MaxSensitivity {
+    fn name(&self) -> &str {
+        "max-sensitivity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
+        settled(self.value(case, &make))
+    }
+}

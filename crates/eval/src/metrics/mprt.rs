@@ -1,0 +1,88 @@
+//! The model parameter randomisation test: whether a map depends on what the network has learnt.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::similarity::Similarity;
+use crate::subject::{Stop, Subject, plane, settled, silent};
+
+/// How alike the map is to those of networks of which ever more layers have been re-initialised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mprt {
+    /// How two maps are compared.
+    pub similarity: Similarity,
+    /// Which of the comparisons is the value.
+    pub summary: Summary,
+    /// What is done to all maps.
+    pub treatment: Treatment,
+}
+
+/// Which of several comparisons is the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// The mean of all.
+    Average,
+    /// The last one: the most layers re-initialised.
+    Last,
+}
+
+impl Default for Mprt {
+    fn default() -> Self {
+        Mprt { similarity: Similarity::Spearman, summary: Summary::Average, treatment: Treatment::SIZES }
+    }
+}
+
+impl Mprt {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        let default = Self::default();
+        let summaries = [("average", Summary::Average), ("last", Summary::Last)];
+        Ok(Mprt {
+            similarity: default.similarity.read(options)?,
+            summary: options.one_of("summary", default.summary, &summaries)?,
+            treatment: default.treatment.read(options)?,
+        })
+    }
+
+    /// How alike a map of `height` rows is to another of the same image.
+    pub fn compare(
+        &self,
+        map: &[f64],
+        randomised: &[f64],
+        height: usize,
+    ) -> std::result::Result<f64, Silence> {
+        self.similarity.of(&self.treatment.of(map), &self.treatment.of(randomised), height)
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let maps = case.network.randomised_maps(case.image, case.class, case.seed)?;
+        let maps = maps.filter(|maps| !maps.is_empty());
+        let mut maps = maps.ok_or_else(|| silent("there are no re-initialised networks"))?;
+        if self.summary == Summary::Last {
+            maps.drain(..maps.len() - 1);
+        }
+        let mut sum = 0.0;
+        for map in &maps {
+            let map = plane(map, subject.height, subject.width)?;
+            sum += self.compare(&subject.map, &map, subject.height).map_err(Stop::Silent)?;
+        }
+        Ok(sum / maps.len() as f64)
+    }
+}
+
+impl Metric for Mprt {
+    fn name(&self) -> &str {
+        "mprt"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,106 @@
+//! Noisy copies of an image and their explanations: the core of the robustness metrics.
+
+use monosplit_graph::{Noise, Result};
+
+use super::copies::each;
+use super::treatment::Treatment;
+use crate::metric::Case;
+use crate::subject::{Stop, Subject, silent};
+
+/// The noise that is added to every value of the image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// Evenly between minus and plus this.
+    Uniform(f64),
+    /// Normal, of this standard deviation.
+    Gaussian(f64),
+}
+
+impl Spread {
+    fn draw(self, noise: Noise, index: u64) -> f64 {
+        match self {
+            Spread::Uniform(radius) => radius * (2.0 * noise.uniform(index) - 1.0),
+            Spread::Gaussian(deviation) => deviation * noise.gaussian(index),
+        }
+    }
+}
+
+/// How the neighbours of an image are drawn and explained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbourhood {
+    /// How many there are.
+    pub samples: usize,
+    /// The noise that is added.
+    pub spread: Spread,
+    /// Whether the very first value of the image stays as it is, as it does in Quantus 0.5.
+    pub first_stays: bool,
+    /// Whether a neighbour for which the network's decision changes leaves the metric without a value.
+    pub same_decision: bool,
+    /// What is done to the maps.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+/// How far a neighbour and its explanation are from the image and its own.
+pub(crate) struct Distance {
+    /// ‖a − a'‖
+    pub(crate) maps: f64,
+    /// ‖x − x'‖
+    pub(crate) images: f64,
+}
+
+impl Neighbourhood {
+    /// Turns a copy of the image into neighbour `sample`.
+    pub(crate) fn make(&self, seed: u64, sample: usize, copy: &mut [f32]) {
+        let noise = Noise::new(seed).stream("neighbours").numbered(sample as u64);
+        for (index, value) in copy.iter_mut().enumerate().skip(usize::from(self.first_stays)) {
+            *value = (f64::from(*value) + self.spread.draw(noise, index as u64)) as f32;
+        }
+    }
+
+    /// The distance of each neighbour and its explanation, the neighbours made by `make`; and ‖a‖.
+    pub(crate) fn distances(
+        &self,
+        case: &Case<'_>,
+        make: &dyn Fn(usize, &mut [f32]),
+    ) -> Result<(Vec<Distance>, f64), Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let before = self.same_decision.then(|| decision(&subject)).transpose()?;
+        let mut changed = false;
+        let mut look = |copies: &mut super::copies::Copies<'_>| -> Result<Vec<Distance>> {
+            if let Some(before) = before {
+                let decisions = copies.scores(&|scores| best(scores) as f64)?;
+                changed |= decisions.iter().any(|&decision| decision != before);
+            }
+            let maps = copies.maps()?;
+            let distance = |(index, other): (usize, Vec<f64>)| Distance {
+                maps: apart(map.iter().zip(&self.treatment.of(&other)).map(|(a, b)| a - b)),
+                images: apart(
+                    subject.image.iter().zip(copies.copy(index).iter()).map(|(a, b)| f64::from(a - b)),
+                ),
+            };
+            Ok(maps.into_iter().enumerate().map(distance).collect())
+        };
+        let distances = each(case, &subject.image, self.samples.max(1), self.batch, make, &mut look)?;
+        if changed {
+            return Err(silent("the network decides otherwise near the image"));
+        }
+        Ok((distances, apart(map.iter().copied())))
+    }
+}
+
+fn decision(subject: &Subject<'_>) -> Result<f64> {
+    super::copies::score(subject.case, &subject.image, &|scores| best(scores) as f64)
+}
+
+/// The class with the highest score, the first of several.
+pub(crate) fn best(scores: &[f64]) -> usize {
+    (0..scores.len()).fold(0, |best, class| if scores[class] > scores[best] { class } else { best })
+}
+
+/// The Euclidean norm.
+fn apart(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}

@@ -1,0 +1,159 @@
+//! Pixel Flipping: remove pixels from the most to the least important and watch the class go.
+
+use monosplit_graph::{Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output};
+use super::order::{Ties, descending};
+use super::preset::Preset;
+use super::removal::{Parts, Removal, Unit, area};
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// The area under the curve of the class's output while pixels are removed in the order of the map.
+///
+/// As a score, the area is that of the outputs after each step, one apart, the untouched image left out: Quantus's number,
+/// small for a good map. As a drop, it is that of `f(x) − f(x without the first pixels)` over the fraction removed, from
+/// nothing removed on: the paper's number, large for a good map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PixelFlipping {
+    /// Features removed in one step.
+    pub step: usize,
+    /// What a feature is.
+    pub unit: Unit,
+    /// What they become.
+    pub baseline: Baseline,
+    /// What is read from the network.
+    pub output: Output,
+    /// Which curve the area is under.
+    pub curve: Curve,
+    /// Percentage of the features after which the curve ends.
+    pub auc: f64,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+/// Which curve the area is under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// The output after each step.
+    Score,
+    /// How far it has dropped, over the fraction removed.
+    Drop,
+}
+
+impl PixelFlipping {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        let quantus = PixelFlipping {
+            step: 1,
+            unit: Unit::Value,
+            baseline: Baseline::Black,
+            output: Output::Probability,
+            curve: Curve::Score,
+            auc: 100.0,
+            treatment: Treatment::NORMALISED,
+            batch: COPIES,
+        };
+        match preset {
+            Preset::Quantus06 => quantus,
+            Preset::Quantus05 => PixelFlipping { unit: Unit::Pixel, ..quantus },
+            Preset::Paper => PixelFlipping {
+                step: 112,
+                unit: Unit::Pixel,
+                baseline: Baseline::Mean,
+                output: Output::Logit,
+                curve: Curve::Drop,
+                ..quantus
+            },
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(PixelFlipping {
+            step: options.count("step", preset.step, 1..=usize::MAX)?,
+            unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
+            baseline: preset.baseline.read(options)?,
+            output: preset.output.read(options)?,
+            curve: options.one_of(
+                "curve",
+                preset.curve,
+                &[("score", Curve::Score), ("drop", Curve::Drop)],
+            )?,
+            auc: options.number("auc", preset.auc, 0.0..=100.0)?,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let map = if self.unit == Unit::Value { subject.spread(&map) } else { map };
+        let features = map.len();
+        let step = self.step.clamp(1, features);
+        let end = features as f64 * self.auc.clamp(0.0, 100.0) / 100.0;
+        let parts = Parts::of(descending(&map, Ties::EarlierFirst), step, self.unit);
+        // A curve that ends between two steps needs the step after its end.
+        let steps = ((end / step as f64).ceil() as usize).min(parts.len());
+        if steps == 0 {
+            return Err(silent("the curve ends before the first pixel is removed"));
+        }
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let removal = Removal::new(&subject, &parts, self.baseline, steps);
+        let curve = removal.curve(steps, self.batch, &read)?;
+        if self.curve == Curve::Score {
+            return Ok(area(&curve));
+        }
+        let untouched = copies::score(case, &subject.image, &read)?;
+        let removed = |steps: usize| (steps * step).min(features) as f64;
+        let mut points = vec![(0.0, 0.0)];
+        points.extend(curve.iter().enumerate().map(|(i, output)| (removed(i + 1), untouched - output)));
+        Ok(area_until(&points, end) / features as f64)
+    }
+}
+
+/// The area under the line through points, from the first on to where `end` is reached.
+fn area_until(points: &[(f64, f64)], end: f64) -> f64 {
+    let piece = |pair: &[(f64, f64)]| {
+        let ((from, before), (to, after)) = (pair[0], pair[1]);
+        let share = ((end - from) / (to - from)).clamp(0.0, 1.0);
+        let reached = before + share * (after - before);
+        (before + reached) / 2.0 * share * (to - from)
+    };
+    points.windows(2).map(piece).sum()
+}
+
+impl Metric for PixelFlipping {
+    fn name(&self) -> &str {
+        "pixel-flipping"
+    }
+
+    fn better(&self) -> Better {
+        match self.curve {
+            Curve::Score => Better::Lower,
+            Curve::Drop => Better::Higher,
+        }
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_area_ends_where_it_is_told_to() {
+        let line = [(0.0, 0.0), (2.0, 2.0), (4.0, 4.0)];
+        for end in [0.0, 0.5, 2.0, 3.0, 4.0] {
+            assert!((area_until(&line, end) - end * end / 2.0).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The Pointing Game: whether a map's highest place lies on the object.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, is_constant, settled, silent};
+
+/// 1 if a maximum of the map lies in the mask, else 0. A constant map points nowhere: silent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointingGame {
+    /// Whether a hit counts as the share of the image outside the mask.
+    pub weighted: bool,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl Default for PointingGame {
+    fn default() -> Self {
+        PointingGame { weighted: false, treatment: Treatment::NORMALISED }
+    }
+}
+
+impl PointingGame {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        let default = Self::default();
+        Ok(PointingGame {
+            weighted: options.flag("weighted", default.weighted)?,
+            treatment: default.treatment.read(options)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mask = subject.mask()?;
+        let map = self.treatment.of(&subject.map);
+        if map.len() > 1 && is_constant(&map) {
+            return Err(silent("a constant map points nowhere"));
+        }
+        let highest = map.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let hit = map.iter().zip(mask).any(|(value, inside)| *inside && *value == highest);
+        let outside = mask.iter().filter(|inside| !**inside).count() as f64 / mask.len() as f64;
+        Ok(if !hit {
+            0.0
+        } else if self.weighted {
+            outside
+        } else {
+            1.0
+        })
+    }
+}
+
+impl Metric for PointingGame {
+    fn name(&self) -> &str {
+        "pointing-game"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,78 @@
+//! Random Logit: whether another class is explained otherwise.
+
+use monosplit_graph::{Error, Noise, Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::similarity::Similarity;
+use crate::subject::{Stop, Subject, plane, settled, silent};
+
+/// How alike the map is to the one of a class drawn from all others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomLogit {
+    /// How the two are compared.
+    pub similarity: Similarity,
+    /// The other class; drawn if there is none.
+    pub other: Option<usize>,
+    /// What is done to both maps.
+    pub treatment: Treatment,
+}
+
+impl Default for RandomLogit {
+    fn default() -> Self {
+        RandomLogit { similarity: Similarity::SsimFlat, other: None, treatment: Treatment::NORMALISED }
+    }
+}
+
+impl RandomLogit {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        let default = Self::default();
+        let other = options.is_given("other").then(|| options.count("other", 0, 0..=usize::MAX));
+        Ok(RandomLogit {
+            similarity: default.similarity.read(options)?,
+            other: other.transpose()?,
+            treatment: default.treatment.read(options)?,
+        })
+    }
+
+    /// A class that is not the one explained.
+    fn drawn(&self, case: &Case<'_>) -> Result<usize, Stop> {
+        let classes = case.network.scores(case.image)?.shape().get(1).copied().unwrap_or(0);
+        if classes < 2 || case.class >= classes {
+            return Err(silent("there is no other class"));
+        }
+        let draw = Noise::new(case.seed).stream("other class").uniform(0);
+        let place = ((draw * (classes - 1) as f64) as usize).min(classes - 2);
+        Ok(place + usize::from(place >= case.class))
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let other = match self.other {
+            Some(other) if other == case.class => {
+                return Err(Error::argument("the other class is the one explained; name another").into());
+            }
+            Some(other) => other,
+            None => self.drawn(case)?,
+        };
+        let explained = plane(&case.network.maps(case.image, other)?, subject.height, subject.width)?;
+        let (a, b) = (self.treatment.of(&subject.map), self.treatment.of(&explained));
+        self.similarity.of(&a, &b, subject.height).map_err(Stop::Silent)
+    }
+}
+
+impl Metric for RandomLogit {
+    fn name(&self) -> &str {
+        "random-logit"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,99 @@
+//! Region Perturbation: remove the most important patches and watch how far the class drops.
+
+use monosplit_graph::{Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output};
+use super::patches::{Order, Tiling, ordered};
+use super::preset::Preset;
+use super::removal::{Removal, area};
+use super::selectivity::tiling;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// The drop `f(x) − f(x without the first k patches)` for `k = 1, …`, as the area under its curve or as its mean, which is
+/// the area over the perturbation curve of Samek et al. without the untouched image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionPerturbation {
+    /// Side of a patch in pixels.
+    pub patch: usize,
+    /// Patches removed at most.
+    pub regions: usize,
+    /// Where patches lie.
+    pub tiling: Tiling,
+    /// Which patch goes first.
+    pub order: Order,
+    /// What removed pixels become.
+    pub baseline: Baseline,
+    /// What is read from the network.
+    pub output: Output,
+    /// Whether the value is the mean of the curve; else it is the area, points one apart.
+    pub mean: bool,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+impl RegionPerturbation {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        RegionPerturbation {
+            patch: 8,
+            regions: 100,
+            tiling: if preset == Preset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
+            order: Order::MostFirst,
+            baseline: Baseline::Black,
+            output: Output::Probability,
+            mean: false,
+            treatment: Treatment::NORMALISED,
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let orders = [("morf", Order::MostFirst), ("lerf", Order::LeastFirst)];
+        Ok(RegionPerturbation {
+            patch: options.count("patch", preset.patch, 1..=1 << 16)?,
+            regions: options.count("regions", preset.regions, 1..=usize::MAX)?,
+            tiling: tiling(options, preset.tiling)?,
+            order: options.one_of("order", preset.order, &orders)?,
+            baseline: preset.baseline.read(options)?,
+            output: preset.output.read(options)?,
+            mean: options.one_of("summary", preset.mean, &[("area", false), ("mean", true)])?,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, self.order, self.regions);
+        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        let untouched = copies::score(case, &subject.image, &read)?;
+        let curve = removal.curve(parts.len(), self.batch, &read)?;
+        let drops: Vec<f64> = curve.iter().map(|output| untouched - output).collect();
+        Ok(if self.mean { drops.iter().sum::<f64>() / drops.len() as f64 } else { area(&drops) })
+    }
+}
+
+impl Metric for RegionPerturbation {
+    fn name(&self) -> &str {
+        "region-perturbation"
+    }
+
+    fn better(&self) -> Better {
+        match self.order {
+            Order::MostFirst => Better::Higher,
+            Order::LeastFirst => Better::Lower,
+        }
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,61 @@
+//! Relevance Rank Accuracy: how many of a map's highest places lie on the object.
+
+use monosplit_graph::{Options, Result};
+
+use super::order::{Ties, descending};
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// Of the `k` highest places of the map, the share that lies in the mask, `k` the size of the mask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelevanceRankAccuracy {
+    /// Which of two equal places is the higher one.
+    pub ties: Ties,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+/// Which of two equal places is the higher one.
+pub(crate) fn ties(preset: Preset) -> Ties {
+    if preset == Preset::Quantus05 { Ties::LaterFirst } else { Ties::EarlierFirst }
+}
+
+impl RelevanceRankAccuracy {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        RelevanceRankAccuracy { ties: ties(preset), treatment: Treatment::NORMALISED }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(RelevanceRankAccuracy { treatment: preset.treatment.read(options)?, ..preset })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mask = subject.mask()?;
+        let size = mask.iter().filter(|inside| **inside).count();
+        let order = descending(&self.treatment.of(&subject.map), self.ties);
+        Ok(order.iter().take(size).filter(|&&place| mask[place]).count() as f64 / size as f64)
+    }
+}
+
+impl Metric for RelevanceRankAccuracy {
+    fn name(&self) -> &str {
+        "relevance-rank-accuracy"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

@@ -1,0 +1,114 @@
+//! ROAD: whether the network still decides for the class when the most important pixels are filled in from the others, so
+//! that nothing but their content is missing.
+
+use std::cell::RefCell;
+
+use monosplit_graph::{Noise, Options, Result};
+use rayon::prelude::*;
+
+use super::copies::{self, COPIES, each};
+use super::imputation::Imputation;
+use super::neighbours::best;
+use super::order::{Ties, descending};
+use super::preset::Preset;
+use super::relevance_rank_accuracy::ties;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// The share of removed percentages at which the network still decides for the class. Each removed pixel becomes the mean of
+/// its neighbours, known and filled in alike, plus a little noise, all channels at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Road {
+    /// The lowest percentage removed.
+    pub first: usize,
+    /// The highest percentage removed, below 100.
+    pub last: usize,
+    /// From one percentage to the next.
+    pub every: usize,
+    /// Standard deviation of the noise.
+    pub noise: f64,
+    /// Which of two equal pixels goes first.
+    pub ties: Ties,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+impl Road {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        Road {
+            first: 1,
+            last: 99,
+            every: 2,
+            noise: 0.01,
+            ties: ties(preset),
+            treatment: Treatment::NORMALISED,
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(Road {
+            first: options.count("first", preset.first, 0..=99)?,
+            last: options.count("last", preset.last, 0..=99)?,
+            every: options.count("every", preset.every, 1..=99)?,
+            noise: options.number("noise", preset.noise, 0.0..=f64::from(f32::MAX))?,
+            ties: preset.ties,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let percentages: Vec<usize> = (self.first..=self.last.min(99)).step_by(self.every.max(1)).collect();
+        if percentages.is_empty() {
+            return Err(silent("no percentage lies between the first and the last"));
+        }
+        let order = descending(&self.treatment.of(&subject.map), self.ties);
+        // The solution at one percentage is close to the next one's: the equations start from it.
+        let planes: RefCell<Vec<Vec<f64>>> = RefCell::new(
+            subject
+                .image
+                .chunks(subject.pixels())
+                .map(|p| p.iter().map(|&v| f64::from(v)).collect())
+                .collect(),
+        );
+        let make = |index: usize, copy: &mut [f32]| {
+            let removed = &order[..order.len() * percentages[index] / 100];
+            let imputation = Imputation::new(removed.to_vec(), subject.height, subject.width);
+            let mut planes = planes.borrow_mut();
+            planes.par_iter_mut().for_each(|plane| imputation.fill(plane));
+            let noise = Noise::new(case.seed).stream("imputation").numbered(index as u64);
+            for (channel, plane) in planes.iter().enumerate() {
+                for &place in removed {
+                    let at = channel * subject.pixels() + place;
+                    copy[at] = (plane[place] + self.noise * noise.gaussian(at as u64)) as f32;
+                }
+            }
+        };
+        let stays = |scores: &[f64]| f64::from(u8::from(best(scores) == case.class));
+        let kept = each(case, &subject.image, percentages.len(), self.batch, &make, &mut |copies| {
+            copies.scores(&stays)
+        })?;
+        Ok(kept.iter().sum::<f64>() / kept.len() as f64)
+    }
+}
+
+impl Metric for Road {
+    fn name(&self) -> &str {
+        "road"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

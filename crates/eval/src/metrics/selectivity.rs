@@ -1,0 +1,84 @@
+//! Selectivity: remove patches from the most to the least important and watch the class go.
+
+use monosplit_graph::{Options, Result};
+
+use super::baseline::Baseline;
+use super::copies::{self, COPIES, Output};
+use super::patches::{Order, Tiling, ordered};
+use super::preset::Preset;
+use super::removal::{Removal, area};
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// The area under the curve of the class's output while patches are removed in the order of the map's sum in each, the
+/// points one apart, the untouched image left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selectivity {
+    /// Side of a patch in pixels.
+    pub patch: usize,
+    /// Where patches lie.
+    pub tiling: Tiling,
+    /// What removed pixels become.
+    pub baseline: Baseline,
+    /// What is read from the network.
+    pub output: Output,
+    /// What is done to the map.
+    pub treatment: Treatment,
+    /// Copies of the image at once.
+    pub batch: usize,
+}
+
+impl Selectivity {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        Selectivity {
+            patch: 8,
+            tiling: if preset == Preset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
+            baseline: Baseline::Black,
+            output: Output::Probability,
+            treatment: Treatment::NORMALISED,
+            batch: COPIES,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(Selectivity {
+            patch: options.count("patch", preset.patch, 1..=1 << 16)?,
+            tiling: tiling(options, preset.tiling)?,
+            baseline: preset.baseline.read(options)?,
+            output: preset.output.read(options)?,
+            treatment: preset.treatment.read(options)?,
+            batch: copies::batch(options, preset.batch)?,
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let map = self.treatment.of(&subject.map);
+        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX);
+        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+        let read = |scores: &[f64]| self.output.of(scores, case.class);
+        Ok(area(&removal.curve(parts.len(), self.batch, &read)?))
+    }
+}
+
+/// The `tiling` option.
+pub(crate) fn tiling(options: &mut Options, default: Tiling) -> Result<Tiling> {
+    options.one_of("tiling", default, &[("grid", Tiling::Grid), ("greedy", Tiling::Greedy)])
+}
+
+impl Metric for Selectivity {
+    fn name(&self) -> &str {
+        "selectivity"
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

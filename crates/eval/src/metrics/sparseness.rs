@@ -1,0 +1,58 @@
+//! Sparseness: how unequally a map is spread over the image.
+
+use monosplit_graph::{Options, Result};
+
+use super::preset::Preset;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled, silent};
+
+/// Added to every value, so that a map of zeros is an even one; Quantus's number.
+const LEAST: f64 = 1e-7;
+
+/// The Gini index of the map: `Σ_i (2i − n − 1)·a_i / (n·Σ_i a_i)` over its values in ascending order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sparseness {
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl Default for Sparseness {
+    fn default() -> Self {
+        Sparseness { treatment: Treatment::SIZES }
+    }
+}
+
+impl Sparseness {
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        Preset::read(options, Preset::Paper)?;
+        Ok(Sparseness { treatment: Self::default().treatment.read(options)? })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mut map = self.treatment.of(&subject.map);
+        map.iter_mut().for_each(|value| *value += LEAST);
+        map.sort_by(f64::total_cmp);
+        let (count, sum) = (map.len() as f64, map.iter().sum::<f64>());
+        if sum == 0.0 {
+            return Err(silent("the map adds up to nothing"));
+        }
+        let weighted = map.iter().enumerate().map(|(i, value)| (2.0 * (i + 1) as f64 - count - 1.0) * value);
+        Ok(weighted.sum::<f64>() / (count * sum))
+    }
+}
+
+impl Metric for Sparseness {
+    fn name(&self) -> &str {
+        "sparseness"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

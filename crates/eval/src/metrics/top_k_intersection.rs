@@ -1,0 +1,76 @@
+//! Top-K Intersection: how many of a map's highest places lie on the object.
+
+use monosplit_graph::{Options, Result};
+
+use super::order::{Ties, descending};
+use super::preset::Preset;
+use super::relevance_rank_accuracy::ties;
+use super::treatment::Treatment;
+use crate::metric::{Better, Case, Metric, Silence};
+use crate::subject::{Stop, Subject, settled};
+
+/// Of the `k` highest places of the map, the share that lies in the mask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopKIntersection {
+    /// Places that count.
+    pub k: usize,
+    /// Whether the share is divided by the mask's share of the image.
+    pub concept_influence: bool,
+    /// Whether the share of an image with fewer than `k` pixels is one of `k`, as in Quantus 0.5; else of its pixels.
+    pub of_k: bool,
+    /// Which of two equal places is the higher one.
+    pub ties: Ties,
+    /// What is done to the map.
+    pub treatment: Treatment,
+}
+
+impl TopKIntersection {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        TopKIntersection {
+            k: 1000,
+            concept_influence: false,
+            of_k: preset == Preset::Quantus05,
+            ties: ties(preset),
+            treatment: Treatment::NORMALISED,
+        }
+    }
+
+    pub(crate) fn read(options: &mut Options) -> Result<Self> {
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(TopKIntersection {
+            k: options.count("k", preset.k, 1..=usize::MAX)?,
+            concept_influence: options.flag("concept-influence", preset.concept_influence)?,
+            treatment: preset.treatment.read(options)?,
+            ..preset
+        })
+    }
+
+    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
+        let subject = Subject::of(case)?;
+        let mask = subject.mask()?;
+        let order = descending(&self.treatment.of(&subject.map), self.ties);
+        let hits = order.iter().take(self.k).filter(|&&place| mask[place]).count();
+        let share = hits as f64 / if self.of_k { self.k } else { self.k.min(mask.len()) } as f64;
+        let size = mask.iter().filter(|inside| **inside).count() as f64 / mask.len() as f64;
+        Ok(if self.concept_influence { share / size } else { share })
+    }
+}
+
+impl Metric for TopKIntersection {
+    fn name(&self) -> &str {
+        "top-k-intersection"
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+        settled(self.value(case))
+    }
+}

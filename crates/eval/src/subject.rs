@@ -1,0 +1,115 @@
+//! A case as metrics read it: its arrays checked and at hand. Whatever makes a case unreadable, or leaves a metric without a
+//! value, is said once, here.
+
+use monosplit_graph::{Buffer, Error, Result, Tensor};
+
+use crate::metric::{Case, Silence};
+
+/// Why there is no value: a failure, or a definition that has none.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Failed(Error),
+    Silent(Silence),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+/// A silence, as something to stop at.
+pub(crate) fn silent(why: impl Into<String>) -> Stop {
+    Stop::Silent(Silence(why.into()))
+}
+
+/// What a metric hands out: a number that is not one is a silence.
+pub(crate) fn settled(found: Result<f64, Stop>) -> Result<std::result::Result<f64, Silence>> {
+    match found {
+        Ok(value) if value.is_finite() => Ok(Ok(value)),
+        Ok(value) => Ok(Err(Silence(format!("the value is {value}, which is not a finite number")))),
+        Err(Stop::Silent(silence)) => Ok(Err(silence)),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+/// The arrays of a case.
+pub(crate) struct Subject<'a> {
+    pub(crate) case: &'a Case<'a>,
+    /// `C·H·W` values.
+    pub(crate) image: Buffer<f32>,
+    /// `H·W` values, none of them infinite or NaN.
+    pub(crate) map: Vec<f64>,
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+}
+
+impl<'a> Subject<'a> {
+    /// The arrays of a case, if they fit each other.
+    pub(crate) fn of(case: &'a Case<'a>) -> Result<Self, Stop> {
+        let &[1, channels, height, width] = case.image.shape() else {
+            return Err(Error::shape(format!(
+                "a metric takes one preprocessed image [1, channels, height, width], found {:?}",
+                case.image.shape()
+            ))
+            .into());
+        };
+        if case.image.is_empty() {
+            return Err(Error::shape("a metric takes an image with at least one pixel, found none").into());
+        }
+        let image = case.image.to_f32();
+        if !image.iter().all(|value| value.is_finite()) {
+            return Err(silent("the image holds numbers that are not finite"));
+        }
+        let map = plane(case.map, height, width)?;
+        Ok(Subject { case, image, map, channels, height, width })
+    }
+
+    /// Pixels of the image.
+    pub(crate) fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Where the object is: as many truth values as there are pixels, at least one of them true.
+    pub(crate) fn mask(&self) -> Result<&'a [bool], Stop> {
+        let mask = self.case.mask.ok_or_else(|| silent("it is not known where the object is"))?;
+        if mask.len() != self.pixels() {
+            let (height, width, found) = (self.height, self.width, mask.len());
+            return Err(Error::shape(format!(
+                "a mask has one place for each pixel, {height}×{width}; this one has {found}"
+            ))
+            .into());
+        }
+        if !mask.contains(&true) {
+            return Err(silent("the mask is empty"));
+        }
+        Ok(mask)
+    }
+
+    /// The map beside every channel of the image.
+    pub(crate) fn spread(&self, map: &[f64]) -> Vec<f64> {
+        map.repeat(self.channels)
+    }
+}
+
+/// A map of one image `[H, W]` or `[1, H, W]`, its values finite.
+pub(crate) fn plane(map: &Tensor, height: usize, width: usize) -> Result<Vec<f64>, Stop> {
+    let shape = map.shape();
+    if shape != [height, width] && shape != [1, height, width] {
+        return Err(Error::shape(format!(
+            "the map is as large as the image, [{height}, {width}]; this one is {shape:?}"
+        ))
+        .into());
+    }
+    let values = map.to_f64().into_vec();
+    match values.iter().all(|value| value.is_finite()) {
+        true => Ok(values),
+        false => Err(silent("the map holds numbers that are not finite")),
+    }
+}
+
+/// Whether all values are the same.
+pub(crate) fn is_constant(values: &[f64]) -> bool {
+    values.windows(2).all(|pair| pair[0] == pair[1])
+}

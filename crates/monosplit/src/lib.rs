@@ -17,6 +17,7 @@
 //! ```
 
 pub use monosplit_engine as engine;
+pub use monosplit_eval as eval;
 pub use monosplit_explain as explain;
 pub use monosplit_graph as graph;
 pub use monosplit_image as image;
@@ -29,6 +30,7 @@ pub mod catalogue;
 pub mod commands;
 mod compilation;
 mod compiled;
+mod evaluation;
 mod failure;
 mod inference;
 mod input;
@@ -41,6 +43,7 @@ mod table;
 
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, compiled_maps};
+pub use evaluation::Laboratory;
 pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;

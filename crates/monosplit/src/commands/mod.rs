@@ -8,6 +8,7 @@ mod compile;
 mod compute;
 mod counterfactual;
 mod demo;
+mod evaluate;
 mod explain;
 mod explain_compiled;
 mod inspect;
@@ -33,6 +34,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, complain};
 
+pub(crate) use method::known_of;
+
 const OVERVIEW: &str = "\
 monosplit opens a trained image classifier, runs it, and explains what it saw.
 
@@ -43,6 +46,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
@@ -73,6 +77,7 @@ is ever executed.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
@@ -91,6 +96,7 @@ enum Command {
     Compile(Box<compile::Compile>),
     Counterfactual(Box<counterfactual::CounterfactualCommand>),
     Demo(demo::Demo),
+    Evaluate(Box<evaluate::Evaluate>),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Maxout(maxout::Maxout),
@@ -127,6 +133,7 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Compile(compile)) => compile.execute(out)?,
         Some(Command::Counterfactual(counterfactual)) => counterfactual.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
+        Some(Command::Evaluate(evaluate)) => evaluate.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Maxout(maxout)) => maxout.execute(out)?,

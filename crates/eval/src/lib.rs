@@ -5,6 +5,8 @@ mod candidate;
 pub mod dataset;
 mod examinee;
 pub mod experiment;
+#[cfg(test)]
+mod golden;
 mod judging;
 mod metric;
 pub mod metrics;

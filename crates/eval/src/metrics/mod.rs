@@ -10,7 +10,7 @@ mod complexity;
 mod copies;
 mod effective_complexity;
 mod faithfulness_correlation;
-mod imputation;
+pub(crate) mod imputation;
 mod infidelity;
 mod insertion_deletion;
 mod local_lipschitz;

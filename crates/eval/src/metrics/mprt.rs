@@ -15,6 +15,8 @@ pub struct Mprt {
     pub similarity: Similarity,
     /// Which of the comparisons is the value.
     pub summary: Summary,
+    /// Whether the mean counts the map's likeness to itself, which is 1, as Quantus's does.
+    pub itself: bool,
     /// What is done to all maps.
     pub treatment: Treatment,
 }
@@ -28,21 +30,25 @@ pub enum Summary {
     Last,
 }
 
-impl Default for Mprt {
-    fn default() -> Self {
-        Mprt { similarity: Similarity::Spearman, summary: Summary::Average, treatment: Treatment::SIZES }
-    }
-}
-
 impl Mprt {
+    /// The numbers of a source.
+    pub fn preset(preset: Preset) -> Self {
+        Mprt {
+            similarity: Similarity::Spearman,
+            summary: Summary::Average,
+            itself: preset != Preset::Paper,
+            treatment: Treatment::SIZES,
+        }
+    }
+
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
-        let default = Self::default();
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
         let summaries = [("average", Summary::Average), ("last", Summary::Last)];
         Ok(Mprt {
-            similarity: default.similarity.read(options)?,
-            summary: options.one_of("summary", default.summary, &summaries)?,
-            treatment: default.treatment.read(options)?,
+            similarity: preset.similarity.read(options)?,
+            summary: options.one_of("summary", preset.summary, &summaries)?,
+            itself: preset.itself,
+            treatment: preset.treatment.read(options)?,
         })
     }
 
@@ -69,7 +75,8 @@ impl Mprt {
             let map = plane(map, subject.height, subject.width)?;
             sum += self.compare(&subject.map, &map, subject.height).map_err(Stop::Silent)?;
         }
-        Ok(sum / maps.len() as f64)
+        let itself = self.itself && self.summary == Summary::Average;
+        Ok((sum + f64::from(u8::from(itself))) / (maps.len() + usize::from(itself)) as f64)
     }
 }
 

@@ -37,7 +37,7 @@ impl Laboratory {
     /// Opens the network an experiment names, or the ONNX file `instead` of it.
     pub fn open(experiment: &Experiment, instead: Option<&Path>) -> Result<Self> {
         let part = &experiment.model;
-        let origin = match (instead, &part.file, &part.architecture, &part.weights) {
+        let origin = match (instead, part.file.as_deref(), &part.architecture, &part.weights) {
             (Some(path), ..) | (None, Some(path), None, _) => Origin::onnx(path),
             (None, None, Some(name), Some(weights)) => Origin::architecture(name, weights),
             (None, Some(_), Some(_), _) => {

@@ -8,11 +8,11 @@ use crate::experiment::{Fixed, Layers, MethodPart};
 use crate::store::Configuration;
 
 /// A method of an experiment with its candidates.
-pub struct Choice {
+pub(super) struct Choice {
     /// What it is called.
-    pub title: String,
+    pub(super) title: String,
     /// What is to be chosen from.
-    pub candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Candidate>,
 }
 
 /// The candidates of a method.

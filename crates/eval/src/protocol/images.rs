@@ -23,7 +23,7 @@ pub struct Part {
 }
 
 /// The data sets of an experiment: for validation, if there is one, and to compare on.
-pub(super) fn opened(
+pub fn opened(
     part: &DataPart,
     folder: &std::path::Path,
     seed: u64,

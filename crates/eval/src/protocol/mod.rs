@@ -27,7 +27,7 @@ use crate::sweep::{Examiner, Ground, Seen, Sweep};
 use crate::timing::Timing;
 use candidates::{Choice, choices, fixed};
 
-pub use images::Part;
+pub use images::{Part, opened};
 
 /// A method that was found by its text.
 #[derive(Clone, Debug)]

@@ -39,6 +39,7 @@ mod labels;
 mod layer_choice;
 mod model;
 mod prediction;
+mod report;
 mod table;
 
 pub use compilation::{ClassSource, Compilation};

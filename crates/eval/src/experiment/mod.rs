@@ -313,7 +313,8 @@ fn data(root: &Section<'_>) -> Result<DataPart> {
             missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
             unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
         },
-        validation: section.text("validation")?,
+        // An empty name takes back what a base has said.
+        validation: section.text("validation")?.filter(|name| !name.is_empty()),
         test: section.text("test")?,
         validation_per_class: section.count("validation-per-class", 1..=MOST)?,
         validation_images: section.count("validation-images", 1..=MOST)?,

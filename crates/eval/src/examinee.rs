@@ -160,7 +160,15 @@ fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
 
 /// What was computed for perturbed images: candidates of a panel that are asked about the same ones share the work.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Vec<(u64, usize, Tensor, Arc<Maps>)>>);
+pub(crate) struct Memory(Mutex<Vec<Remembered>>);
+
+/// Images, the class that was explained, and the maps.
+struct Remembered {
+    hash: u64,
+    images: Tensor,
+    class: usize,
+    maps: Arc<Maps>,
+}
 
 impl Memory {
     /// Forgets everything.
@@ -175,17 +183,15 @@ impl Memory {
         images.to_f32().iter().for_each(|v| v.to_bits().hash(&mut hasher));
         let hash = hasher.finish();
         if let Ok(known) = self.0.lock() {
-            let same = |(other, explained, tensor, _): &&(u64, usize, Tensor, Arc<Maps>)| {
-                *other == hash && *explained == class && tensor == images
-            };
-            if let Some((.., maps)) = known.iter().find(same) {
-                return Ok(maps.clone());
+            let same = |one: &&Remembered| one.hash == hash && one.class == class && one.images == *images;
+            if let Some(one) = known.iter().find(same) {
+                return Ok(one.maps.clone());
             }
         }
         let samples = images.shape().first().copied().unwrap_or(0);
         let maps = Arc::new(panel.maps(images, &vec![class; samples])?);
         if let Ok(mut known) = self.0.lock() {
-            known.push((hash, class, images.clone(), maps.clone()));
+            known.push(Remembered { hash, images: images.clone(), class, maps: maps.clone() });
         }
         Ok(maps)
     }

@@ -58,14 +58,7 @@ impl Looked {
 impl<'a> Judging<'a> {
     /// Judges the maps of `examinee` by `metrics`, whose random numbers come from `seed`.
     pub fn new(examinee: &'a Examinee<'a>, metrics: &'a [Box<dyn Metric>], seed: u64) -> Self {
-        Judging {
-            examinee,
-            metrics,
-            seed,
-            memory: Memory::default(),
-            panel: None,
-            looked: Looked::default(),
-        }
+        Judging { examinee, metrics, seed, memory: Memory::default(), panel: None, looked: Looked::default() }
     }
 }
 

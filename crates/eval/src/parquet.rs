@@ -71,7 +71,8 @@ impl Column {
 /// Eight truth values a byte, the first in the lowest bit.
 fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     let flags: Vec<bool> = flags.collect();
-    let byte = |chunk: &[bool]| chunk.iter().enumerate().fold(0u8, |byte, (at, &on)| byte | u8::from(on) << at);
+    let byte =
+        |chunk: &[bool]| chunk.iter().enumerate().fold(0u8, |byte, (at, &on)| byte | u8::from(on) << at);
     flags.chunks(8).map(byte).collect()
 }
 

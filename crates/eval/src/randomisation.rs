@@ -2,7 +2,7 @@
 //! network has learnt changes with them.
 
 use monosplit_graph::passes::{Rewrite, Step};
-use monosplit_graph::{Error, Graph, Noise, NodeId, Op, Result, Tensor};
+use monosplit_graph::{Error, Graph, NodeId, Noise, Op, Result, Tensor};
 
 /// The layers with trained weights between the image and the class scores, from first to last.
 fn trained(graph: &Graph) -> Vec<NodeId> {
@@ -44,12 +44,11 @@ pub fn randomised(graph: &Graph, count: usize, seed: u64) -> Result<(Graph, Vec<
             fresh.push((input, drawn(weights, noise.numbered(place as u64), place == 2)?));
         }
     }
-    let forgotten = Rewrite::run(graph, |rewrite, id, _| {
-        match fresh.iter().find(|(weights, _)| *weights == id) {
+    let forgotten =
+        Rewrite::run(graph, |rewrite, id, _| match fresh.iter().find(|(weights, _)| *weights == id) {
             Some((_, noise)) => Ok(Step::Replace(rewrite.target.constant(noise.clone()))),
             None => Ok(Step::Keep),
-        }
-    })?;
+        })?;
     Ok((forgotten, names))
 }
 
@@ -58,8 +57,7 @@ fn drawn(weights: &Tensor, noise: Noise, is_bias: bool) -> Result<Tensor> {
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
     let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
     let deviation = if is_bias { 0.0 } else { variance.sqrt() };
-    let fresh: Vec<f32> =
-        (0..values.len()).map(|i| (deviation * noise.gaussian(i as u64)) as f32).collect();
+    let fresh: Vec<f32> = (0..values.len()).map(|i| (deviation * noise.gaussian(i as u64)) as f32).collect();
     Tensor::new(weights.shape().to_vec(), fresh)
 }
 
@@ -79,7 +77,8 @@ mod tests {
             let w = g.constant(Tensor::new([50, 50], weights).unwrap());
             let b = g.constant(Tensor::new([50], vec![1f32; 50]).unwrap());
             let op = Op::MatMul { trans_a: false, trans_b: true };
-            value = g.add_named(monosplit_graph::Label::named(format!("fc{layer}")), op, &[value, w, b]).unwrap();
+            value =
+                g.add_named(monosplit_graph::Label::named(format!("fc{layer}")), op, &[value, w, b]).unwrap();
             value = g.add(Op::Unary(Unary::Relu), &[value]).unwrap();
         }
         g.output("scores", value);

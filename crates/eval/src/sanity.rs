@@ -44,10 +44,8 @@ impl Examiner for Sanity<'_> {
     fn look(&mut self, samples: Vec<Sample>, images: &[Seen]) -> Result<()> {
         let [trained, randomised] =
             self.panels.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
-        self.looked = [
-            Looked::at(trained, samples.clone(), images, 0)?,
-            Looked::at(randomised, samples, images, 0)?,
-        ];
+        self.looked =
+            [Looked::at(trained, samples.clone(), images, 0)?, Looked::at(randomised, samples, images, 0)?];
         Ok(())
     }
 

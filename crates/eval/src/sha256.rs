@@ -1,9 +1,8 @@
 //! SHA-256 (FIPS 180-4): what a model or an image was, told from its bytes alone.
 
 /// The first 32 bits of the fractions of the square roots of the first eight primes.
-const START: [u32; 8] = [
-    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
-];
+const START: [u32; 8] =
+    [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
 
 /// The first 32 bits of the fractions of the cube roots of the first 64 primes.
 #[rustfmt::skip]

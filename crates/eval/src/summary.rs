@@ -39,7 +39,8 @@ impl Summary {
             for (metric, ..) in &stage.metrics {
                 let mut values = store.values(key, member.id, *metric)?;
                 // In the order of the images, so that the same values always have the same interval.
-                let ordered: Vec<f64> = images.iter().filter_map(|(id, ..)| values.get(id).copied()).collect();
+                let ordered: Vec<f64> =
+                    images.iter().filter_map(|(id, ..)| values.get(id).copied()).collect();
                 values.retain(|id, _| images.iter().any(|(known, ..)| known == id));
                 row.push(Found { estimate: Estimate::of(&ordered), values });
             }
@@ -60,11 +61,8 @@ impl Summary {
     /// How one row does against another by a metric, image by image.
     pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(Verdict, Estimate)> {
         let (first, second) = (&self.rows[one][metric].values, &self.rows[other][metric].values);
-        let pairs: Vec<(f64, f64)> = self
-            .images
-            .iter()
-            .filter_map(|(id, ..)| Some((*first.get(id)?, *second.get(id)?)))
-            .collect();
+        let pairs: Vec<(f64, f64)> =
+            self.images.iter().filter_map(|(id, ..)| Some((*first.get(id)?, *second.get(id)?))).collect();
         verdict(&pairs, sign(self.stage.metrics[metric].2))
     }
 }

@@ -133,8 +133,7 @@ impl Sweep<'_> {
         let mut gaps = Vec::new();
         for (member, &candidate) in group.iter().enumerate() {
             for (place, image) in block.iter().enumerate() {
-                let known =
-                    self.store.measured(self.model, self.seed, ground.ids[candidate], image.id)?;
+                let known = self.store.measured(self.model, self.seed, ground.ids[candidate], image.id)?;
                 let missing = (0..ground.metrics.len()).filter(|&m| !known.contains(&ground.metrics[m]));
                 let missing: Vec<usize> = missing.collect();
                 if !missing.is_empty() {
@@ -186,7 +185,10 @@ impl Sweep<'_> {
         let mut samples = Vec::with_capacity(block.len());
         for image in block {
             let photograph = ground.data.load(image.index)?.map_err(|left_out| {
-                Error::malformed(format!("image '{}' {} since the run began", left_out.name, left_out.trouble))
+                Error::malformed(format!(
+                    "image '{}' {} since the run began",
+                    left_out.name, left_out.trouble
+                ))
             })?;
             samples.push(Sample::new(&photograph, self.preprocess)?);
         }

@@ -41,7 +41,9 @@ impl Laboratory {
             (Some(path), ..) | (None, Some(path), None, _) => Origin::onnx(path),
             (None, None, Some(name), Some(weights)) => Origin::architecture(name, weights),
             (None, Some(_), Some(_), _) => {
-                return Err(Error::argument("model: expected either `file` or `arch` with `weights`, found both"));
+                return Err(Error::argument(
+                    "model: expected either `file` or `arch` with `weights`, found both",
+                ));
             }
             _ => return Err(Error::argument("no network is named: expected model.file, or --model FILE")),
         };
@@ -69,7 +71,9 @@ impl Laboratory {
         };
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
         let classes = model.classes().ok_or_else(|| {
-            model.unfit("expected one score for each class at the first output; there is nothing to explain".into())
+            model.unfit(
+                "expected one score for each class at the first output; there is nothing to explain".into(),
+            )
         })?;
         let labels = match &part.labels {
             Some(path) => Labels::open(path, classes)?,

@@ -200,7 +200,10 @@ fn what_is_no_run_store_is_refused() {
     let bench = Bench::new("refused");
     let file = bench.path("experiment.toml");
     refuses([Path::new("results"), &file], &["no run store"]);
-    refuses([Path::new("report"), &bench.path("absent"), Path::new("-o"), &bench.path("out")], &["no run store"]);
+    refuses(
+        [Path::new("report"), &bench.path("absent"), Path::new("-o"), &bench.path("out")],
+        &["no run store"],
+    );
     refuses([Path::new("results"), &file, Path::new("-o"), Path::new("rows.xls")], &[".csv or .parquet"]);
 }
 
@@ -232,7 +235,8 @@ fn the_experiments_that_come_with_the_program_can_be_read() {
         let metrics = experiment.ablations.iter().flat_map(|part| &part.metrics);
         let metrics = metrics.chain(experiment.layers.iter().flat_map(|part| &part.metrics));
         let metrics = metrics.chain(experiment.comparison.iter().flatten());
-        let chosen = experiment.selection.iter().flat_map(|part| &part.criteria).flat_map(|(_, metrics)| metrics);
+        let chosen =
+            experiment.selection.iter().flat_map(|part| &part.criteria).flat_map(|(_, metrics)| metrics);
         for metric in metrics.chain(chosen) {
             monosplit::eval::metrics::parse(metric).map(|_| ()).unwrap_or_else(|error| said(error));
         }

@@ -34,7 +34,9 @@ pub enum Entry {
 impl Entry {
     fn number(&self) -> Option<f64> {
         match self {
-            Entry::Number(value) | Entry::Interval(value, _) | Entry::Range(value, ..) => Some(*value).filter(|v| v.is_finite()),
+            Entry::Number(value) | Entry::Interval(value, _) | Entry::Range(value, ..) => {
+                Some(*value).filter(|v| v.is_finite())
+            }
             Entry::Words(_) | Entry::Absent => None,
         }
     }
@@ -106,7 +108,8 @@ impl Table {
                 Best::Highest => " ↑",
                 Best::Lowest => " ↓",
             };
-            format!("<th scope=\"col\">{}{arrow}</th>", escape(name))
+            let side = if *best == Best::None { "" } else { " class=\"number\"" };
+            format!("<th scope=\"col\"{side}>{}{arrow}</th>", escape(name))
         });
         line(&mut html, &format!("<thead><tr>{}</tr></thead>\n<tbody>", head.collect::<String>()));
         let best: Vec<Option<f64>> = (0..self.columns.len()).map(|column| self.best(column)).collect();
@@ -209,7 +212,10 @@ impl Table {
                     text.push_str("\\midrule\n");
                 }
                 let across = self.columns.len();
-                text.push_str(&format!("\\multicolumn{{{across}}}{{l}}{{\\textit{{{}}}}} \\\\\n", latex(words)));
+                text.push_str(&format!(
+                    "\\multicolumn{{{across}}}{{l}}{{\\textit{{{}}}}} \\\\\n",
+                    latex(words)
+                ));
             }
             let cells = self.texts(index, &best, |value| format!("\u{1}{value}\u{2}"));
             text.push_str(&row(cells.iter().map(|cell| latex(cell)).collect()));

@@ -74,13 +74,14 @@ impl Labels {
         let mut labels = HashMap::with_capacity(rows.len());
         for (number, row) in rows {
             let name = row.get(file).map(|name| name.trim()).unwrap_or_default();
-            let label = row.get(chosen).and_then(|text| text.trim().parse::<usize>().ok()).ok_or_else(|| {
-                Error::malformed(format!(
-                    "line {number}: expected a class number in the column '{}', found '{}'",
-                    header[chosen],
-                    row.get(chosen).map_or("", String::as_str)
-                ))
-            })?;
+            let label =
+                row.get(chosen).and_then(|text| text.trim().parse::<usize>().ok()).ok_or_else(|| {
+                    Error::malformed(format!(
+                        "line {number}: expected a class number in the column '{}', found '{}'",
+                        header[chosen],
+                        row.get(chosen).map_or("", String::as_str)
+                    ))
+                })?;
             labels.insert(name.to_owned(), label);
         }
         Ok(Labels(labels))
@@ -155,7 +156,10 @@ mod tests {
     #[test]
     fn the_column_that_is_named_is_read() {
         let labels = Labels::parse(LIST, Some("imagenet_index")).unwrap();
-        assert_eq!((labels.of("a.jpg"), labels.of("b.jpg"), labels.of("c.jpg")), (Some(161), Some(162), None));
+        assert_eq!(
+            (labels.of("a.jpg"), labels.of("b.jpg"), labels.of("c.jpg")),
+            (Some(161), Some(162), None)
+        );
     }
 
     #[test]

@@ -236,11 +236,9 @@ impl DataSet {
     pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, LeftOut>> {
         let entry = &self.entries[index];
         let trouble = match entry.read() {
-            Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => LeftOut {
-                name: entry.name.clone(),
-                trouble: Trouble::MissingMask,
-                said: String::new(),
-            },
+            Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => {
+                LeftOut { name: entry.name.clone(), trouble: Trouble::MissingMask, said: String::new() }
+            }
             Ok(found) => return Ok(Ok(found)),
             Err((trouble, said)) => LeftOut { name: entry.name.clone(), trouble, said },
         };

@@ -211,8 +211,7 @@ const FILTERS: [(&str, Filter); 3] =
 const MASKS: [(&str, MissingMask); 3] =
     [("keep", MissingMask::Keep), ("skip", MissingMask::Skip), ("fail", MissingMask::Fail)];
 const FILES: [(&str, Unreadable); 2] = [("skip", Unreadable::Skip), ("fail", Unreadable::Fail)];
-const CLASSES: [(&str, ExplainedClass); 2] =
-    [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
+const CLASSES: [(&str, ExplainedClass); 2] = [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
 const PARTS: [(&str, bool); 2] = [("validation", true), ("test", false)];
 const MOST: usize = 10_000_000;
 
@@ -261,7 +260,9 @@ impl Experiment {
     /// What only the whole can tell.
     fn check(&self, root: &Section<'_>) -> Result<()> {
         if (self.comparison.is_some() || self.selection.is_some()) && self.methods.is_empty() {
-            return Err(root.place().error("method: expected at least one [[method]] to compare, found none"));
+            return Err(root
+                .place()
+                .error("method: expected at least one [[method]] to compare, found none"));
         }
         let borrows = |of: &Option<Vec<Fixed>>| of.as_ref().is_some_and(Vec::is_empty);
         let sanity = self.sanity.as_ref().map(|part| part.of.clone());
@@ -526,7 +527,11 @@ images = 2
             ("vary = \"alpha\"\n", "", &["ablation[1].vary", "expected the option", "nothing"]),
             ("[data]\nfolder = \"pets\"", "[data]\nfolder = 7", &["data.folder", "a text", "found 7"]),
             ("name = \"a\"", "", &["name", "expected a name"]),
-            ("metrics = [\"pointing-game\"]\n[[ab", "metrics = []\n[[ab", &["comparison.metrics", "found none"]),
+            (
+                "metrics = [\"pointing-game\"]\n[[ab",
+                "metrics = []\n[[ab",
+                &["comparison.metrics", "found none"],
+            ),
             ("[sanity]", "[sanity", &["line"]),
         ];
         for (right, wrong, words) in cases {

@@ -68,13 +68,18 @@ impl Value {
     fn open_within(path: &Path, depth: usize) -> Result<Value> {
         let found = path.metadata().map_err(|cause| Error::io(path, &cause))?;
         if !found.is_file() || found.len() > MAX_FILE {
-            return Err(Error::argument(format!("{}: expected a TOML file of at most 1 MiB", path.display())));
+            return Err(Error::argument(format!(
+                "{}: expected a TOML file of at most 1 MiB",
+                path.display()
+            )));
         }
         let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
         let value = Value::parse(&text, path)?;
         let Some(base) = value.get("base") else { return Ok(value) };
         let Kind::Text(name) = &base.kind else {
-            return Err(base.place.error(format!("base: expected the name of a file, found {}", base.kind.said())));
+            return Err(base
+                .place
+                .error(format!("base: expected the name of a file, found {}", base.kind.said())));
         };
         if depth == MAX_DEPTH {
             return Err(base.place.error("base: files are based on one another in a circle, or too deep"));
@@ -86,12 +91,15 @@ impl Value {
     /// Reads a text; `path` is where it is said to stand.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Value> {
         let file = Arc::new(path.to_owned());
-        let line = |at: usize| 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count();
+        let line =
+            |at: usize| 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(span.start));
-            Place { file: file.clone(), line }.error(error.message().lines().next().unwrap_or("this is no TOML"))
+            Place { file: file.clone(), line }
+                .error(error.message().lines().next().unwrap_or("this is no TOML"))
         })?;
-        let kind = tree(&DeValue::Table(table.into_inner()), &|at| Place { file: file.clone(), line: line(at) });
+        let kind =
+            tree(&DeValue::Table(table.into_inner()), &|at| Place { file: file.clone(), line: line(at) });
         Ok(Value { place: Place { file: file.clone(), line: 1 }, kind })
     }
 

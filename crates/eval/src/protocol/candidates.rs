@@ -124,8 +124,7 @@ fn layers(
 
 /// The names of the convolutions, from first to last.
 fn convolutions(graph: &Graph) -> Vec<String> {
-    let convolution = |layer: &monosplit_graph::address::LayerSummary| {
-        matches!(graph.node(layer.node).op, Op::Conv { .. })
-    };
+    let convolution =
+        |layer: &monosplit_graph::address::LayerSummary| matches!(graph.node(layer.node).op, Op::Conv { .. });
     graph.layers().into_iter().filter(convolution).map(|layer| layer.name).collect()
 }

@@ -23,11 +23,7 @@ pub struct Part {
 }
 
 /// The data sets of an experiment: for validation, if there is one, and to compare on.
-pub fn opened(
-    part: &DataPart,
-    folder: &std::path::Path,
-    seed: u64,
-) -> Result<(Option<DataSet>, DataSet)> {
+pub fn opened(part: &DataPart, folder: &std::path::Path, seed: u64) -> Result<(Option<DataSet>, DataSet)> {
     let open = |name: Option<&str>| DataSet::open(folder, name, &part.options);
     let (validation, test) = match (&part.validation, part.validation_per_class) {
         (Some(name), _) => (Some(open(Some(name))?), open(part.test.as_deref())?),
@@ -106,7 +102,8 @@ impl Part {
 
 fn sample(data: &DataSet, index: usize, preprocess: &Preprocess) -> Result<Sample> {
     let loaded = data.load(index)?;
-    let photograph = loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+    let photograph =
+        loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
     Sample::new(&photograph, preprocess)
 }
 

@@ -104,6 +104,9 @@ struct Task<'t> {
     batch: usize,
 }
 
+/// The numbers of a stage's configurations in the store, and those of its metrics with their good ends.
+type Numbers = (Vec<i64>, Vec<(i64, Better)>);
+
 impl Protocol<'_> {
     /// Runs all stages over the images in `folder`.
     pub fn run(&mut self, folder: &Path) -> Result<()> {
@@ -222,12 +225,7 @@ impl Protocol<'_> {
     }
 
     /// Judges candidates by metrics; returns their numbers and those of the metrics.
-    fn judge(
-        &mut self,
-        task: Task<'_>,
-        texts: &[String],
-        position: &mut usize,
-    ) -> Result<(Vec<i64>, Vec<(i64, Better)>)> {
+    fn judge(&mut self, task: Task<'_>, texts: &[String], position: &mut usize) -> Result<Numbers> {
         let judges: Vec<Box<dyn Metric>> = texts
             .iter()
             .map(|text| metrics::parse(text).map_err(|error| about("metric", text, &error)))
@@ -245,7 +243,7 @@ impl Protocol<'_> {
         names: &[(String, Better)],
         examiner: &mut dyn Examiner,
         position: &mut usize,
-    ) -> Result<(Vec<i64>, Vec<(i64, Better)>)> {
+    ) -> Result<Numbers> {
         let mut metrics = Vec::new();
         for (name, better) in names {
             metrics.push((self.store.metric(name, *better)?, name.clone(), *better));
@@ -373,7 +371,8 @@ impl Protocol<'_> {
 
     fn mean(&self, configuration: i64, metric: i64, part: &Part) -> Result<Option<f64>> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
-        let values: Vec<f64> = part.images.iter().filter_map(|image| values.get(&image.id).copied()).collect();
+        let values: Vec<f64> =
+            part.images.iter().filter_map(|image| values.get(&image.id).copied()).collect();
         Ok(crate::statistics::mean(&values))
     }
 

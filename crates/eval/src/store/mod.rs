@@ -200,13 +200,12 @@ impl Store {
 
     /// Which metrics of `(configuration, image)` are stored already.
     pub fn measured(&self, model: i64, seed: u64, configuration: i64, image: i64) -> Result<Vec<i64>> {
-        let find = "SELECT metric FROM result WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND seed = ?4";
+        let find =
+            "SELECT metric FROM result WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND seed = ?4";
         let found = || -> rusqlite::Result<Vec<i64>> {
             let mut statement = self.connection.prepare(find)?;
-            let rows = statement
-                .query_map(params![model, configuration, image, seed as i64], |row| row.get(0))?
-                .collect();
-            rows
+            let key = params![model, configuration, image, seed as i64];
+            statement.query_map(key, |row| row.get(0))?.collect()
         };
         found().map_err(|cause| self.failed(&cause))
     }
@@ -240,12 +239,7 @@ impl Store {
                 ])?;
             }
             for (configuration, image) in claims {
-                transaction.prepare(free)?.execute(params![
-                    model,
-                    configuration,
-                    image,
-                    worker.id()
-                ])?;
+                transaction.prepare(free)?.execute(params![model, configuration, image, worker.id()])?;
             }
             transaction.commit()
         };
@@ -263,9 +257,9 @@ fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
     let path = path.display();
     let io = |said: String| Error::new(ErrorKind::Io, said);
     match cause.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => io(format!(
-            "{path}: the disk is full; make room and run again, what is finished is kept"
-        )),
+        Some(ErrorCode::DiskFull) => {
+            io(format!("{path}: the disk is full; make room and run again, what is finished is kept"))
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => io(format!(
             "{path}: another process has been writing for {} s; run again when it is done",
             PATIENCE.as_secs()
@@ -360,8 +354,11 @@ pub(crate) mod tests {
     fn files_that_are_no_run_stores_are_refused() {
         let scratch = Scratch::new("foreign");
         let text = scratch.0.join("notes.txt");
-        std::fs::write(&text, "this is no database, and long enough for a header of one, it says ".repeat(20))
-            .unwrap();
+        std::fs::write(
+            &text,
+            "this is no database, and long enough for a header of one, it says ".repeat(20),
+        )
+        .unwrap();
         assert!(Store::open(&text).unwrap_err().to_string().contains("no run store"));
         let other = scratch.0.join("other.sqlite");
         Connection::open(&other).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
@@ -382,7 +379,11 @@ pub(crate) mod tests {
         let pages: i64 = store.connection.pragma_query_value(None, "page_count", |r| r.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages).unwrap();
         let more: Vec<Row> = (0..5000)
-            .map(|seconds| Row { silence: Some("x".repeat(100)), seconds: f64::from(seconds), ..row(metric, 0.0) })
+            .map(|seconds| Row {
+                silence: Some("x".repeat(100)),
+                seconds: f64::from(seconds),
+                ..row(metric, 0.0)
+            })
             .collect();
         let mut refused = None;
         for seed in 1..5000 {

@@ -86,16 +86,13 @@ impl Store {
     /// Says which images a part of an experiment has, in order.
     pub fn set_images(&mut self, experiment: i64, part: &str, images: &[i64]) -> Result<()> {
         self.within(|transaction| {
-            transaction
-                .execute("DELETE FROM sight WHERE experiment = ?1 AND part = ?2", params![experiment, part])?;
+            transaction.execute(
+                "DELETE FROM sight WHERE experiment = ?1 AND part = ?2",
+                params![experiment, part],
+            )?;
             let add = "INSERT INTO sight (experiment, part, position, image) VALUES (?1, ?2, ?3, ?4)";
             for (position, image) in images.iter().enumerate() {
-                transaction.prepare(add)?.execute(params![
-                    experiment,
-                    part,
-                    position as i64,
-                    image
-                ])?;
+                transaction.prepare(add)?.execute(params![experiment, part, position as i64, image])?;
             }
             Ok(())
         })
@@ -161,10 +158,9 @@ impl Store {
         let Some((id, record)) = found.map_err(|cause| self.failed(&cause))? else {
             let known = self.experiments()?.join(", ");
             return Err(Error::argument(match name {
-                Some(name) => format!(
-                    "{}: there is no experiment '{name}'; there are: {known}",
-                    self.path.display()
-                ),
+                Some(name) => {
+                    format!("{}: there is no experiment '{name}'; there are: {known}", self.path.display())
+                }
                 None => format!("{}: no experiment was begun in this store", self.path.display()),
             }));
         };
@@ -221,8 +217,7 @@ impl Store {
     ) -> Result<Vec<T>> {
         let found = || -> rusqlite::Result<Vec<T>> {
             let mut statement = self.connection.prepare(find)?;
-            let rows = statement.query_map(values, |row| read(row))?.collect();
-            rows
+            statement.query_map(values, |row| read(row))?.collect()
         };
         found().map_err(|cause| self.failed(&cause))
     }

@@ -68,7 +68,8 @@ impl Store {
             &filter.metric,
         ]
         .map(|word| word.as_ref().map(|word| word.to_lowercase()));
-        let values: Vec<&dyn rusqlite::ToSql> = words.iter().map(|word| word as &dyn rusqlite::ToSql).collect();
+        let values: Vec<&dyn rusqlite::ToSql> =
+            words.iter().map(|word| word as &dyn rusqlite::ToSql).collect();
         self.list(find, &values, |row| {
             Ok(StoredRow {
                 model: row.get(0)?,

@@ -29,12 +29,7 @@ impl Worker {
         let id = entered().map_err(|cause| store.failed(&cause))?;
         let path = lock_path(&store.path, id);
         let failed = |cause| Error::io(&path, &cause);
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;
         Ok(Worker { id, path, _lock: lock })
     }
@@ -67,12 +62,8 @@ impl Store {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut mine = Vec::new();
             for &(configuration, image) in wanted {
-                let new = transaction.prepare(add)?.execute(params![
-                    model,
-                    configuration,
-                    image,
-                    worker.id
-                ])?;
+                let new =
+                    transaction.prepare(add)?.execute(params![model, configuration, image, worker.id])?;
                 if new == 1 {
                     mine.push((configuration, image));
                 }
@@ -89,8 +80,7 @@ impl Store {
         let failed = |cause: rusqlite::Error| failure(&path, &cause);
         let others = || -> rusqlite::Result<Vec<i64>> {
             let mut find = self.connection.prepare("SELECT DISTINCT worker FROM claim")?;
-            let found = find.query_map([], |row| row.get(0))?.collect();
-            found
+            find.query_map([], |row| row.get(0))?.collect()
         };
         let others = others().map_err(failed)?;
         let mut buried = false;

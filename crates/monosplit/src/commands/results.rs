@@ -141,7 +141,8 @@ fn means(rows: &[StoredRow]) -> Table {
         let estimate = Estimate::of(&values);
         let mut cells = key.map(str::to_owned).to_vec();
         cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
-        cells.push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
+        cells
+            .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
         cells.extend([values.len().to_string(), silent.to_string()]);
         table.row(cells);
     }
@@ -150,9 +151,8 @@ fn means(rows: &[StoredRow]) -> Table {
 
 /// The rows as columns.
 fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
-    let text = |of: fn(&StoredRow) -> &String| {
-        Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect())
-    };
+    let text =
+        |of: fn(&StoredRow) -> &String| Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect());
     vec![
         ("model", text(|row| &row.model)),
         ("model_hash", text(|row| &row.model_hash)),
@@ -193,5 +193,9 @@ fn csv(rows: &[StoredRow]) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }

@@ -144,6 +144,13 @@ impl<'a> Report<'a> {
     fn comparison(&mut self, summary: &Summary, gallery: Option<&Gallery>) -> Result<()> {
         self.heading("Comparison");
         self.table("comparison", &comparison(summary))?;
+        let silences = tables::silences(summary);
+        if !silences.is_empty() {
+            self.paragraph(&format!(
+                "Left out of a mean are images for which the metric has no value, such as a share of the map above one: {}.",
+                silences.join("; ")
+            ));
+        }
         if let Some(table) = verdicts(summary) {
             self.heading("Who wins");
             self.paragraph(
@@ -190,7 +197,8 @@ impl<'a> Report<'a> {
         for (metric, (_, name, better)) in summary.stage.metrics.iter().enumerate() {
             let arrow = if *better == Better::Higher { "more is better" } else { "less is better" };
             let scene = curves(summary, metric)?.into_scene()?;
-            let caption = format!("{}, {arrow}; means over {} images.", metric_title(name), summary.images.len());
+            let caption =
+                format!("{}, {arrow}; means over {} images.", metric_title(name), summary.images.len());
             self.figure(&format!("layers-{}", metric + 1), &scene, &caption)?;
         }
         Ok(())
@@ -208,7 +216,9 @@ impl<'a> Report<'a> {
 
     fn timing(&mut self, summary: &Summary) -> Result<()> {
         self.heading("Times");
-        self.paragraph("Seconds for one map of one image, prediction included, and once for making the method ready.");
+        self.paragraph(
+            "Seconds for one map of one image, prediction included, and once for making the method ready.",
+        );
         self.table("timing", &timing(summary))
     }
 }

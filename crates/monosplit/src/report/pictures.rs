@@ -52,9 +52,10 @@ impl Gallery {
     fn sample(&self, name: &str) -> Result<Sample> {
         let index = (0..self.test.len()).find(|&index| self.test.name(index) == name);
         let index = index.ok_or_else(|| Error::argument(format!("there is no image '{name}' any more")))?;
-        let photograph = self.test.load(index)?.map_err(|out| {
-            Error::malformed(format!("image '{}' {}", out.name, out.trouble))
-        })?;
+        let photograph = self
+            .test
+            .load(index)?
+            .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
         Sample::new(&photograph, &self.laboratory.preprocess)
     }
 
@@ -106,7 +107,8 @@ impl Gallery {
     pub(crate) fn grid(&self, summary: &Summary) -> Result<Grid> {
         let count = self.shown.min(summary.images.len()).max(1);
         let step = summary.images.len() / count;
-        let images: Vec<&(i64, String, usize)> = summary.images.iter().step_by(step.max(1)).take(count).collect();
+        let images: Vec<&(i64, String, usize)> =
+            summary.images.iter().step_by(step.max(1)).take(count).collect();
         let samples = images.iter().map(|(_, name, _)| self.sample(name)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<(&Sample, usize)> =
             samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();

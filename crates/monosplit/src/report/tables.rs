@@ -114,7 +114,8 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
     let is_split = |row: usize| stage.members[row].configuration.method.starts_with("split");
     let champions: Vec<usize> =
         (0..stage.metrics.len()).map(|metric| summary.best(metric, is_split)).collect::<Option<_>>()?;
-    let others: Vec<usize> = (0..stage.members.len()).filter(|&row| !is_split(row)).collect();
+    let others: Vec<usize> =
+        (0..stage.members.len()).filter(|&row| !is_split(row) && is_ranked(stage, row)).collect();
     if others.is_empty() {
         return None;
     }
@@ -146,6 +147,22 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
         rows: others.iter().map(row).collect(),
         ..Table::default()
     })
+}
+
+/// Where a metric had no value for some images of a configuration: one line for each.
+pub(super) fn silences(summary: &Summary) -> Vec<String> {
+    let all = counted(summary);
+    let mut lines = Vec::new();
+    for (member, row) in summary.stage.members.iter().zip(&summary.rows) {
+        for (found, (_, name, _)) in row.iter().zip(&summary.stage.metrics) {
+            let silent = all - found.values.len();
+            if silent > 0 && !found.values.is_empty() {
+                let (title, metric) = (&member.title, metric_title(name));
+                lines.push(format!("{title} at {} by {metric}: {silent} of {all} images", layer(member)));
+            }
+        }
+    }
+    lines
 }
 
 /// One table for each configuration that was varied: a row for each value.
@@ -181,9 +198,7 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
 
 /// The randomisation check.
 pub(super) fn sanity(summary: &Summary) -> Table {
-    let describe = |member: &Member| {
-        vec![words(&*member.title), words(layer(member)), words(sign(member))]
-    };
+    let describe = |member: &Member| vec![words(&*member.title), words(layer(member)), words(sign(member))];
     let mut table = listed(summary, describe, &["Method", "Layer", "Abs"]);
     for (column, (_, name, _)) in table.columns[3..].iter_mut().zip(&summary.stage.metrics) {
         column.0 = name.rsplit('=').next().unwrap_or(name).replace('-', " ");

@@ -11,6 +11,7 @@ use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
 use crate::metric::Network;
+use crate::randomisation::{randomised, trained};
 
 /// Programs of this many groups stay compiled: an ablation goes through the same ones again and again.
 const REMEMBERED: usize = 3;
@@ -70,7 +71,7 @@ impl<'a> Examinee<'a> {
         }
         let explainer = self.explainer(keys, &requests)?;
         let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
-        Ok(Panel { explainer, settings, places, absolute })
+        Ok(Panel { explainer, requests, settings, places, absolute })
     }
 
     fn explainer(&self, keys: Vec<String>, requests: &[Request]) -> Result<Arc<Explainer>> {
@@ -95,6 +96,7 @@ impl<'a> Examinee<'a> {
 /// Candidates whose maps are computed together.
 pub struct Panel {
     explainer: Arc<Explainer>,
+    requests: Vec<Request>,
     settings: Settings,
     /// For each candidate its map among those of the explainer; none is the mask.
     places: Vec<Option<usize>>,
@@ -116,15 +118,19 @@ impl Panel {
     /// The maps of one candidate; those of the mask are the masks of the images, which must be given.
     pub fn of(&self, maps: &Maps, candidate: usize, masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
         let Some(place) = self.places[candidate] else { return drawn(masks) };
-        let map = &maps.0[place];
+        self.signed(maps.0[place].clone(), candidate).map(Some)
+    }
+
+    /// A map with its signs, or without where the candidate has none.
+    fn signed(&self, map: Tensor, candidate: usize) -> Result<Tensor> {
         if !self.absolute[candidate] {
-            return Ok(Some(map.clone()));
+            return Ok(map);
         }
         let shape = map.shape().to_vec();
-        Ok(Some(match map.data() {
-            Data::F64(values) => Tensor::new(shape, values.iter().map(|v| v.abs()).collect::<Vec<_>>())?,
-            _ => Tensor::new(shape, map.to_f32().iter().map(|v| v.abs()).collect::<Vec<_>>())?,
-        }))
+        match map.data() {
+            Data::F64(values) => Tensor::new(shape, values.iter().map(|v| v.abs()).collect::<Vec<_>>()),
+            _ => Tensor::new(shape, map.to_f32().iter().map(|v| v.abs()).collect::<Vec<_>>()),
+        }
     }
 
     /// Whether a candidate is the mask of the image.
@@ -224,5 +230,24 @@ impl Network for Watched<'_> {
         };
         let maps = maps.ok_or_else(|| Error::argument("the image has no mask to show"))?;
         maps.reshaped([samples, height, width])
+    }
+
+    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
+        let Some(place) = self.panel.places[self.candidate] else { return Ok(None) };
+        let &[_, _, height, width] = image.shape() else {
+            return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
+        };
+        let request = std::slice::from_ref(&self.panel.requests[place]);
+        let mut maps = Vec::new();
+        // One network at a time: all of them together would not fit into memory.
+        for count in 1..=trained(self.examinee.graph).len() {
+            let (forgotten, _) = randomised(self.examinee.graph, count, seed)?;
+            let explainer = Explainer::new(&forgotten, request, self.examinee.engine)?;
+            let explained = explainer.explain(image, &Class::Index(class), &self.panel.settings)?;
+            let map = explained.maps.into_iter().next();
+            let map = settled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
+            maps.push(self.panel.signed(map, self.candidate)?.reshaped([height, width])?);
+        }
+        Ok(Some(maps))
     }
 }

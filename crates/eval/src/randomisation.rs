@@ -5,7 +5,7 @@ use monosplit_graph::passes::{Rewrite, Step};
 use monosplit_graph::{Error, Graph, NodeId, Noise, Op, Result, Tensor};
 
 /// The layers with trained weights between the image and the class scores, from first to last.
-fn trained(graph: &Graph) -> Vec<NodeId> {
+pub(crate) fn trained(graph: &Graph) -> Vec<NodeId> {
     let mut reaches = vec![false; graph.len()];
     if let Some(scores) = graph.outputs().first() {
         reaches[scores.node.index()] = true;

@@ -14,11 +14,13 @@ ROUNDING = 1e-6
 @dataclass
 class Agreement:
     """How far results differ: scores relative to the largest, maps by correlation and, where both sides define
-    the map alike, by relative L2. `None` where there was nothing of the kind."""
+    the map alike, by relative L2; numbers of a metric relative to the largest. `None` where there was nothing of the kind."""
 
     logits: float | None = None
     correlation: float | None = None
     size: float | None = None
+    values: float | None = None
+    tolerance: float = 0.0
     missing: str = ""
 
     @property
@@ -28,6 +30,7 @@ class Agreement:
             (self.logits, lambda v: v <= LOGITS),
             (self.correlation, lambda v: v >= CORRELATION),
             (self.size, lambda v: v <= SIZE),
+            (self.values, lambda v: v <= self.tolerance),
         ]
         verdicts = [fits(value) for value, fits in found if value is not None]
         return bool(verdicts) and all(verdicts) and not self.missing
@@ -40,6 +43,8 @@ class Agreement:
             words.append(f"maps 1 − {abs(1 - self.correlation):.0e}")
         if self.size is not None:
             words.append(f"L2 {self.size:.0e}")
+        if self.values is not None:
+            words.append(f"values {self.values:.0e}")
         text = ", ".join(words) or "nothing was compared"
         return text if self.holds else f"**disagrees: {text}**"
 
@@ -59,6 +64,12 @@ def compare(ours, theirs):
             if name in ours:
                 agreement.size = worse(max, agreement.size, relative(mine, peer, np.linalg.norm))
     return agreement
+
+
+def compare_values(ours, theirs, tolerance):
+    """The numbers a metric gave, relative to the largest."""
+    ours, theirs = np.load(ours / "values.npy"), np.load(theirs / "values.npy")
+    return Agreement(values=relative(ours, theirs, lambda v: np.abs(v).max()), tolerance=tolerance)
 
 
 def read(folder):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import environment, guard, turns
 from .methods import METHODS
+from .metrics import IMAGES, METRICS
 
 
 @dataclass
@@ -59,14 +60,20 @@ class Contest:
     def peer(self, *load, **options):
         return turns.Contestant(environment.peer_worker(), self.load(*load, **options))
 
-    def agreement(self, ours, theirs):
-        """One repeat of both, compared; it also warms them up."""
-        folders = [self.scratch / "ours", self.scratch / "theirs"]
-        for contestant, folder in zip((ours, theirs), folders):
+    def results(self, *contestants):
+        """One repeat of each, their results in folders; it also warms them up."""
+        for number, contestant in enumerate(contestants):
+            folder = self.scratch / f"results-{number}"
             shutil.rmtree(folder, ignore_errors=True)
             contestant.go()
             contestant.save(folder)
-        return guard.compare(*folders)
+            yield folder
+
+    def agreement(self, ours, theirs):
+        return guard.compare(*self.results(ours, theirs))
+
+    def value_agreement(self, ours, theirs, tolerance):
+        return guard.compare_values(*self.results(ours, theirs), tolerance)
 
     def times(self, *contestants):
         goes = [c.go if isinstance(c, turns.Contestant) else c for c in contestants]
@@ -191,6 +198,18 @@ def method(contest, number):
     yield row
 
 
+def metric(contest, number):
+    """An entry of `METRICS` against Quantus."""
+    entry = METRICS[number]
+    case = contest.models.case(entry.network)
+    # Quantus adds up the channels of the gradient, we average them: no metric here minds.
+    with contest.ours("metric", case, IMAGES, metric=entry.ours, name="gradient") as ours:
+        with contest.peer("metric", case, IMAGES, number=number) as peer:
+            agreement = contest.value_agreement(ours, peer, entry.tolerance)
+            times = contest.times(ours, peer)
+    yield Row(f"{entry.title}, {entry.network}", "Quantus + PyTorch", entry.target, turns.ratios(*times), agreement)
+
+
 def items():
     """Every item by name: a function of a contest that yields rows."""
     every = {}
@@ -213,4 +232,6 @@ def items():
     for number, entry in enumerate(METHODS):
         title = f"{entry.title.split(',')[0]}-{entry.peer_name}".lower().replace(" ", "")
         add(f"method-{title}", method, number)
+    for number, entry in enumerate(METRICS):
+        add(f"metric-{entry.title.lower().replace(' ', '')}-{entry.network}", metric, number)
     return every

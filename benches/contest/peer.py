@@ -91,6 +91,13 @@ def method(model, options):
     return lambda: {"map": run().detach()}
 
 
+def metric(model, options):
+    """A metric of `METRICS` by its number there."""
+    from .metrics import job
+
+    return job(torch_job(model, options), int(options["number"]))
+
+
 JOBS = {
     "forward-onnxruntime": forward_onnxruntime,
     "explain-onnxruntime": explain_onnxruntime,
@@ -98,6 +105,7 @@ JOBS = {
     "gradient-torch": gradient_torch,
     "split-float64": split_float64,
     "method": method,
+    "metric": metric,
 }
 
 

@@ -1,4 +1,4 @@
-//! The jobs: a network run forward, or explained by a method. Loading is not timed; a run is one call of the library
+//! The jobs: a network run forward, explained by a method, or its explanations judged by a metric. Loading is not timed; a run is one call of the library
 //! on a batch that is already in memory.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use monosplit::graph::npy;
 use monosplit::{Error, Inference, Model, ModelOptions, Origin, Result, Tensor};
 
 use crate::Results;
-use crate::method;
+use crate::{method, metric};
 
 /// Something that can be repeated.
 pub(crate) trait Job {
@@ -54,7 +54,8 @@ pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Option<B
     match kind {
         "forward" => Ok(Some(Box::new(Forward { inference: Inference::new(&model, &engine)?, images }))),
         "method" => method::load(&model, images, &engine, &options),
-        _ => Err(Error::argument(format!("unknown job {kind}: forward, method"))),
+        "metric" => metric::load(&model, &images, &engine, &options),
+        _ => Err(Error::argument(format!("unknown job {kind}: forward, method, metric"))),
     }
 }
 

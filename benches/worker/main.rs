@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `load forward MODEL key=value…` | `ready`, `missing` (no such method is built) or `error WHY` |
 //! | `load method MODEL name=NAME key=value…` | the same |
+//! | `load metric MODEL metric=TEXT key=value…` | the same |
 //! | `go` | `seconds N` |
 //! | `save FOLDER` | `saved`: the results of the last repeat as `.npy` files |
 //! | `peak` | `peak BYTES`: the most memory this process has held |
@@ -13,6 +14,7 @@
 mod clock;
 mod job;
 mod method;
+mod metric;
 
 use std::io::{BufRead, Write};
 use std::path::Path;

@@ -50,8 +50,7 @@ impl LocalLipschitz {
 
     pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
         let (distances, _) = self.neighbourhood.distances(case, make)?;
-        let steepest = |most: f64, now: f64| if now <= most { most } else { now };
-        Ok(distances.iter().map(|d| d.maps / (d.images + LEAST_DISTANCE)).fold(0.0, steepest))
+        Ok(distances.iter().map(|d| d.maps / (d.images + LEAST_DISTANCE)).fold(0.0, f64::max))
     }
 }
 

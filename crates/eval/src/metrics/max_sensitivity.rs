@@ -66,7 +66,7 @@ impl MaxSensitivity {
 
     pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
         let found = relative(&self.neighbourhood, case, make)?;
-        Ok(found.into_iter().fold(0.0, |most, now| if now <= most { most } else { now }))
+        Ok(found.into_iter().fold(0.0, f64::max))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Noise, Result};
 
-use super::copies::each;
+use super::copies::{self, Copies, each};
 use super::treatment::Treatment;
 use crate::metric::Case;
 use crate::subject::{Stop, Subject, silent};
@@ -69,7 +69,7 @@ impl Neighbourhood {
         let map = self.treatment.of(&subject.map);
         let before = self.same_decision.then(|| decision(&subject)).transpose()?;
         let mut changed = false;
-        let mut look = |copies: &mut super::copies::Copies<'_>| -> Result<Vec<Distance>> {
+        let mut look = |copies: &mut Copies<'_>| -> Result<Vec<Distance>> {
             if let Some(before) = before {
                 let decisions = copies.scores(&|scores| best(scores) as f64)?;
                 changed |= decisions.iter().any(|&decision| decision != before);
@@ -87,12 +87,15 @@ impl Neighbourhood {
         if changed {
             return Err(silent("the network decides otherwise near the image"));
         }
+        if distances.iter().any(|distance| !distance.maps.is_finite()) {
+            return Err(silent("a map near the image holds numbers that are not finite"));
+        }
         Ok((distances, apart(map.iter().copied())))
     }
 }
 
 fn decision(subject: &Subject<'_>) -> Result<f64> {
-    super::copies::score(subject.case, &subject.image, &|scores| best(scores) as f64)
+    copies::score(subject.case, &subject.image, &|scores| best(scores) as f64)
 }
 
 /// The class with the highest score, the first of several.

@@ -1,6 +1,6 @@
 //! Square patches of an image and how much of a map lies in each.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::order::{Ties, descending};
 use super::removal::Parts;
@@ -88,8 +88,7 @@ fn everywhere(sums: &Sums, size: usize) -> Vec<Patch> {
 /// Patches of which none overlaps one before.
 fn apart(patches: impl Iterator<Item = Patch>, size: usize, most: usize) -> Vec<Patch> {
     let cell = |patch: &Patch| (patch.top / size as isize, patch.left / size as isize);
-    let mut by_cell: std::collections::HashMap<(isize, isize), (isize, isize)> = Default::default();
-    let mut full = HashSet::new();
+    let mut by_cell: HashMap<(isize, isize), (isize, isize)> = HashMap::new();
     let mut chosen = Vec::new();
     for patch in patches {
         if chosen.len() >= most {
@@ -97,15 +96,14 @@ fn apart(patches: impl Iterator<Item = Patch>, size: usize, most: usize) -> Vec<
         }
         let (row, column) = cell(&patch);
         // Two patches in one cell overlap, so each cell holds one corner at most.
-        if full.contains(&(row, column)) {
+        if by_cell.contains_key(&(row, column)) {
             continue;
         }
         let near = (row - 1..=row + 1).flat_map(|r| (column - 1..=column + 1).map(move |c| (r, c)));
         let overlaps = |corner: &(isize, isize)| {
             (corner.0 - patch.top).unsigned_abs() < size && (corner.1 - patch.left).unsigned_abs() < size
         };
-        if !near.filter_map(|place| by_cell.get(&place)).any(|corner| overlaps(corner)) {
-            full.insert((row, column));
+        if !near.filter_map(|place| by_cell.get(&place)).any(overlaps) {
             by_cell.insert((row, column), (patch.top, patch.left));
             chosen.push(patch);
         }

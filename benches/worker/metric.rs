@@ -1,0 +1,122 @@
+//! A metric of the explanations of some images: the network is asked both for scores and for maps of perturbed copies.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use monosplit::catalogue;
+use monosplit::engine::Cpu;
+use monosplit::explain::{Class, Explainer, Finish, Request, Settings, Size};
+use monosplit::graph::npy;
+use monosplit::{Error, Inference, Model, Result, Tensor};
+use monosplit_eval::{Case, Metric, Network, metrics};
+
+use crate::Results;
+use crate::job::{Job, Options};
+
+/// Compiles the network and the method `name=`, and reads `metric=`, the maps `maps=` and the masks `masks=` (`.npy` files with
+/// one for each image; maps are computed and masks not known if left out). The value is NaN where the metric is silent.
+pub(crate) fn load(
+    model: &Model,
+    images: &Tensor,
+    engine: &Cpu,
+    options: &Options<'_>,
+) -> Result<Option<Box<dyn Job>>> {
+    let chosen = catalogue::parse(options.get("name").unwrap_or("gradient"), &[])?;
+    let layer = options.get("layers").map(str::to_owned);
+    let finish = Finish { size: Size::Input, ..Finish::default() };
+    let requests = [Request::of(chosen.method.clone(), layer).finish(finish)];
+    let network = Examined {
+        inference: Mutex::new(Inference::new(model, engine)?),
+        explainer: Explainer::new(model.graph(), &requests, engine)?,
+        settings: chosen.settings,
+    };
+    let class = options.number("class")?.unwrap_or(0);
+    let maps = match options.get("maps") {
+        Some(path) => read(path)?,
+        None => network.maps(images, class)?,
+    };
+    let masks = options.get("masks").map(read).transpose()?;
+    Ok(Some(Box::new(Measuring {
+        metric: metrics::parse(options.need("metric")?)?,
+        images: rows(images, 4)?.into_iter().map(one).collect::<Result<_>>()?,
+        maps: rows(&maps, 3)?,
+        masks: match &masks {
+            Some(masks) => {
+                rows(masks, 3)?.iter().map(|m| m.to_f64().iter().map(|v| *v > 0.0).collect()).collect()
+            }
+            None => Vec::new(),
+        },
+        network,
+        class,
+    })))
+}
+
+fn read(path: &str) -> Result<Tensor> {
+    let path = Path::new(path);
+    npy::read(&std::fs::read(path).map_err(|cause| Error::io(path, &cause))?)
+}
+
+/// The samples of a tensor of so many axes.
+fn rows(tensor: &Tensor, axes: usize) -> Result<Vec<Tensor>> {
+    let shape = tensor.shape();
+    if shape.len() != axes || tensor.is_empty() {
+        return Err(Error::shape(format!("expected {axes} axes, found {shape:?}")));
+    }
+    let values = tensor.to_f32();
+    values.chunks(tensor.len() / shape[0]).map(|row| Tensor::new(&shape[1..], row.to_vec())).collect()
+}
+
+/// A batch of one.
+fn one(image: Tensor) -> Result<Tensor> {
+    let mut shape = vec![1];
+    shape.extend(image.shape());
+    image.reshaped(shape)
+}
+
+struct Examined {
+    inference: Mutex<Inference>,
+    explainer: Explainer,
+    settings: Settings,
+}
+
+impl Network for Examined {
+    fn scores(&self, images: &Tensor) -> Result<Tensor> {
+        let mut inference =
+            self.inference.lock().map_err(|_| Error::argument("the network has failed before"))?;
+        inference.run(std::slice::from_ref(images))
+    }
+
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
+        let explained = self.explainer.explain(images, &Class::Index(class), &self.settings)?;
+        let map = explained.maps.into_iter().next();
+        map.map(|map| map.values).ok_or_else(|| Error::argument("the method gave no map"))
+    }
+}
+
+struct Measuring {
+    metric: Box<dyn Metric>,
+    images: Vec<Tensor>,
+    maps: Vec<Tensor>,
+    masks: Vec<Vec<bool>>,
+    network: Examined,
+    class: usize,
+}
+
+impl Job for Measuring {
+    fn run(&mut self) -> Result<Results> {
+        let mut values = Vec::new();
+        for (index, (image, map)) in self.images.iter().zip(&self.maps).enumerate() {
+            let mask = self.masks.get(index).map(Vec::as_slice);
+            let (network, class) = (&self.network, self.class);
+            let case = Case { image, class, map, mask, network, seed: index as u64 };
+            values.push(self.metric.measure(&case)?.unwrap_or(f64::NAN));
+        }
+        let maps: Vec<f32> = self.maps.iter().flat_map(|map| map.to_f32().to_vec()).collect();
+        let mut shape = vec![self.maps.len()];
+        shape.extend(self.maps[0].shape());
+        Ok(vec![
+            ("values".to_owned(), Tensor::vector(values)),
+            ("maps".to_owned(), Tensor::new(shape, maps)?),
+        ])
+    }
+}

@@ -29,8 +29,14 @@ impl Worker {
         let id = entered().map_err(|cause| store.failed(&cause))?;
         let path = lock_path(&store.path, id);
         let failed = |cause| Error::io(&path, &cause);
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        // Locked before it has its name: whoever finds a lock of that name free knows that its worker is no more.
+        let mut unnamed = path.clone().into_os_string();
+        unnamed.push(".new");
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(&unnamed).map_err(failed)?;
         lock.lock().map_err(failed)?;
+        std::fs::rename(&unnamed, &path).map_err(failed)?;
+        remove_dead(&store.path);
         Ok(Worker { id, path, _lock: lock })
     }
 
@@ -96,6 +102,20 @@ impl Store {
     }
 }
 
+/// Removes the locks of workers that are no more and had claimed nothing.
+fn remove_dead(store: &Path) {
+    let prefix = lock_path(store, 0).file_name().map(|name| name.to_string_lossy().into_owned());
+    let prefix = prefix.unwrap_or_default().trim_end_matches('0').to_owned();
+    let folder = store.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = name.strip_prefix(&prefix).is_some_and(|rest| rest.parse::<i64>().is_ok());
+        if number && !is_alive(&entry.path()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Whether somebody holds a lock.
 fn is_alive(lock: &Path) -> bool {
     let Ok(file) = OpenOptions::new().write(true).open(lock) else { return false };
@@ -117,6 +137,10 @@ mod tests {
         assert_eq!(one.claim(&first, model, &[(id, 1), (id, 2)]).unwrap(), [(id, 1), (id, 2)]);
         assert_eq!(other.claim(&second, model, &[(id, 2), (id, 3)]).unwrap(), [(id, 3)]);
         assert!(!other.bury(&second).unwrap(), "the first is at work");
+        let dead = lock_path(&scratch.store(), 77);
+        std::fs::write(&dead, "").unwrap();
+        drop(Worker::start(&one).unwrap());
+        assert!(!dead.exists() && first.path.exists() && second.path.exists());
         drop(first);
         assert!(other.bury(&second).unwrap());
         assert_eq!(other.claim(&second, model, &[(id, 1), (id, 2)]).unwrap(), [(id, 1), (id, 2)]);

@@ -143,7 +143,7 @@ fn killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
     assert!(bench.start(&torn).wait().unwrap().success());
     assert!(interrupted >= 3, "only {interrupted} of 20 kills met a process at work");
     let (whole, torn) = (bench.rows(&whole), bench.rows(&torn));
-    assert!(whole.len() > 100, "{}", whole.len());
+    assert!(whole.len() > 90, "{}", whole.len());
     assert_eq!(whole, torn);
 }
 

@@ -16,6 +16,7 @@
 
 mod crop;
 mod encode;
+mod idx;
 mod jpeg;
 mod picture;
 mod png;
@@ -24,6 +25,7 @@ mod preset;
 mod resize;
 
 pub use encode::{Pixels, encode_png, write_atomically, write_png};
+pub use idx::IdxArray;
 pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
 pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};
 pub use preset::{Fit, Preset};

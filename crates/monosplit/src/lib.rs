@@ -17,6 +17,7 @@
 //! ```
 
 pub use monosplit_engine as engine;
+pub use monosplit_eval as eval;
 pub use monosplit_explain as explain;
 pub use monosplit_graph as graph;
 pub use monosplit_image as image;
@@ -29,6 +30,7 @@ pub mod catalogue;
 pub mod commands;
 mod compilation;
 mod compiled;
+mod evaluation;
 mod failure;
 mod inference;
 mod input;
@@ -37,10 +39,12 @@ mod labels;
 mod layer_choice;
 mod model;
 mod prediction;
+mod report;
 mod table;
 
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, compiled_maps};
+pub use evaluation::Laboratory;
 pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;

@@ -23,7 +23,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().zip(&self.columns).map(|(cell, &(_, _, most))| shortened(&cell, most));
         self.rows.push(cells.collect());
     }

@@ -158,6 +158,7 @@ fn table() -> Table {
             row("LayerCAM", [0.24, 0.93, 0.11]),
             vec![Entry::Words("RISE".into()), Entry::Number(0.3), Entry::Absent, Entry::Number(f64::NAN)],
         ],
+        ..Table::default()
     }
 }
 

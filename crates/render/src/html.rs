@@ -1,14 +1,13 @@
-//! Pages of HTML that need no other file and no script: figures with the command that made them, and tables
-//! with the best of each column marked. They fit a wide screen as well as a telephone.
+//! Pages of HTML that need no other file and no script: figures with the command that made them, and tables. They fit a wide screen as well as a telephone.
 
 use std::fmt::Write;
 
 use monosplit_graph::Result;
 use monosplit_image::Picture;
 
-use crate::number::number;
 use crate::scene::Scene;
 use crate::svg::{data_uri, escaped};
+use crate::table::Table;
 use crate::text::clean;
 
 const STYLE: &str = include_str!("page.css");
@@ -71,109 +70,6 @@ impl PageFigure {
         let arguments = command.split_whitespace().map(|word| format!("<span>{}</span>", escape(word)));
         self.command = arguments.collect::<Vec<_>>().join(" ");
         self
-    }
-}
-
-/// Which number of a column is the best.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Best {
-    /// None: the column holds words, or numbers without an order.
-    #[default]
-    None,
-    /// The largest.
-    Highest,
-    /// The smallest.
-    Lowest,
-}
-
-/// One entry of a table.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    /// Words.
-    Words(String),
-    /// A number.
-    Number(f64),
-    /// A number with half the width of its confidence interval.
-    Interval(f64, f64),
-    /// Nothing is known.
-    Absent,
-}
-
-impl Entry {
-    fn number(&self) -> Option<f64> {
-        match self {
-            Entry::Number(value) | Entry::Interval(value, _) => Some(*value).filter(|v| v.is_finite()),
-            Entry::Words(_) | Entry::Absent => None,
-        }
-    }
-
-    fn html(&self) -> String {
-        let minus = |value: f64| number(value).replace('-', "−");
-        match self {
-            Entry::Words(words) => escape(words),
-            Entry::Number(value) => minus(*value),
-            Entry::Interval(value, half) => format!("{} <small>± {}</small>", minus(*value), minus(*half)),
-            Entry::Absent => "–".into(),
-        }
-    }
-}
-
-/// A table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
-    /// Words above the table.
-    pub caption: String,
-    /// The name of each column and which of its numbers is the best.
-    pub columns: Vec<(String, Best)>,
-    /// The entries; what a row lacks is absent, what it has too much is left out.
-    pub rows: Vec<Vec<Entry>>,
-}
-
-impl Table {
-    /// The best number of `column`, by the column's own order.
-    fn best(&self, column: usize) -> Option<f64> {
-        let numbers = self.rows.iter().filter_map(|row| row.get(column).and_then(Entry::number));
-        match self.columns.get(column)?.1 {
-            Best::None => None,
-            Best::Highest => numbers.max_by(f64::total_cmp),
-            Best::Lowest => numbers.min_by(f64::total_cmp),
-        }
-    }
-
-    /// The table as HTML. The best of a column is bold and underlined, and so are its equals.
-    pub fn to_html(&self) -> String {
-        let mut html = String::from("<div class=\"table\" tabindex=\"0\">\n<table>\n");
-        if !self.caption.is_empty() {
-            line(&mut html, &format!("<caption>{}</caption>", escape(&self.caption)));
-        }
-        let head = self.columns.iter().map(|(name, best)| {
-            let arrow = match best {
-                Best::None => "",
-                Best::Highest => " ↑",
-                Best::Lowest => " ↓",
-            };
-            format!("<th scope=\"col\">{}{arrow}</th>", escape(name))
-        });
-        line(&mut html, &format!("<thead><tr>{}</tr></thead>\n<tbody>", head.collect::<String>()));
-        let best: Vec<Option<f64>> = (0..self.columns.len()).map(|column| self.best(column)).collect();
-        for row in &self.rows {
-            let entries = best.iter().enumerate().map(|(column, best)| {
-                let entry = row.get(column).unwrap_or(&Entry::Absent);
-                let content = entry.html();
-                match entry {
-                    Entry::Words(_) if column == 0 => format!("<th scope=\"row\">{content}</th>"),
-                    Entry::Words(_) => format!("<td>{content}</td>"),
-                    _ if best.is_some() && entry.number() == *best => {
-                        format!("<td class=\"number\"><strong>{content}</strong></td>")
-                    }
-                    _ => format!("<td class=\"number\">{content}</td>"),
-                }
-            });
-            let entries: String = entries.collect();
-            line(&mut html, &format!("<tr>{entries}</tr>"));
-        }
-        html.push_str("</tbody>\n</table>\n</div>\n");
-        html
     }
 }
 
@@ -247,15 +143,11 @@ impl Page {
     }
 }
 
-fn line(html: &mut String, words: &str) {
-    html.push_str(words);
-    html.push('\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scene;
+    use crate::table::{Best, Entry};
     use crate::xml::assert_well_formed;
 
     const HOSTILE: &str = "</p><script>alert('x')</script>\0\u{202e} & \"q\"";
@@ -266,6 +158,8 @@ mod tests {
             caption: HOSTILE.into(),
             columns: vec![(HOSTILE.into(), Best::None), ("score".into(), Best::Highest)],
             rows: vec![vec![Entry::Words(HOSTILE.into()), Entry::Number(f64::NAN)], vec![]],
+            headings: vec![(1, HOSTILE.into())],
+            ..Table::default()
         };
         Page::new(HOSTILE)
             .paragraph(HOSTILE)
@@ -295,24 +189,5 @@ mod tests {
                 assert!(page[at + address.len()..].starts_with("data:image/png;base64,"));
             }
         }
-    }
-
-    #[test]
-    fn the_best_of_a_column_is_marked_and_so_are_its_equals() {
-        let table = |best, values: &[f64]| {
-            let rows = values.iter().map(|v| vec![Entry::Words("name".into()), Entry::Number(*v)]).collect();
-            let columns = vec![("method".into(), Best::Highest), ("score".into(), best)];
-            Table { columns, rows, ..Table::default() }.to_html()
-        };
-        let marked = |html: &str| {
-            html.match_indices("<strong>")
-                .map(|(at, _)| html[at + 8..].split('<').next().unwrap().to_string())
-                .collect::<Vec<_>>()
-        };
-        let values = [0.5, 0.75, f64::NAN, -1.0, 0.75, f64::INFINITY];
-        assert_eq!(marked(&table(Best::Highest, &values)), ["0.75", "0.75"]);
-        assert_eq!(marked(&table(Best::Lowest, &values)), ["−1"]);
-        assert!(marked(&table(Best::None, &values)).is_empty());
-        assert!(marked(&table(Best::Highest, &[f64::NAN])).is_empty());
     }
 }

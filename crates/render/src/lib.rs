@@ -74,6 +74,7 @@ mod raster;
 mod scale;
 mod scene;
 mod svg;
+mod table;
 mod terminal;
 mod text;
 #[cfg(test)]
@@ -86,7 +87,7 @@ pub use evidence::evidence;
 pub use figure::{FigureOptions, Tile, figure, tile_scene};
 pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
-pub use html::{Best, Entry, Page, PageFigure, Table, escape};
+pub use html::{Page, PageFigure, escape};
 pub use line_plot::{LinePlot, Series};
 pub use map::Map;
 pub use number::number;
@@ -94,4 +95,5 @@ pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, ble
 pub use polytope::{Edge, Polytope};
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};
+pub use table::{Best, Entry, Table};
 pub use terminal::{TerminalColours, terminal_map, terminal_picture};

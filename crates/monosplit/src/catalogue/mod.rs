@@ -203,6 +203,27 @@ pub fn parse_knowing(
     entry.choose(options)
 }
 
+/// A method's name and those of its options that are not what they are by default, in alphabetical order: two texts that
+/// mean the same have the same.
+pub fn tidied(text: &str) -> Result<(&'static str, String)> {
+    let (name, inline) = text.split_once(':').unwrap_or((text, ""));
+    let entry = Entry::find(name)?;
+    let mut given = Options::parse(inline)?;
+    let same = |value: &str, default: &str| match (value.parse::<f64>(), default.parse::<f64>()) {
+        (Ok(value), Ok(default)) => value == default,
+        _ => value.eq_ignore_ascii_case(default),
+    };
+    let mut kept = Vec::new();
+    for Choice { key, default, .. } in entry.options {
+        if let Some(value) = given.text(key).filter(|value| !same(value, default)) {
+            let value = value.parse::<f64>().map_or(value, |number| number.to_string());
+            kept.push(format!("{key}={value}"));
+        }
+    }
+    kept.sort();
+    Ok((entry.name, kept.join(",")))
+}
+
 /// Methods separated by commas, one text each. A word with an equals sign and no colon is an option of the method before
 /// it.
 pub fn words(text: &str) -> Result<Vec<String>> {
@@ -250,6 +271,14 @@ mod tests {
             let refused = parse(entry.name, &[("warp".into(), "9".into())]).unwrap_err().to_string();
             assert!(refused.contains(entry.name) && refused.contains("warp"), "{refused}");
         }
+    }
+
+    #[test]
+    fn texts_that_mean_the_same_are_tidied_to_the_same() {
+        for text in ["splitcam:part=plus,alpha=0.30", "SplitCAM: alpha=0.3 ,part=plus,stream=g,theta=0.10"] {
+            assert_eq!(tidied(text).unwrap(), ("splitcam", "alpha=0.3,part=plus".to_owned()));
+        }
+        assert_eq!(tidied("splitcam:alpha=0.40").unwrap(), ("splitcam", String::new()));
     }
 
     #[test]

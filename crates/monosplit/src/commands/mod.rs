@@ -8,6 +8,7 @@ mod compile;
 mod compute;
 mod counterfactual;
 mod demo;
+mod evaluate;
 mod explain;
 mod explain_compiled;
 mod inspect;
@@ -19,6 +20,8 @@ mod ops;
 mod preprocessing;
 mod profile;
 mod progress;
+mod report;
+mod results;
 mod run;
 mod split;
 mod train;
@@ -33,6 +36,9 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, complain};
 
+pub(crate) use evaluate::is_ranked;
+pub(crate) use method::known_of;
+
 const OVERVIEW: &str = "\
 monosplit opens a trained image classifier, runs it, and explains what it saw.
 
@@ -43,6 +49,9 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
+  monosplit report RUN -o FOLDER                a page about what was measured
+  monosplit results RUN                         its numbers, also as CSV or Parquet
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
@@ -73,6 +82,9 @@ is ever executed.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
+  monosplit report RUN -o FOLDER                a page about what was measured
+  monosplit results RUN                         its numbers, also as CSV or Parquet
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
@@ -91,10 +103,13 @@ enum Command {
     Compile(Box<compile::Compile>),
     Counterfactual(Box<counterfactual::CounterfactualCommand>),
     Demo(demo::Demo),
+    Evaluate(Box<evaluate::Evaluate>),
     Explain(Box<explain::Explain>),
     Inspect(inspect::Inspect),
     Maxout(maxout::Maxout),
     Methods(methods::Methods),
+    Report(Box<report::ReportCommand>),
+    Results(Box<results::Results>),
     Run(Box<run::Run>),
     Split(Box<split::SplitCommand>),
     Train(Box<train::Train>),
@@ -127,10 +142,13 @@ fn execute(command: Option<Command>, out: &mut dyn Write) -> Result<ExitCode, Fa
         Some(Command::Compile(compile)) => compile.execute(out)?,
         Some(Command::Counterfactual(counterfactual)) => counterfactual.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
+        Some(Command::Evaluate(evaluate)) => evaluate.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Inspect(inspect)) => return inspect.execute(out),
         Some(Command::Maxout(maxout)) => maxout.execute(out)?,
         Some(Command::Methods(methods)) => methods.execute(out)?,
+        Some(Command::Report(report)) => report.execute(out)?,
+        Some(Command::Results(results)) => results.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
         Some(Command::Train(train)) => train.execute(out)?,

@@ -1,0 +1,183 @@
+//! A folder of images: `images/`, `masks/` and `labels.csv`, of which only the images have to be there.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use monosplit_graph::options::closest;
+use monosplit_graph::{Error, Result};
+
+use super::{Entry, Mask, Pixels, file_name, pictures};
+
+/// A list of labels is not larger than this.
+const MAX_LIST: u64 = 256 << 20;
+
+/// Names a column of class numbers usually has.
+const USUAL: [&str; 6] = ["label", "class", "class_index", "class_id", "index", "target"];
+
+pub(super) fn entries(folder: &Path, part: Option<&str>, column: Option<&str>) -> Result<Vec<Entry>> {
+    let folder = &part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
+    if !folder.is_dir() {
+        return Err(Error::argument(format!("{}: there is no such folder of images", folder.display())));
+    }
+    let images = folder.join("images");
+    let images = if images.is_dir() { images } else { folder.clone() };
+    let list = folder.join("labels.csv");
+    let labels = if list.is_file() { Labels::open(&list, column)? } else { Labels::default() };
+    let masks = folder.join("masks");
+    let mut entries = Vec::new();
+    for path in pictures(&images)? {
+        let name = file_name(&path);
+        let mask = masks.join(&name).with_extension("png");
+        let mask = if mask.is_file() { Mask::File(mask) } else { Mask::Absent };
+        let label = match labels.of(&name) {
+            None if !labels.is_empty() => {
+                return Err(Error::malformed(format!(
+                    "{}: there is no line for the image '{name}'",
+                    list.display()
+                )));
+            }
+            label => label,
+        };
+        let stratum = label.map_or_else(String::new, |label| format!("{label:08}"));
+        entries.push(Entry { name, pixels: Pixels::File(path), label, stratum, mask });
+    }
+    Ok(entries)
+}
+
+/// Class numbers by file name.
+#[derive(Default)]
+struct Labels(HashMap<String, usize>);
+
+impl Labels {
+    fn open(path: &Path, column: Option<&str>) -> Result<Self> {
+        let size = path.metadata().map_err(|cause| Error::io(path, &cause))?.len();
+        if size > MAX_LIST {
+            return Err(Error::malformed(format!(
+                "{}: a list of labels of {size} bytes is too long",
+                path.display()
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+        Labels::parse(&text, column)
+            .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    fn parse(text: &str, column: Option<&str>) -> Result<Self> {
+        let mut lines =
+            text.lines().enumerate().map(|(n, line)| (n + 1, fields(line))).filter(|(_, f)| f.len() > 1);
+        let (_, header) = lines.next().ok_or_else(|| {
+            Error::malformed("expected a first line that names columns, such as 'file,class'")
+        })?;
+        let rows: Vec<(usize, Vec<String>)> = lines.collect();
+        let file = header.iter().position(|name| name.eq_ignore_ascii_case("file")).unwrap_or(0);
+        let chosen = chosen_column(&header, &rows, file, column)?;
+        let mut labels = HashMap::with_capacity(rows.len());
+        for (number, row) in rows {
+            let name = row.get(file).map(|name| name.trim()).unwrap_or_default();
+            let label =
+                row.get(chosen).and_then(|text| text.trim().parse::<usize>().ok()).ok_or_else(|| {
+                    Error::malformed(format!(
+                        "line {number}: expected a class number in the column '{}', found '{}'",
+                        header[chosen],
+                        row.get(chosen).map_or("", String::as_str)
+                    ))
+                })?;
+            labels.insert(name.to_owned(), label);
+        }
+        Ok(Labels(labels))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(&self, name: &str) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+}
+
+/// The column of class numbers: the one asked for, else the only one that holds whole numbers, else a usual name.
+fn chosen_column(
+    header: &[String],
+    rows: &[(usize, Vec<String>)],
+    file: usize,
+    wanted: Option<&str>,
+) -> Result<usize> {
+    let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
+    if let Some(wanted) = wanted {
+        return names.iter().position(|name| *name == wanted).ok_or_else(|| {
+            let close = closest(wanted, &names);
+            Error::argument(format!("there is no column '{wanted}'; {close}there are {}", names.join(", ")))
+        });
+    }
+    let whole = |column: &usize| {
+        rows.iter().all(|(_, row)| row.get(*column).is_some_and(|text| text.trim().parse::<usize>().is_ok()))
+    };
+    let candidates: Vec<usize> = (0..names.len()).filter(|&column| column != file).filter(whole).collect();
+    let usual = candidates.iter().find(|&&column| USUAL.contains(&&*names[column].to_lowercase()));
+    match (&*candidates, usual) {
+        ([only], _) | (_, Some(only)) => Ok(*only),
+        ([], _) => Err(Error::malformed("no column holds class numbers")),
+        (several, _) => {
+            let several: Vec<&str> = several.iter().map(|&column| names[column]).collect();
+            Err(Error::argument(format!(
+                "the columns {} all hold class numbers; say which the network knows with data.label-column",
+                several.join(", ")
+            )))
+        }
+    }
+}
+
+/// The fields of a line, where quotes may hold commas.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.trim_start_matches('\u{feff}').trim_end().chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            other => {
+                if let Some(last) = fields.last_mut() {
+                    last.push(other);
+                }
+            }
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str =
+        "file,breed,pet_class_index,imagenet_index\na.jpg,\"hound, basset\",3,161\nb.jpg,beagle,4,162\n";
+
+    #[test]
+    fn the_column_that_is_named_is_read() {
+        let labels = Labels::parse(LIST, Some("imagenet_index")).unwrap();
+        assert_eq!(
+            (labels.of("a.jpg"), labels.of("b.jpg"), labels.of("c.jpg")),
+            (Some(161), Some(162), None)
+        );
+    }
+
+    #[test]
+    fn a_column_that_is_not_there_is_answered_with_the_closest() {
+        let refused = Labels::parse(LIST, Some("imagenet-index")).err().unwrap().to_string();
+        assert!(refused.contains("did you mean 'imagenet_index'"), "{refused}");
+    }
+
+    #[test]
+    fn columns_that_cannot_be_told_apart_are_named() {
+        let refused = Labels::parse(LIST, None).err().unwrap().to_string();
+        assert!(refused.contains("pet_class_index, imagenet_index"), "{refused}");
+        assert_eq!(Labels::parse("file,class\na.png,7\n", None).unwrap().of("a.png"), Some(7));
+    }
+
+    #[test]
+    fn a_label_that_is_no_number_is_named_with_its_line() {
+        let refused = Labels::parse("file,class\na.png,7\nb.png,cat\n", Some("class")).err().unwrap();
+        assert!(refused.to_string().contains("line 3") && refused.to_string().contains("'cat'"));
+    }
+}

@@ -1,0 +1,58 @@
+//! MNIST and its relatives: two files of bytes, pictures and labels. There are no masks.
+
+use std::path::Path;
+
+use monosplit_graph::{Error, Result};
+use monosplit_image::{IdxArray, Picture};
+
+use super::{Entry, Mask, Pixels};
+
+const TEST: [&str; 2] = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];
+
+/// Whether a folder holds idx files.
+pub(super) fn is_one(folder: &Path) -> bool {
+    [TEST, TRAIN].iter().any(|names| IdxArray::find(folder, names[0]).is_some())
+}
+
+pub(super) fn entries(folder: &Path, part: Option<&str>) -> Result<Vec<Entry>> {
+    let names = match part {
+        None | Some("test" | "t10k") => TEST,
+        Some("train") => TRAIN,
+        Some(other) => {
+            return Err(Error::argument(format!(
+                "{}: idx files have the parts 'train' and 'test', not '{other}'",
+                folder.display()
+            )));
+        }
+    };
+    let open = |name: &str| {
+        let path = IdxArray::find(folder, name);
+        let path = path.ok_or_else(|| {
+            Error::argument(format!("{}: there is no '{name}', plain or with .gz", folder.display()))
+        })?;
+        IdxArray::open(&path)
+    };
+    let (images, labels) = (open(names[0])?, open(names[1])?);
+    let (&[count, height, width], &[labelled]) = (images.lengths.as_slice(), labels.lengths.as_slice())
+    else {
+        return Err(Error::malformed("expected pictures in a file of 3 axes and labels in one of 1 axis"));
+    };
+    if count != labelled || height == 0 || width == 0 {
+        return Err(Error::malformed(format!(
+            "there are {count} pictures of {height}×{width} pixels and {labelled} labels"
+        )));
+    }
+    let pictures = images.bytes.chunks_exact(height * width).zip(&labels.bytes);
+    let entry = |(index, (bytes, &label)): (usize, (&[u8], &u8))| {
+        let rgb = bytes.iter().flat_map(|&v| [v; 3]).collect();
+        Ok(Entry {
+            name: format!("{}[{index}]", names[0].split('-').next().unwrap_or_default()),
+            pixels: Pixels::Held(Picture::new(width, height, rgb)?),
+            label: Some(usize::from(label)),
+            stratum: format!("{label:03}"),
+            mask: Mask::Absent,
+        })
+    };
+    pictures.enumerate().map(entry).collect()
+}

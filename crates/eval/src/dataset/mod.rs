@@ -1,0 +1,320 @@
+//! Data sets: images, the class of each and where its object is, in the layouts people have them in. What is missing or
+//! unreadable is named and counted, and skipped or fatal as asked.
+
+mod folder;
+mod idx;
+mod imagenet_s;
+mod sample;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use monosplit_graph::{Error, Noise, Result};
+use monosplit_image::Picture;
+
+use crate::sha256::Sha256;
+
+pub use sample::Sample;
+
+/// How the files of a data set are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// `images/NAME.jpg`, `masks/NAME.png` (white on the object) and `labels.csv`; masks and labels may be missing.
+    Folder,
+    /// ImageNet-S as it is distributed: `validation/n01440764/NAME.JPEG` and the same under `validation-segmentation`,
+    /// whose colours are class numbers.
+    ImagenetS,
+    /// The idx files of MNIST and its relatives.
+    Idx,
+}
+
+impl Layout {
+    /// All of them with the names they go by.
+    pub const NAMED: [(&'static str, Layout); 3] =
+        [("folder", Layout::Folder), ("imagenet-s", Layout::ImagenetS), ("idx", Layout::Idx)];
+}
+
+/// What becomes of an image whose mask is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MissingMask {
+    /// It is evaluated; metrics that need a mask are silent.
+    #[default]
+    Keep,
+    /// It is left out, and counted.
+    Skip,
+    /// The evaluation does not begin.
+    Fail,
+}
+
+/// What becomes of an image that cannot be read, or whose mask has another size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unreadable {
+    /// It is left out, and counted.
+    Skip,
+    /// The evaluation does not begin.
+    #[default]
+    Fail,
+}
+
+/// How a data set is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataOptions {
+    /// The layout; told from the files if not given.
+    pub layout: Option<Layout>,
+    /// The column of `labels.csv` that holds the class number the network knows.
+    pub label_column: Option<String>,
+    /// What becomes of images without a mask.
+    pub missing_mask: MissingMask,
+    /// What becomes of images that cannot be used.
+    pub unreadable: Unreadable,
+}
+
+/// What is wrong with an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trouble {
+    /// The image, or its mask, cannot be decoded.
+    Unreadable,
+    /// There is no mask.
+    MissingMask,
+    /// Image and mask have different sizes.
+    SizesDiffer,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Trouble::Unreadable => "cannot be read",
+            Trouble::MissingMask => "has no mask",
+            Trouble::SizesDiffer => "has a mask of another size",
+        })
+    }
+}
+
+/// An image that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The image.
+    pub name: String,
+    /// What is wrong with it.
+    pub trouble: Trouble,
+    /// More about it.
+    pub said: String,
+}
+
+/// An image of a data set, not yet read.
+#[derive(Clone, Debug)]
+struct Entry {
+    name: String,
+    pixels: Pixels,
+    label: Option<usize>,
+    /// What images are grouped by when some are to be chosen.
+    stratum: String,
+    mask: Mask,
+}
+
+#[derive(Clone, Debug)]
+enum Pixels {
+    File(PathBuf),
+    Held(Picture),
+}
+
+#[derive(Clone, Debug)]
+enum Mask {
+    Absent,
+    /// White on the object.
+    File(PathBuf),
+    /// The object is where the colour is this class number.
+    Coded(PathBuf, u32),
+}
+
+/// An image that was read.
+#[derive(Clone, Debug)]
+pub struct Photograph {
+    /// Its name in the data set.
+    pub name: String,
+    /// The class it is labelled with.
+    pub label: Option<usize>,
+    /// The pixels as they are in the file.
+    pub picture: Picture,
+    /// White on the object.
+    pub mask: Option<Picture>,
+    /// SHA-256 of pixels and mask.
+    pub hash: String,
+}
+
+/// Images with labels and masks.
+#[derive(Clone, Debug)]
+pub struct DataSet {
+    entries: Vec<Entry>,
+    options: DataOptions,
+}
+
+impl DataSet {
+    /// Opens `part` (`val`, `test`, …) of the data set in `folder`; all of it if no part is named.
+    pub fn open(folder: &Path, part: Option<&str>, options: &DataOptions) -> Result<Self> {
+        if !folder.is_dir() {
+            return Err(Error::argument(format!(
+                "{}: expected the folder of a data set; there is none",
+                folder.display()
+            )));
+        }
+        let layout = options.layout.unwrap_or_else(|| layout_of(folder));
+        let entries = match layout {
+            Layout::Folder => folder::entries(folder, part, options.label_column.as_deref())?,
+            Layout::ImagenetS => imagenet_s::entries(folder, part)?,
+            Layout::Idx => idx::entries(folder, part)?,
+        };
+        if entries.is_empty() {
+            return Err(Error::argument(format!("{}: the data set holds no images", folder.display())));
+        }
+        Ok(DataSet { entries, options: options.clone() })
+    }
+
+    /// Number of images.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The name of an image.
+    pub fn name(&self, index: usize) -> &str {
+        &self.entries[index].name
+    }
+
+    /// Some of the images, as evenly over the classes as their number allows, the same for the same seed.
+    #[must_use]
+    pub fn thinned(self, count: usize, seed: u64) -> Self {
+        let rounds = self.rounds(seed);
+        let mut chosen: Vec<usize> = rounds.into_iter().flatten().take(count).collect();
+        chosen.sort_unstable();
+        self.only(&chosen)
+    }
+
+    /// Two data sets: `per_class` random images of each class, and the others.
+    pub fn split(self, per_class: usize, seed: u64) -> (Self, Self) {
+        let rounds = self.rounds(seed);
+        let mut first: Vec<usize> = rounds.into_iter().take(per_class).flatten().collect();
+        first.sort_unstable();
+        let others: Vec<usize> =
+            (0..self.len()).filter(|index| first.binary_search(index).is_err()).collect();
+        (self.clone().only(&first), self.only(&others))
+    }
+
+    /// One image of every class, then another one of every class that has another, and so on, at random.
+    fn rounds(&self, seed: u64) -> Vec<Vec<usize>> {
+        let noise = Noise::new(seed).stream("choice of images");
+        let mut order = noise.permutation(self.len());
+        // A stable sort by class keeps the random order within each.
+        order.sort_by(|&a, &b| self.entries[a].stratum.cmp(&self.entries[b].stratum));
+        let mut rounds: Vec<Vec<usize>> = Vec::new();
+        let strata = order.chunk_by(|&a, &b| self.entries[a].stratum == self.entries[b].stratum);
+        for stratum in strata {
+            for (round, &index) in stratum.iter().enumerate() {
+                if rounds.len() == round {
+                    rounds.push(Vec::new());
+                }
+                rounds[round].push(index);
+            }
+        }
+        for (number, round) in rounds.iter_mut().enumerate() {
+            let shuffled = noise.numbered(number as u64).permutation(round.len());
+            *round = shuffled.into_iter().map(|at| round[at]).collect();
+        }
+        rounds
+    }
+
+    fn only(mut self, chosen: &[usize]) -> Self {
+        self.entries = chosen.iter().map(|&index| self.entries[index].clone()).collect();
+        self
+    }
+
+    /// Reads an image; the inner error says why it is to be left out.
+    pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, LeftOut>> {
+        let entry = &self.entries[index];
+        let trouble = match entry.read() {
+            Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => {
+                LeftOut { name: entry.name.clone(), trouble: Trouble::MissingMask, said: String::new() }
+            }
+            Ok(found) => return Ok(Ok(found)),
+            Err((trouble, said)) => LeftOut { name: entry.name.clone(), trouble, said },
+        };
+        let fatal = match trouble.trouble {
+            Trouble::MissingMask => self.options.missing_mask == MissingMask::Fail,
+            _ => self.options.unreadable == Unreadable::Fail,
+        };
+        if !fatal {
+            return Ok(Err(trouble));
+        }
+        let LeftOut { name, trouble, said } = trouble;
+        let said = if said.is_empty() { said } else { format!(" ({said})") };
+        let key = if trouble == Trouble::MissingMask { "missing-mask" } else { "unreadable" };
+        Err(Error::malformed(format!(
+            "image '{name}' {trouble}{said}; set data.{key} to \"skip\" to go on without such images"
+        )))
+    }
+}
+
+/// Told by what is there; a folder of images if nothing else is recognised.
+fn layout_of(folder: &Path) -> Layout {
+    if folder.join("validation-segmentation").is_dir() || folder.join("train-semi-segmentation").is_dir() {
+        Layout::ImagenetS
+    } else if idx::is_one(folder) {
+        Layout::Idx
+    } else {
+        Layout::Folder
+    }
+}
+
+impl Entry {
+    fn read(&self) -> std::result::Result<Photograph, (Trouble, String)> {
+        let unreadable = |error: Error| (Trouble::Unreadable, error.to_string());
+        let picture = match &self.pixels {
+            Pixels::File(path) => Picture::open(path).map_err(unreadable)?,
+            Pixels::Held(picture) => picture.clone(),
+        };
+        let mask = match &self.mask {
+            Mask::Absent => None,
+            Mask::File(path) => Some(Picture::open(path).map_err(unreadable)?),
+            Mask::Coded(path, class) => {
+                let coded = Picture::open(path).map_err(unreadable)?;
+                Some(imagenet_s::object(&coded, *class).map_err(unreadable)?)
+            }
+        };
+        let size = |picture: &Picture| (picture.width(), picture.height());
+        if let Some(mask) = mask.as_ref().filter(|mask| size(mask) != size(&picture)) {
+            let ((w, h), (mask_w, mask_h)) = (size(&picture), size(mask));
+            return Err((Trouble::SizesDiffer, format!("{w}×{h} and {mask_w}×{mask_h} pixels")));
+        }
+        let mut hash = Sha256::default();
+        for picture in std::iter::once(&picture).chain(&mask) {
+            hash.update(&(picture.width() as u64).to_le_bytes());
+            hash.update(picture.rgb());
+        }
+        let (name, label) = (self.name.clone(), self.label);
+        Ok(Photograph { name, label, picture, mask, hash: hash.finish() })
+    }
+}
+
+/// The pictures in a folder, sorted by name.
+fn pictures(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |cause| Error::io(folder, &cause);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending)) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The last part of a path as text.
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

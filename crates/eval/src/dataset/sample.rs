@@ -1,0 +1,62 @@
+//! An image as the network sees it, with its mask brought along.
+
+use monosplit_graph::{Error, Result, Tensor};
+use monosplit_image::{Filter, Picture, Preprocess};
+
+use super::Photograph;
+
+/// An image ready for the network.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// `[1, C, H, W]`
+    pub tensor: Tensor,
+    /// What the network sees, to draw over.
+    pub picture: Picture,
+    /// Where the object is, `H·W` places.
+    pub mask: Option<Vec<bool>>,
+}
+
+impl Sample {
+    /// Scales, crops and normalises an image; its mask goes through the same scaling and crop, by nearest pixels.
+    pub fn new(photograph: &Photograph, preprocess: &Preprocess) -> Result<Self> {
+        let about = |error: Error| Error::new(error.kind(), format!("image '{}': {error}", photograph.name));
+        let prepared = preprocess.apply(&photograph.picture).map_err(about)?;
+        let nearest = preprocess.clone().filter(Filter::Nearest);
+        let mask = photograph.mask.as_ref().map(|mask| {
+            let seen = nearest.apply(mask).map_err(about)?.picture;
+            Ok::<_, Error>(seen.rgb().chunks_exact(3).map(|pixel| pixel[0] >= 128).collect())
+        });
+        Ok(Sample { tensor: prepared.tensor, picture: prepared.picture, mask: mask.transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_image::{Fit, Preset};
+
+    use super::*;
+
+    #[test]
+    fn a_mask_follows_its_image() {
+        let left = |width: usize, height: usize| -> Picture {
+            let rgb = (0..width * height).flat_map(|i| [if i % width < width / 2 { 255 } else { 0 }; 3]);
+            Picture::new(width, height, rgb.collect()).unwrap()
+        };
+        let photograph = Photograph {
+            name: "a".into(),
+            label: None,
+            picture: left(40, 20),
+            mask: Some(left(40, 20)),
+            hash: String::new(),
+        };
+        for fit in [Fit::Auto, Fit::Crop, Fit::Squash] {
+            let preprocess = Preset::Unit.options().fit([1, 8, 8], fit).unwrap();
+            let sample = Sample::new(&photograph, &preprocess).unwrap();
+            let mask = sample.mask.unwrap();
+            assert_eq!(mask.len(), 64);
+            for (place, &inside) in mask.iter().enumerate() {
+                assert_eq!(inside, place % 8 < 4, "{fit:?} {place}");
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The network under examination: its scores, and the maps of groups of candidates, compiled once and asked for many
+//! images.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use monosplit_engine::Engine;
+use monosplit_explain::{Class, Explainer, Map, Request, Settings};
+use monosplit_graph::{Data, Error, Graph, Result, Tensor};
+
+use crate::candidate::{Candidate, Source};
+use crate::metric::Network;
+use crate::randomisation::{randomised, trained};
+
+/// Programs of this many groups stay compiled: an ablation goes through the same ones again and again.
+const REMEMBERED: usize = 3;
+
+/// A network that can be asked for scores and for maps.
+pub struct Examinee<'a> {
+    graph: &'a Graph,
+    engine: &'a dyn Engine,
+    /// An explanation without maps is the network alone, at any batch size.
+    scores: Explainer,
+    compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
+}
+
+impl<'a> Examinee<'a> {
+    /// Compiles `graph`, whose first input is the image `[N, C, H, W]` and whose first output holds the class scores.
+    pub fn new(graph: &'a Graph, engine: &'a dyn Engine) -> Result<Self> {
+        let scores = Explainer::new(graph, &[], engine)?;
+        Ok(Examinee { graph, engine, scores, compiled: Mutex::new(Vec::new()) })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        self.graph
+    }
+
+    /// The class scores `[N, classes]` of images.
+    pub fn scores(&self, images: &Tensor) -> Result<Tensor> {
+        Ok(self.scores.explain(images, &Class::Index(0), &Settings::default())?.logits)
+    }
+
+    /// The class of the highest score of each image.
+    pub fn classes(&self, images: &Tensor) -> Result<Vec<usize>> {
+        Ok(self.scores.explain(images, &Class::Top, &Settings::default())?.classes)
+    }
+
+    /// The programs of a group of candidates that take the same numbers at run time.
+    pub fn panel(&self, candidates: &[&Candidate]) -> Result<Panel> {
+        let mut requests: Vec<Request> = Vec::new();
+        let mut keys: Vec<String> = Vec::new();
+        let mut places = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let Some(request) = candidate.request() else {
+                places.push(None);
+                continue;
+            };
+            let key = candidate.map_key();
+            let at = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                keys.push(key);
+                requests.push(request);
+                keys.len() - 1
+            });
+            places.push(Some(at));
+        }
+        let settings = candidates.first().map_or_else(Settings::default, |first| first.settings.clone());
+        if candidates.iter().any(|c| c.settings != settings && matches!(c.source, Source::Method(..))) {
+            return Err(Error::argument("candidates of a group take the same numbers at run time"));
+        }
+        let explainer = self.explainer(keys, &requests)?;
+        let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
+        Ok(Panel { explainer, requests, settings, places, absolute })
+    }
+
+    fn explainer(&self, keys: Vec<String>, requests: &[Request]) -> Result<Arc<Explainer>> {
+        let Ok(mut compiled) = self.compiled.lock() else {
+            return Ok(Arc::new(Explainer::new(self.graph, requests, self.engine)?));
+        };
+        if let Some(at) = compiled.iter().position(|(known, _)| *known == keys) {
+            let found = compiled.remove(at);
+            let explainer = found.1.clone();
+            compiled.push(found);
+            return Ok(explainer);
+        }
+        if compiled.len() >= REMEMBERED {
+            compiled.remove(0);
+        }
+        let explainer = Arc::new(Explainer::new(self.graph, requests, self.engine)?);
+        compiled.push((keys, explainer.clone()));
+        Ok(explainer)
+    }
+}
+
+/// Candidates whose maps are computed together.
+pub struct Panel {
+    explainer: Arc<Explainer>,
+    requests: Vec<Request>,
+    settings: Settings,
+    /// For each candidate its map among those of the explainer; none is the mask.
+    places: Vec<Option<usize>>,
+    absolute: Vec<bool>,
+}
+
+/// The maps of all candidates of a panel for a batch of images.
+#[derive(Clone, Debug)]
+pub struct Maps(Vec<Tensor>);
+
+impl Panel {
+    /// The maps `[N, H, W]` of images, each for a class of its own.
+    pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
+        let class = Class::PerSample(classes.to_vec());
+        let explained = self.explainer.explain(images, &class, &self.settings)?;
+        explained.maps.into_iter().map(settled).collect::<Result<_>>().map(Maps)
+    }
+
+    /// The maps of one candidate; those of the mask are the masks of the images, which must be given.
+    pub fn of(&self, maps: &Maps, candidate: usize, masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
+        let Some(place) = self.places[candidate] else { return drawn(masks) };
+        self.signed(maps.0[place].clone(), candidate).map(Some)
+    }
+
+    /// A map with its signs, or without where the candidate has none.
+    fn signed(&self, map: Tensor, candidate: usize) -> Result<Tensor> {
+        if !self.absolute[candidate] {
+            return Ok(map);
+        }
+        let shape = map.shape().to_vec();
+        match map.data() {
+            Data::F64(values) => Tensor::new(shape, values.iter().map(|v| v.abs()).collect::<Vec<_>>()),
+            _ => Tensor::new(shape, map.to_f32().iter().map(|v| v.abs()).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Whether a candidate is the mask of the image.
+    pub fn is_mask(&self, candidate: usize) -> bool {
+        self.places[candidate].is_none()
+    }
+}
+
+/// A map with its exponents multiplied in, where it has any.
+fn settled(map: Map) -> Result<Tensor> {
+    if map.exponents.iter().all(|&exponent| exponent == 0) {
+        return Ok(map.values);
+    }
+    let size = map.values.len() / map.exponents.len().max(1);
+    let values = map.values.to_f64();
+    let scaled = values.chunks(size.max(1)).zip(&map.exponents).flat_map(|(sample, &exponent)| {
+        let factor = f64::from(exponent).exp2();
+        sample.iter().map(move |v| v * factor)
+    });
+    Tensor::new(map.values.shape().to_vec(), scaled.collect::<Vec<_>>())
+}
+
+/// Masks as maps, in a row; none if one is missing.
+fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
+    let mut values = Vec::new();
+    for mask in masks {
+        let Some(mask) = mask else { return Ok(None) };
+        values.extend(mask.iter().map(|&inside| f32::from(u8::from(inside))));
+    }
+    let size = values.len() / masks.len().max(1);
+    Tensor::new([masks.len(), 1, size], values).map(Some)
+}
+
+/// What was computed for perturbed images: candidates of a panel that are asked about the same ones share the work.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Vec<Remembered>>);
+
+/// Images, the class that was explained, and the maps.
+struct Remembered {
+    hash: u64,
+    images: Tensor,
+    class: usize,
+    maps: Arc<Maps>,
+}
+
+impl Memory {
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut known) = self.0.lock() {
+            known.clear();
+        }
+    }
+
+    fn maps(&self, panel: &Panel, images: &Tensor, class: usize) -> Result<Arc<Maps>> {
+        let mut hasher = DefaultHasher::new();
+        images.to_f32().iter().for_each(|v| v.to_bits().hash(&mut hasher));
+        let hash = hasher.finish();
+        if let Ok(known) = self.0.lock() {
+            let same = |one: &&Remembered| one.hash == hash && one.class == class && one.images == *images;
+            if let Some(one) = known.iter().find(same) {
+                return Ok(one.maps.clone());
+            }
+        }
+        let samples = images.shape().first().copied().unwrap_or(0);
+        let maps = Arc::new(panel.maps(images, &vec![class; samples])?);
+        if let Ok(mut known) = self.0.lock() {
+            known.push(Remembered { hash, images: images.clone(), class, maps: maps.clone() });
+        }
+        Ok(maps)
+    }
+}
+
+/// The network as the metrics of one candidate see it.
+pub(crate) struct Watched<'p> {
+    pub(crate) examinee: &'p Examinee<'p>,
+    pub(crate) panel: &'p Panel,
+    pub(crate) candidate: usize,
+    pub(crate) mask: Option<&'p [bool]>,
+    pub(crate) memory: &'p Memory,
+}
+
+impl Network for Watched<'_> {
+    fn scores(&self, images: &Tensor) -> Result<Tensor> {
+        self.examinee.scores(images)
+    }
+
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
+        let &[samples, _, height, width] = images.shape() else {
+            return Err(Error::shape(format!("expected images [N, C, H, W], found {:?}", images.shape())));
+        };
+        let maps = match self.panel.is_mask(self.candidate) {
+            true => drawn(&vec![self.mask; samples])?,
+            false => {
+                let maps = self.memory.maps(self.panel, images, class)?;
+                self.panel.of(&maps, self.candidate, &[])?
+            }
+        };
+        let maps = maps.ok_or_else(|| Error::argument("the image has no mask to show"))?;
+        maps.reshaped([samples, height, width])
+    }
+
+    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
+        let Some(place) = self.panel.places[self.candidate] else { return Ok(None) };
+        let &[_, _, height, width] = image.shape() else {
+            return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
+        };
+        let request = std::slice::from_ref(&self.panel.requests[place]);
+        let mut maps = Vec::new();
+        // One network at a time: all of them together would not fit into memory.
+        for count in 1..=trained(self.examinee.graph).len() {
+            let (forgotten, _) = randomised(self.examinee.graph, count, seed)?;
+            let explainer = Explainer::new(&forgotten, request, self.examinee.engine)?;
+            let explained = explainer.explain(image, &Class::Index(class), &self.panel.settings)?;
+            let map = explained.maps.into_iter().next();
+            let map = settled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
+            maps.push(self.panel.signed(map, self.candidate)?.reshaped([height, width])?);
+        }
+        Ok(Some(maps))
+    }
+}

@@ -1,0 +1,553 @@
+//! An experiment, described completely by one TOML file: the network, the images, the methods with everything about them
+//! that is to be chosen, and what is asked of them.
+
+mod section;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+use monosplit_graph::{Error, Result};
+use monosplit_image::{Filter, Fit, Preset};
+
+use crate::dataset::{DataOptions, Layout, MissingMask, Unreadable};
+use section::Section;
+use value::Value;
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// What it is called.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// What all random numbers come from.
+    pub seed: u64,
+    /// How many images are explained together.
+    pub batch: usize,
+    /// How many maps are computed by one program.
+    pub maps: usize,
+    /// The network.
+    pub model: ModelPart,
+    /// The images.
+    pub data: DataPart,
+    /// The methods.
+    pub methods: Vec<MethodPart>,
+    /// How configurations are chosen; without it, all are compared.
+    pub selection: Option<SelectionPart>,
+    /// What the chosen ones are compared by.
+    pub comparison: Option<Vec<String>>,
+    /// One thing varied, all else equal.
+    pub ablations: Vec<AblationPart>,
+    /// How methods depend on the layer.
+    pub layers: Option<LayersPart>,
+    /// Whether maps depend on what the network has learnt.
+    pub sanity: Option<SanityPart>,
+    /// How long maps take.
+    pub timing: Option<TimingPart>,
+    /// How many images the report shows.
+    pub shown: usize,
+    text: String,
+}
+
+/// The network of an experiment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelPart {
+    /// An ONNX file.
+    pub file: Option<PathBuf>,
+    /// A known architecture instead.
+    pub architecture: Option<String>,
+    /// Its weights.
+    pub weights: Option<PathBuf>,
+    /// How it was trained to see pictures; the file's own way, or ImageNet's, if not given.
+    pub preset: Option<Preset>,
+    /// How pictures are brought to its size.
+    pub fit: Fit,
+    /// How pixels are weighted when scaling.
+    pub filter: Filter,
+    /// Names of its classes, one a line.
+    pub labels: Option<PathBuf>,
+}
+
+/// The images of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataPart {
+    /// The folder of the data set.
+    pub folder: Option<PathBuf>,
+    /// How it is read.
+    pub options: DataOptions,
+    /// The part configurations are chosen on.
+    pub validation: Option<String>,
+    /// The part they are compared on.
+    pub test: Option<String>,
+    /// Of a data set without parts, how many images of each class are for validation.
+    pub validation_per_class: Option<usize>,
+    /// At most this many images for validation.
+    pub validation_images: Option<usize>,
+    /// At most this many images to compare on.
+    pub test_images: Option<usize>,
+    /// Which class is explained.
+    pub class: ExplainedClass,
+}
+
+/// Which class of an image is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainedClass {
+    /// The one it is labelled with.
+    #[default]
+    Label,
+    /// The one the network finds.
+    Top,
+}
+
+/// Which layers a method is read off at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// Where the method is usually read off.
+    Usual,
+    /// At the image.
+    Image,
+    /// At every convolution, or evenly at so many of them.
+    Convolutions(Option<usize>),
+    /// At these.
+    Named(Vec<String>),
+}
+
+/// A method with everything about it that is to be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MethodPart {
+    /// What it is called.
+    pub title: Option<String>,
+    /// What it is listed under; its family in the catalogue if not given.
+    pub family: Option<String>,
+    /// The method and the options that are settled.
+    pub method: String,
+    /// Further options, one configuration for each.
+    pub formulas: Vec<String>,
+    /// The layers, one configuration for each.
+    pub layers: Layers,
+    /// With signs, without, or both.
+    pub absolute: Vec<bool>,
+}
+
+/// How configurations are chosen: for each criterion the one of best average rank over its metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionPart {
+    /// Names of criteria and the metrics of each.
+    pub criteria: Vec<(String, Vec<String>)>,
+}
+
+/// A configuration that is settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// What it is called.
+    pub title: Option<String>,
+    /// What it is listed under.
+    pub family: Option<String>,
+    /// The method with its options.
+    pub method: String,
+    /// The layer.
+    pub layers: Layers,
+    /// Whether the absolute value is taken.
+    pub absolute: bool,
+}
+
+/// One option varied, all else equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AblationPart {
+    /// What it is called.
+    pub name: String,
+    /// The option.
+    pub vary: String,
+    /// Its values.
+    pub values: Vec<String>,
+    /// What it is varied of.
+    pub of: Vec<Fixed>,
+    /// What is measured.
+    pub metrics: Vec<String>,
+    /// Whether on validation images rather than those of the comparison.
+    pub on_validation: bool,
+}
+
+/// How methods depend on the layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayersPart {
+    /// The methods; their layers are those of the curves.
+    pub of: Vec<Fixed>,
+    /// What is measured.
+    pub metrics: Vec<String>,
+    /// Whether on validation images, as in the paper, rather than those of the comparison.
+    pub on_validation: bool,
+}
+
+/// Whether maps depend on what the network has learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SanityPart {
+    /// How many layers, from the last, are drawn anew.
+    pub randomise: usize,
+    /// The configurations; those of the comparison if empty.
+    pub of: Vec<Fixed>,
+    /// On how many images at most.
+    pub images: Option<usize>,
+}
+
+/// How long maps take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimingPart {
+    /// The configurations; those of the comparison if empty.
+    pub of: Vec<Fixed>,
+    /// On how many images at most.
+    pub images: Option<usize>,
+}
+
+const PRESETS: [(&str, Preset); 4] = [
+    ("imagenet", Preset::Imagenet),
+    ("imagenet-bgr", Preset::ImagenetBgr),
+    ("unit", Preset::Unit),
+    ("none", Preset::None),
+];
+const FITS: [(&str, Fit); 3] = [("auto", Fit::Auto), ("crop", Fit::Crop), ("squash", Fit::Squash)];
+const FILTERS: [(&str, Filter); 3] =
+    [("bilinear", Filter::Bilinear), ("bicubic", Filter::Bicubic), ("nearest", Filter::Nearest)];
+const MASKS: [(&str, MissingMask); 3] =
+    [("keep", MissingMask::Keep), ("skip", MissingMask::Skip), ("fail", MissingMask::Fail)];
+const FILES: [(&str, Unreadable); 2] = [("skip", Unreadable::Skip), ("fail", Unreadable::Fail)];
+const CLASSES: [(&str, ExplainedClass); 2] = [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
+const PARTS: [(&str, bool); 2] = [("validation", true), ("test", false)];
+const MOST: usize = 10_000_000;
+
+impl Experiment {
+    /// Reads the description in a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        Experiment::read(&Value::open(path)?)
+    }
+
+    /// Reads a description that was written out; `path` is where relative paths start and what errors name.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        Experiment::read(&Value::parse(text, path)?)
+    }
+
+    /// The description, complete, without what it was based on.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn read(value: &Value) -> Result<Self> {
+        let root = Section::root(value);
+        root.text("base")?;
+        let experiment = Experiment {
+            name: root.needed("name", "a name for the experiment")?,
+            about: root.text("about")?.unwrap_or_default(),
+            seed: root.count("seed", 0..=usize::MAX >> 1)?.unwrap_or(0) as u64,
+            batch: root.count("batch", 1..=256)?.unwrap_or(4),
+            maps: root.count("maps", 1..=256)?.unwrap_or(12),
+            model: root.section("model")?.map_or_else(|| Ok(ModelPart::default()), |s| model(&s))?,
+            data: data(&root)?,
+            methods: root.sections("method")?.iter().map(method).collect::<Result<_>>()?,
+            selection: root.section("selection")?.map(|s| selection(&s)).transpose()?,
+            comparison: root.section("comparison")?.map(|s| comparison(&s)).transpose()?,
+            ablations: root.sections("ablation")?.iter().map(ablation).collect::<Result<_>>()?,
+            layers: root.section("layers")?.map(|s| layers_part(&s)).transpose()?,
+            sanity: root.section("sanity")?.map(|s| sanity(&s)).transpose()?,
+            timing: root.section("timing")?.map(|s| timing(&s)).transpose()?,
+            shown: root.count("shown", 0..=64)?.unwrap_or(6),
+            text: value.to_toml(),
+        };
+        root.finish()?;
+        experiment.check(&root)?;
+        Ok(experiment)
+    }
+
+    /// What only the whole can tell.
+    fn check(&self, root: &Section<'_>) -> Result<()> {
+        if (self.comparison.is_some() || self.selection.is_some()) && self.methods.is_empty() {
+            return Err(root
+                .place()
+                .error("method: expected at least one [[method]] to compare, found none"));
+        }
+        let borrows = |of: &Option<Vec<Fixed>>| of.as_ref().is_some_and(Vec::is_empty);
+        let sanity = self.sanity.as_ref().map(|part| part.of.clone());
+        let timing = self.timing.as_ref().map(|part| part.of.clone());
+        for (key, of) in [("sanity", sanity), ("timing", timing)] {
+            if borrows(&of) && self.comparison.is_none() {
+                return Err(root.error(
+                    key,
+                    "expected the configurations in `of`, or a [comparison] whose configurations are taken",
+                ));
+            }
+        }
+        let asks = self.comparison.is_some() || self.layers.is_some() || !self.ablations.is_empty();
+        if !asks && self.sanity.is_none() && self.timing.is_none() && self.selection.is_none() {
+            return Err(root.place().error(
+                "nothing is asked; expected [comparison], [selection], [[ablation]], [layers], [sanity] or [timing]",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn model(section: &Section<'_>) -> Result<ModelPart> {
+    let part = ModelPart {
+        file: section.path("file")?,
+        architecture: section.text("arch")?,
+        weights: section.path("weights")?,
+        preset: section.one_of("preset", &PRESETS)?,
+        fit: section.one_of("fit", &FITS)?.unwrap_or_default(),
+        filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
+        labels: section.path("labels")?,
+    };
+    if part.architecture.is_some() != part.weights.is_some() {
+        return Err(section.error("arch", "expected `arch` and `weights` together"));
+    }
+    section.finish()?;
+    Ok(part)
+}
+
+fn data(root: &Section<'_>) -> Result<DataPart> {
+    let section = root
+        .section("data")?
+        .ok_or_else(|| root.error("data", "expected a table [data] that says which images, found none"))?;
+    let part = DataPart {
+        folder: section.path("folder")?,
+        options: DataOptions {
+            layout: section.one_of("layout", &Layout::NAMED)?,
+            label_column: section.text("label-column")?,
+            missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
+            unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
+        },
+        // An empty name takes back what a base has said.
+        validation: section.text("validation")?.filter(|name| !name.is_empty()),
+        test: section.text("test")?,
+        validation_per_class: section.count("validation-per-class", 1..=MOST)?,
+        validation_images: section.count("validation-images", 1..=MOST)?,
+        test_images: section.count("test-images", 1..=MOST)?,
+        class: section.one_of("class", &CLASSES)?.unwrap_or_default(),
+    };
+    if part.validation_per_class.is_some() && part.validation.is_some() {
+        return Err(section.error(
+            "validation-per-class",
+            "expected either `validation`, the name of a part, or a number of images of each class to take from `test`",
+        ));
+    }
+    section.finish()?;
+    Ok(part)
+}
+
+fn method(section: &Section<'_>) -> Result<MethodPart> {
+    let choices = [("no", vec![false]), ("yes", vec![true]), ("both", vec![false, true])];
+    let words: Vec<(&str, usize)> = choices.iter().enumerate().map(|(i, (word, _))| (*word, i)).collect();
+    let part = MethodPart {
+        title: section.text("title")?,
+        family: section.text("family")?,
+        method: section.needed("method", "a method, such as \"splitcam:alpha=0.3\"")?,
+        formulas: section.texts("formulas")?.unwrap_or_else(|| vec![String::new()]),
+        layers: layers(section)?,
+        absolute: section.one_of("absolute", &words)?.map_or_else(|| vec![false], |i| choices[i].1.clone()),
+    };
+    if part.formulas.is_empty() {
+        return Err(section.error("formulas", "expected at least one, found an empty list"));
+    }
+    section.finish()?;
+    Ok(part)
+}
+
+fn layers(section: &Section<'_>) -> Result<Layers> {
+    let most = section.count("at-most", 1..=MOST)?;
+    let Some(named) = section.texts("layers")? else {
+        return match most {
+            None => Ok(Layers::Usual),
+            Some(_) => Err(section.error("at-most", "expected `layers = \"convolutions\"` beside it")),
+        };
+    };
+    match (&*named, most) {
+        ([], _) => Err(section.error("layers", "expected at least one layer, found an empty list")),
+        ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most)),
+        (_, Some(_)) => Err(section.error("at-most", "expected `layers = \"convolutions\"` beside it")),
+        ([one], None) if one == "usual" => Ok(Layers::Usual),
+        ([one], None) if one == "image" => Ok(Layers::Image),
+        _ => Ok(Layers::Named(named)),
+    }
+}
+
+fn selection(section: &Section<'_>) -> Result<SelectionPart> {
+    let criteria = section.named_texts()?;
+    if criteria.is_empty() || criteria.iter().any(|(_, metrics)| metrics.is_empty()) {
+        return Err(section.place().error(
+            "selection: expected criteria with their metrics, such as localisation = [\"pointing-game\"]",
+        ));
+    }
+    Ok(SelectionPart { criteria })
+}
+
+fn metrics(section: &Section<'_>) -> Result<Vec<String>> {
+    match section.texts("metrics")? {
+        Some(metrics) if !metrics.is_empty() => Ok(metrics),
+        _ => Err(section.error("metrics", "expected a list of metrics, found none")),
+    }
+}
+
+fn comparison(section: &Section<'_>) -> Result<Vec<String>> {
+    let metrics = metrics(section)?;
+    section.finish()?;
+    Ok(metrics)
+}
+
+fn fixed(section: &Section<'_>) -> Result<Fixed> {
+    let part = Fixed {
+        title: section.text("title")?,
+        family: section.text("family")?,
+        method: section.needed("method", "a method, such as \"splitcam:alpha=0.3\"")?,
+        layers: layers(section)?,
+        absolute: section.flag("absolute")?.unwrap_or(false),
+    };
+    section.finish()?;
+    Ok(part)
+}
+
+fn all_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
+    section.sections("of")?.iter().map(fixed).collect()
+}
+
+fn some_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
+    match all_fixed(section)? {
+        none if none.is_empty() => Err(section.error("of", "expected configurations to look at, found none")),
+        some => Ok(some),
+    }
+}
+
+fn ablation(section: &Section<'_>) -> Result<AblationPart> {
+    let vary = section.needed("vary", "the option that is varied, such as \"alpha\"")?;
+    let part = AblationPart {
+        name: section.text("name")?.unwrap_or_else(|| vary.clone()),
+        vary,
+        values: section.texts("values")?.unwrap_or_default(),
+        of: some_fixed(section)?,
+        metrics: metrics(section)?,
+        on_validation: section.one_of("images", &PARTS)?.unwrap_or(false),
+    };
+    if part.values.is_empty() {
+        return Err(section.error("values", "expected the values the option takes, found none"));
+    }
+    section.finish()?;
+    Ok(part)
+}
+
+fn layers_part(section: &Section<'_>) -> Result<LayersPart> {
+    let part = LayersPart {
+        of: some_fixed(section)?,
+        metrics: metrics(section)?,
+        on_validation: section.one_of("images", &PARTS)?.unwrap_or(true),
+    };
+    section.finish()?;
+    Ok(part)
+}
+
+fn sanity(section: &Section<'_>) -> Result<SanityPart> {
+    let part = SanityPart {
+        randomise: section.count("randomise", 1..=MOST)?.unwrap_or(3),
+        of: all_fixed(section)?,
+        images: section.count("images", 1..=MOST)?,
+    };
+    section.finish()?;
+    Ok(part)
+}
+
+fn timing(section: &Section<'_>) -> Result<TimingPart> {
+    let part = TimingPart { of: all_fixed(section)?, images: section.count("images", 1..=MOST)? };
+    section.finish()?;
+    Ok(part)
+}
+
+/// An error about a text of an experiment that only the catalogue of methods or metrics could judge.
+pub(crate) fn about(what: &str, text: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{what} \"{text}\": {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+name = "a"
+[model]
+file = "m.onnx"
+[data]
+folder = "pets"
+validation = "val"
+test-images = 3
+[[method]]
+method = "splitcam"
+formulas = ["part=combined", "part=plus"]
+layers = "convolutions"
+at-most = 4
+absolute = "both"
+[selection]
+localisation = ["pointing-game"]
+[comparison]
+metrics = ["pointing-game"]
+[[ablation]]
+vary = "alpha"
+values = [0.5, "0.4"]
+metrics = ["pointing-game"]
+of = [{ method = "splitgrad", layers = "features.14", absolute = true }]
+[layers]
+metrics = ["pointing-game"]
+of = [{ method = "gradcam", layers = "convolutions" }]
+[sanity]
+[timing]
+images = 2
+"#;
+
+    fn parse(text: &str) -> Result<Experiment> {
+        Experiment::parse(text, Path::new("folder/e.toml"))
+    }
+
+    #[test]
+    fn a_description_is_read_as_it_is_meant_and_written_out_complete() {
+        let read = parse(WHOLE).unwrap();
+        assert_eq!(read.model.file, Some(PathBuf::from("folder/m.onnx")));
+        assert_eq!(read.methods[0].layers, Layers::Convolutions(Some(4)));
+        assert_eq!(read.methods[0].absolute, [false, true]);
+        assert_eq!(read.ablations[0].values, ["0.5", "0.4"]);
+        assert_eq!(read.ablations[0].of[0].layers, Layers::Named(vec!["features.14".into()]));
+        assert!(read.layers.as_ref().unwrap().on_validation && !read.ablations[0].on_validation);
+        let again = parse(read.text()).unwrap();
+        assert_eq!(Experiment { text: String::new(), ..again }, Experiment { text: String::new(), ..read });
+    }
+
+    /// Each mistake with what the answer must hold: the key, what was expected, what is close.
+    #[test]
+    fn a_mistake_is_answered_with_the_key_what_was_expected_and_what_is_close() {
+        let cases = [
+            ("test-images = 3", "test-imges = 3", &["line 8", "data.test-imges", "'test-images'"][..]),
+            ("test-images = 3", "test-images = \"3\"", &["data.test-images", "whole number", "\"3\""]),
+            ("test-images = 3", "test-images = 0", &["from 1 to", "found 0"]),
+            ("absolute = \"both\"", "absolute = \"bth\"", &["method[1].absolute", "'both'", "no, yes, both"]),
+            ("at-most = 4", "at-mst = 4", &["method[1].at-mst", "'at-most'"]),
+            ("[timing]", "[timeing]", &["timeing", "'timing'"]),
+            ("vary = \"alpha\"\n", "", &["ablation[1].vary", "expected the option", "nothing"]),
+            ("[data]\nfolder = \"pets\"", "[data]\nfolder = 7", &["data.folder", "a text", "found 7"]),
+            ("name = \"a\"", "", &["name", "expected a name"]),
+            (
+                "metrics = [\"pointing-game\"]\n[[ab",
+                "metrics = []\n[[ab",
+                &["comparison.metrics", "found none"],
+            ),
+            ("[sanity]", "[sanity", &["line"]),
+        ];
+        for (right, wrong, words) in cases {
+            let said = parse(&WHOLE.replacen(right, wrong, 1)).unwrap_err().to_string();
+            for word in words {
+                assert!(said.contains(word), "'{word}' is not in: {said}");
+            }
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+
+    #[test]
+    fn an_experiment_that_asks_nothing_is_refused() {
+        let said = parse("name = \"a\"\n[data]\nfolder = \"x\"\n").unwrap_err().to_string();
+        assert!(said.contains("nothing is asked"), "{said}");
+        let said = parse("name = \"a\"\n[data]\n[sanity]\n").unwrap_err().to_string();
+        assert!(said.contains("sanity") && said.contains("[comparison]"), "{said}");
+    }
+}

@@ -1,0 +1,175 @@
+//! A table of a description, read key by key. Whatever nobody asked for at the end is a mistake, and is answered with the
+//! closest key there is.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use monosplit_graph::options::closest;
+use monosplit_graph::{Error, Result};
+
+use super::value::{Kind, Place, Value};
+
+/// A table and the keys that were asked for.
+pub(super) struct Section<'a> {
+    value: &'a Value,
+    path: String,
+    asked: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Section<'a> {
+    /// The whole file.
+    pub(super) fn root(value: &'a Value) -> Self {
+        Section { value, path: String::new(), asked: RefCell::default() }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.value.place
+    }
+
+    fn get(&self, key: &'static str) -> Option<&'a Value> {
+        self.asked.borrow_mut().push(key);
+        self.value.get(key)
+    }
+
+    fn named(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// An error about a key.
+    pub(super) fn error(&self, key: &str, said: impl std::fmt::Display) -> Error {
+        let place = self.value.get(key).map_or(&self.value.place, |value| &value.place);
+        place.error(format!("{}: {said}", self.named(key)))
+    }
+
+    fn wrong(&self, key: &str, expected: &str, found: &Value) -> Error {
+        found.place.error(format!("{}: expected {expected}, found {}", self.named(key), found.kind.said()))
+    }
+
+    /// A text, if given.
+    pub(super) fn text(&self, key: &'static str) -> Result<Option<String>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value { kind: Kind::Text(text), .. }) => Ok(Some(text.clone())),
+            Some(other) => Err(self.wrong(key, "a text", other)),
+        }
+    }
+
+    /// A text that must be there.
+    pub(super) fn needed(&self, key: &'static str, what: &str) -> Result<String> {
+        self.text(key)?.ok_or_else(|| self.error(key, format!("expected {what}, found nothing")))
+    }
+
+    /// A file or folder, relative to the file the key stands in.
+    pub(super) fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let beside = self.value.get(key).and_then(|value| value.place.file.parent().map(PathBuf::from));
+        Ok(Some(beside.unwrap_or_default().join(text)))
+    }
+
+    /// A whole number in a range.
+    pub(super) fn count(&self, key: &'static str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let found = match value.kind {
+            Kind::Whole(number) => usize::try_from(number).ok().filter(|number| range.contains(number)),
+            _ => None,
+        };
+        found.map(Some).ok_or_else(|| {
+            let expected = format!("a whole number from {} to {}", range.start(), range.end());
+            self.wrong(key, &expected, value)
+        })
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&self, key: &'static str) -> Result<Option<bool>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value { kind: Kind::Flag(flag), .. }) => Ok(Some(*flag)),
+            Some(other) => Err(self.wrong(key, "true or false", other)),
+        }
+    }
+
+    /// One of several words.
+    pub(super) fn one_of<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let expected = format!("one of {}", words.join(", "));
+        let Kind::Text(text) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
+        let found = choices.iter().find(|(word, _)| word == text);
+        found.map(|(_, choice)| Some(*choice)).ok_or_else(|| {
+            let close = closest(text, &words);
+            value.place.error(format!("{}: {close}expected {expected}, found \"{text}\"", self.named(key)))
+        })
+    }
+
+    /// Texts: one, or a list of them; numbers and truth values are taken as they are written.
+    pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<String>>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = match &value.kind {
+            Kind::List(list) => list.iter().collect(),
+            _ => vec![value],
+        };
+        let text = |value: &Value| match &value.kind {
+            Kind::Text(text) => Ok(text.clone()),
+            Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.said()),
+            _ => Err(self.wrong(key, "a text or a list of texts", value)),
+        };
+        list.into_iter().map(text).collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    /// A table inside, if given.
+    pub(super) fn section(&self, key: &'static str) -> Result<Option<Section<'a>>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value @ Value { kind: Kind::Table(_), .. }) => {
+                Ok(Some(Section { value, path: self.named(key), asked: RefCell::default() }))
+            }
+            Some(other) => Err(self.wrong(key, &format!("a table [{}]", self.named(key)), other)),
+        }
+    }
+
+    /// A list of tables, empty if not given.
+    pub(super) fn sections(&self, key: &'static str) -> Result<Vec<Section<'a>>> {
+        let expected = format!("tables [[{}]]", self.named(key));
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let Kind::List(list) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
+        let one = |(number, value): (usize, &'a Value)| match value.kind {
+            Kind::Table(_) => {
+                let path = format!("{}[{}]", self.named(key), number + 1);
+                Ok(Section { value, path, asked: RefCell::default() })
+            }
+            _ => Err(self.wrong(key, &expected, value)),
+        };
+        list.iter().enumerate().map(one).collect()
+    }
+
+    /// All keys with their texts, for tables whose keys are the user's own.
+    pub(super) fn named_texts(&self) -> Result<Vec<(String, Vec<String>)>> {
+        let Kind::Table(table) = &self.value.kind else { return Ok(Vec::new()) };
+        let texts = |(key, value): &(String, Value)| {
+            let wrong = || self.wrong(key, "a list of texts", value);
+            let Kind::List(list) = &value.kind else { return Err(wrong()) };
+            let text = |value: &Value| match &value.kind {
+                Kind::Text(text) => Ok(text.clone()),
+                _ => Err(wrong()),
+            };
+            Ok((key.clone(), list.iter().map(text).collect::<Result<Vec<_>>>()?))
+        };
+        table.iter().map(texts).collect()
+    }
+
+    /// An error if there is a key nobody asked for.
+    pub(super) fn finish(&self) -> Result<()> {
+        let Kind::Table(table) = &self.value.kind else { return Ok(()) };
+        let asked = self.asked.borrow();
+        let Some((key, value)) = table.iter().find(|(key, _)| !asked.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        let close = closest(key, &asked);
+        Err(value.place.error(format!(
+            "{}: there is no such key; {close}keys here are {}",
+            self.named(key),
+            asked.join(", ")
+        )))
+    }
+}

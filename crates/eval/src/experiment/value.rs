@@ -1,0 +1,232 @@
+//! A TOML file as a tree in which every value knows the file and the line it stands in, so that whatever is wrong with it
+//! can be pointed at. A file may be based on another and say only what differs.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use monosplit_graph::{Error, Result};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A description is not larger than this.
+const MAX_FILE: u64 = 1 << 20;
+/// Files may be based on one another this deep.
+const MAX_DEPTH: usize = 8;
+
+/// Where a value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: Arc<PathBuf>,
+    pub(super) line: usize,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Value {
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Text(String),
+    Whole(i64),
+    Real(f64),
+    Flag(bool),
+    List(Vec<Value>),
+    Table(Vec<(String, Value)>),
+}
+
+impl Kind {
+    /// What is there, as a person would say it.
+    pub(super) fn said(&self) -> String {
+        match self {
+            Kind::Text(text) => format!("\"{text}\""),
+            Kind::Whole(number) => number.to_string(),
+            Kind::Real(number) => number.to_string(),
+            Kind::Flag(flag) => flag.to_string(),
+            Kind::List(list) => format!("a list of {}", list.len()),
+            Kind::Table(_) => "a table".into(),
+        }
+    }
+}
+
+impl Place {
+    /// An error about what stands here.
+    pub(super) fn error(&self, said: impl std::fmt::Display) -> Error {
+        Error::malformed(format!("{}, line {}: {said}", self.file.display(), self.line))
+    }
+}
+
+impl Value {
+    /// Reads a file, and those it is based on.
+    pub(super) fn open(path: &Path) -> Result<Value> {
+        Value::open_within(path, 0)
+    }
+
+    fn open_within(path: &Path, depth: usize) -> Result<Value> {
+        let found = path.metadata().map_err(|cause| Error::io(path, &cause))?;
+        if !found.is_file() || found.len() > MAX_FILE {
+            return Err(Error::argument(format!(
+                "{}: expected a TOML file of at most 1 MiB",
+                path.display()
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+        let value = Value::parse(&text, path)?;
+        let Some(base) = value.get("base") else { return Ok(value) };
+        let Kind::Text(name) = &base.kind else {
+            return Err(base
+                .place
+                .error(format!("base: expected the name of a file, found {}", base.kind.said())));
+        };
+        if depth == MAX_DEPTH {
+            return Err(base.place.error("base: files are based on one another in a circle, or too deep"));
+        }
+        let below = Value::open_within(&path.parent().unwrap_or(Path::new("")).join(name), depth + 1)?;
+        Ok(below.overlaid(value))
+    }
+
+    /// Reads a text; `path` is where it is said to stand.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Value> {
+        let file = Arc::new(path.to_owned());
+        let line =
+            |at: usize| 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count();
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line(span.start));
+            Place { file: file.clone(), line }
+                .error(error.message().lines().next().unwrap_or("this is no TOML"))
+        })?;
+        let kind =
+            tree(&DeValue::Table(table.into_inner()), &|at| Place { file: file.clone(), line: line(at) });
+        Ok(Value { place: Place { file: file.clone(), line: 1 }, kind })
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        match &self.kind {
+            Kind::Table(table) => table.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// This with what `above` says instead; tables are merged key by key, everything else is replaced.
+    fn overlaid(mut self, above: Value) -> Value {
+        let (Kind::Table(table), Kind::Table(_)) = (&mut self.kind, &above.kind) else { return above };
+        let Kind::Table(others) = above.kind else { return self };
+        for (key, value) in others {
+            match table.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => *known = known.clone().overlaid(value),
+                None => table.push((key, value)),
+            }
+        }
+        self
+    }
+
+    /// The tree as TOML, complete, whatever it was based on.
+    pub(super) fn to_toml(&self) -> String {
+        let mut text = String::new();
+        if let Kind::Table(table) = &self.kind {
+            for (key, value) in table.iter().filter(|(key, _)| key != "base") {
+                let _ = writeln!(text, "{} = {}", quoted(key), inline(value));
+            }
+        }
+        text
+    }
+}
+
+fn tree(value: &DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Kind {
+    let at = |value: &Spanned<DeValue<'_>>| Value {
+        place: place(value.span().start),
+        kind: tree(value.get_ref(), place),
+    };
+    match value {
+        DeValue::String(text) => Kind::Text(text.to_string()),
+        DeValue::Integer(number) => {
+            let whole = i64::from_str_radix(number.as_str(), number.radix());
+            whole.map_or(Kind::Real(f64::INFINITY), Kind::Whole)
+        }
+        DeValue::Float(number) => Kind::Real(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(flag) => Kind::Flag(*flag),
+        DeValue::Datetime(time) => Kind::Text(time.to_string()),
+        DeValue::Array(list) => Kind::List(list.iter().map(at).collect()),
+        DeValue::Table(table) => {
+            // In the order of the file, which the parser's own table does not keep.
+            let mut entries: Vec<(usize, String, Value)> = table
+                .iter()
+                .map(|(key, value)| {
+                    let start = key.span().start;
+                    (start, key.get_ref().to_string(), Value { place: place(start), ..at(value) })
+                })
+                .collect();
+            entries.sort_by_key(|(start, ..)| *start);
+            Kind::Table(entries.into_iter().map(|(_, key, value)| (key, value)).collect())
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", letter as u32);
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn inline(value: &Value) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    match &value.kind {
+        Kind::Text(text) => quoted(text),
+        Kind::Whole(number) => number.to_string(),
+        Kind::Real(number) => format!("{number:?}"),
+        Kind::Flag(flag) => flag.to_string(),
+        Kind::List(list) => format!("[{}]", joined(list.iter().map(inline).collect())),
+        Kind::Table(table) => {
+            let entry = |(key, value): &(String, Value)| format!("{} = {}", quoted(key), inline(value));
+            format!("{{{}}}", joined(table.iter().map(entry).collect()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Value {
+        Value::parse(text, Path::new("a.toml")).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_out_reads_the_same() {
+        let text = "name = \"a \\\"b\\\" \\\\ \\u0007\"\nx = -3\ny = 0.5\nz = true\nl = [1, [\"ä\"]]\n[t.u]\nv = 1\n[[m]]\na = 1\n[[m]]\nb = 2\n";
+        let flat = |value: &Value| inline(value);
+        let once = parse(text);
+        assert_eq!(flat(&parse(&once.to_toml())), flat(&once));
+    }
+
+    #[test]
+    fn a_file_says_only_what_differs_from_its_base() {
+        let below = parse("seed = 1\n[data]\nfolder = \"a\"\nimages = 5\n[[method]]\nm = 1\n");
+        let above = parse("[data]\nimages = 2\n[[method]]\nm = 2\n");
+        let merged = below.overlaid(above);
+        assert_eq!(
+            merged.to_toml(),
+            "\"seed\" = 1\n\"data\" = {\"folder\" = \"a\", \"images\" = 2}\n\"method\" = [{\"m\" = 2}]\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_toml_is_refused_with_its_line() {
+        let refused = Value::parse("a = 1\nb = = 2\n", Path::new("a.toml")).unwrap_err().to_string();
+        assert!(refused.contains("a.toml, line 2"), "{refused}");
+    }
+}

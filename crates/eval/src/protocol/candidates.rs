@@ -1,0 +1,130 @@
+//! From the texts of an experiment to candidates: every combination of formula, layer and sign.
+
+use monosplit_graph::{Error, Graph, Op, Result};
+
+use super::{Catalogue, Known};
+use crate::candidate::{Candidate, Source};
+use crate::experiment::{Fixed, Layers, MethodPart};
+use crate::store::Configuration;
+
+/// A method of an experiment with its candidates.
+pub(super) struct Choice {
+    /// What it is called.
+    pub(super) title: String,
+    /// What is to be chosen from.
+    pub(super) candidates: Vec<Candidate>,
+}
+
+/// The candidates of a method.
+pub(super) fn choices(part: &MethodPart, catalogue: &dyn Catalogue, graph: &Graph) -> Result<Choice> {
+    let mut candidates = Vec::new();
+    let mut title = part.title.clone();
+    for formula in &part.formulas {
+        let known = catalogue.method(&with_options(&part.method, formula))?;
+        let title = title.get_or_insert_with(|| known.title.clone());
+        for layer in layers(&part.layers, &known, catalogue, graph)? {
+            for &absolute in &part.absolute {
+                let named = (title.clone(), part.family.clone());
+                candidates.push(candidate(&known, layer.clone(), absolute, named, formula.clone()));
+            }
+        }
+    }
+    Ok(Choice { title: title.unwrap_or_default(), candidates })
+}
+
+/// The candidates of a settled configuration with further options: one for each of its layers.
+pub(super) fn fixed(
+    part: &Fixed,
+    further: &str,
+    place: Option<&str>,
+    catalogue: &dyn Catalogue,
+    graph: &Graph,
+) -> Result<Vec<Candidate>> {
+    let known = catalogue.method(&with_options(&part.method, further))?;
+    let layers = layers(&part.layers, &known, catalogue, graph)?;
+    let one = |layer: Option<String>| {
+        let title = part.title.clone().unwrap_or_else(|| known.title.clone());
+        let place = place.map_or_else(|| layer.clone().unwrap_or_else(|| "image".into()), str::to_owned);
+        candidate(&known, layer, part.absolute, (title, part.family.clone()), place)
+    };
+    Ok(layers.into_iter().map(one).collect())
+}
+
+fn candidate(
+    known: &Known,
+    layer: Option<String>,
+    absolute: bool,
+    (title, family): (String, Option<String>),
+    place: String,
+) -> Candidate {
+    let configuration = Configuration {
+        method: known.name.clone(),
+        options: known.options.clone(),
+        layer: layer.clone().unwrap_or_default(),
+        absolute,
+    };
+    let source = match &known.method {
+        Some(method) => Source::Method(method.clone(), layer),
+        None => Source::Mask,
+    };
+    Candidate {
+        configuration,
+        family: family.unwrap_or_else(|| known.family.clone()),
+        title,
+        place,
+        note: String::new(),
+        source,
+        settings: known.settings.clone(),
+    }
+}
+
+/// `method` with further options after its own.
+fn with_options(method: &str, further: &str) -> String {
+    match (further.trim(), method.contains(':')) {
+        ("", _) => method.to_owned(),
+        (further, true) => format!("{method},{further}"),
+        (further, false) => format!("{method}:{further}"),
+    }
+}
+
+fn layers(
+    wanted: &Layers,
+    known: &Known,
+    catalogue: &dyn Catalogue,
+    graph: &Graph,
+) -> Result<Vec<Option<String>>> {
+    match wanted {
+        Layers::Usual => Ok(vec![catalogue.usual_layer(known)]),
+        Layers::Image => Ok(vec![None]),
+        Layers::Named(names) => {
+            let one = |name: &String| match name.as_str() {
+                "image" => Ok(None),
+                name => {
+                    monosplit_graph::address::LayerName::parse(name).value(graph)?;
+                    Ok(Some(name.to_owned()))
+                }
+            };
+            names.iter().map(one).collect()
+        }
+        Layers::Convolutions(most) => {
+            let all = convolutions(graph);
+            if all.is_empty() {
+                return Err(Error::argument("layers: the network has no convolutions; name its layers"));
+            }
+            let count = most.unwrap_or(all.len()).min(all.len());
+            // Evenly from the first to the last, both among them.
+            let pick = |i: usize| match count {
+                1 => all.len() - 1,
+                count => (i * (all.len() - 1) + (count - 1) / 2) / (count - 1),
+            };
+            Ok((0..count).map(|i| Some(all[pick(i)].clone())).collect())
+        }
+    }
+}
+
+/// The names of the convolutions, from first to last.
+fn convolutions(graph: &Graph) -> Vec<String> {
+    let convolution =
+        |layer: &monosplit_graph::address::LayerSummary| matches!(graph.node(layer.node).op, Op::Conv { .. });
+    graph.layers().into_iter().filter(convolution).map(|layer| layer.name).collect()
+}

@@ -1,0 +1,138 @@
+//! The images of an experiment: the part configurations are chosen on and the part they are compared on.
+
+use monosplit_graph::{Error, Result};
+use monosplit_image::Preprocess;
+use rayon::prelude::*;
+
+use crate::dataset::{DataSet, LeftOut, Photograph, Sample};
+use crate::examinee::Examinee;
+use crate::experiment::{DataPart, ExplainedClass};
+use crate::store::Store;
+use crate::sweep::Seen;
+
+/// A part of a data set, read once: every image has a number in the store.
+pub struct Part {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where images are read from.
+    pub data: DataSet,
+    /// The images that can be used.
+    pub images: Vec<Seen>,
+    /// Those that were left out.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The data sets of an experiment: for validation, if there is one, and to compare on.
+pub fn opened(part: &DataPart, folder: &std::path::Path, seed: u64) -> Result<(Option<DataSet>, DataSet)> {
+    let open = |name: Option<&str>| DataSet::open(folder, name, &part.options);
+    let (validation, test) = match (&part.validation, part.validation_per_class) {
+        (Some(name), _) => (Some(open(Some(name))?), open(part.test.as_deref())?),
+        (None, Some(count)) => {
+            let (validation, test) = open(part.test.as_deref())?.split(count, seed);
+            if test.is_empty() {
+                return Err(Error::argument(format!(
+                    "data.validation-per-class: {count} images of each class are all there are; take fewer"
+                )));
+            }
+            (Some(validation), test)
+        }
+        (None, None) => (None, open(part.test.as_deref())?),
+    };
+    let thinned = |data: DataSet, count: Option<usize>| match count {
+        Some(count) => data.thinned(count, seed),
+        None => data,
+    };
+    let validation = validation.map(|data| thinned(data, part.validation_images));
+    Ok((validation, thinned(test, part.test_images)))
+}
+
+impl Part {
+    /// Reads all images of a data set and enters them into the store.
+    pub(super) fn enter(
+        name: &'static str,
+        data: DataSet,
+        class: ExplainedClass,
+        (examinee, preprocess): (&Examinee<'_>, &Preprocess),
+        store: &Store,
+    ) -> Result<Self> {
+        type Read = std::result::Result<(usize, String, String, Option<usize>), LeftOut>;
+        let read = |index: usize| -> Result<Read> {
+            let kept = |Photograph { name, hash, label, .. }| (index, name, hash, label);
+            Ok(data.load(index)?.map(kept))
+        };
+        let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
+        let (mut images, mut left_out, mut classes) = (Vec::new(), Vec::new(), None);
+        for one in found {
+            let (index, name, hash, label) = match one {
+                Ok(found) => found,
+                Err(trouble) => {
+                    left_out.push(trouble);
+                    continue;
+                }
+            };
+            let class = match (class, label) {
+                (ExplainedClass::Label, Some(label)) => {
+                    if classes.is_none() {
+                        classes = Some(class_count(&data, index, examinee, preprocess)?);
+                    }
+                    checked(&name, label, classes.unwrap_or(0))?
+                }
+                (ExplainedClass::Label, None) => {
+                    return Err(Error::argument(format!(
+                        "image '{name}' has no label; set data.class to \"top\" to explain what the network finds"
+                    )));
+                }
+                (ExplainedClass::Top, _) => found_class(&data, index, examinee, preprocess)?,
+            };
+            images.push(Seen { id: store.image(&hash, class, &name)?, name, hash, class, index });
+        }
+        if images.is_empty() {
+            return Err(Error::argument(format!("no image of the {name} part can be used")));
+        }
+        Ok(Part { name, data, images, left_out })
+    }
+
+    /// The same images, at most `count` of them, evenly over the part.
+    pub(super) fn at_most(&self, count: Option<usize>) -> Vec<Seen> {
+        let all = self.images.len();
+        let count = count.unwrap_or(all).min(all);
+        (0..count).map(|i| self.images[i * all / count.max(1)].clone()).collect()
+    }
+}
+
+fn sample(data: &DataSet, index: usize, preprocess: &Preprocess) -> Result<Sample> {
+    let loaded = data.load(index)?;
+    let photograph =
+        loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+    Sample::new(&photograph, preprocess)
+}
+
+fn class_count(
+    data: &DataSet,
+    index: usize,
+    examinee: &Examinee<'_>,
+    preprocess: &Preprocess,
+) -> Result<usize> {
+    let scores = examinee.scores(&sample(data, index, preprocess)?.tensor)?;
+    Ok(scores.shape().get(1).copied().unwrap_or(0))
+}
+
+fn found_class(
+    data: &DataSet,
+    index: usize,
+    examinee: &Examinee<'_>,
+    preprocess: &Preprocess,
+) -> Result<usize> {
+    let found = examinee.classes(&sample(data, index, preprocess)?.tensor)?;
+    found.first().copied().ok_or_else(|| Error::argument("the network has no classes"))
+}
+
+fn checked(name: &str, label: usize, classes: usize) -> Result<usize> {
+    if label < classes {
+        return Ok(label);
+    }
+    Err(Error::argument(format!(
+        "image '{name}' is labelled {label}, but the network has {classes} classes; does data.label-column name the \
+         numbers this network knows?"
+    )))
+}

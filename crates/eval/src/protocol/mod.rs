@@ -1,0 +1,433 @@
+//! The protocol: configurations are chosen on validation images and compared on others; one option is varied with all
+//! else equal; curves over layers; the randomisation check; the watch. Every stage is a sweep over the store, so that a
+//! run goes on wherever it was cut off.
+
+mod candidates;
+mod images;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use monosplit_engine::Engine;
+use monosplit_explain::{Method, Progress, Settings};
+use monosplit_graph::{Error, Result};
+use monosplit_image::Preprocess;
+
+use crate::candidate::{Candidate, Source};
+use crate::examinee::Examinee;
+use crate::experiment::{AblationPart, Experiment, Fixed, SanityPart, SelectionPart, TimingPart, about};
+use crate::judging::Judging;
+use crate::metric::{Better, Metric};
+use crate::metrics;
+use crate::randomisation::randomised;
+use crate::sanity::{SIMILARITIES, Sanity};
+use crate::selection;
+use crate::store::{Member, Stage, Store, Worker};
+use crate::sweep::{Examiner, Ground, Seen, Sweep};
+use crate::timing::Timing;
+use candidates::{Choice, choices, fixed};
+
+pub use images::{Part, opened};
+
+/// A method that was found by its text.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: String,
+    /// The options that differ from its own, in alphabetical order.
+    pub options: String,
+    /// What it is called in print.
+    pub title: String,
+    /// What it is listed under.
+    pub family: String,
+    /// The method; none is the mask of the image.
+    pub method: Option<Arc<dyn Method>>,
+    /// The numbers it takes at run time.
+    pub settings: Settings,
+}
+
+/// Whoever knows methods by their texts.
+pub trait Catalogue {
+    /// The method written as `text`.
+    fn method(&self, text: &str) -> Result<Known>;
+
+    /// The layer a method is usually read off at; none is the image.
+    fn usual_layer(&self, method: &Known) -> Option<String>;
+}
+
+/// Whoever watches a run.
+pub trait Observer {
+    /// The images of a part were read.
+    fn part(&self, part: &Part);
+
+    /// A stage begins: so many rows, of which some may be there.
+    fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress>;
+
+    /// A method's configuration was chosen.
+    fn chosen(&self, title: &str, criterion: &str, configuration: &str);
+}
+
+/// Everything a run needs.
+pub struct Protocol<'a> {
+    /// What is asked.
+    pub experiment: &'a Experiment,
+    /// The network.
+    pub examinee: &'a Examinee<'a>,
+    /// What other networks are compiled by.
+    pub engine: &'a dyn Engine,
+    /// The methods.
+    pub catalogue: &'a dyn Catalogue,
+    /// How images are made ready.
+    pub preprocess: &'a Preprocess,
+    /// Where results go.
+    pub store: &'a mut Store,
+    /// This process.
+    pub worker: &'a Worker,
+    /// The model's number in the store.
+    pub model: i64,
+    /// The experiment's.
+    pub id: i64,
+    /// Who watches.
+    pub observer: &'a dyn Observer,
+}
+
+/// What one stage sweeps over.
+struct Task<'t> {
+    name: String,
+    kind: &'static str,
+    candidates: &'t [Candidate],
+    part: &'t Part,
+    /// Some of the part's images.
+    images: Option<usize>,
+    /// How many maps are computed together.
+    maps: usize,
+    batch: usize,
+}
+
+/// The numbers of a stage's configurations in the store, and those of its metrics with their good ends.
+type Numbers = (Vec<i64>, Vec<(i64, Better)>);
+
+impl Protocol<'_> {
+    /// Runs all stages over the images in `folder`.
+    pub fn run(&mut self, folder: &Path) -> Result<()> {
+        let experiment = self.experiment;
+        let (validation, test) = images::opened(&experiment.data, folder, experiment.seed)?;
+        let choices: Vec<Choice> = experiment
+            .methods
+            .iter()
+            .map(|part| {
+                choices(part, self.catalogue, self.examinee.graph())
+                    .map_err(|error| about("method", &part.method, &error))
+            })
+            .collect::<Result<_>>()?;
+        self.check_texts()?;
+        let enter = |name, data| {
+            let how = (self.examinee, self.preprocess);
+            let part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            self.observer.part(&part);
+            Ok::<_, Error>(part)
+        };
+        let validation = validation.map(|data| enter("validation", data)).transpose()?;
+        let test = enter("test", test)?;
+        for part in validation.iter().chain([&test]) {
+            let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
+            self.store.set_images(self.id, part.name, &ids)?;
+        }
+        let mut position = 0;
+        let compared = self.select(&choices, validation.as_ref(), &mut position)?;
+        if let Some(metrics) = &experiment.comparison {
+            let task = self.task("comparison", "comparison", &compared, &test);
+            self.judge(task, metrics, &mut position)?;
+        }
+        for ablation in &experiment.ablations {
+            let part = self.part(ablation.on_validation, &ablation.name, validation.as_ref(), &test)?;
+            self.ablate(ablation, part, &mut position)?;
+        }
+        if let Some(layers) = &experiment.layers {
+            let part = self.part(layers.on_validation, "layers", validation.as_ref(), &test)?;
+            let curves = self.all_fixed(&layers.of)?;
+            let task = self.task("layers", "layers", &curves, part);
+            self.judge(task, &layers.metrics, &mut position)?;
+        }
+        if let Some(sanity) = &experiment.sanity {
+            self.check_sanity(sanity, &compared, &test, &mut position)?;
+        }
+        if let Some(timing) = &experiment.timing {
+            self.time(timing, &compared, &test, &mut position)?;
+        }
+        Ok(())
+    }
+
+    /// Every text is tried before anything is computed: a slip in the last line must not be found in the last hour.
+    fn check_texts(&self) -> Result<()> {
+        let experiment = self.experiment;
+        let criteria = experiment.selection.iter().flat_map(|part| &part.criteria).flat_map(|(_, m)| m);
+        let asked = experiment.comparison.iter().flatten();
+        let ablated = experiment.ablations.iter().flat_map(|part| &part.metrics);
+        let curves = experiment.layers.iter().flat_map(|part| &part.metrics);
+        for text in criteria.chain(asked).chain(ablated).chain(curves) {
+            metrics::parse(text).map_err(|error| about("metric", text, &error))?;
+        }
+        for ablation in &experiment.ablations {
+            for value in &ablation.values {
+                self.varied(ablation, value)?;
+            }
+        }
+        let sanity = experiment.sanity.iter().flat_map(|part| &part.of);
+        let timing = experiment.timing.iter().flat_map(|part| &part.of);
+        let curves = experiment.layers.iter().flat_map(|part| &part.of);
+        let all: Vec<Fixed> = sanity.chain(timing).chain(curves).cloned().collect();
+        self.all_fixed(&all).map(|_| ())
+    }
+
+    fn part<'p>(
+        &self,
+        on_validation: bool,
+        stage: &str,
+        validation: Option<&'p Part>,
+        test: &'p Part,
+    ) -> Result<&'p Part> {
+        match (on_validation, validation) {
+            (false, _) => Ok(test),
+            (true, Some(part)) => Ok(part),
+            (true, None) => Err(no_validation(stage)),
+        }
+    }
+
+    fn task<'t>(
+        &self,
+        name: &str,
+        kind: &'static str,
+        candidates: &'t [Candidate],
+        part: &'t Part,
+    ) -> Task<'t> {
+        let Experiment { maps, batch, .. } = *self.experiment;
+        Task { name: name.to_owned(), kind, candidates, part, images: None, maps, batch }
+    }
+
+    fn all_fixed(&self, of: &[Fixed]) -> Result<Vec<Candidate>> {
+        let mut all = Vec::new();
+        for part in of {
+            let found = fixed(part, "", None, self.catalogue, self.examinee.graph());
+            all.extend(found.map_err(|error| about("method", &part.method, &error))?);
+        }
+        Ok(all)
+    }
+
+    fn varied(&self, ablation: &AblationPart, value: &str) -> Result<Vec<Candidate>> {
+        let mut all = Vec::new();
+        for part in &ablation.of {
+            let further = format!("{}={value}", ablation.vary);
+            let found = fixed(part, &further, Some(value), self.catalogue, self.examinee.graph());
+            all.extend(found.map_err(|error| about("method", &part.method, &error))?);
+        }
+        Ok(all)
+    }
+
+    /// Judges candidates by metrics; returns their numbers and those of the metrics.
+    fn judge(&mut self, task: Task<'_>, texts: &[String], position: &mut usize) -> Result<Numbers> {
+        let judges: Vec<Box<dyn Metric>> = texts
+            .iter()
+            .map(|text| metrics::parse(text).map_err(|error| about("metric", text, &error)))
+            .collect::<Result<_>>()?;
+        let names: Vec<(String, Better)> =
+            judges.iter().map(|metric| (metric.name().to_owned(), metric.better())).collect();
+        let examinee = self.examinee;
+        let mut judging = Judging::new(examinee, &judges, self.experiment.seed);
+        self.sweep(task, &names, &mut judging, position)
+    }
+
+    fn sweep(
+        &mut self,
+        task: Task<'_>,
+        names: &[(String, Better)],
+        examiner: &mut dyn Examiner,
+        position: &mut usize,
+    ) -> Result<Numbers> {
+        let mut metrics = Vec::new();
+        for (name, better) in names {
+            metrics.push((self.store.metric(name, *better)?, name.clone(), *better));
+        }
+        let mut members = Vec::new();
+        for Candidate { configuration, family, title, place, note, .. } in task.candidates {
+            members.push(Member {
+                id: self.store.configuration(configuration)?,
+                configuration: configuration.clone(),
+                family: family.clone(),
+                title: title.clone(),
+                place: place.clone(),
+                note: note.clone(),
+            });
+        }
+        let ids: Vec<i64> = members.iter().map(|member| member.id).collect();
+        let stage = Stage {
+            name: task.name.clone(),
+            kind: task.kind.to_owned(),
+            part: task.part.name.to_owned(),
+            members,
+            metrics: metrics.clone(),
+        };
+        self.store.set_stage(self.id, *position, &stage)?;
+        *position += 1;
+        let images: Vec<Seen> = task.part.at_most(task.images);
+        let rows = ids.len() * images.len() * metrics.len();
+        let progress = self.observer.stage(&task.name, ids.len(), images.len(), rows);
+        let metrics: Vec<(i64, Better)> = metrics.into_iter().map(|(id, _, better)| (id, better)).collect();
+        let numbers: Vec<i64> = metrics.iter().map(|(id, _)| *id).collect();
+        let ground = Ground {
+            candidates: task.candidates,
+            ids: &ids,
+            metrics: &numbers,
+            images: &images,
+            data: &task.part.data,
+        };
+        let mut sweep = Sweep {
+            store: self.store,
+            worker: self.worker,
+            model: self.model,
+            seed: self.experiment.seed,
+            preprocess: self.preprocess,
+            batch: task.batch,
+            maps: task.maps,
+            progress: &*progress,
+        };
+        sweep.run(&ground, examiner)?;
+        Ok((ids, metrics))
+    }
+
+    /// The configurations to compare: those chosen on validation images, or all if nothing is chosen.
+    fn select(
+        &mut self,
+        choices: &[Choice],
+        validation: Option<&Part>,
+        position: &mut usize,
+    ) -> Result<Vec<Candidate>> {
+        let Some(selection) = &self.experiment.selection else {
+            return Ok(choices.iter().flat_map(|choice| choice.candidates.clone()).collect());
+        };
+        let open: Vec<Candidate> =
+            choices.iter().filter(|c| c.candidates.len() > 1).flat_map(|c| c.candidates.clone()).collect();
+        let mut texts: Vec<String> = Vec::new();
+        for text in selection.criteria.iter().flat_map(|(_, metrics)| metrics) {
+            if !texts.contains(text) {
+                texts.push(text.clone());
+            }
+        }
+        if open.is_empty() {
+            return Ok(choices.iter().flat_map(|choice| choice.candidates.clone()).collect());
+        }
+        let part = validation.ok_or_else(|| no_validation("selection"))?;
+        let task = self.task("selection", "selection", &open, part);
+        let (ids, metrics) = self.judge(task, &texts, position)?;
+        let mut compared = Vec::new();
+        let mut first = 0;
+        for choice in choices {
+            if choice.candidates.len() == 1 {
+                compared.extend(choice.candidates.clone());
+                continue;
+            }
+            let own = &ids[first..first + choice.candidates.len()];
+            first += choice.candidates.len();
+            compared.extend(self.winners(choice, own, selection, (&texts, &metrics), part)?);
+        }
+        Ok(compared)
+    }
+
+    /// For each criterion the candidate of best average rank; one that wins several is listed once.
+    fn winners(
+        &self,
+        choice: &Choice,
+        ids: &[i64],
+        selection: &SelectionPart,
+        (texts, metrics): (&[String], &[(i64, Better)]),
+        part: &Part,
+    ) -> Result<Vec<Candidate>> {
+        let mut won: Vec<(usize, String)> = Vec::new();
+        for (criterion, wanted) in &selection.criteria {
+            let mut columns = Vec::new();
+            for text in wanted {
+                let Some(at) = texts.iter().position(|known| known == text) else { continue };
+                let (metric, better) = metrics[at];
+                let means = ids.iter().map(|&id| self.mean(id, metric, part)).collect::<Result<Vec<_>>>()?;
+                columns.push((means, better));
+            }
+            let Some(best) = selection::best(&columns) else { continue };
+            let configuration = &choice.candidates[best].configuration;
+            let sign = if configuration.absolute { ", absolute" } else { "" };
+            let said = format!("{} at {}{sign}", choice.candidates[best].place, configuration.layer);
+            self.observer.chosen(&choice.title, criterion, said.trim_start_matches(" at "));
+            match won.iter_mut().find(|(index, _)| *index == best) {
+                Some((_, note)) => {
+                    note.push_str(", ");
+                    note.push_str(criterion);
+                }
+                None => won.push((best, criterion.clone())),
+            }
+        }
+        won.sort_unstable();
+        let winner = |(index, note): (usize, String)| Candidate { note, ..choice.candidates[index].clone() };
+        Ok(won.into_iter().map(winner).collect())
+    }
+
+    fn mean(&self, configuration: i64, metric: i64, part: &Part) -> Result<Option<f64>> {
+        let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
+        let values: Vec<f64> =
+            part.images.iter().filter_map(|image| values.get(&image.id).copied()).collect();
+        Ok(crate::statistics::mean(&values))
+    }
+
+    fn ablate(&mut self, ablation: &AblationPart, part: &Part, position: &mut usize) -> Result<()> {
+        let mut all = Vec::new();
+        for value in &ablation.values {
+            all.extend(self.varied(ablation, value)?);
+        }
+        let task = self.task(&format!("ablation of {}", ablation.name), "ablation", &all, part);
+        self.judge(task, &ablation.metrics, position).map(|_| ())
+    }
+
+    fn check_sanity(
+        &mut self,
+        sanity: &SanityPart,
+        compared: &[Candidate],
+        test: &Part,
+        position: &mut usize,
+    ) -> Result<()> {
+        let own = self.all_fixed(&sanity.of)?;
+        let candidates = if own.is_empty() { compared } else { &own };
+        let (graph, _) = randomised(self.examinee.graph(), sanity.randomise, self.experiment.seed)
+            .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))?;
+        let forgotten = Examinee::new(&graph, self.engine)?;
+        let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
+        let examinee = self.examinee;
+        let mut examiner = Sanity::new(examinee, &forgotten);
+        let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", candidates, test) };
+        self.sweep(task, &names, &mut examiner, position).map(|_| ())
+    }
+
+    fn time(
+        &mut self,
+        timing: &TimingPart,
+        compared: &[Candidate],
+        test: &Part,
+        position: &mut usize,
+    ) -> Result<()> {
+        let own = self.all_fixed(&timing.of)?;
+        let all = if own.is_empty() { compared } else { &own };
+        // A mask is not computed.
+        let candidates: Vec<Candidate> =
+            all.iter().filter(|one| !matches!(one.source, Source::Mask)).cloned().collect();
+        let names = Timing::METRICS.map(|(name, better)| (name.to_owned(), better));
+        let examinee = self.examinee;
+        let mut examiner = Timing::new(examinee);
+        let task = self.task("timing", "timing", &candidates, test);
+        let task = Task { images: timing.images, maps: 1, batch: 1, ..task };
+        self.sweep(task, &names, &mut examiner, position).map(|_| ())
+    }
+}
+
+fn no_validation(stage: &str) -> Error {
+    Error::argument(format!(
+        "'{stage}' is asked on validation images, but there are none; set data.validation to a part of the data set, or \
+         data.validation-per-class to a number"
+    ))
+}

@@ -1,0 +1,101 @@
+//! Means over images and how far they can be trusted: percentile bootstrap, the images drawn again with repetition.
+
+use monosplit_graph::Noise;
+
+/// How often the images are drawn again.
+const DRAWS: usize = 2000;
+/// The share of the draws outside an interval, on either side.
+const TAIL: f64 = 0.025;
+
+/// A mean over images with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// Number of images.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// The mean of `values`; none if there are none. The same values give the same interval.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mean = mean(values)?;
+        let noise = Noise::new(values.len() as u64).stream("bootstrap");
+        let count = values.len();
+        let draw = |number: usize| {
+            let own = noise.numbered(number as u64);
+            let pick = |i: usize| values[((own.uniform(i as u64) * count as f64) as usize).min(count - 1)];
+            (0..count).map(pick).sum::<f64>() / count as f64
+        };
+        let mut means: Vec<f64> = (0..DRAWS).map(draw).collect();
+        means.sort_by(f64::total_cmp);
+        let at = |share: f64| means[((share * DRAWS as f64) as usize).min(DRAWS - 1)];
+        Some(Estimate { mean, low: at(TAIL), high: at(1.0 - TAIL), count })
+    }
+}
+
+/// The mean of some values; none if there are none.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// What a paired comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The first is better, and the interval of the differences does not hold zero.
+    Won,
+    /// It does.
+    Tied,
+    /// The second is better.
+    Lost,
+}
+
+/// How the first of each pair does against the second, image by image, where `sign` is 1 if more is better, else −1.
+pub fn verdict(pairs: &[(f64, f64)], sign: f64) -> Option<(Verdict, Estimate)> {
+    let differences: Vec<f64> = pairs.iter().map(|(one, other)| sign * (one - other)).collect();
+    let estimate = Estimate::of(&differences)?;
+    let verdict = match estimate {
+        Estimate { low, .. } if low > 0.0 => Verdict::Won,
+        Estimate { high, .. } if high < 0.0 => Verdict::Lost,
+        _ => Verdict::Tied,
+    };
+    Some((verdict, estimate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For many images the interval is the normal one: mean ± 1.96·s/√n.
+    #[test]
+    fn intervals_are_those_of_the_normal_distribution() {
+        let noise = Noise::new(1);
+        let values: Vec<f64> = (0..400).map(|i| 3.0 + noise.gaussian(i)).collect();
+        let Estimate { mean, low, high, count } = Estimate::of(&values).unwrap();
+        let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 399.0).sqrt();
+        let half = 1.96 * deviation / 20.0;
+        assert_eq!(count, 400);
+        assert!((high - mean - half).abs() < 0.1 * half && (mean - low - half).abs() < 0.1 * half);
+    }
+
+    #[test]
+    fn values_without_spread_have_an_interval_without_width() {
+        assert_eq!(Estimate::of(&[2.0; 5]), Some(Estimate { mean: 2.0, low: 2.0, high: 2.0, count: 5 }));
+        assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn a_small_steady_advantage_wins_and_a_noisy_one_does_not() {
+        let noise = Noise::new(2);
+        let level = |i: u64| 10.0 * noise.gaussian(i);
+        let steady: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i))).collect();
+        assert_eq!(verdict(&steady, 1.0).unwrap().0, Verdict::Won);
+        assert_eq!(verdict(&steady, -1.0).unwrap().0, Verdict::Lost);
+        let noisy: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i + 50))).collect();
+        assert_eq!(verdict(&noisy, 1.0).unwrap().0, Verdict::Tied);
+    }
+}

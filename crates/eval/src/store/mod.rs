@@ -1,0 +1,398 @@
+//! The run store: one SQLite file with a row for every (model, method, configuration, layer, image, metric) that was
+//! measured. A row is there or it is not: whoever is killed at any moment has lost what he was computing and nothing
+//! else, and several processes may work on one store.
+
+mod plan;
+mod query;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use monosplit_graph::{Error, ErrorKind, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, ffi, params};
+
+use crate::metric::Better;
+
+pub use plan::{Member, Planned, Record, Stage};
+pub use query::{Filter, StoredRow};
+pub use worker::Worker;
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// `msp1`, the mark in the header of the file that says whose it is.
+const APPLICATION: i64 = 0x6d73_7031;
+/// Which tables there are.
+const VERSION: i64 = 1;
+/// How long one process waits for another that is writing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An open run store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// What was measured: a method with its options, at a layer, with or without signs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Configuration {
+    /// The method's name.
+    pub method: String,
+    /// The options that differ from the method's own, `key=value,key=value` in alphabetical order.
+    pub options: String,
+    /// The layer; empty for the image.
+    pub layer: String,
+    /// Whether the absolute value was taken before anything was measured.
+    pub absolute: bool,
+}
+
+/// A result to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its configuration.
+    pub configuration: i64,
+    /// Its image.
+    pub image: i64,
+    /// Its metric.
+    pub metric: i64,
+    /// The value; none where the metric is silent.
+    pub value: Option<f64>,
+    /// Why there is no value.
+    pub silence: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Store {
+    /// Opens the store at `path` to write to it, making it if there is none.
+    pub fn open(path: &Path) -> Result<Self> {
+        let connection = Connection::open(path).map_err(|cause| failure(path, &cause))?;
+        let mut store = Store { connection, path: path.to_owned() };
+        store.prepare().map_err(|cause| failure(path, &cause))??;
+        Ok(store)
+    }
+
+    /// Opens a store that is there, to read it.
+    pub fn read(path: &Path) -> Result<Self> {
+        if !path.is_file() {
+            return Err(Error::argument(format!(
+                "{}: there is no run store; `monosplit evaluate` makes one",
+                path.display()
+            )));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let failed = |cause: rusqlite::Error| failure(path, &cause);
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        let store = Store { connection, path: path.to_owned() };
+        match store.marks().map_err(failed)? {
+            (APPLICATION, VERSION) => Ok(store),
+            marks => Err(store.foreign(marks)),
+        }
+    }
+
+    fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
+        self.connection.busy_timeout(PATIENCE)?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0))?;
+        if tables == 0 {
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        transaction.commit()?;
+        let marks = self.marks()?;
+        if marks != (APPLICATION, VERSION) {
+            return Ok(Err(self.foreign(marks)));
+        }
+        // A commit has reached the disk when it returns: a finished row survives a power cut.
+        self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        self.connection.pragma_update(None, "foreign_keys", "ON")?;
+        Ok(Ok(()))
+    }
+
+    fn marks(&self) -> rusqlite::Result<(i64, i64)> {
+        let mark = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));
+        Ok((mark("application_id")?, mark("user_version")?))
+    }
+
+    fn foreign(&self, (application, version): (i64, i64)) -> Error {
+        let path = self.path.display();
+        if application == APPLICATION {
+            return Error::unsupported(format!(
+                "{path}: the run store has version {version}, this program reads version {VERSION}"
+            ));
+        }
+        Error::malformed(format!("{path}: this SQLite file is no run store; name another file"))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of a model with its preprocessing.
+    pub fn model(&self, hash: &str, preprocessing: &str, name: &str) -> Result<i64> {
+        self.numbered(
+            "SELECT id FROM model WHERE hash = ?1 AND preprocessing = ?2",
+            "INSERT OR IGNORE INTO model (hash, preprocessing, name) VALUES (?1, ?2, ?3)",
+            &[&hash, &preprocessing],
+            &[&name],
+        )
+    }
+
+    /// The number of a configuration.
+    pub fn configuration(&self, of: &Configuration) -> Result<i64> {
+        self.numbered(
+            "SELECT id FROM configuration WHERE method = ?1 AND options = ?2 AND layer = ?3 AND absolute = ?4",
+            "INSERT OR IGNORE INTO configuration (method, options, layer, absolute) VALUES (?1, ?2, ?3, ?4)",
+            &[&of.method, &of.options, &of.layer, &of.absolute],
+            &[],
+        )
+    }
+
+    /// The number of an image of which a class is explained.
+    pub fn image(&self, hash: &str, class: usize, name: &str) -> Result<i64> {
+        self.numbered(
+            "SELECT id FROM image WHERE hash = ?1 AND class = ?2",
+            "INSERT OR IGNORE INTO image (hash, class, name) VALUES (?1, ?2, ?3)",
+            &[&hash, &(class as i64)],
+            &[&name],
+        )
+    }
+
+    /// The number of a metric.
+    pub fn metric(&self, name: &str, better: Better) -> Result<i64> {
+        let better = match better {
+            Better::Higher => "higher",
+            Better::Lower => "lower",
+        };
+        self.numbered(
+            "SELECT id FROM metric WHERE name = ?1",
+            "INSERT OR IGNORE INTO metric (name, better) VALUES (?1, ?2)",
+            &[&name],
+            &[&better],
+        )
+    }
+
+    /// The number of what is told by `key`, stored with `rest` if it is new.
+    fn numbered(
+        &self,
+        find: &str,
+        add: &str,
+        key: &[&dyn rusqlite::ToSql],
+        rest: &[&dyn rusqlite::ToSql],
+    ) -> Result<i64> {
+        let found = || -> rusqlite::Result<Option<i64>> {
+            self.connection.prepare(find)?.query_row(key, |row| row.get(0)).optional()
+        };
+        let number = || -> rusqlite::Result<i64> {
+            if let Some(number) = found()? {
+                return Ok(number);
+            }
+            let all: Vec<&dyn rusqlite::ToSql> = key.iter().chain(rest).copied().collect();
+            self.connection.prepare(add)?.execute(&*all)?;
+            found()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+        };
+        number().map_err(|cause| self.failed(&cause))
+    }
+
+    /// Which metrics of `(configuration, image)` are stored already.
+    pub fn measured(&self, model: i64, seed: u64, configuration: i64, image: i64) -> Result<Vec<i64>> {
+        let find =
+            "SELECT metric FROM result WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND seed = ?4";
+        let found = || -> rusqlite::Result<Vec<i64>> {
+            let mut statement = self.connection.prepare(find)?;
+            let key = params![model, configuration, image, seed as i64];
+            statement.query_map(key, |row| row.get(0))?.collect()
+        };
+        found().map_err(|cause| self.failed(&cause))
+    }
+
+    /// Stores finished rows and gives up the claims on them, both or neither.
+    pub fn finish(
+        &mut self,
+        worker: &Worker,
+        (model, seed): (i64, u64),
+        rows: &[Row],
+        claims: &[(i64, i64)],
+    ) -> Result<()> {
+        let add = "INSERT INTO result (model, configuration, image, metric, seed, value, silence, seconds, version) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
+        let free = "DELETE FROM claim WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND worker = ?4";
+        let path = self.path.clone();
+        let stored = || -> rusqlite::Result<()> {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for row in rows {
+                let Row { configuration, image, metric, value, silence, seconds } = row;
+                transaction.prepare(add)?.execute(params![
+                    model,
+                    configuration,
+                    image,
+                    metric,
+                    seed as i64,
+                    value,
+                    silence,
+                    seconds,
+                    env!("CARGO_PKG_VERSION")
+                ])?;
+            }
+            for (configuration, image) in claims {
+                transaction.prepare(free)?.execute(params![model, configuration, image, worker.id()])?;
+            }
+            transaction.commit()
+        };
+        let mut stored = stored;
+        stored().map_err(|cause| failure(&path, &cause))
+    }
+
+    fn failed(&self, cause: &rusqlite::Error) -> Error {
+        failure(&self.path, cause)
+    }
+}
+
+/// What SQLite says, in words that help.
+fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
+    let path = path.display();
+    let io = |said: String| Error::new(ErrorKind::Io, said);
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => {
+            io(format!("{path}: the disk is full; make room and run again, what is finished is kept"))
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => io(format!(
+            "{path}: another process has been writing for {} s; run again when it is done",
+            PATIENCE.as_secs()
+        )),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Error::malformed(format!("{path}: this is no run store, or a damaged one ({cause})"))
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            io(format!("{path}: the run store cannot be opened or written ({cause})"))
+        }
+        Some(ErrorCode::SystemIoFailure) if is_write(cause) => io(format!(
+            "{path}: the run store could not be written ({cause}); is the disk full? What is finished is kept"
+        )),
+        _ => io(format!("{path}: {cause}")),
+    }
+}
+
+fn is_write(cause: &rusqlite::Error) -> bool {
+    matches!(cause, rusqlite::Error::SqliteFailure(error, _)
+        if [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_SHMSIZE].contains(&error.extended_code))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A file of its own for a test, removed with what belongs to it.
+    pub(crate) struct Scratch(pub(crate) PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("monosplit-eval-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            Scratch(folder)
+        }
+
+        pub(crate) fn store(&self) -> PathBuf {
+            self.0.join("run.sqlite")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    pub(crate) fn configuration(layer: &str) -> Configuration {
+        Configuration {
+            method: "splitcam".into(),
+            options: "alpha=0.3".into(),
+            layer: layer.into(),
+            absolute: false,
+        }
+    }
+
+    fn row(metric: i64, value: f64) -> Row {
+        Row { configuration: 1, image: 1, metric, value: Some(value), silence: None, seconds: 0.5 }
+    }
+
+    #[test]
+    fn the_same_thing_has_the_same_number_in_every_process() {
+        let scratch = Scratch::new("numbers");
+        let [one, other] = [(); 2].map(|()| Store::open(&scratch.store()).unwrap());
+        let first = one.configuration(&configuration("a")).unwrap();
+        assert_eq!(other.configuration(&configuration("a")).unwrap(), first);
+        assert_ne!(other.configuration(&configuration("b")).unwrap(), first);
+        let image = other.image("hash", 3, "cat.jpg").unwrap();
+        assert_eq!(one.image("hash", 3, "cat.jpg").unwrap(), image);
+        assert_ne!(one.image("hash", 4, "cat.jpg").unwrap(), image);
+    }
+
+    #[test]
+    fn a_finished_row_stays_as_it_was_first_written() {
+        let scratch = Scratch::new("rows");
+        let mut store = Store::open(&scratch.store()).unwrap();
+        let model = store.model("m", "p", "net").unwrap();
+        store.configuration(&configuration("a")).unwrap();
+        store.image("i", 0, "cat").unwrap();
+        let metric = store.metric("pointing game", Better::Higher).unwrap();
+        let worker = Worker::start(&store).unwrap();
+        store.finish(&worker, (model, 0), &[row(metric, 1.0)], &[]).unwrap();
+        store.finish(&worker, (model, 0), &[row(metric, 2.0)], &[]).unwrap();
+        let rows = Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap();
+        assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [Some(1.0)]);
+        assert_eq!(store.measured(model, 0, 1, 1).unwrap(), [metric]);
+        assert!(store.measured(model, 1, 1, 1).unwrap().is_empty(), "another seed is another row");
+    }
+
+    #[test]
+    fn files_that_are_no_run_stores_are_refused() {
+        let scratch = Scratch::new("foreign");
+        let text = scratch.0.join("notes.txt");
+        std::fs::write(
+            &text,
+            "this is no database, and long enough for a header of one, it says ".repeat(20),
+        )
+        .unwrap();
+        assert!(Store::open(&text).unwrap_err().to_string().contains("no run store"));
+        let other = scratch.0.join("other.sqlite");
+        Connection::open(&other).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
+        assert!(Store::open(&other).unwrap_err().to_string().contains("no run store"));
+        assert!(Store::read(&scratch.0.join("absent")).unwrap_err().to_string().contains("no run store"));
+    }
+
+    #[test]
+    fn a_full_disk_is_said_and_what_is_finished_is_kept() {
+        let scratch = Scratch::new("full");
+        let mut store = Store::open(&scratch.store()).unwrap();
+        let model = store.model("m", "p", "net").unwrap();
+        store.configuration(&configuration("a")).unwrap();
+        store.image("i", 0, "cat").unwrap();
+        let metric = store.metric("a", Better::Higher).unwrap();
+        let worker = Worker::start(&store).unwrap();
+        store.finish(&worker, (model, 0), &[row(metric, 1.0)], &[]).unwrap();
+        let pages: i64 = store.connection.pragma_query_value(None, "page_count", |r| r.get(0)).unwrap();
+        store.connection.pragma_update(None, "max_page_count", pages).unwrap();
+        let more: Vec<Row> = (0..5000)
+            .map(|seconds| Row {
+                silence: Some("x".repeat(100)),
+                seconds: f64::from(seconds),
+                ..row(metric, 0.0)
+            })
+            .collect();
+        let mut refused = None;
+        for seed in 1..5000 {
+            if let Err(error) = store.finish(&worker, (model, seed), &more[..1], &[]) {
+                refused = Some(error.to_string());
+                break;
+            }
+        }
+        assert!(refused.unwrap().contains("the disk is full"));
+        assert_eq!(store.measured(model, 0, 1, 1).unwrap(), [metric]);
+    }
+}

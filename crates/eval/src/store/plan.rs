@@ -1,0 +1,289 @@
+//! What an experiment asked for, kept beside what was measured, so that a report needs the store alone.
+
+use monosplit_graph::{Error, Result};
+use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::{Configuration, Store, failure};
+use crate::metric::Better;
+
+/// An experiment as it was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it is called.
+    pub name: String,
+    /// The file that describes it, complete.
+    pub text: String,
+    /// The model's number.
+    pub model: i64,
+    /// Where the model was.
+    pub model_path: String,
+    /// Where the data set was.
+    pub data_path: String,
+    /// Its seed.
+    pub seed: u64,
+    /// The version of the program that began it.
+    pub version: String,
+}
+
+/// A part of an experiment: some configurations, measured by some metrics on some images.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// What it is called.
+    pub name: String,
+    /// What it is: `selection`, `comparison`, `ablation`, `layers`, `sanity` or `timing`.
+    pub kind: String,
+    /// The images it is about.
+    pub part: String,
+    /// Its configurations, in order.
+    pub members: Vec<Member>,
+    /// Its metrics, in order: number, name, and the good end.
+    pub metrics: Vec<(i64, String, Better)>,
+}
+
+/// A configuration in a stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its number.
+    pub id: i64,
+    /// The configuration.
+    pub configuration: Configuration,
+    /// What it is listed under.
+    pub family: String,
+    /// What it is called.
+    pub title: String,
+    /// Where it stands on the axis of its stage: a layer, a value.
+    pub place: String,
+    /// Why it is here.
+    pub note: String,
+}
+
+/// An experiment with its stages.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its number.
+    pub id: i64,
+    /// What was asked for.
+    pub record: Record,
+    /// The stages that have begun, in order.
+    pub stages: Vec<Stage>,
+}
+
+impl Store {
+    /// The number of an experiment; `hash` tells it from others.
+    pub fn experiment(&self, hash: &str, record: &Record) -> Result<i64> {
+        let add = "INSERT INTO experiment (hash, name, text, model, model_path, data_path, seed, version) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (hash) DO UPDATE SET \
+                   model_path = excluded.model_path, data_path = excluded.data_path";
+        let Record { name, text, model, model_path, data_path, seed, version } = record;
+        let entered = || -> rusqlite::Result<i64> {
+            let values = params![hash, name, text, model, model_path, data_path, *seed as i64, version];
+            self.connection.execute(add, values)?;
+            self.connection.query_row("SELECT id FROM experiment WHERE hash = ?1", [hash], |row| row.get(0))
+        };
+        entered().map_err(|cause| self.failed(&cause))
+    }
+
+    /// Says which images a part of an experiment has, in order.
+    pub fn set_images(&mut self, experiment: i64, part: &str, images: &[i64]) -> Result<()> {
+        self.within(|transaction| {
+            transaction.execute(
+                "DELETE FROM sight WHERE experiment = ?1 AND part = ?2",
+                params![experiment, part],
+            )?;
+            let add = "INSERT INTO sight (experiment, part, position, image) VALUES (?1, ?2, ?3, ?4)";
+            for (position, image) in images.iter().enumerate() {
+                transaction.prepare(add)?.execute(params![experiment, part, position as i64, image])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Says what a stage of an experiment is.
+    pub fn set_stage(&mut self, experiment: i64, position: usize, stage: &Stage) -> Result<()> {
+        let at = position as i64;
+        self.within(|transaction| {
+            for table in ["stage WHERE position", "member WHERE stage", "asked WHERE stage"] {
+                let forget = format!("DELETE FROM {table} = ?2 AND experiment = ?1");
+                transaction.execute(&forget, params![experiment, at])?;
+            }
+            let add = "INSERT INTO stage (experiment, position, name, kind, part) VALUES (?1, ?2, ?3, ?4, ?5)";
+            transaction.execute(add, params![experiment, at, stage.name, stage.kind, stage.part])?;
+            let add = "INSERT INTO member (experiment, stage, position, configuration, family, title, place, note) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            for (order, member) in stage.members.iter().enumerate() {
+                let Member { id, family, title, place, note, .. } = member;
+                let values = params![experiment, at, order as i64, id, family, title, place, note];
+                transaction.prepare(add)?.execute(values)?;
+            }
+            let add = "INSERT INTO asked (experiment, stage, position, metric) VALUES (?1, ?2, ?3, ?4)";
+            for (order, (metric, ..)) in stage.metrics.iter().enumerate() {
+                transaction.prepare(add)?.execute(params![experiment, at, order as i64, metric])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn within(&mut self, work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()>) -> Result<()> {
+        let path = self.path.clone();
+        let mut done = || {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            work(&transaction)?;
+            transaction.commit()
+        };
+        done().map_err(|cause| failure(&path, &cause))
+    }
+
+    /// The names of all experiments, the first begun first.
+    pub fn experiments(&self) -> Result<Vec<String>> {
+        self.list("SELECT name FROM experiment ORDER BY id", &[], |row| row.get(0))
+    }
+
+    /// The experiment of that name, the latest if there are several; without a name, the latest of all.
+    pub fn planned(&self, name: Option<&str>) -> Result<Planned> {
+        let find = "SELECT id, name, text, model, model_path, data_path, seed, version FROM experiment \
+                    WHERE ?1 IS NULL OR name = ?1 ORDER BY id DESC LIMIT 1";
+        let read = |row: &Row<'_>| {
+            let record = Record {
+                name: row.get(1)?,
+                text: row.get(2)?,
+                model: row.get(3)?,
+                model_path: row.get(4)?,
+                data_path: row.get(5)?,
+                seed: row.get::<_, i64>(6)? as u64,
+                version: row.get(7)?,
+            };
+            Ok((row.get(0)?, record))
+        };
+        let found = self.connection.query_row(find, [name], read).optional();
+        let Some((id, record)) = found.map_err(|cause| self.failed(&cause))? else {
+            let known = self.experiments()?.join(", ");
+            return Err(Error::argument(match name {
+                Some(name) => {
+                    format!("{}: there is no experiment '{name}'; there are: {known}", self.path.display())
+                }
+                None => format!("{}: no experiment was begun in this store", self.path.display()),
+            }));
+        };
+        let stages = self.stages(id)?;
+        Ok(Planned { id, record, stages })
+    }
+
+    fn stages(&self, experiment: i64) -> Result<Vec<Stage>> {
+        let heads: Vec<(i64, String, String, String)> = self.list(
+            "SELECT position, name, kind, part FROM stage WHERE experiment = ?1 ORDER BY position",
+            &[&experiment],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )?;
+        let stage = |(position, name, kind, part)| {
+            let members = self.list(
+                "SELECT c.id, c.method, c.options, c.layer, c.absolute, m.family, m.title, m.place, m.note \
+                 FROM member m JOIN configuration c ON c.id = m.configuration \
+                 WHERE m.experiment = ?1 AND m.stage = ?2 ORDER BY m.position",
+                &[&experiment, &position],
+                member,
+            )?;
+            let metrics = self.list(
+                "SELECT m.id, m.name, m.better FROM asked a JOIN metric m ON m.id = a.metric \
+                 WHERE a.experiment = ?1 AND a.stage = ?2 ORDER BY a.position",
+                &[&experiment, &position],
+                |row| {
+                    let better = match row.get::<_, String>(2)?.as_str() {
+                        "lower" => Better::Lower,
+                        _ => Better::Higher,
+                    };
+                    Ok((row.get(0)?, row.get(1)?, better))
+                },
+            )?;
+            Ok(Stage { name, kind, part, members, metrics })
+        };
+        heads.into_iter().map(stage).collect()
+    }
+
+    /// The images of a part of an experiment: number, name, explained class.
+    pub fn images(&self, experiment: i64, part: &str) -> Result<Vec<(i64, String, usize)>> {
+        self.list(
+            "SELECT i.id, i.name, i.class FROM sight s JOIN image i ON i.id = s.image \
+             WHERE s.experiment = ?1 AND s.part = ?2 ORDER BY s.position",
+            &[&experiment, &part],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)? as usize)),
+        )
+    }
+
+    pub(super) fn list<T>(
+        &self,
+        find: &str,
+        values: &[&dyn rusqlite::ToSql],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let found = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.connection.prepare(find)?;
+            statement.query_map(values, |row| read(row))?.collect()
+        };
+        found().map_err(|cause| self.failed(&cause))
+    }
+}
+
+fn member(row: &Row<'_>) -> rusqlite::Result<Member> {
+    let configuration = Configuration {
+        method: row.get(1)?,
+        options: row.get(2)?,
+        layer: row.get(3)?,
+        absolute: row.get(4)?,
+    };
+    Ok(Member {
+        id: row.get(0)?,
+        configuration,
+        family: row.get(5)?,
+        title: row.get(6)?,
+        place: row.get(7)?,
+        note: row.get(8)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Scratch, configuration};
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written_and_replaced_whole() {
+        let scratch = Scratch::new("plan");
+        let mut store = Store::open(&scratch.store()).unwrap();
+        let record = Record {
+            name: "quick".into(),
+            text: "seed = 3".into(),
+            model: store.model("m", "p", "net").unwrap(),
+            model_path: "net.onnx".into(),
+            data_path: "pets".into(),
+            seed: u64::MAX,
+            version: "0".into(),
+        };
+        let id = store.experiment("h", &record).unwrap();
+        assert_eq!(store.experiment("h", &record).unwrap(), id);
+        let metric = store.metric("a", Better::Lower).unwrap();
+        let image = store.image("i", 2, "cat").unwrap();
+        store.set_images(id, "test", &[image]).unwrap();
+        for layers in [&["x", "y"][..], &["z"]] {
+            let members = layers.iter().map(|layer| Member {
+                id: store.configuration(&configuration(layer)).unwrap(),
+                configuration: configuration(layer),
+                family: "Split methods".into(),
+                title: "SplitCAM".into(),
+                place: String::new(),
+                note: String::new(),
+            });
+            let stage = Stage {
+                name: "comparison".into(),
+                kind: "comparison".into(),
+                part: "test".into(),
+                members: members.collect(),
+                metrics: vec![(metric, "a".into(), Better::Lower)],
+            };
+            store.set_stage(id, 0, &stage).unwrap();
+            let read = Store::read(&scratch.store()).unwrap().planned(Some("quick")).unwrap();
+            assert_eq!((read.record, read.stages), (record.clone(), vec![stage]));
+        }
+        assert_eq!(store.images(id, "test").unwrap(), [(image, "cat".to_owned(), 2)]);
+        assert!(store.planned(Some("slow")).unwrap_err().to_string().contains("quick"));
+    }
+}

@@ -1,0 +1,110 @@
+//! What a stage found, in numbers: for every configuration and metric the mean over the images, and how sure it is.
+
+use std::collections::HashMap;
+
+use monosplit_graph::Result;
+
+use crate::metric::Better;
+use crate::statistics::{Estimate, Verdict, verdict};
+use crate::store::{Planned, Stage, Store};
+
+/// What is known of one configuration by one metric.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The value of each image that has one, by the image's number.
+    pub values: HashMap<i64, f64>,
+    /// Their mean; none if there is none.
+    pub estimate: Option<Estimate>,
+}
+
+/// A stage and what it found.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The stage.
+    pub stage: Stage,
+    /// Its images: number, name and explained class.
+    pub images: Vec<(i64, String, usize)>,
+    /// For every configuration, in the order of the stage, what each metric says.
+    pub rows: Vec<Vec<Found>>,
+}
+
+impl Summary {
+    /// What is in the store of a stage so far.
+    pub fn of(store: &Store, planned: &Planned, stage: &Stage) -> Result<Self> {
+        let images = store.images(planned.id, &stage.part)?;
+        let key = (planned.record.model, planned.record.seed);
+        let mut rows = Vec::with_capacity(stage.members.len());
+        for member in &stage.members {
+            let mut row = Vec::with_capacity(stage.metrics.len());
+            for (metric, ..) in &stage.metrics {
+                let mut values = store.values(key, member.id, *metric)?;
+                // In the order of the images, so that the same values always have the same interval.
+                let ordered: Vec<f64> =
+                    images.iter().filter_map(|(id, ..)| values.get(id).copied()).collect();
+                values.retain(|id, _| images.iter().any(|(known, ..)| known == id));
+                row.push(Found { estimate: Estimate::of(&ordered), values });
+            }
+            rows.push(row);
+        }
+        Ok(Summary { stage: stage.clone(), images, rows })
+    }
+
+    /// Which row has the best mean by a metric, among those `eligible`.
+    pub fn best(&self, metric: usize, eligible: impl Fn(usize) -> bool) -> Option<usize> {
+        let mean = |row: usize| self.rows[row][metric].estimate.map(|estimate| estimate.mean);
+        let cost = |row: usize| mean(row).map(|mean| sign(self.stage.metrics[metric].2) * -mean);
+        let rows = (0..self.rows.len()).filter(|&row| eligible(row));
+        let costs = rows.filter_map(|row| cost(row).map(|cost| (row, cost)));
+        costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row)
+    }
+
+    /// How one row does against another by a metric, image by image.
+    pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(Verdict, Estimate)> {
+        let (first, second) = (&self.rows[one][metric].values, &self.rows[other][metric].values);
+        let pairs: Vec<(f64, f64)> =
+            self.images.iter().filter_map(|(id, ..)| Some((*first.get(id)?, *second.get(id)?))).collect();
+        verdict(&pairs, sign(self.stage.metrics[metric].2))
+    }
+}
+
+fn sign(better: Better) -> f64 {
+    match better {
+        Better::Higher => 1.0,
+        Better::Lower => -1.0,
+    }
+}
+
+/// A metric's name as it stands over a column: `pixel-flipping:auc=5` is `Pixel flipping @5`.
+pub fn metric_title(name: &str) -> String {
+    let (base, options) = name.split_once(':').unwrap_or((name, ""));
+    let option = |part: &str| match part.split_once('=') {
+        Some(("auc", percent)) => format!("@{percent}"),
+        Some(("similarity", what)) => what.to_owned(),
+        Some(("layers", count)) => format!("{count} layers"),
+        Some(("preset", source)) => source.to_owned(),
+        _ => part.to_owned(),
+    };
+    let mut words = base.replace('-', " ");
+    if let Some(first) = words.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    let said: Vec<String> = options.split(',').filter(|part| !part.is_empty()).map(option).collect();
+    let (at, rest): (Vec<String>, Vec<String>) = said.into_iter().partition(|part| part.starts_with('@'));
+    let at: String = at.iter().map(|part| format!(" {part}")).collect();
+    match rest.is_empty() {
+        true => format!("{words}{at}"),
+        false => format!("{words}{at} ({})", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_words() {
+        assert_eq!(metric_title("pointing-game"), "Pointing game");
+        assert_eq!(metric_title("pixel-flipping:auc=5"), "Pixel flipping @5");
+        assert_eq!(metric_title("max-sensitivity:samples=4"), "Max sensitivity (samples=4)");
+    }
+}

@@ -1,0 +1,237 @@
+//! A sweep over candidates and images: what is not in the store yet is claimed, examined and stored, row by row. Whoever
+//! is killed has lost at most the row he was at; several processes divide a sweep among them.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use monosplit_explain::Progress;
+use monosplit_graph::{Error, Result};
+use monosplit_image::Preprocess;
+
+use crate::candidate::{Candidate, groups};
+use crate::dataset::{DataSet, Sample};
+use crate::metric::Silence;
+use crate::store::{Row, Store, Worker};
+
+/// How often a process that has nothing left to claim looks whether the others are done.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Rows are written when this much work would be lost with them: a disk takes a few milliseconds for each writing.
+const AT_RISK: Duration = Duration::from_millis(200);
+
+/// An image of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its number in the store.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// Its hash.
+    pub hash: String,
+    /// The class that is explained.
+    pub class: usize,
+    /// Its place in the data set.
+    pub index: usize,
+}
+
+/// What a value is, or why there is none.
+pub type Outcome = std::result::Result<f64, Silence>;
+
+/// Somebody who measures.
+pub trait Examiner {
+    /// Makes ready for some candidates, which take the same numbers at run time.
+    fn prepare(&mut self, group: &[&Candidate]) -> Result<()>;
+
+    /// Looks at some images.
+    fn look(&mut self, samples: Vec<Sample>, images: &[Seen]) -> Result<()>;
+
+    /// The value of one metric for one of the candidates and one of the images.
+    fn examine(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome>;
+
+    /// Another metric or image comes next.
+    fn turn(&mut self) {}
+}
+
+/// Where a sweep stores what it finds.
+pub struct Sweep<'a> {
+    /// The store.
+    pub store: &'a mut Store,
+    /// This process.
+    pub worker: &'a Worker,
+    /// The model's number.
+    pub model: i64,
+    /// The seed of the experiment.
+    pub seed: u64,
+    /// How images are made ready.
+    pub preprocess: &'a Preprocess,
+    /// How many images are looked at together. The same number gives the same bits, whatever was interrupted.
+    pub batch: usize,
+    /// How many different maps are computed together.
+    pub maps: usize,
+    /// Hears how far it has come.
+    pub progress: &'a dyn Progress,
+}
+
+/// What a sweep goes over.
+pub struct Ground<'a> {
+    /// The candidates, and their numbers in the store.
+    pub candidates: &'a [Candidate],
+    /// The same.
+    pub ids: &'a [i64],
+    /// The metrics' numbers in the store.
+    pub metrics: &'a [i64],
+    /// The images.
+    pub images: &'a [Seen],
+    /// Where they are read from.
+    pub data: &'a DataSet,
+}
+
+/// Candidates of a group and an image, by their places, and the metrics that are missing.
+type Gap = (usize, usize, Vec<usize>);
+
+impl Sweep<'_> {
+    /// Stores what is missing; returns when everything is there, whoever has done it.
+    pub fn run(&mut self, ground: &Ground<'_>, examiner: &mut dyn Examiner) -> Result<()> {
+        let groups = groups(ground.candidates, self.maps.max(1));
+        let total = ground.candidates.len() * ground.images.len() * ground.metrics.len();
+        loop {
+            let (mut done, mut worked, mut left) = (0, false, false);
+            for group in &groups {
+                let mut prepared = false;
+                for block in ground.images.chunks(self.batch.max(1)) {
+                    let gaps = self.gaps(ground, group, block)?;
+                    let missing: usize = gaps.iter().map(|(.., metrics)| metrics.len()).sum();
+                    done += group.len() * block.len() * ground.metrics.len() - missing;
+                    self.progress.advance(done, total);
+                    let mine = self.claimed(ground, group, block, &gaps)?;
+                    if mine.is_empty() {
+                        left |= missing > 0;
+                        continue;
+                    }
+                    left |= mine.len() < gaps.len();
+                    if !std::mem::replace(&mut prepared, true) {
+                        let members: Vec<&Candidate> =
+                            group.iter().map(|&member| &ground.candidates[member]).collect();
+                        examiner.prepare(&members)?;
+                    }
+                    self.work(ground, group, block, &mine, examiner, (&mut done, total))?;
+                    worked = true;
+                }
+            }
+            if !left {
+                self.progress.advance(total, total);
+                return Ok(());
+            }
+            if !self.store.bury(self.worker)? && !worked {
+                std::thread::sleep(GLANCE);
+            }
+        }
+    }
+
+    /// What is not in the store.
+    fn gaps(&self, ground: &Ground<'_>, group: &[usize], block: &[Seen]) -> Result<Vec<Gap>> {
+        let mut gaps = Vec::new();
+        for (member, &candidate) in group.iter().enumerate() {
+            for (place, image) in block.iter().enumerate() {
+                let known = self.store.measured(self.model, self.seed, ground.ids[candidate], image.id)?;
+                let missing = (0..ground.metrics.len()).filter(|&m| !known.contains(&ground.metrics[m]));
+                let missing: Vec<usize> = missing.collect();
+                if !missing.is_empty() {
+                    gaps.push((member, place, missing));
+                }
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// Those gaps that are this worker's to fill, looked at again: another may have filled one before it was claimed.
+    fn claimed(
+        &mut self,
+        ground: &Ground<'_>,
+        group: &[usize],
+        block: &[Seen],
+        gaps: &[Gap],
+    ) -> Result<Vec<Gap>> {
+        if gaps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = |(member, place, _): &Gap| (ground.ids[group[*member]], block[*place].id);
+        let wanted: Vec<(i64, i64)> = gaps.iter().map(key).collect();
+        let mine = self.store.claim(self.worker, self.model, &wanted)?;
+        if mine.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mine: HashSet<(i64, i64)> = mine.into_iter().collect();
+        let again = self.gaps(ground, group, block)?;
+        let (kept, filled): (Vec<Gap>, Vec<(i64, i64)>) = {
+            let open: HashSet<(i64, i64)> = again.iter().map(key).collect();
+            let kept = again.into_iter().filter(|gap| mine.contains(&key(gap))).collect();
+            (kept, mine.iter().filter(|claim| !open.contains(claim)).copied().collect())
+        };
+        self.store.finish(self.worker, (self.model, self.seed), &[], &filled)?;
+        Ok(kept)
+    }
+
+    fn work(
+        &mut self,
+        ground: &Ground<'_>,
+        group: &[usize],
+        block: &[Seen],
+        gaps: &[Gap],
+        examiner: &mut dyn Examiner,
+        (done, total): (&mut usize, usize),
+    ) -> Result<()> {
+        // The whole block is looked at even if part of it is done: the bits must not depend on where a run was cut off.
+        let mut samples = Vec::with_capacity(block.len());
+        for image in block {
+            let photograph = ground.data.load(image.index)?.map_err(|left_out| {
+                Error::malformed(format!(
+                    "image '{}' {} since the run began",
+                    left_out.name, left_out.trouble
+                ))
+            })?;
+            samples.push(Sample::new(&photograph, self.preprocess)?);
+        }
+        examiner.look(samples, block)?;
+        let (mut pending, mut stored) = (Vec::new(), Instant::now());
+        for (place, image) in block.iter().enumerate() {
+            let here: Vec<&Gap> = gaps.iter().filter(|(_, at, _)| *at == place).collect();
+            for metric in 0..ground.metrics.len() {
+                for (member, ..) in here.iter().filter(|gap| gap.2.contains(&metric)) {
+                    let candidate = group[*member];
+                    let begun = Instant::now();
+                    let outcome = examiner.examine(metric, place, *member).map_err(|error| {
+                        let title = &ground.candidates[candidate].title;
+                        Error::new(error.kind(), format!("{title}, image '{}': {error}", image.name))
+                    })?;
+                    let key = (ground.ids[candidate], image.id, ground.metrics[metric]);
+                    pending.push(row(key, outcome, begun.elapsed().as_secs_f64()));
+                    if stored.elapsed() > AT_RISK {
+                        self.store.finish(self.worker, (self.model, self.seed), &pending, &[])?;
+                        *done += pending.len();
+                        pending.clear();
+                        stored = Instant::now();
+                        self.progress.advance(*done, total);
+                    }
+                }
+                examiner.turn();
+            }
+            let claims: Vec<(i64, i64)> =
+                here.iter().map(|(member, ..)| (ground.ids[group[*member]], image.id)).collect();
+            self.store.finish(self.worker, (self.model, self.seed), &pending, &claims)?;
+            *done += pending.len();
+            pending.clear();
+            self.progress.advance(*done, total);
+        }
+        Ok(())
+    }
+}
+
+fn row((configuration, image, metric): (i64, i64, i64), outcome: Outcome, seconds: f64) -> Row {
+    let (value, silence) = match outcome {
+        Ok(value) if value.is_finite() => (Some(value), None),
+        Ok(value) => (None, Some(format!("the value is {value}"))),
+        Err(Silence(why)) => (None, Some(why)),
+    };
+    Row { configuration, image, metric, value, silence, seconds }
+}

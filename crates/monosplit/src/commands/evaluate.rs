@@ -1,0 +1,225 @@
+//! `monosplit evaluate`: runs an experiment, or goes on with it.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use monosplit_eval::experiment::Experiment;
+use monosplit_eval::protocol::{Observer, Part, Protocol};
+use monosplit_eval::store::{Record, Stage, Store, Worker};
+use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
+use monosplit_explain::Progress;
+use monosplit_graph::{Error, Result};
+
+use super::compute::ComputeArgs;
+use super::progress::{Bar, spoken};
+use super::run::check_writable;
+use crate::evaluation::Laboratory;
+use crate::failure::Failure;
+use crate::table::{Align, Table, grouped, printable};
+
+/// So many images that were left out are named.
+const NAMED: usize = 5;
+
+/// Measures which explanations are right, as an experiment file describes it
+#[derive(Args)]
+#[command(override_usage = "monosplit evaluate EXPERIMENT.toml [OPTIONS]")]
+#[command(long_about = "\
+Measures which explanations are right, as an experiment file describes it.
+
+  monosplit evaluate experiments/pets-small-quick.toml --data pets
+  monosplit evaluate experiments/resnet18-quick.toml --model resnet18.onnx --data pets
+  monosplit report pets-small-quick.sqlite -o report
+
+The file names the network, the images, the methods with everything about them that is to be chosen,
+and what is asked: a choice of configurations on validation images, a comparison on others,
+ablations, curves over layers, the randomisation check, times. Every number goes into a run store,
+one row for each model, method, configuration, layer, image and metric. A run that was killed goes
+on where it was when the command is given again, and several processes may work on one store.")]
+pub(crate) struct Evaluate {
+    /// The file that describes the experiment.
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+
+    /// The network, an ONNX file, instead of the one the experiment names.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// The folder of the data set instead of the one the experiment names.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+
+    /// The run store [default: the experiment's file name with the ending .sqlite, here].
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+impl Evaluate {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let experiment = Experiment::open(&self.experiment)?;
+        let path = self.store_path()?;
+        check_writable(&path)?;
+        let folder = self.data.as_ref().or(experiment.data.folder.as_ref()).ok_or_else(|| {
+            Error::argument("no data set is named: expected data.folder in the experiment, or --data FOLDER")
+        })?;
+        let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
+        let engine = self.compute.engine();
+        let examinee = Examinee::new(laboratory.graph(), &engine)?;
+        let mut store = Store::open(&path)?;
+        let worker = Worker::start(&store)?;
+        let (model, id) = entered(&store, &experiment, &laboratory, folder)?;
+        let teller = Teller { out: RefCell::new(out) };
+        let mut protocol = Protocol {
+            experiment: &experiment,
+            examinee: &examinee,
+            engine: &engine,
+            catalogue: &laboratory,
+            preprocess: &laboratory.preprocess,
+            store: &mut store,
+            worker: &worker,
+            model,
+            id,
+            observer: &teller,
+        };
+        protocol.run(folder)?;
+        let out = teller.out.into_inner();
+        let planned = store.planned(Some(&experiment.name))?;
+        for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
+            print(out, &Summary::of(&store, &planned, stage)?)?;
+        }
+        let shown = printable(&path.display().to_string());
+        writeln!(out, "\n{shown}: complete after {}", spoken(begun.elapsed().as_secs_f64()))?;
+        writeln!(out, "`monosplit report {shown} -o FOLDER` makes a page of it")?;
+        Ok(())
+    }
+
+    fn store_path(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.store {
+            return Ok(path.clone());
+        }
+        let stem = self.experiment.file_stem().ok_or_else(|| {
+            Error::argument(format!("{}: expected the name of a file", self.experiment.display()))
+        })?;
+        Ok(Path::new(stem).with_extension("sqlite"))
+    }
+}
+
+/// Enters the network and the experiment into a store.
+fn entered(
+    store: &Store,
+    experiment: &Experiment,
+    laboratory: &Laboratory,
+    folder: &Path,
+) -> Result<(i64, i64)> {
+    let name = laboratory.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let preprocessing = format!("{:?}", laboratory.preprocess);
+    let model = store.model(&laboratory.hash, &preprocessing, &name.unwrap_or_default())?;
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let record = Record {
+        name: experiment.name.clone(),
+        text: experiment.text().to_owned(),
+        model,
+        model_path: whole(&laboratory.path).display().to_string(),
+        data_path: whole(folder).display().to_string(),
+        seed: experiment.seed,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let hash = Sha256::of(format!("{model}\n{}", experiment.text()).as_bytes());
+    let id = store.experiment(&hash, &record)?;
+    Ok((model, id))
+}
+
+/// Tells how a run goes on.
+struct Teller<'o> {
+    out: RefCell<&'o mut dyn Write>,
+}
+
+impl Teller<'_> {
+    /// Says a line; what cannot be written now will be noticed with the result.
+    fn say(&self, line: &str) {
+        if let Ok(mut out) = self.out.try_borrow_mut() {
+            let _ = writeln!(out, "{}", printable(line));
+            let _ = out.flush();
+        }
+    }
+}
+
+impl Observer for Teller<'_> {
+    fn part(&self, part: &Part) {
+        let out = match part.left_out.len() {
+            0 => String::new(),
+            count => format!(", {count} left out"),
+        };
+        self.say(&format!("{} images for {}{out}", part.images.len(), part.name));
+        for out in part.left_out.iter().take(NAMED) {
+            let said = if out.said.is_empty() { String::new() } else { format!(" ({})", out.said) };
+            self.say(&format!("  {} {}{said}", out.name, out.trouble));
+        }
+        if part.left_out.len() > NAMED {
+            self.say(&format!("  and {} more", part.left_out.len() - NAMED));
+        }
+    }
+
+    fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress> {
+        self.say(&format!(
+            "{name}: {configurations} configurations, {images} images, {} rows",
+            grouped(rows)
+        ));
+        Box::new(Bar::resumed(name))
+    }
+
+    fn chosen(&self, title: &str, criterion: &str, configuration: &str) {
+        self.say(&format!("  {title}: best by {criterion} is {configuration}"));
+    }
+}
+
+/// A stage as a table of means.
+fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
+    let Summary { stage, rows, images } = summary;
+    writeln!(out, "\n{} ({} images, {})", stage.name, images.len(), stage.part)?;
+    let titles: Vec<String> = stage
+        .metrics
+        .iter()
+        .map(|(_, name, better)| {
+            let arrow = if *better == Better::Higher { "↑" } else { "↓" };
+            format!("{} {arrow}", metric_title(name))
+        })
+        .collect();
+    let mut columns = vec![("method", Align::Left, 32), ("at", Align::Left, 28), ("abs", Align::Left, 3)];
+    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right, 40)));
+    let mut table = Table::new(&columns);
+    let ranked = |row: usize| is_ranked(stage, row);
+    let best: Vec<Option<usize>> = (0..titles.len()).map(|metric| summary.best(metric, ranked)).collect();
+    for (index, (member, row)) in stage.members.iter().zip(rows).enumerate() {
+        let configuration = &member.configuration;
+        let layer = if configuration.layer.is_empty() { "image" } else { &configuration.layer };
+        let at = match stage.kind.as_str() {
+            "ablation" => format!("{layer}, {}", member.place),
+            _ => layer.to_owned(),
+        };
+        let mut cells =
+            vec![member.title.clone(), at, if configuration.absolute { "yes" } else { "no" }.to_owned()];
+        cells.extend(row.iter().zip(&best).map(|(found, best)| match found.estimate {
+            Some(estimate) => {
+                format!("{:.4}{}", estimate.mean, if *best == Some(index) { "*" } else { " " })
+            }
+            None => "– ".to_owned(),
+        }));
+        table.row(cells);
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Whether a row takes part in the contest: controls explain nothing.
+pub(crate) fn is_ranked(stage: &Stage, row: usize) -> bool {
+    !["random", "image", "mask"].contains(&stage.members[row].configuration.method.as_str())
+}

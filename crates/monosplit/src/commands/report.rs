@@ -1,0 +1,70 @@
+//! `monosplit report`: a page about a run, and its tables and plots as files.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit_eval::store::Store;
+use monosplit_graph::Error;
+
+use super::compute::ComputeArgs;
+use crate::failure::{Failure, note};
+use crate::report::{Gallery, Report};
+use crate::table::printable;
+
+/// Makes a page of what a run has found
+#[derive(Args)]
+#[command(override_usage = "monosplit report RUN -o FOLDER [OPTIONS]")]
+#[command(long_about = "\
+Makes a page of what a run has found.
+
+  monosplit report pets-small-quick.sqlite -o report
+  monosplit report all.sqlite -o report --experiment 'ResNet18, quick'
+
+FOLDER/index.html needs no other file. Beside it stand the tables as Markdown and LaTeX and the
+figures as SVG. The maps in it are computed anew; where network and images have moved since the run,
+--model and --data say where they are, and without them the pictures are left out.")]
+pub(crate) struct ReportCommand {
+    /// The run store `monosplit evaluate` has written.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Write the page into this folder.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+
+    /// The experiment, where the store holds several [default: the one begun last].
+    #[arg(long, value_name = "NAME")]
+    experiment: Option<String>,
+
+    /// Where the network is now.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// Where the images are now.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+impl ReportCommand {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let store = Store::read(&self.run)?;
+        let planned = store.planned(self.experiment.as_deref())?;
+        let shows = planned.stages.iter().any(|stage| stage.kind == "comparison");
+        let gallery = if shows {
+            let opened =
+                Gallery::open(&planned, self.model.as_deref(), self.data.as_deref(), self.compute.engine());
+            opened.map_err(|error| note(&format!("without pictures: {error}"))).ok()
+        } else {
+            None
+        };
+        std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, &cause))?;
+        for name in Report::write(&store, &planned, gallery.as_ref(), &self.output)? {
+            writeln!(out, "{}", printable(&self.output.join(name).display().to_string()))?;
+        }
+        Ok(())
+    }
+}

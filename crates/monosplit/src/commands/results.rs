@@ -1,0 +1,201 @@
+//! `monosplit results`: what a run store holds, on the screen or as a file.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit_eval::store::{Filter, Store, StoredRow};
+use monosplit_eval::{Column, Estimate, parquet};
+use monosplit_graph::{Error, Result};
+use monosplit_image::write_atomically;
+
+use super::run::check_writable;
+use crate::failure::Failure;
+use crate::table::{Align, Table, grouped, printable};
+
+/// Shows what a run store holds, or writes it as CSV or Parquet
+#[derive(Args)]
+#[command(override_usage = "monosplit results RUN [OPTIONS]")]
+#[command(long_about = "\
+Shows what a run store holds: the mean of every configuration by every metric.
+
+  monosplit results run.sqlite --method splitcam --metric pointing
+  monosplit results run.sqlite --layer layer4 -o rows.csv
+  monosplit results run.sqlite -o rows.parquet
+
+Options choose rows whose text holds the given words, whatever their case. With -o all rows that
+fit, one for each image, are written, as the ending of the file says.")]
+pub(crate) struct Results {
+    /// The run store.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Rows of this model: a part of its file name or hash.
+    #[arg(long, value_name = "WORD")]
+    model: Option<String>,
+
+    /// Rows of this method.
+    #[arg(long, value_name = "WORD")]
+    method: Option<String>,
+
+    /// Rows whose options hold this, alpha=0.3 for instance.
+    #[arg(long, value_name = "WORD")]
+    options: Option<String>,
+
+    /// Rows of this layer.
+    #[arg(long, value_name = "WORD")]
+    layer: Option<String>,
+
+    /// Rows of this image.
+    #[arg(long, value_name = "WORD")]
+    image: Option<String>,
+
+    /// Rows of this metric.
+    #[arg(long, value_name = "WORD")]
+    metric: Option<String>,
+
+    /// Write the rows to this file, .csv or .parquet.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Results {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let format = self.output.as_deref().map(Format::of).transpose()?;
+        let store = Store::read(&self.run)?;
+        let rows = store.rows(&Filter {
+            model: self.model.clone(),
+            method: self.method.clone(),
+            configuration: self.options.clone(),
+            layer: self.layer.clone(),
+            image: self.image.clone(),
+            metric: self.metric.clone(),
+        })?;
+        if let (Some(path), Some(format)) = (&self.output, format) {
+            check_writable(path)?;
+            let bytes = match format {
+                Format::Csv => csv(&rows).into_bytes(),
+                Format::Parquet => parquet(&columns(&rows))?,
+            };
+            write_atomically(path, &bytes)?;
+            let shown = printable(&path.display().to_string());
+            writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
+            return Ok(());
+        }
+        if rows.is_empty() {
+            writeln!(out, "no row fits")?;
+        }
+        for line in means(&rows).lines() {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Parquet,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self> {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        match ending.as_deref() {
+            Some("csv") => Ok(Format::Csv),
+            Some("parquet") => Ok(Format::Parquet),
+            _ => Err(Error::argument(format!(
+                "{}: expected a file that ends in .csv or .parquet",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// The means over images, one line for each configuration and metric.
+fn means(rows: &[StoredRow]) -> Table {
+    let mut all: BTreeMap<[&str; 6], (Vec<f64>, usize)> = BTreeMap::new();
+    for row in rows {
+        let abs = if row.absolute { "yes" } else { "no" };
+        let key = [&*row.model, &*row.method, &*row.configuration, &*row.layer, abs, &*row.metric];
+        let (values, silent) = all.entry(key).or_default();
+        match row.value {
+            Some(value) => values.push(value),
+            None => *silent += 1,
+        }
+    }
+    let mut table = Table::new(&[
+        ("model", Align::Left, 24),
+        ("method", Align::Left, 24),
+        ("options", Align::Left, 30),
+        ("layer", Align::Left, 24),
+        ("abs", Align::Left, 3),
+        ("metric", Align::Left, 34),
+        ("mean", Align::Right, 12),
+        ("95 % interval", Align::Right, 22),
+        ("images", Align::Right, 8),
+        ("silent", Align::Right, 8),
+    ]);
+    for (key, (values, silent)) in all {
+        let estimate = Estimate::of(&values);
+        let mut cells = key.map(str::to_owned).to_vec();
+        cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
+        cells
+            .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
+        cells.extend([values.len().to_string(), silent.to_string()]);
+        table.row(cells);
+    }
+    table
+}
+
+/// The rows as columns.
+fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
+    let text =
+        |of: fn(&StoredRow) -> &String| Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect());
+    vec![
+        ("model", text(|row| &row.model)),
+        ("model_hash", text(|row| &row.model_hash)),
+        ("preprocessing", text(|row| &row.preprocessing)),
+        ("method", text(|row| &row.method)),
+        ("configuration", text(|row| &row.configuration)),
+        ("layer", text(|row| &row.layer)),
+        ("absolute", Column::Flag(rows.iter().map(|row| row.absolute).collect())),
+        ("image", text(|row| &row.image)),
+        ("image_hash", text(|row| &row.image_hash)),
+        ("class", Column::Whole(rows.iter().map(|row| row.class).collect())),
+        ("metric", text(|row| &row.metric)),
+        ("better", text(|row| &row.better)),
+        ("value", Column::Real(rows.iter().map(|row| row.value).collect())),
+        ("silence", Column::Text(rows.iter().map(|row| row.silence.clone()).collect())),
+        ("seconds", Column::Real(rows.iter().map(|row| Some(row.seconds)).collect())),
+        ("seed", Column::Whole(rows.iter().map(|row| row.seed).collect())),
+        ("version", text(|row| &row.version)),
+    ]
+}
+
+/// The rows as comma-separated values (RFC 4180).
+fn csv(rows: &[StoredRow]) -> String {
+    let columns = columns(rows);
+    let mut text: String = columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+    text.push_str("\r\n");
+    for row in 0..rows.len() {
+        let cell = |(_, column): &(&str, Column)| match column {
+            Column::Text(values) => values[row].as_deref().map_or_else(String::new, quoted),
+            Column::Real(values) => values[row].map_or_else(String::new, |value| value.to_string()),
+            Column::Whole(values) => values[row].to_string(),
+            Column::Flag(values) => values[row].to_string(),
+        };
+        text.push_str(&columns.iter().map(cell).collect::<Vec<_>>().join(","));
+        text.push_str("\r\n");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

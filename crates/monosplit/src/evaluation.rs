@@ -1,0 +1,115 @@
+//! What an experiment needs from the rest of the house: its network opened, its pictures' preprocessing, and the methods it
+//! names.
+
+use std::path::{Path, PathBuf};
+
+use monosplit_eval::Sha256;
+use monosplit_eval::experiment::Experiment;
+use monosplit_eval::protocol::{Catalogue, Known};
+use monosplit_graph::{Error, Graph, Result};
+use monosplit_image::{Preprocess, Preset};
+use monosplit_train::PRESET;
+
+use crate::catalogue::{Entry, parse_knowing, tidied};
+use crate::labels::Labels;
+use crate::layer_choice::chosen_layer;
+use crate::model::{self, Layout, Model, ModelOptions, Origin};
+
+/// A file of weights is not larger than this.
+const MAX_WEIGHTS: u64 = 64 << 30;
+
+/// The network of an experiment, opened.
+pub struct Laboratory {
+    /// The network.
+    pub model: Model,
+    /// How pictures are made ready for it.
+    pub preprocess: Preprocess,
+    /// SHA-256 of its file.
+    pub hash: String,
+    /// Where it was found.
+    pub path: PathBuf,
+    /// What its classes are called.
+    pub labels: Labels,
+    known: Vec<(&'static str, String)>,
+}
+
+impl Laboratory {
+    /// Opens the network an experiment names, or the ONNX file `instead` of it.
+    pub fn open(experiment: &Experiment, instead: Option<&Path>) -> Result<Self> {
+        let part = &experiment.model;
+        let origin = match (instead, part.file.as_deref(), &part.architecture, &part.weights) {
+            (Some(path), ..) | (None, Some(path), None, _) => Origin::onnx(path),
+            (None, None, Some(name), Some(weights)) => Origin::architecture(name, weights),
+            (None, Some(_), Some(_), _) => {
+                return Err(Error::argument(
+                    "model: expected either `file` or `arch` with `weights`, found both",
+                ));
+            }
+            _ => return Err(Error::argument("no network is named: expected model.file, or --model FILE")),
+        };
+        let path = match &origin {
+            Origin::Onnx(path) => path.clone(),
+            Origin::Architecture { weights, .. } => weights.clone(),
+        };
+        let mut hash = Sha256::default();
+        if let Origin::Architecture { name, .. } = &origin {
+            hash.update(name.as_bytes());
+        }
+        hash.update(&model::read(&path, MAX_WEIGHTS)?);
+        let model = Model::open(origin, &ModelOptions::default())?;
+        let input = model.picture_input()?;
+        if input.layout != Layout::ChannelsFirst {
+            return Err(model.unfit(
+                "metrics read images with channels before rows; export the network in that order".into(),
+            ));
+        }
+        let said = model.original().metadata().iter().find(|(key, _)| key == PRESET);
+        let preset = match (part.preset, said) {
+            (Some(preset), _) => preset,
+            (None, Some((_, name))) => name.parse::<Preset>()?,
+            (None, None) => Preset::default(),
+        };
+        let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
+        let classes = model.classes().ok_or_else(|| {
+            model.unfit(
+                "expected one score for each class at the first output; there is nothing to explain".into(),
+            )
+        })?;
+        let labels = match &part.labels {
+            Some(path) => Labels::open(path, classes)?,
+            None => Labels::built_in(classes),
+        };
+        let known = crate::commands::known_of(Some(&preprocess))?;
+        Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, known })
+    }
+
+    /// The network as it is explained.
+    pub fn graph(&self) -> &Graph {
+        self.model.graph()
+    }
+}
+
+impl Catalogue for Laboratory {
+    fn method(&self, text: &str) -> Result<Known> {
+        let (name, options) = tidied(text)?;
+        let family = Entry::find(name)?.family.title().to_owned();
+        if name == "mask" && options.is_empty() {
+            let settings = monosplit_explain::Settings::default();
+            let title = "Mask".to_owned();
+            return Ok(Known { name: name.into(), options, title, family, method: None, settings });
+        }
+        let chosen = parse_knowing(text, &[], &self.known)?;
+        Ok(Known {
+            name: name.into(),
+            options,
+            title: chosen.title,
+            family,
+            method: Some(chosen.method),
+            settings: chosen.settings,
+        })
+    }
+
+    fn usual_layer(&self, method: &Known) -> Option<String> {
+        method.method.as_ref().and_then(|method| chosen_layer(self.graph(), method.place()))
+    }
+}

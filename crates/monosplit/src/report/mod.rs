@@ -1,0 +1,271 @@
+//! The report of a run: what the store holds as a page a person wants to read, and the same tables and plots as files.
+
+mod pictures;
+mod tables;
+
+use std::path::Path;
+
+use monosplit_eval::store::{Planned, Stage, Store};
+use monosplit_eval::{Better, Summary, metric_title};
+use monosplit_graph::{Error, Result};
+use monosplit_image::write_atomically;
+use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
+
+pub(crate) use pictures::Gallery;
+use tables::{ablation, comparison, sanity, timing, verdicts};
+
+/// More curves than this are not told apart.
+const MOST_CURVES: usize = 12;
+
+/// A report under construction: a page, and the files that stand beside it.
+pub(crate) struct Report<'a> {
+    folder: &'a Path,
+    page: Page,
+    written: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    /// Writes the report of an experiment into `folder`, with pictures where there is a `gallery`; returns the names of
+    /// the files.
+    pub(crate) fn write(
+        store: &Store,
+        planned: &Planned,
+        gallery: Option<&Gallery>,
+        folder: &'a Path,
+    ) -> Result<Vec<String>> {
+        let page = Page::new(&planned.record.name);
+        let mut report = Report { folder, page, written: Vec::new() };
+        report.opening(store, planned)?;
+        for (position, stage) in planned.stages.iter().enumerate() {
+            if stage.members.is_empty() || stage.metrics.is_empty() {
+                continue;
+            }
+            let summary = Summary::of(store, planned, stage)?;
+            report.missing(&summary)?;
+            match stage.kind.as_str() {
+                "selection" => report.selection(&summary, planned)?,
+                "comparison" => report.comparison(&summary, gallery)?,
+                "ablation" => report.ablation(&summary, position)?,
+                "layers" => report.layers(&summary)?,
+                "sanity" => report.sanity(&summary)?,
+                "timing" => report.timing(&summary)?,
+                _ => {}
+            }
+        }
+        let Report { page, mut written, .. } = report;
+        write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
+        written.insert(0, "index.html".into());
+        Ok(written)
+    }
+
+    fn paragraph(&mut self, words: &str) {
+        self.with(|page| page.paragraph(words));
+    }
+
+    fn heading(&mut self, words: &str) {
+        self.with(|page| page.heading(words));
+    }
+
+    fn with(&mut self, change: impl FnOnce(Page) -> Page) {
+        let page = std::mem::replace(&mut self.page, Page::new(""));
+        self.page = change(page);
+    }
+
+    /// A table on the page, and as Markdown and LaTeX beside it.
+    fn table(&mut self, name: &str, table: &Table) -> Result<()> {
+        self.with(|page| page.table(table));
+        for (ending, text) in [("md", table.to_markdown()), ("tex", table.to_latex())] {
+            let file = format!("{name}.{ending}");
+            write_atomically(self.folder.join(&file), text.as_bytes())?;
+            self.written.push(file);
+        }
+        Ok(())
+    }
+
+    /// A drawing on the page, and as SVG beside it.
+    fn figure(&mut self, name: &str, scene: &Scene, caption: &str) -> Result<()> {
+        let figure = PageFigure::drawing(scene)?.caption(caption);
+        self.with(|page| page.figure(figure));
+        let file = format!("{name}.svg");
+        scene.write(self.folder.join(&file))?;
+        self.written.push(file);
+        Ok(())
+    }
+
+    fn opening(&mut self, store: &Store, planned: &Planned) -> Result<()> {
+        let record = &planned.record;
+        let about = about(&record.text);
+        if !about.is_empty() {
+            self.paragraph(&about);
+        }
+        let file = |path: &str| {
+            Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let mut parts = Vec::new();
+        for part in ["validation", "test"] {
+            let count = store.images(planned.id, part)?.len();
+            if count > 0 {
+                parts.push(format!("{count} images for {part}"));
+            }
+        }
+        self.paragraph(&format!(
+            "Network {}, data set {}: {}. Seed {}, monosplit {}. Numbers are means over images; behind them stands the 95 % \
+             confidence interval (percentile bootstrap over images). The best of a column is bold and underlined; controls, \
+             which explain nothing, take no part.",
+            file(&record.model_path),
+            file(&record.data_path),
+            parts.join(", "),
+            record.seed,
+            record.version
+        ));
+        Ok(())
+    }
+
+    /// Says what a stage lacks, where it is not complete.
+    fn missing(&mut self, summary: &Summary) -> Result<()> {
+        let found = summary.rows.iter().flatten().map(|found| found.values.len()).sum::<usize>();
+        if found == 0 {
+            self.paragraph(&format!("The stage '{}' holds no values yet.", summary.stage.name));
+        }
+        Ok(())
+    }
+
+    fn selection(&mut self, summary: &Summary, planned: &Planned) -> Result<()> {
+        self.heading("What was chosen");
+        self.paragraph(
+            "For each method and criterion, the layer, formula and sign of best average rank over the criterion's metrics on \
+             the validation images.",
+        );
+        let chosen = planned.stages.iter().find(|stage| stage.kind == "comparison");
+        let table = tables::selection(summary, chosen);
+        self.table("selection", &table)
+    }
+
+    fn comparison(&mut self, summary: &Summary, gallery: Option<&Gallery>) -> Result<()> {
+        self.heading("Comparison");
+        self.table("comparison", &comparison(summary))?;
+        let silences = tables::silences(summary);
+        if !silences.is_empty() {
+            self.paragraph(&format!(
+                "Left out of a mean are images for which the metric has no value, such as a share of the map above one: {}.",
+                silences.join("; ")
+            ));
+        }
+        if let Some(table) = verdicts(summary) {
+            self.heading("Who wins");
+            self.paragraph(
+                "The best configuration of the split methods against every other, image by image: won or lost where the 95 % \
+                 confidence interval of the mean difference leaves out zero, else tied. The difference is given so that \
+                 more is better for the split.",
+            );
+            self.table("verdicts", &table)?;
+        }
+        match gallery {
+            Some(gallery) => self.pictures(summary, gallery),
+            None => {
+                self.paragraph("Pictures are left out: the network or the images could not be opened.");
+                Ok(())
+            }
+        }
+    }
+
+    fn pictures(&mut self, summary: &Summary, gallery: &Gallery) -> Result<()> {
+        self.heading("Maps");
+        let scene = gallery.grid(summary)?.into_scene()?;
+        self.figure("maps", &scene, "Red speaks for the class, blue against it; each map on its own scale.")?;
+        let metric = gallery.judged_by(summary);
+        self.heading("Best and worst images");
+        self.paragraph(&format!(
+            "For each method the image it does best and the image it does worst on by {}.",
+            metric_title(&summary.stage.metrics[metric].1)
+        ));
+        let scene = gallery.extremes(summary, metric)?.into_scene()?;
+        self.figure("extremes", &scene, "The value stands above each pair.")
+    }
+
+    fn ablation(&mut self, summary: &Summary, position: usize) -> Result<()> {
+        let name = &summary.stage.name;
+        self.heading(&format!("{}{}", name[..1].to_uppercase(), &name[1..]));
+        for (number, table) in ablation(summary).iter().enumerate() {
+            self.table(&format!("ablation-{position}-{}", number + 1), table)?;
+        }
+        Ok(())
+    }
+
+    fn layers(&mut self, summary: &Summary) -> Result<()> {
+        self.heading("Dependence on the layer");
+        for (metric, (_, name, better)) in summary.stage.metrics.iter().enumerate() {
+            let arrow = if *better == Better::Higher { "more is better" } else { "less is better" };
+            let scene = curves(summary, metric)?.into_scene()?;
+            let caption =
+                format!("{}, {arrow}; means over {} images.", metric_title(name), summary.images.len());
+            self.figure(&format!("layers-{}", metric + 1), &scene, &caption)?;
+        }
+        Ok(())
+    }
+
+    fn sanity(&mut self, summary: &Summary) -> Result<()> {
+        self.heading("Randomisation check");
+        self.paragraph(
+            "How alike a map is to that of the same network with its last layers drawn anew from a normal distribution. A \
+             method that depends on what those layers have learnt has low numbers; a high number says that the map would look \
+             the same without them. (Top-down randomisation has known limits: Binder et al. 2023.)",
+        );
+        self.table("sanity", &sanity(summary))
+    }
+
+    fn timing(&mut self, summary: &Summary) -> Result<()> {
+        self.heading("Times");
+        self.paragraph(
+            "Seconds for one map of one image, prediction included, and once for making the method ready.",
+        );
+        self.table("timing", &timing(summary))
+    }
+}
+
+/// What an experiment says it is for.
+fn about(text: &str) -> String {
+    monosplit_eval::experiment::Experiment::parse(text, Path::new("experiment"))
+        .map(|experiment| experiment.about)
+        .unwrap_or_default()
+}
+
+/// The curves of one metric over the layers.
+fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
+    let stage: &Stage = &summary.stage;
+    let mut layers: Vec<&str> = Vec::new();
+    for member in &stage.members {
+        if !layers.contains(&member.place.as_str()) {
+            layers.push(&member.place);
+        }
+    }
+    let mut series: Vec<Series> = Vec::new();
+    for (member, row) in stage.members.iter().zip(&summary.rows) {
+        let Some(estimate) = row[metric].estimate else { continue };
+        let x = layers.iter().position(|layer| *layer == member.place).unwrap_or(0) as f64;
+        let known = series.iter().position(|one| one.name == member.title);
+        let at = known.unwrap_or_else(|| {
+            series.push(Series { name: member.title.clone(), ..Series::default() });
+            series.len() - 1
+        });
+        series[at].points.push((x, estimate.mean));
+        series[at].band.push((estimate.low, estimate.high));
+    }
+    if series.is_empty() {
+        return Err(Error::argument("there is nothing to draw over layers yet; let the run finish"));
+    }
+    if series.len() > 4 {
+        series.iter_mut().for_each(|one| one.band.clear());
+    }
+    series.truncate(MOST_CURVES);
+    let x_names = layers.iter().enumerate().map(|(i, layer)| (i as f64, (*layer).to_owned())).collect();
+    Ok(LinePlot {
+        title: metric_title(&stage.metrics[metric].1),
+        x_label: "layer".into(),
+        y_label: metric_title(&stage.metrics[metric].1),
+        series,
+        x_names,
+        width: 560.0,
+        height: 280.0,
+    })
+}

@@ -1,0 +1,187 @@
+//! The pictures of a report: maps beside originals, and each method's best and worst images. They are computed anew, from
+//! the network and the images the run was about.
+
+use std::path::Path;
+
+use monosplit_engine::Cpu;
+use monosplit_eval::dataset::{DataSet, Sample};
+use monosplit_eval::experiment::Experiment;
+use monosplit_eval::protocol::{Catalogue, opened};
+use monosplit_eval::store::{Member, Planned};
+use monosplit_eval::{Better, Candidate, Examinee, Source, Summary};
+use monosplit_graph::{Error, Result};
+use monosplit_image::{Filter, Picture};
+use monosplit_render::{Cell, Grid, Map, OverlayOptions, Row};
+
+use crate::commands::is_ranked;
+use crate::evaluation::Laboratory;
+
+/// The longest side of a picture in a report.
+const SIDE: usize = 144;
+/// Columns that fit on a page.
+const MOST_COLUMNS: usize = 9;
+
+/// What pictures are made with.
+pub(crate) struct Gallery {
+    laboratory: Laboratory,
+    engine: Cpu,
+    test: DataSet,
+    shown: usize,
+}
+
+impl Gallery {
+    /// Opens the network and the images of a run.
+    pub(crate) fn open(
+        planned: &Planned,
+        model: Option<&Path>,
+        data: Option<&Path>,
+        engine: Cpu,
+    ) -> Result<Self> {
+        let record = &planned.record;
+        let experiment = Experiment::parse(&record.text, Path::new(&record.name))?;
+        let stored = Path::new(&record.model_path);
+        let laboratory = match experiment.model.architecture {
+            Some(_) if model.is_none() => Laboratory::open(&experiment, None)?,
+            _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
+        };
+        let folder = data.unwrap_or(Path::new(&record.data_path));
+        let (_, test) = opened(&experiment.data, folder, experiment.seed)?;
+        Ok(Gallery { laboratory, engine, test, shown: experiment.shown })
+    }
+
+    fn sample(&self, name: &str) -> Result<Sample> {
+        let index = (0..self.test.len()).find(|&index| self.test.name(index) == name);
+        let index = index.ok_or_else(|| Error::argument(format!("there is no image '{name}' any more")))?;
+        let photograph = self
+            .test
+            .load(index)?
+            .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+        Sample::new(&photograph, &self.laboratory.preprocess)
+    }
+
+    fn candidate(&self, member: &Member) -> Result<Candidate> {
+        let configuration = &member.configuration;
+        let text = match configuration.options.is_empty() {
+            true => configuration.method.clone(),
+            false => format!("{}:{}", configuration.method, configuration.options),
+        };
+        let known = self.laboratory.method(&text)?;
+        let layer = Some(configuration.layer.clone()).filter(|layer| !layer.is_empty());
+        Ok(Candidate {
+            configuration: configuration.clone(),
+            family: member.family.clone(),
+            title: member.title.clone(),
+            place: member.place.clone(),
+            note: String::new(),
+            source: known.method.map_or(Source::Mask, |method| Source::Method(method, layer)),
+            settings: known.settings,
+        })
+    }
+
+    /// The overlay of each of some images with a member's map.
+    fn overlays(
+        &self,
+        examinee: &Examinee<'_>,
+        member: &Member,
+        samples: &[(&Sample, usize)],
+    ) -> Result<Vec<Option<Cell>>> {
+        let candidate = self.candidate(member)?;
+        let panel = examinee.panel(&[&candidate])?;
+        let mut cells = Vec::new();
+        for (sample, class) in samples {
+            let maps = panel.maps(&sample.tensor, &[*class])?;
+            let Some(map) = panel.of(&maps, 0, &[sample.mask.as_deref()])? else {
+                cells.push(None);
+                continue;
+            };
+            let (height, width) = (sample.picture.height(), sample.picture.width());
+            let map = Map::from_tensor(&map.reshaped([1, height, width])?, 0)?;
+            let picture = small(&sample.picture)?;
+            let map = map.resized(picture.width(), picture.height())?;
+            cells.push(Some(Cell::overlay(&picture, &map, &OverlayOptions::default())?));
+        }
+        Ok(cells)
+    }
+
+    /// Images in rows, the original and then a column for each method.
+    pub(crate) fn grid(&self, summary: &Summary) -> Result<Grid> {
+        let count = self.shown.min(summary.images.len()).max(1);
+        let step = summary.images.len() / count;
+        let images: Vec<&(i64, String, usize)> =
+            summary.images.iter().step_by(step.max(1)).take(count).collect();
+        let samples = images.iter().map(|(_, name, _)| self.sample(name)).collect::<Result<Vec<_>>>()?;
+        let asked: Vec<(&Sample, usize)> =
+            samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
+        let examinee = Examinee::new(self.laboratory.graph(), &self.engine)?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (sample, (_, name, class)) in samples.iter().zip(&images) {
+            rows.push(Row {
+                label: self.laboratory.labels.name(*class),
+                caption: name.clone(),
+                cells: vec![Some(Cell::picture(small(&sample.picture)?))],
+            });
+        }
+        let mut columns = vec!["picture".to_owned()];
+        for member in ranked(summary).map(|(_, member)| member).take(MOST_COLUMNS) {
+            columns.push(heading(member));
+            for (row, cell) in rows.iter_mut().zip(self.overlays(&examinee, member, &asked)?) {
+                row.cells.push(cell);
+            }
+        }
+        Ok(Grid { columns, rows, least_side: 1, ..Grid::default() })
+    }
+
+    /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
+    pub(crate) fn judged_by(&self, summary: &Summary) -> usize {
+        let names = summary.stage.metrics.iter().map(|(_, name, _)| name);
+        names.enumerate().filter(|(_, name)| name.starts_with("pixel-flipping")).last().map_or(0, |(i, _)| i)
+    }
+
+    /// For each method the image it is best and the one it is worst on.
+    pub(crate) fn extremes(&self, summary: &Summary, metric: usize) -> Result<Grid> {
+        let examinee = Examinee::new(self.laboratory.graph(), &self.engine)?;
+        let lower = summary.stage.metrics[metric].2 == Better::Lower;
+        let mut rows = Vec::new();
+        for (index, member) in ranked(summary) {
+            let mut valued: Vec<(f64, &(i64, String, usize))> = summary
+                .images
+                .iter()
+                .filter_map(|image| Some((*summary.rows[index][metric].values.get(&image.0)?, image)))
+                .collect();
+            valued.sort_by(|a, b| if lower { a.0.total_cmp(&b.0) } else { b.0.total_cmp(&a.0) });
+            let (Some(best), Some(worst)) = (valued.first(), valued.last()) else { continue };
+            let mut cells = Vec::new();
+            for (value, (_, name, class)) in [best, worst] {
+                let sample = self.sample(name)?;
+                let overlay = self.overlays(&examinee, member, &[(&sample, *class)])?.into_iter().next();
+                cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
+                cells.push(overlay.flatten());
+            }
+            rows.push(Row { label: member.title.clone(), caption: heading(member), cells });
+        }
+        let columns = ["best image", "its map", "worst image", "its map"].map(str::to_owned).to_vec();
+        Ok(Grid { columns, rows, least_side: 1, ..Grid::default() })
+    }
+}
+
+/// The members that take part in the contest.
+fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
+    let members = summary.stage.members.iter().enumerate();
+    members.filter(|(row, _)| is_ranked(&summary.stage, *row))
+}
+
+fn heading(member: &Member) -> String {
+    let layer = &member.configuration.layer;
+    let abs = if member.configuration.absolute { " abs" } else { "" };
+    if layer.is_empty() { format!("{}{abs}", member.title) } else { format!("{} {layer}{abs}", member.title) }
+}
+
+/// A picture no larger than a report shows it.
+fn small(picture: &Picture) -> Result<Picture> {
+    let longest = picture.width().max(picture.height());
+    if longest <= SIDE {
+        return Ok(picture.clone());
+    }
+    let scaled = |side: usize| (side * SIDE / longest).max(1);
+    picture.resize(scaled(picture.width()), scaled(picture.height()), Filter::Bicubic)
+}

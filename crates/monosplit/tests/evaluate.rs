@@ -1,0 +1,246 @@
+//! Evaluations as a person runs them: killed, shared among processes, described wrongly, reported.
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use monosplit::eval::experiment::Experiment;
+use monosplit::image::{Picture, Pixels, write_png};
+use monosplit_graph::Noise;
+use program::{refuses, succeeds};
+
+/// A folder of its own with a data set of a few images cut from one photograph, and an experiment about them.
+struct Bench(PathBuf);
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("monosplit-evaluate-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        for (part, shift) in [("val", 0), ("test", 40)] {
+            let images = folder.join("data").join(part).join("images");
+            let masks = folder.join("data").join(part).join("masks");
+            std::fs::create_dir_all(&images).unwrap();
+            std::fs::create_dir_all(&masks).unwrap();
+            let mut labels = "file,class\n".to_owned();
+            for number in 0..3 {
+                let cut = cut(30 * number + shift, 20 * number);
+                write_png(images.join(format!("{number}.png")), 128, 128, (&cut).into()).unwrap();
+                let mask: Vec<u8> =
+                    (0..128 * 128).map(|i| if (30..100).contains(&(i % 128)) { 255 } else { 0 }).collect();
+                write_png(masks.join(format!("{number}.png")), 128, 128, Pixels::Grey(&mask)).unwrap();
+                labels.push_str(&format!("{number}.png,{}\n", 5 + number));
+            }
+            std::fs::write(folder.join("data").join(part).join("labels.csv"), labels).unwrap();
+        }
+        let model = program::crates().join("monosplit/assets/pets-small.onnx");
+        let text = EXPERIMENT.replace("MODEL", &model.canonicalize().unwrap().display().to_string());
+        std::fs::write(folder.join("experiment.toml"), text).unwrap();
+        Bench(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn start(&self, store: &Path) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_monosplit"))
+            .arg("evaluate")
+            .arg(self.path("experiment.toml"))
+            .arg("--store")
+            .arg(store)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts")
+    }
+
+    /// All rows of a store but the times, as text.
+    fn rows(&self, store: &Path) -> Vec<String> {
+        let csv = self.path("rows.csv");
+        succeeds([Path::new("results"), store, Path::new("-o"), &csv]);
+        let text = std::fs::read_to_string(csv).unwrap();
+        let seconds = text.lines().next().unwrap().split(',').position(|name| name == "seconds").unwrap();
+        let without = |line: &str| -> String {
+            // Quoted fields hold commas but no quotes.
+            let mut fields = vec![String::new()];
+            let mut quoted = false;
+            for letter in line.chars() {
+                match letter {
+                    '"' => quoted = !quoted,
+                    ',' if !quoted => fields.push(String::new()),
+                    other => fields.last_mut().unwrap().push(other),
+                }
+            }
+            fields.remove(seconds);
+            fields.join("|")
+        };
+        text.lines().map(without).collect()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const EXPERIMENT: &str = r#"
+name = "small"
+batch = 2
+[model]
+file = "MODEL"
+[data]
+folder = "data"
+validation = "val"
+test = "test"
+[[method]]
+title = "SplitGrad"
+method = "splitgrad"
+layers = ["layer3.0.conv2", "layer4.2.conv2"]
+absolute = "both"
+[[method]]
+method = "gradcam"
+[[method]]
+method = "mask"
+[selection]
+localisation = ["pointing-game", "attribution-localisation"]
+[comparison]
+metrics = ["pointing-game", "sparseness", "complexity", "max-sensitivity:samples=2", "pixel-flipping:auc=2"]
+[sanity]
+images = 2
+"#;
+
+/// A piece of 128×128 pixels.
+fn cut(left: usize, top: usize) -> Picture {
+    let whole = Picture::open(program::chelsea()).unwrap();
+    let rows = (top..top + 128).map(|y| &whole.rgb()[3 * (y * whole.width() + left)..][..3 * 128]);
+    Picture::new(128, 128, rows.flatten().copied().collect()).unwrap()
+}
+
+#[test]
+fn killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
+    let bench = Bench::new("killed");
+    let (whole, torn) = (bench.path("whole.sqlite"), bench.path("torn.sqlite"));
+    let begun = Instant::now();
+    assert!(bench.start(&whole).wait().unwrap().success());
+    let time = begun.elapsed().as_secs_f64();
+    let noise = Noise::new(20);
+    let mut interrupted = 0;
+    for kill in 0..20 {
+        let mut child = bench.start(&torn);
+        // Mostly while it computes; now and then while it opens its files.
+        std::thread::sleep(Duration::from_secs_f64(time * (0.05 + 0.55 * noise.uniform(kill))));
+        if child.try_wait().unwrap().is_none() {
+            interrupted += 1;
+        }
+        // kill -9
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    assert!(bench.start(&torn).wait().unwrap().success());
+    assert!(interrupted >= 3, "only {interrupted} of 20 kills met a process at work");
+    let (whole, torn) = (bench.rows(&whole), bench.rows(&torn));
+    assert!(whole.len() > 90, "{}", whole.len());
+    assert_eq!(whole, torn);
+}
+
+#[test]
+fn two_processes_divide_a_run_and_find_the_same() {
+    let bench = Bench::new("shared");
+    let (alone, shared) = (bench.path("alone.sqlite"), bench.path("shared.sqlite"));
+    assert!(bench.start(&alone).wait().unwrap().success());
+    let mut both = [bench.start(&shared), bench.start(&shared)];
+    assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
+    assert_eq!(bench.rows(&alone), bench.rows(&shared));
+    let left: Vec<String> = std::fs::read_dir(&bench.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("-worker-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    let folder = bench.path("report");
+    let made = succeeds([Path::new("report"), &shared, Path::new("-o"), &folder]);
+    for file in ["index.html", "comparison.md", "comparison.tex", "sanity.md", "maps.svg", "extremes.svg"] {
+        assert!(made.out.contains(file) && folder.join(file).is_file(), "{file}: {}", made.out);
+    }
+    let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
+    assert!(page.contains("SplitGrad") && page.contains("<svg") && !page.contains("<script"));
+    let parquet = bench.path("rows.parquet");
+    succeeds([Path::new("results"), &shared, Path::new("-o"), &parquet]);
+    assert!(std::fs::read(parquet).unwrap().ends_with(b"PAR1"));
+}
+
+#[test]
+fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
+    let bench = Bench::new("bad");
+    let file = bench.path("experiment.toml");
+    let right = std::fs::read_to_string(&file).unwrap();
+    let cases = [
+        ("validation = \"val\"", "validaton = \"val\"", &["data.validaton", "'validation'"][..]),
+        ("\"sparseness\"", "\"sparsness\"", &["sparsness", "did you mean 'sparseness'"]),
+        ("method = \"splitgrad\"", "method = \"splitgrid\"", &["splitgrid", "did you mean 'splitgrad'"]),
+        ("layer3.0.conv2", "layer3.0.conv9", &["layer3.0.conv9", "layer3.0.conv"]),
+        ("absolute = \"both\"", "absolute = true", &["method[1].absolute", "one of no, yes, both", "true"]),
+        ("folder = \"data\"", "folder = \"date\"", &["date", "folder of a data set"]),
+        ("images = 2", "images = 2\nrandomise = 999", &["sanity.randomise", "999"]),
+    ];
+    for (good, bad, words) in cases {
+        std::fs::write(&file, right.replacen(good, bad, 1)).unwrap();
+        let store = bench.path("bad.sqlite");
+        refuses([Path::new("evaluate"), &file, Path::new("--store"), &store], words);
+    }
+}
+
+#[test]
+fn what_is_no_run_store_is_refused() {
+    let bench = Bench::new("refused");
+    let file = bench.path("experiment.toml");
+    refuses([Path::new("results"), &file], &["no run store"]);
+    refuses(
+        [Path::new("report"), &bench.path("absent"), Path::new("-o"), &bench.path("out")],
+        &["no run store"],
+    );
+    refuses([Path::new("results"), &file, Path::new("-o"), Path::new("rows.xls")], &[".csv or .parquet"]);
+}
+
+/// Every method and every metric of every experiment that comes with the program is one there is.
+#[test]
+fn the_experiments_that_come_with_the_program_can_be_read() {
+    let folder = program::crates().join("../experiments");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "toml") {
+            continue;
+        }
+        let experiment = Experiment::open(&path).unwrap_or_else(|error| panic!("{error}"));
+        let said = |error| -> ! { panic!("{}: {error}", path.display()) };
+        let method = |text: &str| {
+            monosplit::catalogue::parse(text, &[]).map(|_| ()).unwrap_or_else(|error| said(error));
+        };
+        for part in &experiment.methods {
+            part.formulas.iter().for_each(|formula| {
+                let joint = if part.method.contains(':') { ',' } else { ':' };
+                method(format!("{}{joint}{formula}", part.method).trim_end_matches([':', ',']));
+            });
+        }
+        let fixed = experiment.ablations.iter().flat_map(|part| &part.of);
+        let fixed = fixed.chain(experiment.layers.iter().flat_map(|part| &part.of));
+        let fixed = fixed.chain(experiment.sanity.iter().flat_map(|part| &part.of));
+        fixed.chain(experiment.timing.iter().flat_map(|part| &part.of)).for_each(|part| method(&part.method));
+        let metrics = experiment.ablations.iter().flat_map(|part| &part.metrics);
+        let metrics = metrics.chain(experiment.layers.iter().flat_map(|part| &part.metrics));
+        let metrics = metrics.chain(experiment.comparison.iter().flatten());
+        let chosen =
+            experiment.selection.iter().flat_map(|part| &part.criteria).flat_map(|(_, metrics)| metrics);
+        for metric in metrics.chain(chosen) {
+            monosplit::eval::metrics::parse(metric).map(|_| ()).unwrap_or_else(|error| said(error));
+        }
+        read += 1;
+    }
+    assert!(read >= 20, "{read}");
+}

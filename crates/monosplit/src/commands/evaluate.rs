@@ -69,8 +69,8 @@ impl Evaluate {
             Error::argument("no data set is named: expected data.folder in the experiment, or --data FOLDER")
         })?;
         let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
-        let engine = self.compute.engine();
-        let examinee = Examinee::new(laboratory.graph(), &engine)?;
+        let engine = self.compute.engine()?;
+        let examinee = Examinee::new(laboratory.graph(), &*engine)?;
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
         let (model, id) = entered(&store, &experiment, &laboratory, folder)?;
@@ -78,7 +78,7 @@ impl Evaluate {
         let mut protocol = Protocol {
             experiment: &experiment,
             examinee: &examinee,
-            engine: &engine,
+            engine: &*engine,
             catalogue: &laboratory,
             preprocess: &laboratory.preprocess,
             store: &mut store,

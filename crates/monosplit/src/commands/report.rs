@@ -56,7 +56,7 @@ impl ReportCommand {
         let shows = planned.stages.iter().any(|stage| stage.kind == "comparison");
         let gallery = if shows {
             let opened =
-                Gallery::open(&planned, self.model.as_deref(), self.data.as_deref(), self.compute.engine());
+                Gallery::open(&planned, self.model.as_deref(), self.data.as_deref(), self.compute.engine()?);
             opened.map_err(|error| note(&format!("without pictures: {error}"))).ok()
         } else {
             None

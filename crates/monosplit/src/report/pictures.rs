@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use monosplit_engine::Cpu;
+use monosplit_engine::Engine;
 use monosplit_eval::dataset::{DataSet, Sample};
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, opened};
@@ -24,7 +24,7 @@ const MOST_COLUMNS: usize = 9;
 /// What pictures are made with.
 pub(crate) struct Gallery {
     laboratory: Laboratory,
-    engine: Cpu,
+    engine: Box<dyn Engine>,
     test: DataSet,
     shown: usize,
 }
@@ -35,7 +35,7 @@ impl Gallery {
         planned: &Planned,
         model: Option<&Path>,
         data: Option<&Path>,
-        engine: Cpu,
+        engine: Box<dyn Engine>,
     ) -> Result<Self> {
         let record = &planned.record;
         let experiment = Experiment::parse(&record.text, Path::new(&record.name))?;
@@ -112,7 +112,7 @@ impl Gallery {
         let samples = images.iter().map(|(_, name, _)| self.sample(name)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<(&Sample, usize)> =
             samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
-        let examinee = Examinee::new(self.laboratory.graph(), &self.engine)?;
+        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
         let mut rows: Vec<Row> = Vec::new();
         for (sample, (_, name, class)) in samples.iter().zip(&images) {
             rows.push(Row {
@@ -134,12 +134,12 @@ impl Gallery {
     /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
     pub(crate) fn judged_by(&self, summary: &Summary) -> usize {
         let names = summary.stage.metrics.iter().map(|(_, name, _)| name);
-        names.enumerate().filter(|(_, name)| name.starts_with("pixel-flipping")).last().map_or(0, |(i, _)| i)
+        names.enumerate().rfind(|(_, name)| name.starts_with("pixel-flipping")).map_or(0, |(i, _)| i)
     }
 
     /// For each method the image it is best and the one it is worst on.
     pub(crate) fn extremes(&self, summary: &Summary, metric: usize) -> Result<Grid> {
-        let examinee = Examinee::new(self.laboratory.graph(), &self.engine)?;
+        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
         let lower = summary.stage.metrics[metric].2 == Better::Lower;
         let mut rows = Vec::new();
         for (index, member) in ranked(summary) {

@@ -133,8 +133,8 @@ impl Gallery {
 
     /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
     pub(crate) fn judged_by(&self, summary: &Summary) -> usize {
-        let names = summary.stage.metrics.iter().map(|(_, name, _)| name);
-        names.enumerate().rfind(|(_, name)| name.starts_with("pixel-flipping")).map_or(0, |(i, _)| i)
+        let mut names = summary.stage.metrics.iter().map(|(_, name, _)| name);
+        names.rposition(|name| name.starts_with("pixel-flipping")).unwrap_or(0)
     }
 
     /// For each method the image it is best and the one it is worst on.

@@ -28,7 +28,7 @@ fn relevance_on_each_layer_ends_with_what_lies_on_the_image() {
     let (said, relevance) = explained(&folder, &text(&chelsea()), &words);
     assert!(said.starts_with("LRP ε-plus at the image"), "{said}");
     let lines = said.lines().skip_while(|line| !line.contains("relevance on each layer"));
-    let table: Vec<&str> = lines.take_while(|line| !line.contains("Biases keep")).collect();
+    let table: Vec<&str> = lines.take_while(|line| !line.contains("What is missing")).collect();
     let number = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap();
     let (first, last) = (table[2], *table.last().unwrap());
     assert!(first.contains("100.0 %"), "{said}");

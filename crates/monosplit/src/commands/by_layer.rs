@@ -109,9 +109,6 @@ fn print_relevance(
             writeln!(out, "    {line}")?;
         }
     }
-    writeln!(
-        out,
-        "  Biases keep what they contributed, and so does ε: only without them a rule hands on all."
-    )?;
+    writeln!(out, "  What is missing stayed with biases and with ε, or the rule does not hand on all.")?;
     Ok(())
 }

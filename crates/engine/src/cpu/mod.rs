@@ -41,17 +41,26 @@ const DEFAULT_MEMORY_LIMIT: usize = 16 << 30;
 #[derive(Clone, Debug)]
 pub struct Cpu {
     precision: Precision,
-    memory_limit: usize,
+    limits: Limits,
     threads: usize,
     flush_denormals: bool,
     pool: Arc<OnceLock<Arc<ThreadPool>>>,
+}
+
+/// What a program may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes that its values may take at once.
+    pub(crate) memory: usize,
+    /// Whether convolutions are computed as they are defined, not transformed.
+    pub(crate) accurate: bool,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
         Cpu {
             precision: Precision::default(),
-            memory_limit: DEFAULT_MEMORY_LIMIT,
+            limits: Limits { memory: DEFAULT_MEMORY_LIMIT, accurate: false },
             threads: 0,
             flush_denormals: false,
             pool: Arc::default(),
@@ -92,7 +101,14 @@ impl Cpu {
     /// kernels not counted. The default is 16 GiB.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
-        Cpu { memory_limit: bytes, ..self }
+        Cpu { limits: Limits { memory: bytes, ..self.limits }, ..self }
+    }
+
+    /// Computes convolutions as they are defined. Single precision transforms their windows otherwise (Winograd), which takes
+    /// a half to a quarter of the time and rounds some ten times as much.
+    #[must_use]
+    pub fn accurate(self, accurate: bool) -> Self {
+        Cpu { limits: Limits { accurate, ..self.limits }, ..self }
     }
 
     fn pool(&self) -> Result<Option<Arc<ThreadPool>>> {
@@ -121,15 +137,16 @@ impl Engine for Cpu {
     fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn crate::Program>> {
         let pool = self.pool()?;
         Ok(match precision {
-            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.memory_limit)?),
-            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.memory_limit)?),
+            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.limits)?),
+            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.limits)?),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::{Kind, Shape, Tensor};
+    use monosplit_graph::op::Window;
+    use monosplit_graph::{Kind, NodeId, Noise, Op, Shape, Tensor};
 
     use super::*;
 
@@ -148,6 +165,52 @@ mod tests {
             let engine = Cpu::default().threads(threads);
             assert!(squares(engine.clone())[0] > 0.0);
             assert_eq!(squares(engine.flush_denormals(true)), [0.0, 4.0]);
+        }
+    }
+
+    /// Two convolutions of what is read from `x`, wide enough to be transformed.
+    fn convolved(graph: &mut Graph, x: NodeId) -> NodeId {
+        let noise = Noise::new(5);
+        let kernel = (0..32 * 32 * 9).map(|i| noise.gaussian(i) as f32).collect::<Vec<_>>();
+        let kernel = graph.constant(Tensor::new([32, 32, 3, 3], kernel).unwrap());
+        let window = Window { pad: vec![(1, 1); 2], ..Window::new([3, 3]) };
+        let inner = graph.add(Op::Conv { window: window.clone(), groups: 1 }, &[x, kernel]).unwrap();
+        graph.add(Op::Conv { window, groups: 1 }, &[inner, kernel]).unwrap()
+    }
+
+    #[test]
+    fn accurate_convolutions_round_less() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::batched(&[32, 24, 24]), Kind::Float);
+        let y = convolved(&mut graph, x);
+        graph.output("y", y);
+        let noise = Noise::new(6);
+        let image = (0..32 * 24 * 24).map(|i| noise.gaussian(i) as f32).collect::<Vec<_>>();
+        let image = Tensor::new([1, 32, 24, 24], image).unwrap();
+        let run = |engine: Cpu| {
+            engine.compile(&graph).unwrap().run(std::slice::from_ref(&image)).unwrap()[0].to_f64().to_vec()
+        };
+        let exact = run(Cpu::default().precision(Precision::F64));
+        let error =
+            |found: Vec<f64>| found.iter().zip(&exact).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+        let (accurate, fast) = (error(run(Cpu::default().accurate(true))), error(run(Cpu::default())));
+        assert!(accurate < 0.5 * fast, "{accurate} against {fast}");
+    }
+
+    #[test]
+    fn an_even_image_that_is_known_gives_values_that_tie() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::batched(&[32, 24, 24]), Kind::Float);
+        let grey = graph.number(0.3);
+        let even = graph.add(Op::Expand { shape: Shape::batched(&[32, 24, 24]) }, &[grey]).unwrap();
+        let (one, other) = (convolved(&mut graph, even), convolved(&mut graph, x));
+        graph.output("even", one);
+        graph.output("x", other);
+        let image = Tensor::new([2, 32, 24, 24], vec![0.1f32; 2 * 32 * 24 * 24]).unwrap();
+        let found = Cpu::default().compile(&graph).unwrap().run(&[image]).unwrap()[0].to_f32();
+        for plane in found.chunks(24 * 24) {
+            let inside = (2..22).flat_map(|y| (2..22).map(move |x| plane[y * 24 + x]));
+            assert!(inside.clone().all(|value| value == plane[2 * 24 + 2]));
         }
     }
 }

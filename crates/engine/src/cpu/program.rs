@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
+use super::Limits;
 use super::effort::Effort;
 use super::fusion::Fusion;
 use super::kernels::peak::peak;
@@ -57,7 +58,7 @@ pub(crate) struct CpuProgram<R> {
     pub(super) constants: Vec<Option<Shared<R>>>,
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
-    memory_limit: usize,
+    limits: Limits,
     pool: Option<Arc<ThreadPool>>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
@@ -74,14 +75,14 @@ fn name_of(graph: &Graph, id: NodeId) -> String {
 }
 
 impl<R: Real> CpuProgram<R> {
-    pub(crate) fn compile(graph: &Graph, pool: Option<Arc<ThreadPool>>, memory_limit: usize) -> Result<Self> {
-        CpuProgram::compile_with(graph, pool, memory_limit, Choices::ALL)
+    pub(crate) fn compile(graph: &Graph, pool: Option<Arc<ThreadPool>>, limits: Limits) -> Result<Self> {
+        CpuProgram::compile_with(graph, pool, limits, Choices::ALL)
     }
 
     pub(crate) fn compile_with(
         graph: &Graph,
         pool: Option<Arc<ThreadPool>>,
-        memory_limit: usize,
+        limits: Limits,
         choices: Choices,
     ) -> Result<Self> {
         let (known, needed) = (known(graph), needed(graph));
@@ -105,7 +106,7 @@ impl<R: Real> CpuProgram<R> {
             constants: graph.nodes().map(|_| None).collect(),
             executors: Vec::new(),
             plan,
-            memory_limit,
+            limits,
             pool,
             arenas: Mutex::new(Vec::new()),
             peak: OnceLock::new(),
@@ -156,7 +157,7 @@ impl<R: Real> CpuProgram<R> {
         let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
         let mut bytes = 0;
-        let shelf = Shelf::new();
+        let shelf = Shelf::new(self.limits.accurate);
         for (at, read) in reads.iter().enumerate() {
             for &id in read {
                 self.provide(graph, id, &mut bytes)?;
@@ -243,7 +244,7 @@ impl<R: Real> CpuProgram<R> {
                     let count = node.shape.at(1).and_then(|shape| element_count(&shape));
                     *bytes = count
                         .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(*bytes))
-                        .filter(|&bytes| bytes <= self.memory_limit)
+                        .filter(|&bytes| bytes <= self.limits.memory)
                         .ok_or_else(|| self.too_large(id))?;
                     self.evaluate(graph, id).map_err(|e| e.at(&self.values[id.index()].name))?
                 }
@@ -256,7 +257,7 @@ impl<R: Real> CpuProgram<R> {
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
         let inputs = &self.values[id.index()].inputs;
-        let kernel = self.choose(graph, id, &Shelf::new())?;
+        let kernel = self.choose(graph, id, &Shelf::new(true))?;
         let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
         let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
@@ -289,7 +290,7 @@ impl<R: Real> CpuProgram<R> {
         Error::argument(format!(
             "a value of shape {} takes the run over the memory limit of {} MiB; use a smaller batch or raise the limit",
             value.shape,
-            self.memory_limit >> 20
+            self.limits.memory >> 20
         ))
         .at(&value.name)
     }
@@ -365,7 +366,7 @@ impl<R: Real> CpuProgram<R> {
             for (id, parts) in &slot.tenants {
                 let bytes = element_count(&shapes[id.index()])
                     .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind))?.checked_mul(*parts))
-                    .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= self.memory_limit))
+                    .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= self.limits.memory))
                     .ok_or_else(|| self.too_large(*id))?;
                 largest = largest.max(bytes);
             }
@@ -557,7 +558,15 @@ mod tests {
         let mut random = Random::new(5);
         let graph = fully_connected(&mut random);
         let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
-        let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+        let compile = |choices| {
+            CpuProgram::<f32>::compile_with(
+                &graph,
+                None,
+                Limits { memory: 1 << 30, accurate: false },
+                choices,
+            )
+            .unwrap()
+        };
         let (plain, all) = (compile(off), compile(Choices::ALL));
         for batch in [1, 3, 40] {
             let inputs: Vec<Tensor> = (0..3)
@@ -595,7 +604,15 @@ mod tests {
             let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
             let on = |bit: usize| round & (1 << bit) == 0;
             let some = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
-            let compile = |choices| CpuProgram::<f32>::compile_with(&graph, None, 1 << 30, choices).unwrap();
+            let compile = |choices| {
+                CpuProgram::<f32>::compile_with(
+                    &graph,
+                    None,
+                    Limits { memory: 1 << 30, accurate: false },
+                    choices,
+                )
+                .unwrap()
+            };
             let (plain, some, all) = (compile(off), compile(some), compile(Choices::ALL));
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)

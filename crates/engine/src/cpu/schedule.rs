@@ -285,7 +285,8 @@ impl Scheduler<'_> {
                 continue;
             }
             let shape = self.graph.node(node.inputs[0]).shape.to_string();
-            let key = (format!("{:?}", node.op), weights, shape);
+            // What depends on no input is computed in another way.
+            let key = (format!("{:?} {}", node.op, node.is_constant()), weights, shape);
             match open.get(&key) {
                 Some(&unit) if members[unit].len() < MOST_BATCHED && !self.depends(id, &members[unit]) => {
                     members[unit].push(id);

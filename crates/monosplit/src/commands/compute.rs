@@ -11,6 +11,10 @@ pub(crate) struct ProcessorArgs {
     #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) precision: Precision,
 
+    /// Compute convolutions as they are defined: slower, and with less rounding.
+    #[arg(long)]
+    accurate: bool,
+
     /// Use N threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -67,7 +71,8 @@ enum EngineName {
 impl ProcessorArgs {
     /// The processor, set up as asked.
     pub(crate) fn engine(&self) -> Cpu {
-        Cpu::default().threads(self.threads()).precision(self.precision.into())
+        let engine = Cpu::default().threads(self.threads()).precision(self.precision.into());
+        engine.accurate(self.accurate)
     }
 
     fn threads(&self) -> usize {
@@ -98,6 +103,9 @@ impl ComputeArgs {
             }
             (EngineName::Onnxruntime, _) if self.precision() == Precision::F64 => Err(Error::argument(
                 "ONNX Runtime has no convolutions in double precision; leave out --precision f64 or --engine",
+            )),
+            (EngineName::Onnxruntime, _) if self.processor.accurate => Err(Error::argument(
+                "--accurate is a choice of the engine 'cpu'; leave out --accurate or --engine",
             )),
             (EngineName::Onnxruntime, provider) => {
                 onnx_runtime(self.processor.threads(), provider.as_deref())

@@ -167,6 +167,13 @@ pub(crate) fn choose<R: Real>(
     }
 }
 
+/// The size of the planes of a convolution's output, if it is known and the convolution may be transformed. Not if it depends
+/// on no input: the same window would give sums that differ in their last digits from place to place, and what ties, on an even
+/// baseline for instance, must go on to tie.
+fn transformable<R: Real>(node: &Node, shelf: &Compartment<'_, R>) -> Option<Vec<usize>> {
+    plane(node).filter(|_| !shelf.is_accurate() && !node.is_constant())
+}
+
 /// The size of the planes of a node's value, where it is known.
 fn plane(node: &Node) -> Option<Vec<usize>> {
     node.shape.dims().get(2..)?.iter().map(|dim| dim.fixed()).collect()
@@ -182,13 +189,17 @@ fn convolution<R: Real>(
     match &constants[1] {
         Some(w) => {
             let w = (w.real()?, w.shape);
-            let output = plane(node);
+            let output = transformable(node, shelf);
             let output = output.as_deref().map(|output| (output, shelf));
             Ok(prepared(PreparedConvolution::new(&window, groups, w, output)))
         }
         None if node.inputs.len() == 2 && Correlation::suits(&window, plane(node).as_deref()) => {
+            let accurate = shelf.is_accurate();
             Ok(Kernel::new("conv, turned round", move |v, out| {
-                if R::FAST && KernelGradient::suits(&window, groups, v[0].shape, v[1].shape, out.shape) {
+                if R::FAST
+                    && !accurate
+                    && KernelGradient::suits(&window, groups, v[0].shape, v[1].shape, out.shape)
+                {
                     let kernel = KernelGradient::new(Size::Four, &window, v[0].shape, v[1].shape);
                     kernel.run(v[0].real()?, v[1].real()?, out.real()?);
                     return Ok(());
@@ -199,10 +210,10 @@ fn convolution<R: Real>(
             }))
         }
         None => {
-            let (planes, weights) = (plane(node).filter(|_| is_many(node)), node.inputs[1]);
+            let (planes, weights) = (transformable(node, shelf).filter(|_| is_many(node)), node.inputs[1]);
             Ok(Kernel::new("conv, prepared at run", move |v, out| {
                 let w = (v[1].real()?, v[1].shape);
-                let shelf = Shelf::new();
+                let shelf = Shelf::new(false);
                 let kept = shelf.of(weights);
                 let output = planes.as_deref().map(|planes| (planes, &kept));
                 run_prepared(&PreparedConvolution::new(&window, groups, w, output), v, None, out)
@@ -221,7 +232,7 @@ fn transposed_convolution<R: Real>(
     let turned = match &constants[1] {
         Some(w) => {
             let w = (w.real()?, w.shape);
-            let output = plane(node);
+            let output = transformable(node, shelf);
             let output = output.as_deref().map(|output| (output, shelf));
             PreparedConvolution::transposed(&window, groups, w, output)
         }
@@ -231,7 +242,7 @@ fn transposed_convolution<R: Real>(
         return Ok(prepared(turned));
     }
     if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
-        return Ok(transposed_at_run(window, groups, node));
+        return Ok(transposed_at_run(window, groups, node, shelf));
     }
     let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
     let ready = constants[1].as_ref().map(pack).transpose()?;
@@ -263,11 +274,16 @@ fn is_many(node: &Node) -> bool {
 }
 
 /// The gradient of a batch with respect to what a convolution read, its kernel being trained.
-fn transposed_at_run<R: Real>(window: Window, groups: usize, node: &Node) -> Kernel<R> {
-    let (planes, weights) = (plane(node), node.inputs[1]);
+fn transposed_at_run<R: Real>(
+    window: Window,
+    groups: usize,
+    node: &Node,
+    shelf: &Compartment<'_, R>,
+) -> Kernel<R> {
+    let (planes, weights) = (transformable(node, shelf), node.inputs[1]);
     Kernel::new("conv transpose, prepared at run", move |v, out| {
         let w = (v[1].real()?, v[1].shape);
-        let shelf = Shelf::new();
+        let shelf = Shelf::new(false);
         let kept = shelf.of(weights);
         let output = planes.as_deref().map(|planes| (planes, &kept));
         match PreparedConvolution::transposed(&window, groups, w, output) {

@@ -34,7 +34,10 @@ type Kernels<R> = HashMap<(NodeId, Size), Arc<TransformedKernel<R>>>;
 
 /// Transformed kernels, shared by all nodes of a program that read the same weights.
 #[derive(Debug)]
-pub(crate) struct Shelf<R>(RefCell<Kernels<R>>);
+pub(crate) struct Shelf<R> {
+    kernels: RefCell<Kernels<R>>,
+    accurate: bool,
+}
 
 /// The transformed kernels of certain weights.
 #[derive(Debug)]
@@ -44,8 +47,9 @@ pub(crate) struct Compartment<'a, R> {
 }
 
 impl<R: Real> Shelf<R> {
-    pub(crate) fn new() -> Self {
-        Shelf(RefCell::new(HashMap::new()))
+    /// An empty shelf, which stays empty where results are to be accurate.
+    pub(crate) fn new(accurate: bool) -> Self {
+        Shelf { kernels: RefCell::new(HashMap::new()), accurate }
     }
 
     /// What is kept of the kernel that is the value of node `weights`.
@@ -55,11 +59,16 @@ impl<R: Real> Shelf<R> {
 }
 
 impl<R: Real> Compartment<'_, R> {
+    /// Whether nothing may be transformed: a transform rounds more, and differently from place to place.
+    pub(crate) fn is_accurate(&self) -> bool {
+        self.shelf.accurate
+    }
+
     /// The transform of the weights, which are `w`.
     fn transformed(&self, size: Size, (w, shape): (&[R], &[usize])) -> Arc<TransformedKernel<R>> {
         let taps = |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
         let new = || Arc::new(TransformedKernel::new(Level::best(), size, (shape[0], shape[1]), taps));
-        self.shelf.0.borrow_mut().entry((self.weights, size)).or_insert_with(new).clone()
+        self.shelf.kernels.borrow_mut().entry((self.weights, size)).or_insert_with(new).clone()
     }
 }
 

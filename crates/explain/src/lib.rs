@@ -65,6 +65,7 @@ mod lrp;
 mod method;
 pub mod methods;
 mod network;
+mod number;
 mod pair;
 mod quadrature;
 mod question;

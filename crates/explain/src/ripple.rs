@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use monosplit_engine::{Engine, Program};
-use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
+use monosplit_graph::{Buffer, Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
 use crate::network::Network;
+use crate::number::Number;
 use crate::question::Question;
 use crate::reach::{Reaches, reaches};
 use crate::section::{Below, Cut, batch_of};
@@ -46,14 +47,22 @@ pub(crate) struct Ripple {
 }
 
 /// The values of the stations for the samples in question, the image first.
-pub(crate) struct Calm {
-    values: Vec<Vec<f64>>,
+pub(crate) struct Calm<N> {
+    values: Vec<Buffer<N>>,
 }
 
-/// Numbers of an area, all channels.
-pub(crate) struct Patch {
+/// What was changed of the copies of a batch: of each an area, its numbers somewhere in a buffer that all share.
+pub(crate) struct Patches<N> {
+    values: Buffer<N>,
+    each: Vec<Patch>,
+}
+
+/// Where in the buffer the numbers of an area are: in planes of this size, the first of whose rows and columns is `start`.
+struct Patch {
     area: Area,
-    values: Vec<f64>,
+    offset: usize,
+    start: [usize; 2],
+    size: [usize; 2],
 }
 
 impl Ripple {
@@ -78,35 +87,52 @@ impl Ripple {
     }
 
     /// What the untouched images give on the way.
-    pub(crate) fn calm(&self, question: &Question<'_>) -> Result<Calm> {
-        let mut values = vec![question.images.to_f64().into_vec()];
+    pub(crate) fn calm<N: Number>(&self, question: &Question<'_>) -> Result<Calm<N>> {
+        let mut values = vec![N::of(question.images)];
         if self.legs.len() > 1 {
-            values.extend(self.between.values(question)?.iter().map(|value| value.to_f64().into_vec()));
+            values.extend(self.between.values(question)?.iter().map(N::of));
         }
         Ok(Calm { values })
     }
 
-    /// What was changed of an image: the numbers of the area.
-    pub(crate) fn changed(&self, image: &[f64], area: Area) -> Patch {
-        let size = self.legs.first().map_or([0, 0], |leg| leg.from.size);
-        Patch { values: Patch::cut(image, size, &area, [0, 0]), area }
+    /// What was changed of images, each within its area; `image` writes the one of a number.
+    pub(crate) fn changed<N: Number>(
+        &self,
+        areas: Vec<Area>,
+        mut image: impl FnMut(usize, &mut Vec<f64>),
+    ) -> Patches<N> {
+        let size = self.legs.first().map_or([1, 1], |leg| leg.from.size);
+        let (mut written, mut values, mut each) = (Vec::new(), Vec::new(), Vec::with_capacity(areas.len()));
+        for (number, area) in areas.into_iter().enumerate() {
+            written.clear();
+            image(number, &mut written);
+            let offset = values.len();
+            for channel in written.chunks(size[0] * size[1]) {
+                for line in channel.chunks(size[1]).take(area[0].end).skip(area[0].start) {
+                    values.extend(line[area[1].clone()].iter().map(|&value| N::rounded(value)));
+                }
+            }
+            let (start, size) = ([0, 1].map(|i| area[i].start), [0, 1].map(|i| area[i].len()));
+            each.push(Patch { area, offset, start, size });
+        }
+        Patches { values: values.into(), each }
     }
 
     /// Lays into each sample's value at the last station what its changed image makes of it: `samples` says whose value
     /// each of `rows` is, `patches` has what was changed of each image.
-    pub(crate) fn spread(
+    pub(crate) fn spread<N: Number>(
         &self,
-        calm: &Calm,
+        calm: &Calm<N>,
         samples: &[usize],
-        mut patches: Vec<Patch>,
-        rows: &mut [f64],
+        mut patches: Patches<N>,
+        rows: &mut [N],
     ) -> Result<()> {
         for (leg, calm) in self.legs.iter().zip(&calm.values) {
             patches = leg.travel(calm, samples, patches)?;
         }
         if let Some(leg) = self.legs.last() {
-            for (row, patch) in rows.chunks_mut(leg.to.length()).zip(&patches) {
-                patch.lay(row, leg.to.size, [0, 0]);
+            for (row, patch) in rows.chunks_mut(leg.to.length()).zip(&patches.each) {
+                patch.lay(&patches.values, row, leg.to.size, [0, 0]);
             }
         }
         Ok(())
@@ -120,40 +146,20 @@ impl Station {
 }
 
 impl Patch {
-    /// Takes an area out of the numbers of a picture.
-    fn cut(picture: &[f64], size: [usize; 2], area: &Area, from: [usize; 2]) -> Vec<f64> {
-        let channels = picture.len() / (size[0] * size[1]).max(1);
-        let mut values = Vec::with_capacity(channels * area[0].len() * area[1].len());
-        Patch::cut_onto(&mut values, picture, size, area, from);
-        values
-    }
-
-    /// The same, behind what is there.
-    fn cut_onto(values: &mut Vec<f64>, picture: &[f64], size: [usize; 2], area: &Area, from: [usize; 2]) {
-        for channel in picture.chunks(size[0] * size[1]) {
-            for y in area[0].clone() {
-                let line = (y - from[0]) * size[1];
-                values.extend_from_slice(
-                    &channel[line + area[1].start - from[1]..line + area[1].end - from[1]],
-                );
-            }
-        }
-    }
-
     /// Lays the numbers into a picture whose first row and column are number `from`, as far as they fall into it.
-    fn lay(&self, picture: &mut [f64], size: [usize; 2], from: [usize; 2]) {
-        let [rows, columns] = &self.area;
-        let inside = |range: &Range<usize>, axis: usize| {
+    fn lay<N: Number>(&self, values: &[N], picture: &mut [N], size: [usize; 2], from: [usize; 2]) {
+        let inside = |axis: usize| {
+            let range: &Range<usize> = &self.area[axis];
             range.start.max(from[axis])..range.end.min(from[axis] + size[axis])
         };
-        let (shown, across) = (inside(rows, 0), inside(columns, 1));
-        if across.is_empty() || self.values.is_empty() {
+        let (shown, across) = (inside(0), inside(1));
+        if across.is_empty() || shown.is_empty() {
             return;
         }
-        let own = rows.len() * columns.len();
-        for (channel, values) in picture.chunks_mut(size[0] * size[1]).zip(self.values.chunks(own)) {
+        let own = values[self.offset..].chunks(self.size[0] * self.size[1]);
+        for (channel, values) in picture.chunks_mut(size[0] * size[1]).zip(own) {
             for y in shown.clone() {
-                let source = (y - rows.start) * columns.len() + across.start - columns.start;
+                let source = (y - self.start[0]) * self.size[1] + across.start - self.start[1];
                 let target = (y - from[0]) * size[1] + across.start - from[1];
                 channel[target..target + across.len()]
                     .copy_from_slice(&values[source..source + across.len()]);
@@ -181,30 +187,30 @@ impl Leg {
     }
 
     /// From patches at one station to those at the next.
-    fn travel(&self, calm: &[f64], samples: &[usize], patches: Vec<Patch>) -> Result<Vec<Patch>> {
+    fn travel<N: Number>(&self, calm: &[N], samples: &[usize], patches: Patches<N>) -> Result<Patches<N>> {
         let (from, to, length) = (&self.from, &self.to, self.from.length());
         let mut pieces = Vec::with_capacity(samples.len() * from.channels * self.piece[0] * self.piece[1]);
-        let mut places = Vec::with_capacity(samples.len());
-        for (&sample, patch) in samples.iter().zip(&patches) {
+        let mut each = Vec::with_capacity(samples.len());
+        for (&sample, patch) in samples.iter().zip(&patches.each) {
             let area = [0, 1].map(|axis| self.reach[axis].affected(&patch.area[axis], to.size[axis]));
             let start = [0, 1]
                 .map(|axis| self.reach[axis].piece_start(&area[axis], self.piece[axis], from.size[axis]));
-            let around = [0, 1].map(|axis| start[axis]..start[axis] + self.piece[axis]);
-            let whole = &calm[sample * length..(sample + 1) * length];
             let at = pieces.len();
-            Patch::cut_onto(&mut pieces, whole, from.size, &around, [0, 0]);
-            patch.lay(&mut pieces[at..], self.piece, start);
-            places.push((area, [0, 1].map(|axis| start[axis] / self.reach[axis].step as usize)));
+            for channel in calm[sample * length..(sample + 1) * length].chunks(from.size[0] * from.size[1]) {
+                for line in channel.chunks(from.size[1]).skip(start[0]).take(self.piece[0]) {
+                    pieces.extend_from_slice(&line[start[1]..start[1] + self.piece[1]]);
+                }
+            }
+            patch.lay(&patches.values, &mut pieces[at..], self.piece, start);
+            each.push((area, [0, 1].map(|axis| start[axis] / self.reach[axis].step as usize)));
         }
         let shape = batch_of(samples.len(), &[from.channels, self.piece[0], self.piece[1]]);
-        let found = self.program.run(&[Tensor::new(shape, pieces)?])?.swap_remove(0);
+        let found = self.program.run(&[Tensor::new(shape, N::data(pieces))?])?.swap_remove(0);
         let size = [found.shape()[2], found.shape()[3]];
-        let (values, each) = (found.to_f64(), to.channels * size[0] * size[1]);
-        let cut = places.into_iter().enumerate().map(|(row, (area, start))| {
-            let values = Patch::cut(&values[row * each..(row + 1) * each], size, &area, start);
-            Patch { area, values }
-        });
-        Ok(cut.collect())
+        let row = to.channels * size[0] * size[1];
+        let each = each.into_iter().enumerate();
+        let each = each.map(|(i, (area, start))| Patch { area, offset: i * row, start, size }).collect();
+        Ok(Patches { values: N::of(&found), each })
     }
 }
 
@@ -401,8 +407,9 @@ mod tests {
             {
                 changed[(plane * 61 + top + y) * 47 + left + x] = 3.0;
             }
-            let patches =
-                changed.chunks(2 * 61 * 47).map(|image| ripple.changed(image, area.clone())).collect();
+            let patches = ripple.changed(vec![area.clone(); 2], |number, image| {
+                image.extend_from_slice(&changed[number * 2 * 61 * 47..(number + 1) * 2 * 61 * 47]);
+            });
             let mut rows = untouched.clone();
             ripple.spread(&calm, &[0, 1], patches, &mut rows).unwrap();
             let changed = Tensor::new([2, 2, 61, 47], changed).unwrap();

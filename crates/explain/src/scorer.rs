@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::method::{Request, Target};
 use crate::methods::Gradient;
 use crate::network::Network;
+use crate::number::Number;
 use crate::question::{Class, Question, Settings};
 use crate::ripple::{Area, Ripple};
 use crate::section::{Section, batch_of};
@@ -73,6 +74,8 @@ pub(crate) struct Stage<'a> {
     classes: &'a [usize],
     values: Vec<f64>,
     length: usize,
+    /// Whether the engine gave the values in single precision.
+    single: bool,
     crossing: Vec<Tensor>,
 }
 
@@ -156,7 +159,8 @@ impl Scorer {
                 value.shape()
             )));
         }
-        Ok(Stage { question, classes, values: value.to_f64().into_vec(), length, crossing })
+        let (values, single) = (value.to_f64().into_vec(), matches!(value.data(), Data::F32(_)));
+        Ok(Stage { question, classes, values, length, single, crossing })
     }
 
     /// The shape of a sample's gradient.
@@ -212,35 +216,52 @@ impl Scorer {
         stage: &Stage<'_>,
         draws: &[usize],
         area: impl Fn(Draw) -> Area,
-        mut change: impl FnMut(Draw, &mut [f64]),
+        change: impl FnMut(Draw, &mut [f64]),
         take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
         let Above::Ripple { ripple, top } = &self.above else {
             return self.ask(stage, draws, change, take);
         };
-        let calm = ripple.calm(stage.question)?;
         let top_stage = top.stage(stage.question, stage.classes)?;
-        let fill = |batch: &[Draw], copies: &mut Vec<f64>| {
+        if top_stage.single {
+            top.ask_behind::<f32>(ripple, [stage, &top_stage], draws, area, change, take)
+        } else {
+            top.ask_behind::<f64>(ripple, [stage, &top_stage], draws, area, change, take)
+        }
+    }
+
+    /// Asks about values that are what a change of the image makes of them.
+    fn ask_behind<N: Number>(
+        &self,
+        ripple: &Ripple,
+        [image, here]: [&Stage<'_>; 2],
+        draws: &[usize],
+        area: impl Fn(Draw) -> Area,
+        mut change: impl FnMut(Draw, &mut [f64]),
+        take: impl FnMut(Draw, &Answer<'_>),
+    ) -> Result<()> {
+        let calm = ripple.calm::<N>(image.question)?;
+        let untouched: Vec<N> = here.values.iter().map(|&value| N::rounded(value)).collect();
+        let fill = |batch: &[Draw], copies: &mut Vec<N>| {
             let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
-            samples.iter().for_each(|&sample| copies.extend_from_slice(top_stage.value(sample)));
-            let mut image = Vec::new();
-            let changed = batch.iter().map(|&draw| {
-                image.clear();
-                image.extend_from_slice(stage.value(draw.sample));
-                change(draw, &mut image);
-                ripple.changed(&image, area(draw))
+            for sample in &samples {
+                copies.extend_from_slice(&untouched[sample * here.length..(sample + 1) * here.length]);
+            }
+            let changed = ripple.changed(batch.iter().map(|&draw| area(draw)).collect(), |number, copy| {
+                copy.extend_from_slice(image.value(samples[number]));
+                change(batch[number], copy);
             });
-            ripple.spread(&calm, &samples, changed.collect(), copies)
+            ripple.spread(&calm, &samples, changed, copies)
         };
-        top.ask_filled(&top_stage, draws, fill, take)
+        self.ask_filled(here, draws, fill, take)
     }
 
     /// Asks about copies that `fill` makes, a batch at a time.
-    fn ask_filled(
+    fn ask_filled<N: Number>(
         &self,
         stage: &Stage<'_>,
         draws: &[usize],
-        mut fill: impl FnMut(&[Draw], &mut Vec<f64>) -> Result<()>,
+        mut fill: impl FnMut(&[Draw], &mut Vec<N>) -> Result<()>,
         mut take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
         let total = total(draws)?;
@@ -269,13 +290,13 @@ impl Scorer {
     }
 
     /// Runs one batch; a network of fixed batch size gets its last copy again until it has enough.
-    fn run(
+    fn run<N: Number>(
         &self,
         stage: &Stage<'_>,
         batch: &[Draw],
         size: usize,
-        mut copies: Vec<f64>,
-    ) -> Result<(Vec<Tensor>, Vec<f64>)> {
+        mut copies: Vec<N>,
+    ) -> Result<(Vec<Tensor>, Vec<N>)> {
         let rows = match self.section.below.samples() {
             Dim::Fixed(_) => size,
             Dim::Batch(_) => batch.len(),
@@ -284,7 +305,7 @@ impl Scorer {
         (batch.len()..rows).for_each(|_| copies.extend_from_within(last..last + stage.length));
         let samples: Vec<usize> = (0..rows).map(|row| batch[row.min(batch.len() - 1)].sample).collect();
         let classes: Vec<i64> = samples.iter().map(|&sample| stage.classes[sample] as i64).collect();
-        let images = Tensor::new(batch_of(rows, self.layout().dims()), copies)?;
+        let images = Tensor::new(batch_of(rows, self.layout().dims()), N::data(copies))?;
         let mut given = Vec::with_capacity(stage.crossing.len());
         for (i, (name, value)) in self.section.names.iter().zip(&stage.crossing).enumerate() {
             given.push((name.as_str(), self.section.below.picked(i + 1, value, &samples)?));
@@ -295,11 +316,7 @@ impl Scorer {
             return Err(Error::argument("changes of small areas were prepared for, not of everything"));
         };
         let outputs = program.run(&bind(explanation.graph(), &question, &classes)?)?;
-        let copies = match images.into_data() {
-            Data::F64(buffer) => buffer.into_vec(),
-            _ => Vec::new(),
-        };
-        Ok((outputs, copies))
+        Ok((outputs, N::taken(images.into_data()).unwrap_or_default()))
     }
 }
 

@@ -118,7 +118,7 @@ impl Composite {
     }
 
     /// All rules, those by name included.
-    fn rules(&self) -> impl Iterator<Item = &Rule> {
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         let kinds = [&self.convolution, &self.dense, &self.normalisation].into_iter();
         kinds
             .chain(&self.first_convolution)

@@ -54,7 +54,7 @@ impl Method for GradientShap {
 impl Repeated for GradientShap {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
         self.strength.check()?;
-        check_samples(self.samples)?;
+        check_samples(self.samples, 1)?;
         if target.layer.is_some() {
             return Err(Error::argument(
                 "GradientSHAP is computed at the image; integrated-gradients takes a layer",

@@ -60,7 +60,7 @@ impl Method for KernelShap {
 
 impl Repeated for KernelShap {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        check_samples(self.samples)?;
+        check_samples(self.samples, 1)?;
         let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
         Ok(Box::new(Sharing { method: self.clone(), parts }))

@@ -65,7 +65,7 @@ impl Method for Lime {
 
 impl Repeated for Lime {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        check_samples(self.samples)?;
+        check_samples(self.samples, 2)?;
         if !(self.width > 0.0 && self.penalty >= 0.0 && self.penalty.is_finite()) {
             return Err(Error::argument(format!(
                 "a kernel of width {} and a penalty of {}: expected a width above 0 and a penalty from 0 on",

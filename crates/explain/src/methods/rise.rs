@@ -80,7 +80,7 @@ impl Method for Rise {
 
 impl Repeated for Rise {
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
-        check_samples(self.samples)?;
+        check_samples(self.samples, 1)?;
         let likely = self.probability > 0.0 && self.probability <= 1.0;
         if !likely || !(1..=MOST_CELLS).contains(&self.grid) {
             return Err(Error::argument(format!(

@@ -178,18 +178,18 @@ impl NoisyGradients {
         engine: &dyn Engine,
     ) -> Result<Self> {
         smoothing.strength.check()?;
-        check_samples(smoothing.samples)?;
+        check_samples(smoothing.samples, if variance.is_some() { 2 } else { 1 })?;
         let scorer = Scorer::gradients_behind(target, engine, smoothing.batch)?;
         Ok(NoisyGradients { smoothing, variance, scorer, layer: target.layer.map(str::to_owned) })
     }
 }
 
-/// An error unless there are samples, and not too many.
-pub(crate) fn check_samples(samples: usize) -> Result<()> {
-    if (1..=MOST_SAMPLES).contains(&samples) {
+/// An error unless there are as many samples as the method needs, and not too many.
+pub(crate) fn check_samples(samples: usize, least: usize) -> Result<()> {
+    if (least..=MOST_SAMPLES).contains(&samples) {
         return Ok(());
     }
-    Err(Error::argument(format!("{samples} samples for each image, expected 1 to {MOST_SAMPLES}")))
+    Err(Error::argument(format!("{samples} samples for each image, expected {least} to {MOST_SAMPLES}")))
 }
 
 impl Prepared for NoisyGradients {

@@ -8,6 +8,9 @@ use monosplit_graph::{Error, Result, Tensor, npy};
 
 use super::{Choice, Chosen, Entry, Family, Options, choice};
 
+/// The γ and the α of rules unless told otherwise.
+const GAMMA: f64 = 0.25;
+const ALPHA: f64 = 2.0;
 /// The most baselines that are compared with.
 const MOST_BASELINES: usize = 10_000;
 
@@ -131,11 +134,28 @@ fn images(method: &str, key: &str, other: &str, text: &str) -> Result<Tensor> {
 fn lrp(options: &mut Options) -> Result<Chosen> {
     let numbers = Numbers::read(options)?;
     let composite = composite(options, &numbers)?;
+    if let Some(key) = numbers.chosen().find(|key| !composite.rules().any(|rule| reads(rule, key))) {
+        return Err(Error::argument(format!(
+            "lrp: option '{key}' changes nothing: no rule of the composite {} reads it; leave it out or choose another \
+             composite",
+            composite.name
+        )));
+    }
     let seeds = [("score", RelevanceSeed::Score), ("one", RelevanceSeed::One)];
     let seed = options.one_of("seed", RelevanceSeed::Score, &seeds)?;
     let title = format!("LRP {}", title(&composite.name));
     let lrp = Lrp { composite, seed };
     Ok(Chosen { relevance: Some(lrp.clone()), ..Chosen::new(lrp, title) })
+}
+
+/// Whether a rule reads the number of this name.
+fn reads(rule: &Rule, key: &str) -> bool {
+    match rule {
+        Rule::Epsilon { .. } => key == "epsilon",
+        Rule::Gamma { .. } | Rule::PaperGamma { .. } => key == "gamma",
+        Rule::AlphaBeta { .. } => key == "alpha" || key == "beta",
+        _ => false,
+    }
 }
 
 /// The numbers of the rules.
@@ -151,16 +171,27 @@ struct Numbers {
 
 impl Numbers {
     fn read(options: &mut Options) -> Result<Self> {
-        let alpha = options.number("alpha", 2.0, 1.0..=1e6)?;
+        let alpha = options.number("alpha", ALPHA, 1.0..=1e6)?;
         Ok(Numbers {
             epsilon: own_or_number(options, "epsilon")?,
-            gamma: options.number("gamma", 0.25, 0.0..=1e6)?,
+            gamma: options.number("gamma", GAMMA, 0.0..=1e6)?,
             alpha,
             beta: options.number("beta", alpha - 1.0, 0.0..=1e6)?,
             low: bounds(options, "low", -3.0)?,
             high: bounds(options, "high", 3.0)?,
             stabiliser: own_or_number(options, "stabiliser")?,
         })
+    }
+
+    /// The names of those numbers that are not what they are unless told otherwise.
+    fn chosen(&self) -> impl Iterator<Item = &'static str> {
+        let chosen = [
+            ("epsilon", self.epsilon.is_some()),
+            ("gamma", self.gamma != GAMMA),
+            ("alpha", self.alpha != ALPHA),
+            ("beta", self.beta != ALPHA - 1.0),
+        ];
+        chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name)
     }
 
     fn alpha_beta(&self) -> Rule {
@@ -326,5 +357,16 @@ mod tests {
         assert_eq!(title("lrp"), "LRP ε-γ-box");
         assert_eq!(title("lrp:composite=epsilon-alpha2-beta1"), "LRP ε-α2-β1");
         assert_eq!(title("lrp:composite=z-plus"), "LRP z⁺");
+    }
+
+    #[test]
+    fn a_number_that_no_rule_reads_is_refused() {
+        for (text, key) in [("lrp:alpha=3", "alpha"), ("lrp:composite=epsilon,gamma=1", "gamma")] {
+            let error = parse(text, &[]).err().unwrap().to_string();
+            assert!(error.contains(key) && error.contains("changes nothing"), "{error}");
+        }
+        for text in ["lrp:composite=alpha-beta,alpha=3", "lrp:rules=fc=alpha-beta,alpha=3"] {
+            assert!(parse(text, &[]).is_ok(), "{text}");
+        }
     }
 }

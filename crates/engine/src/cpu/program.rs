@@ -583,6 +583,33 @@ mod tests {
 
     /// Whatever is shared, fused, batched or reordered, at every batch size, run after run and from threads at once,
     /// the bits are those of one node after the other.
+    /// Whatever runs beside it with the same weights; DeepLIFT compares with such an image, and pools of it are ties.
+    #[test]
+    fn convolutions_of_a_constant_image_are_the_same_everywhere() {
+        let (mut random, mut g) = (Random::new(9), Graph::new());
+        let shape = Shape::batched(&[32, 32, 32]);
+        let x = g.input("x", shape.clone(), Kind::Float);
+        let number = g.number(0.3);
+        let constant = g.add(Op::Expand { shape }, &[number]).unwrap();
+        let w = g.constant(Tensor::new([32, 32, 3, 3], random.reals::<f32>(32 * 32 * 9)).unwrap());
+        let window = Window { pad: vec![(1, 1); 2], ..Window::new([3, 3]) };
+        for image in [x, constant] {
+            let y = g.add(Op::Conv { window: window.clone(), groups: 1 }, &[image, w]).unwrap();
+            g.output("y", y);
+        }
+        let program = CpuProgram::<f32>::compile_with(&g, None, 1 << 30, Choices::ALL).unwrap();
+        let x = Tensor::new([2, 32, 32, 32], random.reals::<f32>(2 * 32 * 32 * 32)).unwrap();
+        let y = program.run(&[x]).unwrap()[1].to_f32().into_vec();
+        for plane in y.chunks(32 * 32) {
+            let inside = plane.chunks(32).skip(1).take(30).flat_map(|row| &row[1..31]);
+            assert!(
+                inside.clone().all(|value| value.to_bits() == plane[33].to_bits()),
+                "{:?}",
+                inside.collect::<Vec<_>>()
+            );
+        }
+    }
+
     #[test]
     fn no_optimisation_changes_a_bit() {
         let mut random = Random::new(77);

@@ -271,7 +271,7 @@ impl Scheduler<'_> {
     /// Units in which nodes with the same weights stand together, everything else alone.
     fn batches(&self, known: &[bool]) -> Units {
         let mut members: Vec<Vec<NodeId>> = Vec::new();
-        let mut open: HashMap<(String, Vec<NodeId>, String), usize> = HashMap::new();
+        let mut open: HashMap<(String, Vec<NodeId>, String, bool), usize> = HashMap::new();
         for (id, node) in self.computed() {
             let stream = stream_weights(self.graph, &self.same, known, node);
             let weights: Vec<NodeId> = match stream {
@@ -285,7 +285,8 @@ impl Scheduler<'_> {
                 continue;
             }
             let shape = self.graph.node(node.inputs[0]).shape.to_string();
-            let key = (format!("{:?}", node.op), weights, shape);
+            // Constants have kernels of their own.
+            let key = (format!("{:?}", node.op), weights, shape, node.is_constant());
             match open.get(&key) {
                 Some(&unit) if members[unit].len() < MOST_BATCHED && !self.depends(id, &members[unit]) => {
                     members[unit].push(id);

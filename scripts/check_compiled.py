@@ -2,6 +2,7 @@
 
     python scripts/check_compiled.py MODELS [--program target/release/monosplit] [--pictures FOLDER] [--results FILE]
                                             [--opsets 13 17 26] [--methods a b] [--only WORD] [--double-batches 1 4]
+                                            [--spread N]
 
 For each file: the checker accepts it, ONNX Runtime runs it on arrays and classes it has not seen (a sample of noise for its
 top class, four photographs for four classes), its scores are the network's, and its maps are those `monosplit explain` writes
@@ -13,6 +14,8 @@ of them is to blame is shown by two columns more: how far the file and the progr
 program in double precision.
 
 What is measured is kept in --results, and only what is missing there is measured by the next run.
+
+With --spread, prints the distances of each of N photographs instead, in order of size: nearly all of one size, and some far beyond.
 """
 
 import argparse
@@ -135,7 +138,7 @@ class Case:
         file, x = session(path), self.inputs(samples)
         logits = plain.run(None, {plain.get_inputs()[0].name: x})[0]
         given = samples > 1
-        classes = np.arange(samples) * 5 + 3 if given else logits.argmax(1)
+        classes = (np.arange(samples) * 5 + 3) % logits.shape[1] if given else logits.argmax(1)
         feed = {file.get_inputs()[0].name: x} | ({"class": classes} if given else {})
         outputs = dict(zip([o.name for o in file.get_outputs()], file.run(None, feed)))
         # A runtime may fuse the longer graph in another way.
@@ -163,6 +166,16 @@ class Case:
                 single = self.native(samples, x, classes, "f32")
                 result["program"] = max(result["program"], agreement(single, exact)[0])
         return result
+
+
+    def spread(self):
+        """For each photograph, how far from each other the file, the program and the program in double precision are."""
+        path, _ = self.compiled(self.arguments.opsets[-1])
+        x, classes, found = self.maps(path, self.arguments.spread, session(self.network))
+        single, exact = (self.native(len(x), x, classes, precision) for precision in ("f32", "f64"))
+        for name, a, b in (("file, program", found, single), ("file, f64", found, exact), ("program, f64", single, exact)):
+            distances = sorted(agreement(a[i : i + 1], b[i : i + 1])[0] for i in range(len(x)))
+            print(f"{self.network.stem} {self.method} {name}: " + " ".join(f"{d:.0e}" for d in distances), flush=True)
 
 
 class NoGraph(Exception):
@@ -215,6 +228,7 @@ def main():
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 4])
     parser.add_argument("--double-batches", nargs="*", type=int, default=[1, 4], help="batches of files in double precision, which are slow")
     parser.add_argument("--double-opsets", nargs="*", type=int, help="their operator sets [all of --opsets]")
+    parser.add_argument("--spread", type=int, default=0, help="show this many photographs one by one")
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
@@ -222,6 +236,12 @@ def main():
     known = arguments.results and arguments.results.exists()
     results = json.loads(arguments.results.read_text()) if known else {}
     networks = sorted(p for p in arguments.models.glob("*.onnx") if arguments.only in p.name)
+    if arguments.spread:
+        for network in networks:
+            for method in arguments.methods or methods(arguments.program):
+                with tempfile.TemporaryDirectory() as folder:
+                    Case(arguments, network, method, pathlib.Path(folder)).spread()
+        return
     print("| network | method | L2 | correlation | file to f64 | program to f64 | larger by | L2 in f64 | larger by |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for network in networks:

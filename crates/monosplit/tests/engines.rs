@@ -9,7 +9,7 @@ use std::path::Path;
 
 use monosplit::graph::npy;
 use networks::{SIDE, Small, numbers};
-use program::{Folder, monosplit, refuses, succeeds};
+use program::{Folder, monosplit, monosplit_with, refuses, succeeds};
 use reference::{array, relative_error};
 
 const ENGINE: [&str; 2] = ["--engine", "onnxruntime"];
@@ -56,12 +56,29 @@ fn what_is_missing_is_said() {
     refused(&["--engine", "gpu"], &["cpu", "onnxruntime"]);
     refused(&["--provider", "CUDA"], &["--engine onnxruntime"]);
     refused(&["--engine", "onnxruntime", "--precision", "f64"], &["double precision"]);
-    let tried = monosplit([&["run", &case.network, &case.x], &ENGINE[..]].concat());
-    if tried.code != 0 {
-        refused(&ENGINE, &["MONOSPLIT_ONNXRUNTIME"]);
+}
+
+/// A library that is not there, a file that is no library, a folder, and a library of something else. Without the
+/// feature, none of them is looked at.
+#[test]
+fn a_library_that_cannot_be_loaded_is_said() {
+    let case = Case::new();
+    let text = case.folder.write("libonnxruntime.so", "no library");
+    let mut libraries = vec![case.folder.path("missing.so"), text, case.folder.path(".")];
+    if cfg!(target_os = "linux") {
+        libraries.push("libc.so.6".into());
     }
-    if !cfg!(feature = "onnxruntime") {
-        refused(&ENGINE, &["--features onnxruntime"]);
+    for library in libraries {
+        let variables = [("MONOSPLIT_ONNXRUNTIME", library.as_os_str())];
+        let words: &[&str] = if cfg!(feature = "onnxruntime") {
+            &["could not be loaded", library.to_str().unwrap(), "set MONOSPLIT_ONNXRUNTIME to the path"]
+        } else {
+            &["built without the engine 'onnxruntime'", "--features onnxruntime", "MONOSPLIT_ONNXRUNTIME"]
+        };
+        for command in ["run", "explain"] {
+            let given = [&[command, &case.network, &case.x], &ENGINE[..]].concat();
+            monosplit_with(&variables, given).refused(words);
+        }
     }
 }
 

@@ -14,9 +14,32 @@ pub(crate) struct Outcome {
     pub(crate) errors: String,
 }
 
+impl Outcome {
+    /// Expects exit code 2 and one line that holds all of `words`.
+    pub(crate) fn refused(self, words: &[&str]) -> String {
+        let said = self.errors;
+        assert_eq!(self.code, 2, "{said}{}", self.out);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("monosplit: "), "{said}");
+        for word in words {
+            assert!(said.contains(word), "'{word}' is not in: {said}");
+        }
+        said
+    }
+}
+
 pub(crate) fn monosplit<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Outcome {
+    monosplit_with(&[], arguments)
+}
+
+/// Runs with environment variables set.
+pub(crate) fn monosplit_with<S: AsRef<OsStr>>(
+    variables: &[(&str, &OsStr)],
+    arguments: impl IntoIterator<Item = S>,
+) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_monosplit"))
         .args(arguments)
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .output()
         .expect("the program starts");
@@ -36,16 +59,7 @@ pub(crate) fn succeeds<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) 
 
 /// Runs and expects exit code 2 and one line that holds all of `words`.
 pub(crate) fn refuses<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, words: &[&str]) -> String {
-    let arguments: Vec<S> = arguments.into_iter().collect();
-    let outcome = monosplit(&arguments);
-    let said = outcome.errors.clone();
-    assert_eq!(outcome.code, 2, "{said}{}", outcome.out);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("monosplit: "), "{said}");
-    for word in words {
-        assert!(said.contains(word), "'{word}' is not in: {said}");
-    }
-    said
+    monosplit(arguments).refused(words)
 }
 
 pub(crate) fn crates() -> PathBuf {

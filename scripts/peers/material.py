@@ -52,6 +52,10 @@ class Material:
         place = self.places.get(asked.place)
         command = [binary, "explain", self.onnx, self.folder / "x.npy", "--raw", raw, "--out", self.folder / "pictures"]
         values = {"folder": self.folder, "low": self.x.min(), "high": self.x.max(), "stdev": self.deviation()}
+        # A rule for layers by name is refused where no layer has the name.
+        norms = any(isinstance(module, torch.nn.BatchNorm2d) for module in self.network.modules())
+        values |= {"norms_pass": ",rules=*norm*=pass" if norms else ""}
+        values |= {"norms_epsilon": ",rules=*norm*=epsilon(1e-9)" if norms else ""}
         command += ["--method", asked.method.format(**values)]
         command += ["--channels", "keep", "--precision", precision, *asked.finish]
         command += ["--layer", f"{place}:out"] if place else []

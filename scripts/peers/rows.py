@@ -86,10 +86,10 @@ def propagation():
         yield Row(f"LRP {name}", ZENNIT, method, zennit_methods.composite(make), note=batch_norms)
     for name, rule in [("generalised-gamma", rules.Gamma(0.25)), ("z-plus", rules.ZPlus()), ("w-square", rules.WSquare())]:
         peer = zennit_methods.composite(lambda job, rule=rule: zennit_methods.everywhere(rule))
-        yield Row(f"LRP {name} everywhere", ZENNIT, f"lrp:composite={name},seed=one", peer, note=batch_norms)
+        yield Row(f"LRP {name} everywhere", ZENNIT, f"lrp:composite={name},seed=one{{norms_pass}}", peer, note=batch_norms)
     for name, rule in [("epsilon", EpsilonRule), ("gamma", GammaRule)]:
         peer = captum_methods.layer_wise_relevance(rule)
-        yield Row(f"LRP {name} everywhere", CAPTUM, f"lrp:composite={name}", peer)
+        yield Row(f"LRP {name} everywhere", CAPTUM, f"lrp:composite={name}{{norms_epsilon}}", peer)
     released = captum_methods.released_deep_lift
     yield Row("DeepLIFT, pools to the winner", f"{CAPTUM}, as released", "deeplift:pool=winner", released, note=misses)
     yield Row("DeepLIFT", f"{CAPTUM}, repaired", "deeplift", captum_methods.repaired_deep_lift)

@@ -1,15 +1,21 @@
 //! PNG files out, and files that are either whole or not there.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use monosplit_graph::{Error, ErrorKind, Result, element_count};
 use png::{BitDepth, ColorType, Encoder};
 
 use crate::picture::Picture;
+
+/// A file that was begun so recently may still be written.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Pixels to be written, row by row, one byte a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +72,7 @@ pub fn write_png(path: impl AsRef<Path>, width: usize, height: usize, pixels: Pi
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = &destination(path.as_ref())?;
     let temporary = temporary_beside(path)?;
+    remove_remains(path);
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -91,6 +98,30 @@ fn destination(path: &Path) -> Result<PathBuf> {
             Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
             Err(_) => Ok(path.to_owned()),
         },
+    }
+}
+
+/// Removes, before the first file is written into a folder, what processes that were killed while they wrote have left
+/// there. Whether a process is alive is asked where the system says so in its file tree, and what is less than a minute
+/// old is spared: it may belong to another machine that shares the folder.
+fn remove_remains(path: &Path) {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let processes = Path::new("/proc");
+    let first = SWEPT.lock().is_ok_and(|mut swept| swept.insert(folder.to_owned()));
+    if !first || !processes.join("self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let middle = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".tmp"));
+        let process = middle.and_then(|middle| middle.rsplit_once('.')?.1.split_once('-'));
+        let Some(process) = process.and_then(|(process, _)| process.parse::<u32>().ok()) else { continue };
+        let changed = entry.metadata().ok().and_then(|found| found.modified().ok());
+        let old = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG);
+        if old && !processes.join(process.to_string()).exists() {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -172,5 +203,30 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         assert!(write_atomically("..", b"x").is_err());
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
+        let folder = std::env::temp_dir().join(format!("monosplit-remains-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // No process has a number above 2²².
+        let [dead, young, alive, other] = [
+            ".a.png.4194999-3.tmp".to_owned(),
+            ".b.png.4194999-4.tmp".to_owned(),
+            format!(".c.png.{}-999.tmp", std::process::id()),
+            ".d.png.notes.tmp".to_owned(),
+        ]
+        .map(|name| folder.join(name));
+        for path in [&dead, &young, &alive, &other] {
+            fs::write(path, "half").unwrap();
+            let before = std::time::SystemTime::now() - 2 * YOUNG;
+            if path != &young {
+                OpenOptions::new().write(true).open(path).unwrap().set_modified(before).unwrap();
+            }
+        }
+        write_atomically(folder.join("map.png"), b"whole").unwrap();
+        assert_eq!(dead.exists(), !Path::new("/proc/self").exists());
+        assert!(young.exists() && alive.exists() && other.exists());
+        let _ = fs::remove_dir_all(folder);
     }
 }

@@ -27,6 +27,7 @@ use crate::failure::{Failure, note};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::layer_choice::chosen_layer;
+use crate::manner::is_watched;
 use crate::model::{Model, ModelOptions, Origin};
 use crate::table::printable;
 
@@ -346,7 +347,7 @@ fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
 
 fn progress(opened: usize, total: usize, begun: Instant) {
     let mut errors = std::io::stderr();
-    if total <= FEW || !errors.is_terminal() || std::io::stdout().is_terminal() {
+    if total <= FEW || !is_watched() || std::io::stdout().is_terminal() {
         return;
     }
     let left = begun.elapsed().as_secs_f64() / opened.max(1) as f64 * (total - opened) as f64;

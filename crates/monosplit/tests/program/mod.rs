@@ -17,6 +17,7 @@ pub(crate) struct Outcome {
 pub(crate) fn monosplit<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_monosplit"))
         .args(arguments)
+        .env("MONOSPLIT_CONFIG", "")
         .stdin(Stdio::null())
         .output()
         .expect("the program starts");

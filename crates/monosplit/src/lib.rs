@@ -23,6 +23,7 @@ pub use monosplit_graph as graph;
 pub use monosplit_image as image;
 pub use monosplit_maxout as maxout;
 pub use monosplit_render as render;
+pub use monosplit_train as train;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 

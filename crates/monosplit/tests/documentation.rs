@@ -18,7 +18,10 @@ use program::Folder;
 /// Commands that are not run: what tells them, and why.
 const EXCEPTIONS: [(&str, &str); 2] = [
     ("--engine onnxruntime", "needs the feature and ONNX Runtime's library"),
-    ("train mnist/ --table --runs runs/  ", "trains 160 networks; with --print, and for part of them, it is run"),
+    (
+        "train mnist/ --table --runs runs/  ",
+        "trains 160 networks; with --print, and for part of them, it is run",
+    ),
 ];
 
 fn root() -> PathBuf {
@@ -61,21 +64,59 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// The commands of this program in a page. Where a block shows what is printed, they follow a `$`.
-fn commands(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+/// The commands of this program in a page, each with the lines that are said to follow it. Where a block shows what is
+/// printed, commands follow a `$`.
+fn commands(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for (language, lines) in blocks(text) {
         if !["sh", "text", "console"].contains(&language.as_str()) {
             continue;
         }
         let prompted = lines.iter().any(|line| line.starts_with("$ "));
-        let line = |line: &String| match prompted {
-            true => line.strip_prefix("$ ").map(str::to_owned),
-            false => Some(line.trim().to_owned()),
-        };
-        found.extend(lines.iter().filter_map(line).filter(|line| line.starts_with("monosplit ")));
+        let first = found.len();
+        for line in lines {
+            let command = if prompted { line.strip_prefix("$ ") } else { Some(line.trim()) };
+            match command.map(|command| command.trim_start_matches("NO_COLOR=1 ")) {
+                Some(command) if command.starts_with("monosplit ") => {
+                    found.push((command.to_owned(), Vec::new()));
+                }
+                Some(_) => {}
+                None if found.len() > first => found.last_mut().unwrap().1.push(line),
+                None => {}
+            }
+        }
     }
     found
+}
+
+/// Whether a line that a page shows is one that was printed: the same words, and numbers that differ no more than those
+/// of two machines. Times may be any.
+fn is_printed(shown: &str, printed: &str) -> bool {
+    let words = |line: &str| -> Vec<String> {
+        let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        for i in 1..words.len() {
+            if ["ms", "s", "s)."].contains(&words[i].as_str()) {
+                words[i - 1] = "time".into();
+            }
+        }
+        words
+    };
+    let alike = |a: &String, b: &String| {
+        let number = |word: &str| word.trim_end_matches([',', '%']).parse::<f64>().ok();
+        match (number(a), number(b)) {
+            (Some(a), Some(b)) => (a - b).abs() <= 0.01 * a.abs().max(b.abs()) + 1e-9,
+            _ => a == b,
+        }
+    };
+    let (shown, printed) = (words(shown), words(printed));
+    shown.len() == printed.len() && shown.iter().zip(&printed).all(|(a, b)| alike(a, b))
+}
+
+/// Whether what a command prints can be compared: nothing stands in for the reader's files, and no time is told.
+fn is_exact(command: &str) -> bool {
+    let own = ["pets-small.onnx", "gate.txt", "monosplit methods", "monosplit ops", "monosplit demo"];
+    own.iter().any(|part| command.contains(part))
+        && !["--profile", "evaluate"].iter().any(|part| command.contains(part))
 }
 
 /// A folder with everything the pages name.
@@ -94,13 +135,15 @@ fn stage() -> Folder {
     copy(&assets.join("pets-classes.txt"), "pets-classes.txt");
     let cats = ["chelsea.png", "cat.jpg", "dog.jpg", "photos/1.jpg", "photos/2.jpg", "dragonflies/1.jpg"];
     cats.iter().for_each(|name| copy(&assets.join("chelsea.png"), name));
-    ["pets-small.onnx", "chelsea.png"].iter().for_each(|name| copy(&assets.join(name), &format!("demo/{name}")));
+    ["pets-small.onnx", "chelsea.png"]
+        .iter()
+        .for_each(|name| copy(&assets.join(name), &format!("demo/{name}")));
     copy(&assets.join("digits.onnx"), "model.onnx");
     copy(&assets.join("digits/3.png"), "three.png");
     copy(&program::model("softplus_mish_silu/torchscript-18.onnx"), "gelu.onnx");
     let values = (0..3 * 128 * 128).map(|i| (i % 17) as f32 / 17.0).collect::<Vec<_>>();
     folder.write("x.npy", npy::write(&Tensor::new(vec![1, 3, 128, 128], values).unwrap()));
-    folder.write("short.toml", "[train]\nepochs = 1\n[verify]\nsamples = 1\n");
+    folder.write("short.toml", "[train]\nepochs = 1\n");
     folder.write("resnet18.pth", weights());
     digits(&folder.path("mnist"));
     animals(&folder.path("pets"));
@@ -191,7 +234,7 @@ fn every_command_in_readme_and_docs_runs() {
     let (mut run, mut left_out, mut failed) = (0, Vec::new(), Vec::new());
     let begun = std::time::Instant::now();
     for (page, text) in pages() {
-        for command in commands(&text) {
+        for (command, shown) in commands(&text) {
             let exception = EXCEPTIONS.iter().find(|(part, _)| command.contains(part));
             if let Some((_, why)) = exception {
                 left_out.push(format!("{command}: {why}"));
@@ -204,6 +247,16 @@ fn every_command_in_readme_and_docs_runs() {
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 failed.push(format!("{}: {command}\n  {said}", page.display()));
+            }
+            let printed =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let printed = printed.concat();
+            let untrue = |line: &&String| {
+                let told = line.trim().is_empty() || line.contains('…') || line.contains("\"milliseconds\"");
+                is_exact(&command) && !told && !printed.lines().any(|found| is_printed(line, found))
+            };
+            if let Some(line) = shown.iter().find(untrue) {
+                failed.push(format!("{}: {command}\n  does not print: {line}", page.display()));
             }
         }
     }
@@ -289,4 +342,45 @@ fn every_page_is_listed_and_every_link_and_picture_is_there() {
         }
     }
     assert!(links > 40, "only {links} links were found");
+}
+
+/// The crates a manifest depends on in every build, from outside.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let part = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let part = part.split("\n[").next().unwrap_or_default();
+    let named = part.lines().filter(|line| !line.contains("optional = true"));
+    let names = named.filter_map(|line| line.split(['=', '.', ' ']).next()).map(str::to_owned);
+    names
+        .filter(|name| {
+            !name.is_empty() && !name.starts_with(['#', ']', '}']) && !name.starts_with("monosplit")
+        })
+        .collect()
+}
+
+#[test]
+fn every_dependency_is_justified_and_every_justified_one_is_there() {
+    let text = std::fs::read_to_string(root().join("docs/src/dependencies.md")).unwrap();
+    let direct = text.split("## Direct").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut used: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let manifest = std::fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap();
+        used.extend(dependencies(&manifest));
+    }
+    used.sort();
+    used.dedup();
+    for name in &used {
+        assert!(
+            direct.contains(&format!("\n| `{name}` | ")),
+            "{name} is not in the table of direct dependencies"
+        );
+    }
+    assert_eq!(direct.matches("\n| `").count(), used.len(), "{used:?}");
+    let number =
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][used.len()];
+    assert!(text.contains(&format!("has {number} direct dependencies")), "{}", used.len());
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let told = text.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
+    for name in told.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        assert!(lock.contains(&format!("name = \"{name}\"")), "{name} is not in Cargo.lock");
+    }
 }

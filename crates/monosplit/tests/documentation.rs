@@ -384,3 +384,20 @@ fn every_dependency_is_justified_and_every_justified_one_is_there() {
         assert!(lock.contains(&format!("name = \"{name}\"")), "{name} is not in Cargo.lock");
     }
 }
+
+#[test]
+fn the_ratios_of_the_readme_are_those_of_the_table_of_speed() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let speed = std::fs::read_to_string(root().join("docs/src/speed.md")).unwrap();
+    let table = readme.split("## Beside the peers").nth(1).unwrap().split("\n## ").next().unwrap();
+    let ratios: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.split('|').nth(2).map(str::trim).filter(|cell| cell.parse::<f64>().is_ok()))
+        .collect();
+    assert!(ratios.len() > 5, "{ratios:?}");
+    for ratio in ratios {
+        // The column of minima is the third.
+        let known = speed.lines().any(|line| line.split('|').nth(3).is_some_and(|cell| cell.trim() == ratio));
+        assert!(known, "{ratio} is not among the ratios of minima in speed.md");
+    }
+}

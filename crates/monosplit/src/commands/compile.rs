@@ -99,7 +99,7 @@ impl Compile {
         let graph = compilation.graph();
         let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
         let bytes = onnx::write(graph, &options)?;
-        monosplit_image::write_atomically(&self.output, &bytes)?;
+        monosplit_graph::write_atomically(&self.output, &bytes)?;
         if self.json {
             let inputs = graph.inputs().iter().map(|&input| graph.node(input).label.tensor.clone());
             let outputs = graph.outputs().iter().map(|output| output.name.clone());

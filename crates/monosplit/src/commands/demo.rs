@@ -8,8 +8,8 @@ use std::time::Instant;
 use clap::Args;
 use monosplit_engine::Cpu;
 use monosplit_explain::Finish;
-use monosplit_graph::{Error, Result};
-use monosplit_image::{Picture, write_atomically};
+use monosplit_graph::{Error, Result, write_atomically};
+use monosplit_image::Picture;
 use monosplit_render as render;
 use monosplit_render::{OverlayOptions, Page, PageFigure, TerminalColours};
 
@@ -138,7 +138,9 @@ impl Demo {
         let page = Page::new("monosplit")
             .paragraph(
                 "A neural network looked at a photograph of a cat. Where did it find its answer? This page was \
-                 made by monosplit demo, without any other file; below each picture is the command that made it.",
+                 made by monosplit demo and needs no other file. Below each picture is the command that made it, \
+                 to be tried and changed; where the program is not installed, write cargo run --release -- for \
+                 monosplit.",
             )
             .figure(PageFigure::picture(&Picture::decode(PHOTOGRAPH.1)?, "A cat")?.caption("The photograph."))
             .heading("What the network sees")

@@ -101,7 +101,8 @@ fn percentile(text: &str) -> std::result::Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0 and at most 100".to_owned())
 }
 
-fn contours(text: &str) -> std::result::Result<usize, String> {
+/// A number of lines that can be drawn on each side of zero.
+pub(super) fn contours(text: &str) -> std::result::Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|count| *count <= MOST_LEVELS / 2);
     number.ok_or_else(|| format!("expected a whole number, at most {}", MOST_LEVELS / 2))
 }

@@ -59,6 +59,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
+  monosplit split resnet18.onnx …               g and h as files of their own
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
   monosplit report RUN -o FOLDER                a page about what was measured
@@ -66,7 +67,9 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
+  monosplit counterfactual FILE three.png       what it says of a picture: present, missing
   monosplit ops                                 which ONNX operators can be read
+  monosplit completions bash                    completions for a shell; `monosplit man`: the manual
 
 Networks are ONNX files, or bare weights of a known architecture:
 
@@ -93,6 +96,7 @@ is ever executed.
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
+  monosplit split resnet18.onnx …               g and h as files of their own
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
   monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
   monosplit report RUN -o FOLDER                a page about what was measured
@@ -100,7 +104,9 @@ is ever executed.
   monosplit methods                             which methods there are, with their options
   monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
   monosplit train mnist/ --out model.onnx       a network that explains itself, trained
+  monosplit counterfactual FILE three.png       what it says of a picture: present, missing
   monosplit ops                                 which ONNX operators can be read
+  monosplit completions bash                    completions for a shell; `monosplit man`: the manual
 
 The exit code is 0 when all went well, 1 when `verify` found that something does not hold, and 2
 otherwise, with one line on the error stream that says what was wrong. Defaults of options are read

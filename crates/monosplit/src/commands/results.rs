@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit_eval::store::{Filter, Store, StoredRow};
 use monosplit_eval::{Column, Estimate, parquet};
-use monosplit_graph::{Error, Result};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Result, write_atomically};
 
 use super::run::check_writable;
 use crate::failure::Failure;

@@ -4,8 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit_graph::{Error, Kind, Result, Tensor, npy};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;

@@ -15,8 +15,11 @@ fn main() -> Result<()> {
 
     let found = Counterfactuals::new(model.original(), &Cpu::default())?.of(&three.tensor)?;
     for (class, (present, missing)) in found.present.iter().zip(&found.missing).enumerate() {
-        let sum = |values: &[f32]| values.iter().sum::<f32>();
-        println!("{class}: {:7.3} speaks for it, {:7.3} is missing", sum(present), sum(missing));
+        let strongest = |values: &[f32]| values.iter().copied().fold(0f32, f32::max);
+        let (there, not_there) = (strongest(present), strongest(missing));
+        println!(
+            "{class}: one pixel speaks for it by up to {there:.3}, one is missing by up to {not_there:.3}"
+        );
     }
     Ok(())
 }

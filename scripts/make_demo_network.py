@@ -1,6 +1,8 @@
 """Stores a network compactly: float32 weights become float16, cast back to float32 when the network is opened.
 
-    python scripts/make_demo_network.py pets-small.onnx crates/monosplit/assets/pets-small.onnx
+    python scripts/make_demo_network.py pets-small.onnx crates/monosplit/assets/pets-small.onnx pets-classes.txt
+
+A third file, of class names, one a line, is written into the network, where `monosplit` finds them.
 """
 
 import sys
@@ -10,7 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 
-def main(source: str, target: str) -> None:
+def main(source: str, target: str, classes: str | None = None) -> None:
     model = onnx.load(source)
     graph = model.graph
     casts = []
@@ -24,6 +26,9 @@ def main(source: str, target: str) -> None:
     nodes = casts + list(graph.node)
     del graph.node[:]
     graph.node.extend(nodes)
+    if classes:
+        with open(classes, encoding="utf-8") as names:
+            model.metadata_props.add(key="monosplit.classes", value=names.read().strip())
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, target)
 

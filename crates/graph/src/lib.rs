@@ -21,6 +21,7 @@ pub mod passes;
 mod shape;
 mod tensor;
 pub mod weights;
+mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use error::{Error, ErrorKind, Result};
@@ -30,3 +31,4 @@ pub use op::Op;
 pub use options::Options;
 pub use shape::{Dim, Shape};
 pub use tensor::{Buffer, Data, Kind, Scalar, Tensor, element_count};
+pub use whole_file::write_atomically;

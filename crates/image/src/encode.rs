@@ -1,12 +1,8 @@
-//! PNG files out, and files that are either whole or not there.
+//! PNG files out.
 
-use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 
-use monosplit_graph::{Error, ErrorKind, Result, element_count};
+use monosplit_graph::{Error, ErrorKind, Result, element_count, write_atomically};
 use png::{BitDepth, ColorType, Encoder};
 
 use crate::picture::Picture;
@@ -61,76 +57,11 @@ pub fn write_png(path: impl AsRef<Path>, width: usize, height: usize, pixels: Pi
     write_atomically(path, &encode_png(width, height, pixels)?)
 }
 
-/// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that nobody
-/// ever sees half a file; what was at `path` before is replaced.
-pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-    let path = &destination(path.as_ref())?;
-    let temporary = temporary_beside(path)?;
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|cause| {
-        // The first failure is the one to report, whether or not the remains can be removed.
-        let _ = fs::remove_file(&temporary);
-        Error::io(path, &cause)
-    })
-}
-
-/// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.
-fn destination(path: &Path) -> Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(Error::argument(format!(
-            "'{}' is not a regular file and cannot be replaced by one",
-            path.display()
-        ))),
-        Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, &cause)),
-        Err(_) => match fs::read_link(path) {
-            Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
-            Err(_) => Ok(path.to_owned()),
-        },
-    }
-}
-
-fn temporary_beside(path: &Path) -> Result<PathBuf> {
-    static SERIAL: AtomicUsize = AtomicUsize::new(0);
-    let Some(name) = path.file_name() else {
-        return Err(Error::argument(format!("'{}' does not name a file to write", path.display())));
-    };
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    temporary.push(format!(".{}-{serial}.tmp", std::process::id()));
-    Ok(path.with_file_name(temporary))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("monosplit-image-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_are_followed_and_devices_left_alone() {
-        let folder = std::env::temp_dir().join(format!("monosplit-links-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (link, target) = (folder.join("link"), folder.join("target"));
-        std::os::unix::fs::symlink("target", &link).unwrap();
-        for content in [b"first", b"later"] {
-            write_atomically(&link, content).unwrap();
-            assert_eq!(fs::read(&target).unwrap(), content);
-            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        }
-        assert!(write_atomically("/dev/null", b"x").is_err());
-        fs::remove_dir_all(&folder).unwrap();
-    }
 
     #[test]
     fn what_is_encoded_is_decoded_again() {
@@ -154,23 +85,13 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_else_is_left() {
-        let folder = folder("replace");
+        let folder = std::env::temp_dir().join(format!("monosplit-replace-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
         let path = folder.join("map.png");
         write_atomically(&path, b"before").unwrap();
         write_png(&path, 1, 1, Pixels::Grey(&[7])).unwrap();
         assert_eq!(Picture::open(&path).unwrap().rgb(), [7, 7, 7]);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_failed_write_leaves_nothing_behind() {
-        let folder = folder("failed");
-        assert!(write_atomically(folder.join("absent/map.png"), b"x").is_err());
-        fs::create_dir(folder.join("taken.png")).unwrap();
-        assert!(write_atomically(folder.join("taken.png"), b"x").is_err());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        assert!(write_atomically("..", b"x").is_err());
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -24,7 +24,7 @@ mod preprocess;
 mod preset;
 mod resize;
 
-pub use encode::{Pixels, encode_png, write_atomically, write_png};
+pub use encode::{Pixels, encode_png, write_png};
 pub use idx::IdxArray;
 pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
 pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};

@@ -77,7 +77,7 @@ impl Laboratory {
         })?;
         let labels = match &part.labels {
             Some(path) => Labels::open(path, classes)?,
-            None => Labels::built_in(classes),
+            None => Labels::of(&model, classes),
         };
         let known = crate::commands::known_of(Some(&preprocess))?;
         Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, known })

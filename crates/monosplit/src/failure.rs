@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use monosplit_graph::Error;
 
+use crate::manner::is_quiet;
 use crate::table::printable;
 
 /// The exit code of everything that went wrong.
@@ -45,12 +46,18 @@ impl Failure {
 
 /// Prints one line on the error stream.
 pub(crate) fn complain(message: &str) -> ExitCode {
-    note(message);
+    say(message);
     ExitCode::from(FAILED)
 }
 
-/// Prints one line on the error stream without failing.
+/// Prints one line on the error stream without failing, unless only errors are wanted there.
 pub(crate) fn note(message: &str) {
+    if !is_quiet() {
+        say(message);
+    }
+}
+
+fn say(message: &str) {
     use io::Write;
     // There is nobody left to tell if the error stream is closed.
     let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));

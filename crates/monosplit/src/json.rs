@@ -1,6 +1,7 @@
 //! JSON out, for programs that read what the commands print.
 
 use std::fmt::{self, Write};
+use std::path::Path;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +51,11 @@ impl<T: Into<Json>> FromIterator<T> for Json {
 }
 
 impl Json {
+    /// The files a command has written.
+    pub(crate) fn files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Json {
+        paths.into_iter().map(|path| path.as_ref().display().to_string()).collect()
+    }
+
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         match self {
             Json::Null => f.write_str("null"),

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use monosplit_graph::{Error, ErrorKind, Result};
+use monosplit_train::CLASSES;
 
-use crate::model;
+use crate::model::{self, Model};
 
 /// A file of names is not larger than this.
 const MAX_FILE: u64 = 1 << 30;
@@ -38,6 +39,14 @@ impl Labels {
     /// The names in a text, one a line.
     pub fn from_text(text: &str) -> Self {
         Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
+    }
+
+    /// The names a network's own file holds, as those of `monosplit train` do, or else those that come with the
+    /// program.
+    pub fn of(model: &Model, classes: usize) -> Self {
+        let held = model.original().metadata().iter().find(|(key, _)| key == CLASSES);
+        let held = held.map(|(_, names)| Labels::from_text(names));
+        held.filter(|labels| labels.names.len() == classes).unwrap_or_else(|| Labels::built_in(classes))
     }
 
     /// The names that come with the program: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for

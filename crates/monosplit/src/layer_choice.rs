@@ -31,6 +31,32 @@ fn last_features(graph: &Graph) -> Option<String> {
     Some(format!("{}:out", found.1.label.display()))
 }
 
+/// The last convolution of each size of map, from fine to coarse, among those that look at more than one place if
+/// there are such.
+pub fn layers_by_size(graph: &Graph) -> Vec<String> {
+    let reaches = reaching(graph);
+    let of = |wanted: &dyn Fn(&Op) -> bool| {
+        let mut found: Vec<(Vec<_>, String)> = Vec::new();
+        for (id, node) in graph.nodes() {
+            let named = !node.label.display().is_empty();
+            if !reaches[id.index()] || !named || !wanted(&node.op) || !has_places(graph, id) {
+                continue;
+            }
+            let places = node.shape.dims().get(2..).map(<[_]>::to_vec).unwrap_or_default();
+            found.retain(|(known, _)| *known != places);
+            found.push((places, node.label.display().to_owned()));
+        }
+        found.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    let wide = of(&is_wide);
+    if wide.is_empty() { of(&|op| matches!(op, Op::Conv { .. })) } else { wide }
+}
+
+/// Whether a convolution looks at more than one place.
+fn is_wide(op: &Op) -> bool {
+    matches!(op, Op::Conv { window, .. } if window.kernel.iter().any(|&n| n > 1))
+}
+
 /// Whether a value has more than one place.
 fn has_places(graph: &Graph, id: NodeId) -> bool {
     let dims = graph.node(id).shape.dims();
@@ -61,8 +87,7 @@ pub fn default_layer(graph: &Graph) -> Option<String> {
         });
         found.map(|(_, node)| node.label.display().to_owned())
     };
-    let wide = |op: &Op| matches!(op, Op::Conv { window, .. } if window.kernel.iter().any(|&n| n > 1));
-    named(&wide)
+    named(&is_wide)
         .or_else(|| named(&|op| matches!(op, Op::Conv { .. })))
         .or_else(|| named(&|op| matches!(op, Op::MatMul { .. })))
         .or_else(|| named(&|op| matches!(op, Op::Input)))

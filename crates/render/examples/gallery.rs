@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use monosplit_graph::{Error, Result};
-use monosplit_image::{Filter, Picture, write_atomically, write_png};
+use monosplit_graph::{Error, Result, write_atomically};
+use monosplit_image::{Filter, Picture, write_png};
 use monosplit_render::{
     Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, Layout,
     LinePlot, Map, OverlayOptions, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,

@@ -56,6 +56,13 @@ impl PageFigure {
         Ok(PageFigure { content, caption: String::new(), command: String::new(), wide })
     }
 
+    /// The same in a row of its own, however narrow it is drawn: for pictures with many parts.
+    #[must_use]
+    pub fn across(mut self) -> Self {
+        self.wide = true;
+        self
+    }
+
     /// Words below the picture.
     #[must_use]
     pub fn caption(mut self, caption: &str) -> Self {
@@ -66,11 +73,15 @@ impl PageFigure {
     /// The command line that made the picture.
     #[must_use]
     pub fn command(mut self, command: &str) -> Self {
-        // Each argument is held together: a line that ends in `--` cannot be read.
-        let arguments = command.split_whitespace().map(|word| format!("<span>{}</span>", escape(word)));
-        self.command = arguments.collect::<Vec<_>>().join(" ");
+        self.command = arguments(command);
         self
     }
+}
+
+/// A command line of which each argument is held together: a line that ends in `--` cannot be read.
+fn arguments(command: &str) -> String {
+    let words = command.split_whitespace().map(|word| format!("<span>{}</span>", escape(word)));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 impl Page {
@@ -96,6 +107,17 @@ impl Page {
     #[must_use]
     pub fn table(self, table: &Table) -> Self {
         self.block(&table.to_html())
+    }
+
+    /// A command and what it prints.
+    #[must_use]
+    pub fn transcript(self, command: &str, printed: &str) -> Self {
+        let lines: Vec<String> = printed.trim_end().lines().map(escape).collect();
+        self.block(&format!(
+            "<figure>\n<pre>{}</pre>\n<figcaption><code>{}</code></figcaption>\n</figure>\n",
+            lines.join("\n"),
+            arguments(command)
+        ))
     }
 
     /// A figure; figures that follow each other stand side by side where there is room.
@@ -163,6 +185,7 @@ mod tests {
         };
         Page::new(HOSTILE)
             .paragraph(HOSTILE)
+            .transcript(HOSTILE, HOSTILE)
             .figure(PageFigure::drawing(&scene::sample()).unwrap().caption(HOSTILE).command(HOSTILE))
             .figure(PageFigure::picture(&picture, HOSTILE).unwrap())
             .heading(HOSTILE)
@@ -176,7 +199,7 @@ mod tests {
         let page = page();
         let tags = assert_well_formed(page.strip_prefix("<!DOCTYPE html>\n").unwrap());
         assert!(tags.iter().all(|tag| tag != "script" && tag != "link"), "{tags:?}");
-        assert_eq!(tags.iter().filter(|tag| *tag == "figure").count(), 3);
+        assert_eq!(tags.iter().filter(|tag| *tag == "figure").count(), 4);
         assert!(!page.contains('\0') && !page.contains('\u{202e}'));
         assert_eq!(page, self::page());
     }

@@ -96,4 +96,4 @@ pub use polytope::{Edge, Polytope};
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};
 pub use table::{Best, Entry, Table};
-pub use terminal::{TerminalColours, terminal_map, terminal_picture};
+pub use terminal::{TerminalColours, terminal_map, terminal_picture, terminal_row};

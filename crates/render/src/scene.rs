@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use monosplit_graph::{Error, Result};
-use monosplit_image::{Picture, encode_png, write_atomically};
+use monosplit_graph::{Error, Result, write_atomically};
+use monosplit_image::{Picture, encode_png};
 
 use crate::colour::Rgb;
 use crate::text::{self, TextSize};

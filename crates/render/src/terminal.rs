@@ -66,6 +66,36 @@ pub fn terminal_map(map: &Map, scale: &Scale, columns: usize, colours: TerminalC
     Ok(shape.letters(parts.rgb().chunks_exact(3).map(shares)))
 }
 
+/// Drawings of `columns` characters a line beside each other, each below its title.
+pub fn terminal_row(drawings: &[(&str, String)], columns: usize) -> String {
+    const GAP: usize = 2;
+    let height = drawings.iter().map(|(_, drawing)| drawing.lines().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for line in 0..=height {
+        let mut words = String::new();
+        let mut missing = 0;
+        for (title, drawing) in drawings {
+            let part: String = match line {
+                0 => title.chars().take(columns).collect(),
+                _ => drawing.lines().nth(line - 1).unwrap_or_default().to_owned(),
+            };
+            words.extend(std::iter::repeat_n(' ', missing));
+            missing = columns.saturating_sub(visible(&part)) + GAP;
+            words.push_str(&part);
+        }
+        text.push_str(words.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Number of characters of a line that are seen: all but the sequences that set colours.
+fn visible(line: &str) -> usize {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    first + parts.filter_map(|part| part.split_once('m')).map(|(_, seen)| seen.chars().count()).sum::<usize>()
+}
+
 /// Characters are about twice as high as they are wide.
 struct Shape {
     columns: usize,
@@ -162,14 +192,23 @@ mod tests {
         Picture::new(width, height, (0..width * height * 3).map(|i| (i * 37 % 256) as u8).collect()).unwrap()
     }
 
-    fn visible(text: &str) -> Vec<usize> {
-        let plain = |line: &str| {
-            let parts = line.split('\x1b').enumerate();
-            parts
-                .map(|(i, part)| if i == 0 { part } else { part.split_once('m').unwrap().1 })
-                .collect::<String>()
-        };
-        text.lines().map(|line| plain(line).chars().count()).collect()
+    fn widths(text: &str) -> Vec<usize> {
+        text.lines().map(visible).collect()
+    }
+
+    #[test]
+    fn drawings_beside_each_other_keep_their_columns() {
+        for colours in [TerminalColours::True, TerminalColours::None] {
+            let drawing = |height| terminal_picture(&picture(20, height), 10, colours).unwrap();
+            let (low, high) = (drawing(8), drawing(20));
+            let row = terminal_row(&[("low", low.clone()), ("high", high.clone())], 10);
+            let lines: Vec<&str> = row.lines().collect();
+            assert_eq!(lines.len(), 6);
+            assert_eq!(lines[0], "low         high");
+            assert!(high.lines().zip(&lines[1..]).all(|(part, line)| line.ends_with(part.trim_end())));
+            assert!(low.lines().zip(&lines[1..]).all(|(part, line)| line.starts_with(part)));
+            assert!(widths(&row).iter().all(|&width| width <= 22));
+        }
     }
 
     #[test]
@@ -177,13 +216,13 @@ mod tests {
         for (width, height, lines) in [(28, 28, 20), (451, 300, 13), (10, 40, 80), (500, 1, 1)] {
             for colours in [TerminalColours::True, TerminalColours::Indexed] {
                 let text = terminal_picture(&picture(width, height), 40, colours).unwrap();
-                let found = visible(&text);
+                let found = widths(&text);
                 assert_eq!(found.len(), lines);
                 assert!(found.iter().all(|&columns| columns == 40.min(found[0])), "{found:?}");
             }
         }
         let tower = terminal_picture(&picture(1, 20_000), 200, TerminalColours::True).unwrap();
-        assert_eq!(visible(&tower), [1; MOST_LINES]);
+        assert_eq!(widths(&tower), [1; MOST_LINES]);
     }
 
     #[test]

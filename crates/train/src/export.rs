@@ -14,6 +14,8 @@ pub const RESTRICTION: &str = "monosplit.restriction";
 pub const STREAMS: &str = "monosplit.streams";
 /// The property that says how pictures are made ready.
 pub const PRESET: &str = "monosplit.preset";
+/// The metadata that holds the names of the classes, one a line.
+pub const CLASSES: &str = "monosplit.classes";
 
 /// Parameters and statistics of a finished training.
 struct Kept<'a> {
@@ -75,7 +77,7 @@ impl Trained<'_> {
         g.output("logits", scores.logits);
         g.set_metadata(RESTRICTION, settings.restriction.name());
         g.set_metadata(PRESET, "unit");
-        g.set_metadata("monosplit.classes", self.classes.join("\n"));
+        g.set_metadata(CLASSES, self.classes.join("\n"));
         g.set_metadata("monosplit.training", settings.to_string());
         if let Some((first, second)) = scores.streams {
             let name = |id: NodeId| g.node(id).label.tensor.clone();

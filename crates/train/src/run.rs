@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::onnx::{self, ExportOptions};
-use monosplit_graph::{Error, Result};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Result, write_atomically};
 
 use crate::data::Data;
 use crate::settings::Settings;

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Error, Noise, Result, Tensor};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Noise, Result, Tensor, write_atomically};
 
 use crate::network::{Parameter, Role};
 use crate::optimiser::Memory;

@@ -2,7 +2,7 @@
 //! that is to be chosen, and what is asked of them.
 
 mod section;
-mod value;
+pub mod value;
 
 use std::path::{Path, PathBuf};
 

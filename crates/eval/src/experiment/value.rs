@@ -16,31 +16,42 @@ const MAX_DEPTH: usize = 8;
 
 /// Where a value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) file: Arc<PathBuf>,
-    pub(super) line: usize,
+pub struct Place {
+    /// The file.
+    pub file: Arc<PathBuf>,
+    /// The line, counted from 1.
+    pub line: usize,
 }
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value {
-    pub(super) place: Place,
-    pub(super) kind: Kind,
+pub struct Value {
+    /// Where it stands.
+    pub place: Place,
+    /// What it is.
+    pub kind: Kind,
 }
 
+/// A value by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Words.
     Text(String),
+    /// A whole number.
     Whole(i64),
+    /// Any other number.
     Real(f64),
+    /// Yes or no.
     Flag(bool),
+    /// Several values.
     List(Vec<Value>),
+    /// Values with names, in their order.
     Table(Vec<(String, Value)>),
 }
 
 impl Kind {
     /// What is there, as a person would say it.
-    pub(super) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         match self {
             Kind::Text(text) => format!("\"{text}\""),
             Kind::Whole(number) => number.to_string(),
@@ -54,14 +65,14 @@ impl Kind {
 
 impl Place {
     /// An error about what stands here.
-    pub(super) fn error(&self, said: impl std::fmt::Display) -> Error {
+    pub fn error(&self, said: impl std::fmt::Display) -> Error {
         Error::malformed(format!("{}, line {}: {said}", self.file.display(), self.line))
     }
 }
 
 impl Value {
     /// Reads a file, and those it is based on.
-    pub(super) fn open(path: &Path) -> Result<Value> {
+    pub fn open(path: &Path) -> Result<Value> {
         Value::open_within(path, 0)
     }
 
@@ -89,7 +100,7 @@ impl Value {
     }
 
     /// Reads a text; `path` is where it is said to stand.
-    pub(super) fn parse(text: &str, path: &Path) -> Result<Value> {
+    pub fn parse(text: &str, path: &Path) -> Result<Value> {
         let file = Arc::new(path.to_owned());
         let line =
             |at: usize| 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count();
@@ -104,7 +115,7 @@ impl Value {
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&Value> {
         match &self.kind {
             Kind::Table(table) => table.iter().find(|(known, _)| known == key).map(|(_, value)| value),
             _ => None,

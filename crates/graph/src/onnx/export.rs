@@ -16,6 +16,7 @@ use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
+use crate::whole_file::write_atomically;
 
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
@@ -100,16 +101,7 @@ pub fn write(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
 
 /// Writes `graph` to an ONNX file, which appears under its name only once it is complete.
 pub fn save(graph: &Graph, path: &Path, options: &ExportOptions) -> Result<()> {
-    let bytes = write(graph, options)?;
-    let name = path
-        .file_name()
-        .ok_or_else(|| Error::argument(format!("'{}' is not the name of a file", path.display())))?;
-    let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
-    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        Error::io(path, &e)
-    })
+    write_atomically(path, &write(graph, options)?)
 }
 
 pub(crate) fn too_large() -> Error {

@@ -25,6 +25,8 @@ pub(crate) struct Setting {
     pub(crate) shown: Vec<Shown>,
     /// The numbers their methods take at run time.
     pub(crate) settings: Settings,
+    /// Lines of equal value on each side of zero.
+    pub(crate) contours: usize,
 }
 
 /// What a map shows.
@@ -127,7 +129,8 @@ impl Setting {
                 confidence: answer.confidence,
                 alpha: shown.alpha,
             };
-            found.remark = draw(sample, &render::Map::from_tensor(&map.values, row)?, &caption, &path)?;
+            let map = render::Map::from_tensor(&map.values, row)?;
+            found.remark = draw(sample, &map, &caption, self.contours, &path)?;
             found.picture = Some(path);
         } else {
             found.remark =
@@ -216,9 +219,10 @@ fn draw(
     sample: &Sample,
     map: &render::Map,
     caption: &render::Caption,
+    contours: usize,
     path: &Path,
 ) -> Result<Option<String>> {
-    let mut options = render::OverlayOptions::default();
+    let mut options = render::OverlayOptions { contours, ..render::OverlayOptions::default() };
     let page;
     let picture = match &sample.picture {
         Some(picture) => picture,

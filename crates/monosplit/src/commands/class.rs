@@ -41,7 +41,7 @@ impl ClassArgs {
         })?;
         let labels = match &self.labels {
             Some(path) => Labels::open(path, classes)?,
-            None => Labels::built_in(classes),
+            None => Labels::of(model, classes),
         };
         let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
         Ok((labels, Meaning::of(classes, output, &model.report().outputs)))

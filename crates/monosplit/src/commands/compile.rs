@@ -14,6 +14,7 @@ use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::layer_choice::chosen_layer;
 use crate::model::Model;
 use crate::table::printable;
@@ -80,6 +81,10 @@ pub(crate) struct Compile {
     /// in either [default: f64 with splitlrp, as explain does it; f32 for all others].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     precision: Option<Precision>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Compile {
@@ -94,7 +99,19 @@ impl Compile {
         let graph = compilation.graph();
         let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
         let bytes = onnx::write(graph, &options)?;
-        monosplit_image::write_atomically(&self.output, &bytes)?;
+        monosplit_graph::write_atomically(&self.output, &bytes)?;
+        if self.json {
+            let inputs = graph.inputs().iter().map(|&input| graph.node(input).label.tensor.clone());
+            let outputs = graph.outputs().iter().map(|output| output.name.clone());
+            let object = vec![
+                ("file", self.output.display().to_string().into()),
+                ("bytes", bytes.len().into()),
+                ("inputs", inputs.collect()),
+                ("outputs", outputs.collect()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
         writeln!(
             out,
             "{}: {:.1} MB",
@@ -109,7 +126,6 @@ impl Compile {
         for output in graph.outputs() {
             writeln!(out, "  returns {}", printable(&output.name))?;
         }
-        writeln!(out, "Try it: monosplit explain {} PICTURE", printable(&self.output.display().to_string()))?;
         Ok(())
     }
 

@@ -1,19 +1,23 @@
 //! `monosplit counterfactual`: what speaks for each class in a picture and what is missing for it, as a trained
 //! difference of networks says itself.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use monosplit_graph::{Error, Result, Tensor};
 use monosplit_image::Picture;
-use monosplit_render::{FigureOptions, Format, Tile, evidence, tile_scene};
+use monosplit_render::{FigureOptions, Format, Scene, Tile, evidence, tile_scene};
 use monosplit_train::{Counterfactual, Counterfactuals, Data, Separation, Share, restriction_of};
 
 use super::compute::ComputeArgs;
+use super::drawing::Draws;
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::Failure;
+use crate::json::Json;
+use crate::labels::Labels;
+use crate::manner::is_watched;
 use crate::model::{Model, ModelOptions, Origin};
 
 /// Draws what speaks for each class, and what is missing for it
@@ -60,6 +64,10 @@ pub(crate) struct CounterfactualCommand {
     #[arg(long, value_name = "N")]
     measure: Option<usize>,
 
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     compute: ComputeArgs,
 
@@ -76,58 +84,62 @@ impl CounterfactualCommand {
         if self.out.is_empty() && self.measure.is_none() {
             return Err(Error::argument("name the figure with --out, or measure with --measure").into());
         }
-        let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
-        let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
-        let data = if self.image.is_dir() { Some(Data::open(&self.image)?) } else { None };
+        let mut object = Vec::new();
         if let Some(count) = self.measure {
-            let data = data.as_ref().ok_or_else(|| Error::argument("--measure needs a folder of data"))?;
-            print(&Separation::measure(&counterfactuals, &data.test, count, progress)?, out)?;
-        }
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let image = match &data {
-            None => self.preprocessing.one_sample(&model, Some(&self.image))?,
-            Some(data) if self.index < data.test.len() => data.test.images(&[self.index])?,
-            Some(data) => {
-                return Err(
-                    Error::argument(format!("there are only {} test pictures", data.test.len())).into()
-                );
+            let (_, counterfactuals) = self.open()?;
+            let data = self.data()?.ok_or_else(|| Error::argument("--measure needs a folder of data"))?;
+            let found = Separation::measure(&counterfactuals, &data.test, count, progress)?;
+            if self.json {
+                object.push(("separation", json(&found)));
+            } else {
+                print(&found, out)?;
             }
-        };
-        let found = counterfactuals.of(&image)?;
-        let restriction = restriction_of(model.original())?.map_or("", |r| r.name());
-        let tiles = self.tiles(&image, &found, model.original())?;
-        let options = FigureOptions {
-            columns: Some(tiles.len().div_ceil(2).max(1)),
-            title: format!("{restriction} present red, missing blue").trim().to_owned(),
-            least_side: 224,
-        };
-        let scene = tile_scene(&tiles, &options)?;
-        for path in &self.out {
-            scene.write(path)?;
-            writeln!(out, "{}", path.display())?;
+        }
+        if !self.out.is_empty() {
+            let scene = self.scene(out)?;
+            for path in &self.out {
+                scene.write(path)?;
+                if !self.json {
+                    writeln!(out, "{}", path.display())?;
+                }
+            }
+            object.push(("files", Json::files(&self.out)));
+        }
+        if self.json {
+            writeln!(out, "{}", Json::Object(object))?;
         }
         Ok(())
     }
 
+    fn open(&self) -> Result<(Model, Counterfactuals)> {
+        let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
+        let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
+        Ok((model, counterfactuals))
+    }
+
+    fn data(&self) -> Result<Option<Data>> {
+        self.image.is_dir().then(|| Data::open(&self.image)).transpose()
+    }
+
+    /// The picture that is looked at.
+    fn image(&self, model: &Model) -> Result<Tensor> {
+        match self.data()? {
+            None => self.preprocessing.one_sample(model, Some(&self.image)),
+            Some(data) if self.index < data.test.len() => data.test.images(&[self.index]),
+            Some(data) => Err(Error::argument(format!("there are only {} test pictures", data.test.len()))),
+        }
+    }
+
     /// The picture, and beside it two rows of classes.
-    fn tiles(
-        &self,
-        image: &Tensor,
-        found: &Counterfactual,
-        network: &monosplit_graph::Graph,
-    ) -> Result<Vec<Tile>> {
+    fn tiles(&self, image: &Tensor, found: &Counterfactual, labels: &Labels) -> Result<Vec<Tile>> {
         let picture = grey(image)?;
         let threshold =
             |rows: &[Vec<f32>]| rows.iter().flatten().copied().fold(0f32, f32::max) * self.threshold;
         let planes = image.shape().get(1).copied().unwrap_or(1).max(1);
         let (present, missing) = (summed(&found.present, planes), summed(&found.missing, planes));
         let thresholds = (threshold(&present), threshold(&missing));
-        let names = network.metadata().iter().find(|(key, _)| key == "monosplit.classes");
-        let names: Vec<&str> = names.map(|(_, names)| names.lines().collect()).unwrap_or_default();
         let class = |(index, (present, missing)): (usize, (&Vec<f32>, &Vec<f32>))| {
-            let name = names.get(index).map_or(index.to_string(), |name| (*name).to_owned());
+            let name = labels.named(index).unwrap_or_else(|| index.to_string());
             let picture = evidence(&picture, (present, missing), thresholds)?;
             Ok(Tile { label: format!("Logit {name}"), picture })
         };
@@ -138,6 +150,22 @@ impl CounterfactualCommand {
         tiles.insert(second_row, Tile { label: String::new(), picture: blank });
         tiles.insert(0, Tile { label: "Original".to_owned(), picture });
         Ok(tiles)
+    }
+}
+
+impl Draws for CounterfactualCommand {
+    fn scene(&self, _: &mut dyn Write) -> Result<Scene, Failure> {
+        let (model, counterfactuals) = self.open()?;
+        let image = self.image(&model)?;
+        let found = counterfactuals.of(&image)?;
+        let restriction = restriction_of(model.original())?.map_or("", |r| r.name());
+        let tiles = self.tiles(&image, &found, &Labels::of(&model, counterfactuals.classes()))?;
+        let options = FigureOptions {
+            columns: Some(tiles.len().div_ceil(2).max(1)),
+            title: format!("{restriction} present red, missing blue").trim().to_owned(),
+            least_side: 224,
+        };
+        Ok(tile_scene(&tiles, &options)?)
     }
 }
 
@@ -175,9 +203,21 @@ fn print(found: &Separation, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
+fn json(found: &Separation) -> Json {
+    let share = |share: Share| {
+        Json::Object(vec![("mean", share.mean.into()), ("half_width", share.half_width.into())])
+    };
+    Json::Object(vec![
+        ("pictures", found.pictures.into()),
+        ("present_on_strokes", share(found.present_on_strokes)),
+        ("missing_off_strokes", share(found.missing_off_strokes)),
+        ("strokes", share(found.strokes)),
+    ])
+}
+
 fn progress(done: usize, total: usize) {
     let mut errors = std::io::stderr();
-    if errors.is_terminal() {
+    if is_watched() {
         let end = if done == total { "\r\u{1b}[K" } else { "" };
         let _ = write!(errors, "\rmonosplit: {done} of {total} pictures\u{1b}[K{end}");
     }

@@ -1,26 +1,35 @@
-//! `monosplit demo`: the main job on something that is built in.
+//! `monosplit demo`: the main job on what is built in. Every picture of its page is drawn by a command of this
+//! program, which stands below it and can be pasted: the networks and pictures it names are put beside the page.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::Args;
 use monosplit_engine::Cpu;
-use monosplit_explain::{Class, Explainer, Request};
-use monosplit_graph::onnx::{self, ImportOptions};
-use monosplit_graph::{Error, Result};
-use monosplit_image::{Filter, Fit, Picture, Preset};
+use monosplit_explain::Finish;
+use monosplit_graph::{Error, Result, write_atomically};
+use monosplit_image::Picture;
 use monosplit_render as render;
+use monosplit_render::{OverlayOptions, Page, PageFigure, TerminalColours};
 
-use crate::catalogue::{self, Chosen};
+use super::drawing::Draws;
+use super::panels::{Panel, Panels, picture_of};
+use super::{Command, parsed};
 use crate::failure::Failure;
-use crate::labels::Labels;
-use crate::layer_choice::default_layer;
+use crate::input::{Feed, Sample, Source};
+use crate::json::Json;
+use crate::manner;
 use crate::model::{Model, ModelOptions, Origin};
-use crate::prediction::{Meaning, Ranked};
+use crate::table::printable;
 
-const NETWORK: &[u8] = include_bytes!("../../assets/pets-small.onnx");
-const CLASSES: &str = include_str!("../../assets/pets-classes.txt");
-const PHOTOGRAPH: &[u8] = include_bytes!("../../assets/chelsea.png");
+const NETWORK: (&str, &[u8]) = ("pets-small.onnx", include_bytes!("../../assets/pets-small.onnx"));
+const PHOTOGRAPH: (&str, &[u8]) = ("chelsea.png", include_bytes!("../../assets/chelsea.png"));
+const DIGITS: (&str, &[u8]) = ("digits.onnx", include_bytes!("../../assets/digits.onnx"));
+const DIGIT: (&str, &[u8]) = ("3.png", include_bytes!("../../assets/digits/3.png"));
+
+/// The width of a drawing in the terminal: two of them beside each other fit into 80 columns.
+const COLUMNS: usize = 38;
 
 /// Explains a photograph of a cat with a network that is built in
 #[derive(Args)]
@@ -30,81 +39,212 @@ Explains a photograph of a cat with a network that is built in: there is nothing
   monosplit demo
 
 A small residual network that knows 37 breeds of cats and dogs looks at the photograph; what it sees
-is printed, and where it sees it is drawn: SplitCAM, SplitGrad and SplitLRP, beside the ordinary
-gradient, as pictures in the folder demo/.")]
+is printed, and where it sees it is drawn into the terminal. The folder demo/ gets a page of
+pictures, index.html, which needs nothing else, and the networks and pictures themselves: below each
+picture of the page is the command that made it, to be tried and changed.")]
 pub(crate) struct Demo {
-    /// Write the pictures into this folder, which is made if it is not there.
+    /// Write the page into this folder, which is made if it is not there.
     #[arg(short = 'o', long, alias = "output", value_name = "DIR", default_value = "demo")]
     out: PathBuf,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
 }
 
-/// A map of the demonstration: its file, what it shows, and where.
+/// Something on the page: words, and the command that shows what they say.
 struct Exhibit {
-    file: &'static str,
-    chosen: Chosen,
-    layer: String,
+    heading: &'static str,
+    words: &'static str,
+    caption: &'static str,
+    /// The command; `{}` stands for the folder.
+    command: &'static str,
 }
+
+/// What the network sees.
+const PREDICTION: &str = "monosplit run {}/pets-small.onnx {}/chelsea.png";
+
+const EXHIBITS: [Exhibit; 6] = [
+    Exhibit {
+        heading: "Where it sees that",
+        words: "Three maps that are read off the pair of networks. Red speaks for the class, blue against it; where \
+                nothing is below zero, dark is much.",
+        caption: "SplitCAM, SplitGrad and SplitLRP.",
+        command: "monosplit compare {}/pets-small.onnx {}/chelsea.png \
+                  --methods splitcam,splitgrad:alpha=0.3@layer2.1.conv2,splitlrp:map=pos@layer3.2.conv2 \
+                  -o {}/split-methods.png",
+    },
+    Exhibit {
+        heading: "",
+        words: "",
+        caption: "The same by four methods from elsewhere: Saliency, LayerCAM, Grad-CAM and LRP.",
+        command: "monosplit compare {}/pets-small.onnx {}/chelsea.png \
+                  --methods saliency,layercam,gradcam,lrp -o {}/other-methods.png",
+    },
+    Exhibit {
+        heading: "g versus h",
+        words: "The network f is the difference of two networks that never decrease: f = g − h. What g sees speaks \
+                for the class, what h sees against it; what both see does not count.",
+        caption: "SplitCAM of g, SplitCAM of h, and what is left when h is taken from g.",
+        command: "monosplit figure split {}/pets-small.onnx {}/chelsea.png --layer layer3.2.conv2 --alpha 0.34 \
+                  -o {}/split.png",
+    },
+    Exhibit {
+        heading: "From the pair to the gradient",
+        words: "α says how much of what the two networks share is taken off. At 0 a map is made of the true gradient \
+                of g, at 0.5 of the ordinary gradient of f.",
+        caption: "SplitCAM from α = 0 to α = 0.5.",
+        command: "monosplit figure alpha {}/pets-small.onnx {}/chelsea.png --layer layer3.2.conv2 -o {}/alpha.png",
+    },
+    Exhibit {
+        heading: "Layer by layer",
+        words: "Early layers see edges and texture, late layers see parts of the animal.",
+        caption: "SplitCAM at the last convolution of each size.",
+        command: "monosplit figure layers {}/pets-small.onnx {}/chelsea.png -o {}/layers.png",
+    },
+    Exhibit {
+        heading: "What is missing",
+        words: "A network that was trained as a difference explains itself. In red is what is there and speaks for a \
+                digit; in blue what is missing for it: close the gaps of this 3 on the left, and it is an 8.",
+        caption: "A handwritten 3, seen by a small network that knows digits.",
+        command: "monosplit counterfactual {}/digits.onnx {}/3.png -o {}/counterfactual.png",
+    },
+];
 
 impl Demo {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let graph = onnx::read(NETWORK, None, &ImportOptions::default())?;
-        let model = Model::new(Origin::onnx("pets-small.onnx"), graph, &ModelOptions::default())?;
-        let labels = Labels::from_text(CLASSES);
-        let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::Squash)?;
-        let prepared = preprocess.filter(Filter::Bicubic).apply(&Picture::decode(PHOTOGRAPH)?)?;
-        let exhibits = exhibits(&model)?;
-        let requests: Vec<Request> =
-            exhibits.iter().map(|e| Request::of(e.chosen.method.clone(), Some(e.layer.clone()))).collect();
-        let explainer = Explainer::new(model.graph(), &requests, &Cpu::default())?;
-        let explained = explainer.explain(&prepared.tensor, &Class::Top, &exhibits[0].chosen.settings)?;
+        if !self.json {
+            return self.show(out);
+        }
+        self.show(&mut std::io::sink())?;
+        let names = ["index.html", NETWORK.0, PHOTOGRAPH.0, DIGITS.0, DIGIT.0];
+        let files = Json::files(names.map(|name| self.out.join(name)));
+        writeln!(out, "{}", Json::Object(vec![("files", files)]))?;
+        Ok(())
+    }
 
-        writeln!(out, "A network that knows 37 breeds of cats and dogs looks at a photograph. It sees:")?;
-        let best = Ranked::best(&explained.logits.to_f64(), 3, Meaning::Logits);
-        let best = best.ok_or_else(|| Error::argument("the network returned numbers that are not finite"))?;
-        for ranked in &best {
-            let probability = ranked.probability.unwrap_or_default();
-            writeln!(out, "  {:>6.2} %  {}", 100.0 * probability, labels.name(ranked.class))?;
-        }
-        writeln!(out, "\nWhere it sees that:")?;
+    fn show(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let begun = Instant::now();
         std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, &cause))?;
-        for (exhibit, map) in exhibits.iter().zip(&explained.maps) {
-            let map = render::Map::from_tensor(&map.values, 0)?;
-            let caption = render::Caption {
-                method: exhibit.chosen.title.clone(),
-                layer: exhibit.layer.clone(),
-                class: labels.name(best[0].class),
-                confidence: best[0].probability,
-                alpha: exhibit.chosen.alpha,
-            };
-            let path = self.out.join(exhibit.file);
-            draw(&prepared.picture, &map, &caption, &path)?;
-            writeln!(out, "  {:<12} {:<18} {}", exhibit.chosen.title, exhibit.layer, path.display())?;
+        for (name, bytes) in [NETWORK, PHOTOGRAPH, DIGITS, DIGIT] {
+            write_atomically(self.out.join(name), bytes)?;
         }
+        writeln!(out, "A network that knows 37 breeds of cats and dogs looks at a photograph. It sees:\n")?;
+        let (command, seen) = self.printed(PREDICTION)?;
+        out.write_all(seen.as_bytes())?;
+        writeln!(out, "\nWhere it sees that:\n")?;
+        self.draw(out)?;
+        out.flush()?;
+        let page = Page::new("monosplit")
+            .paragraph(
+                "A neural network looked at a photograph of a cat. Where did it find its answer? This page was \
+                 made by monosplit demo and needs no other file. Below each picture is the command that made it, \
+                 to be tried and changed; where the program is not installed, write cargo run --release -- for \
+                 monosplit.",
+            )
+            .figure(PageFigure::picture(&Picture::decode(PHOTOGRAPH.1)?, "A cat")?.caption("The photograph."))
+            .heading("What the network sees")
+            .transcript(&command, &seen);
+        let page = self.hang(page, out)?;
+        let path = self.out.join("index.html");
+        write_atomically(&path, page.finish().as_bytes())?;
         writeln!(
             out,
-            "\nWith a network and a picture of your own:\n  monosplit explain MODEL.onnx PICTURE.jpg"
+            "\n{} has all of it, with the commands that made it ({:.1} s).",
+            printable(&path.display().to_string()),
+            begun.elapsed().as_secs_f64()
         )?;
+        Ok(())
+    }
+
+    /// Hangs up the exhibits; what g and h say is also printed.
+    fn hang(&self, mut page: Page, out: &mut dyn Write) -> Result<Page, Failure> {
+        for exhibit in &EXHIBITS {
+            let command = self.command(exhibit.command);
+            let mut said = Vec::new();
+            let drawing = match parsed(&self.words(exhibit.command))? {
+                Command::Compare(compare) => compare.scene(&mut said)?,
+                Command::Figure(figure) => figure.scene(&mut said)?,
+                Command::Counterfactual(counterfactual) => counterfactual.scene(&mut said)?,
+                _ => return Err(Error::argument(format!("`{command}` draws nothing")).into()),
+            };
+            let figure = PageFigure::drawing(&drawing)?.across().caption(exhibit.caption).command(&command);
+            if !exhibit.heading.is_empty() {
+                page = page.heading(exhibit.heading).paragraph(exhibit.words);
+            }
+            page = page.figure(figure);
+            if exhibit.command.contains("figure split") {
+                let said = String::from_utf8_lossy(&said).into_owned();
+                let numbers: Vec<&str> = said.lines().skip(1).collect();
+                writeln!(out, "\nf = g − h, for the best classes:\n\n{}", numbers.join("\n"))?;
+                page = page
+                    .paragraph("The scores of the best classes, as the differences they are, f = g − h:")
+                    .transcript(&command, &said);
+            }
+        }
+        Ok(page)
+    }
+
+    /// A command as it is pasted into a shell.
+    fn command(&self, command: &str) -> String {
+        command.replace("{}", &quoted(&self.out.display().to_string()))
+    }
+
+    /// The same as its arguments.
+    fn words(&self, command: &str) -> Vec<String> {
+        let folder = self.out.display().to_string();
+        command.split_whitespace().map(|word| word.replace("{}", &folder)).collect()
+    }
+
+    /// A command and what it prints.
+    fn printed(&self, command: &str) -> Result<(String, String), Failure> {
+        let mut printed = Vec::new();
+        super::execute(Some(&parsed(&self.words(command))?), &mut printed)?;
+        Ok((self.command(command), String::from_utf8_lossy(&printed).into_owned()))
+    }
+
+    /// Draws the photograph and maps into the terminal.
+    fn draw(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let model = Model::open(Origin::onnx(self.out.join(NETWORK.0)), &ModelOptions::default())?;
+        let preprocess = monosplit_image::Preset::Imagenet.options();
+        let preprocess = preprocess.fit(model.picture_input()?.size, monosplit_image::Fit::Auto)?;
+        let source = Source::Picture(self.out.join(PHOTOGRAPH.0));
+        let sample = Feed::new(&model, vec![source], Some(preprocess))?.take(1)?.pop();
+        let sample = sample.ok_or_else(|| Error::argument("the photograph is empty"))?;
+        let words = ["splitcam", "splitgrad:alpha=0.3@layer2.1.conv2", "splitlrp:map=pos@layer3.2.conv2"];
+        let panels = words.map(|word| Panel::parse(&model, word, &[]));
+        let panels = panels.into_iter().collect::<Result<Vec<_>>>()?;
+        let titles: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
+        let panels = Panels::new(&model, panels, Finish::default(), &Cpu::default())?;
+        let explained = panels.of(&sample, &monosplit_explain::Class::Top)?;
+        let colours = manner::colours();
+        let mut drawings =
+            vec![("the photograph", render::terminal_picture(picture_of(&sample)?, COLUMNS, colours)?)];
+        for (title, map) in titles.iter().zip(&explained.maps) {
+            let map = render::Map::from_tensor(&map.values, 0)?;
+            drawings.push((title, heatmap(&sample, &map, colours)?));
+        }
+        for pair in drawings.chunks(2) {
+            writeln!(out, "{}", render::terminal_row(pair, COLUMNS))?;
+        }
         Ok(())
     }
 }
 
-fn exhibits(model: &Model) -> Result<Vec<Exhibit>> {
-    let deep =
-        default_layer(model.graph()).ok_or_else(|| Error::argument("the network has no layer to look at"))?;
-    let exhibit = |file, method: &str, layer: &str| -> Result<Exhibit> {
-        Ok(Exhibit { file, chosen: catalogue::parse(method, &[])?, layer: layer.to_owned() })
-    };
-    Ok(vec![
-        exhibit("splitcam.png", "splitcam", &deep)?,
-        exhibit("splitcam-h.png", "splitcam:stream=h", &deep)?,
-        exhibit("splitgrad.png", "splitgrad", "layer2.0.conv1")?,
-        exhibit("splitlrp.png", "splitlrp:map=pos", &deep)?,
-        exhibit("gradient.png", "gradient", "layer2.0.conv1")?,
-    ])
+/// A map over the picture, or in shades of ink alone where there are no colours.
+fn heatmap(sample: &Sample, map: &render::Map, colours: TerminalColours) -> Result<String> {
+    if colours == TerminalColours::None {
+        return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, COLUMNS, colours);
+    }
+    let mixed = render::blend(picture_of(sample)?, map, &OverlayOptions::default())?;
+    render::terminal_picture(&mixed.picture, COLUMNS, colours)
 }
 
-fn draw(picture: &Picture, map: &render::Map, caption: &render::Caption, path: &Path) -> Result<()> {
-    let options = render::OverlayOptions { least_side: 256, ..render::OverlayOptions::default() };
-    let drawn = render::overlay(picture, map, caption, &options)?;
-    monosplit_image::write_png(path, drawn.picture.width(), drawn.picture.height(), (&drawn.picture).into())
+/// A path as one word of a shell.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', "'\\''"))
 }

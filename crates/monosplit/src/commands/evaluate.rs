@@ -18,6 +18,7 @@ use super::progress::{Bar, spoken};
 use super::run::check_writable;
 use crate::evaluation::Laboratory;
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
 /// So many images that were left out are named.
@@ -55,6 +56,10 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
+    /// Print where the numbers are as JSON, for programs; `results --json` prints them.
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -74,7 +79,9 @@ impl Evaluate {
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
         let (model, id) = entered(&store, &experiment, &laboratory, folder)?;
-        let teller = Teller { out: RefCell::new(out) };
+        let mut nowhere = std::io::sink();
+        let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
+        let teller = Teller { out: RefCell::new(told) };
         let mut protocol = Protocol {
             experiment: &experiment,
             examinee: &examinee,
@@ -88,14 +95,23 @@ impl Evaluate {
             observer: &teller,
         };
         protocol.run(folder)?;
-        let out = teller.out.into_inner();
+        let told = teller.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
         for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
-            print(out, &Summary::of(&store, &planned, stage)?)?;
+            print(told, &Summary::of(&store, &planned, stage)?)?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        if self.json {
+            let object = vec![
+                ("store", path.display().to_string().into()),
+                ("experiment", experiment.name.as_str().into()),
+                ("seconds", seconds.into()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
         }
         let shown = printable(&path.display().to_string());
-        writeln!(out, "\n{shown}: complete after {}", spoken(begun.elapsed().as_secs_f64()))?;
-        writeln!(out, "`monosplit report {shown} -o FOLDER` makes a page of it")?;
+        writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
         Ok(())
     }
 

@@ -8,13 +8,13 @@ use clap::Args;
 use monosplit_engine::{Engine, Profile};
 use monosplit_explain::{Explained, Explainer, Question, Request};
 use monosplit_graph::batch::stack;
-use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
+use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
@@ -27,6 +27,7 @@ use crate::failure::{Failure, note};
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::layer_choice::chosen_layer;
+use crate::manner::is_watched;
 use crate::model::{Model, ModelOptions, Origin};
 use crate::table::printable;
 
@@ -83,6 +84,10 @@ pub(crate) struct Explain {
     /// file, one for each of several layers.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     raw: Option<PathBuf>,
+
+    /// Draw N lines of equal value on each side of zero.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = contours)]
+    pub(super) contours: usize,
 
     /// Explain N samples at once.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -191,7 +196,8 @@ impl Explain {
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
-        let setting = Setting { labels, meaning, shown, settings: chosen.settings.clone() };
+        let settings = chosen.settings.clone();
+        let setting = Setting { labels, meaning, shown, settings, contours: self.contours };
         Ok(Prepared { setting, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
@@ -346,7 +352,7 @@ fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
 
 fn progress(opened: usize, total: usize, begun: Instant) {
     let mut errors = std::io::stderr();
-    if total <= FEW || !errors.is_terminal() || std::io::stdout().is_terminal() {
+    if total <= FEW || !is_watched() || std::io::stdout().is_terminal() {
         return;
     }
     let left = begun.elapsed().as_secs_f64() / opened.max(1) as f64 * (total - opened) as f64;

@@ -67,7 +67,8 @@ impl<'a> CompiledFile<'a> {
             layer: map.layer.clone(),
             alpha: alpha.filter(|_| map.takes_alpha),
         });
-        let setting = Setting { labels, meaning, shown: shown.collect(), settings };
+        let contours = explain.contours;
+        let setting = Setting { labels, meaning, shown: shown.collect(), settings, contours };
         let precision = match compiled::precision(self.model.original()) {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),

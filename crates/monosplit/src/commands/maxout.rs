@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use monosplit_graph::passes::Stored;
-use monosplit_graph::{Error, Result};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_maxout::{
     Bound, Counts, Expansion, Inputs, Network, Products, Rational, Split, SplitOptions, Style, Variables,
     dot, from_graph, parse, parse_number, split, svg,

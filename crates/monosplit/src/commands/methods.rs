@@ -4,8 +4,9 @@ use std::io::Write;
 
 use clap::Args;
 
-use crate::catalogue::{Entry, Family, entries};
+use crate::catalogue::{Choice, Entry, Family, entries};
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::table::{Align, Table};
 
 /// Names and defaults are shorter than this; what an option means is broken into lines of it.
@@ -26,15 +27,44 @@ Options are written behind the name, or each with --set:
 pub(crate) struct Methods {
     /// The method whose options are listed.
     name: Option<String>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Methods {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.json {
+            let json = match &self.name {
+                Some(name) => json(Entry::find(name)?),
+                None => entries().map(json).collect(),
+            };
+            writeln!(out, "{json}")?;
+            return Ok(());
+        }
         match &self.name {
             Some(name) => one(Entry::find(name)?, out),
             None => all(out),
         }
     }
+}
+
+fn json(entry: &Entry) -> Json {
+    let option = |choice: &Choice| {
+        Json::Object(vec![
+            ("name", choice.key.into()),
+            ("default", choice.default.into()),
+            ("meaning", choice.meaning.into()),
+        ])
+    };
+    Json::Object(vec![
+        ("name", entry.name.into()),
+        ("family", entry.family.title().into()),
+        ("summary", entry.summary.into()),
+        ("citation", entry.citation.into()),
+        ("options", entry.options.iter().map(option).collect()),
+    ])
 }
 
 fn all(out: &mut dyn Write) -> Result<(), Failure> {

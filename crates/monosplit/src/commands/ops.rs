@@ -6,6 +6,7 @@ use clap::Args;
 use monosplit_graph::onnx::supported_ops;
 
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::table::{Align, Table};
 
 const WIDTH: usize = 80;
@@ -18,10 +19,21 @@ Lists the ONNX operators that can be read, those with restrictions with a note o
 Versions 7 to the newest of the operator set are understood. Arithmetic on shapes and constants is
 done when a file is opened, so more is possible there than on activations. To see what is missing
 for a certain file, `monosplit inspect FILE` lists all of it at once.")]
-pub(crate) struct Ops {}
+pub(crate) struct Ops {
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
 
 impl Ops {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.json {
+            let op = |(name, note): (&str, &str)| {
+                Json::Object(vec![("name", name.into()), ("restrictions", note.into())])
+            };
+            writeln!(out, "{}", supported_ops().map(op).collect::<Json>())?;
+            return Ok(());
+        }
         let (plain, noted): (Vec<_>, Vec<_>) = supported_ops().partition(|(_, note)| note.is_empty());
         writeln!(out, "{} ONNX operators, operator sets 7 and newer:\n", plain.len() + noted.len())?;
         let names: Vec<&str> = plain.into_iter().map(|(name, _)| name).collect();

@@ -1,10 +1,12 @@
 //! A line on the error stream that says how far long work has come, where somebody is watching.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use monosplit_explain::Progress;
+
+use crate::manner::is_watched;
 
 /// How often the line is written anew.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -37,7 +39,7 @@ impl Bar {
     }
 
     fn with(before: String, after: String, start: Option<OnceLock<usize>>) -> Self {
-        let shown = std::io::stderr().is_terminal();
+        let shown = is_watched();
         Bar { shown, before, after, begun: Instant::now(), start, written: Mutex::new(None) }
     }
 }

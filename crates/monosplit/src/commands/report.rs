@@ -9,6 +9,7 @@ use monosplit_graph::Error;
 
 use super::compute::ComputeArgs;
 use crate::failure::{Failure, note};
+use crate::json::Json;
 use crate::report::{Gallery, Report};
 use crate::table::printable;
 
@@ -45,6 +46,10 @@ pub(crate) struct ReportCommand {
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -62,8 +67,14 @@ impl ReportCommand {
             None
         };
         std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, &cause))?;
-        for name in Report::write(&store, &planned, gallery.as_ref(), &self.output)? {
-            writeln!(out, "{}", printable(&self.output.join(name).display().to_string()))?;
+        let names = Report::write(&store, &planned, gallery.as_ref(), &self.output)?;
+        let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
+        if self.json {
+            writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;
+            return Ok(());
+        }
+        for path in files {
+            writeln!(out, "{}", printable(&path.display().to_string()))?;
         }
         Ok(())
     }

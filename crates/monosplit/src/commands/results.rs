@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit_eval::store::{Filter, Store, StoredRow};
 use monosplit_eval::{Column, Estimate, parquet};
-use monosplit_graph::{Error, Result};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Result, write_atomically};
 
 use super::run::check_writable;
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
 /// Shows what a run store holds, or writes it as CSV or Parquet
@@ -58,6 +58,10 @@ pub(crate) struct Results {
     /// Write the rows to this file, .csv or .parquet.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Results {
@@ -83,10 +87,15 @@ impl Results {
             writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
             return Ok(());
         }
+        let means = means(&rows);
+        if self.json {
+            writeln!(out, "{}", means.iter().map(Mean::json).collect::<Json>())?;
+            return Ok(());
+        }
         if rows.is_empty() {
             writeln!(out, "no row fits")?;
         }
-        for line in means(&rows).lines() {
+        for line in table(&means).lines() {
             writeln!(out, "{line}")?;
         }
         Ok(())
@@ -113,8 +122,36 @@ impl Format {
     }
 }
 
-/// The means over images, one line for each configuration and metric.
-fn means(rows: &[StoredRow]) -> Table {
+/// The mean of a configuration by a metric, over images.
+struct Mean<'a> {
+    /// Model, method, options, layer, whether of absolute values, metric.
+    key: [&'a str; 6],
+    estimate: Option<Estimate>,
+    images: usize,
+    silent: usize,
+}
+
+impl Mean<'_> {
+    fn json(&self) -> Json {
+        let [model, method, options, layer, absolute, metric] = self.key;
+        let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
+        Json::Object(vec![
+            ("model", model.into()),
+            ("method", method.into()),
+            ("options", options.into()),
+            ("layer", layer.into()),
+            ("absolute", absolute.into()),
+            ("metric", metric.into()),
+            ("mean", number(|found| found.mean).into()),
+            ("low", number(|found| found.low).into()),
+            ("high", number(|found| found.high).into()),
+            ("images", self.images.into()),
+            ("silent", self.silent.into()),
+        ])
+    }
+}
+
+fn means(rows: &[StoredRow]) -> Vec<Mean<'_>> {
     let mut all: BTreeMap<[&str; 6], (Vec<f64>, usize)> = BTreeMap::new();
     for row in rows {
         let abs = if row.absolute { "yes" } else { "no" };
@@ -125,6 +162,17 @@ fn means(rows: &[StoredRow]) -> Table {
             None => *silent += 1,
         }
     }
+    let mean = |(key, (values, silent)): (_, (Vec<f64>, usize))| Mean {
+        key,
+        estimate: Estimate::of(&values),
+        images: values.len(),
+        silent,
+    };
+    all.into_iter().map(mean).collect()
+}
+
+/// One line for each configuration and metric.
+fn table(means: &[Mean<'_>]) -> Table {
     let mut table = Table::new(&[
         ("model", Align::Left, 24),
         ("method", Align::Left, 24),
@@ -137,13 +185,13 @@ fn means(rows: &[StoredRow]) -> Table {
         ("images", Align::Right, 8),
         ("silent", Align::Right, 8),
     ]);
-    for (key, (values, silent)) in all {
-        let estimate = Estimate::of(&values);
+    for Mean { key, estimate, images, silent } in means {
+        let estimate = estimate.as_ref();
         let mut cells = key.map(str::to_owned).to_vec();
         cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
         cells
             .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
-        cells.extend([values.len().to_string(), silent.to_string()]);
+        cells.extend([images.to_string(), silent.to_string()]);
         table.row(cells);
     }
     table

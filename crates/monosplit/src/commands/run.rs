@@ -4,8 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit_graph::{Error, Kind, Result, Tensor, npy};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
@@ -16,6 +15,7 @@ use crate::inference::Inference;
 use crate::input::{Feed, Sample, Source};
 use crate::json::Json;
 use crate::labels::Labels;
+use crate::manner::is_watched;
 use crate::model::{Model, Origin};
 use crate::prediction::{Meaning, Ranked};
 use crate::table::printable;
@@ -162,7 +162,7 @@ impl Run {
         };
         let labels = match &self.labels {
             Some(path) => Labels::open(path, classes)?,
-            None => Labels::built_in(classes),
+            None => Labels::of(model, classes),
         };
         let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
         let meaning = Meaning::of(classes, output, &model.report().outputs);
@@ -189,7 +189,7 @@ impl Run {
     fn show_progress(&self, opened: usize, total: usize) {
         let silent = self.json || !std::io::stdout().is_terminal();
         let mut errors = std::io::stderr();
-        if silent && total > FEW && errors.is_terminal() {
+        if silent && total > FEW && is_watched() {
             let end = if opened == total { "\r\u{1b}[K" } else { "" };
             let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs{end}");
         }

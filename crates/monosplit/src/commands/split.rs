@@ -15,6 +15,7 @@ use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
 use crate::inference::Inference;
+use crate::json::Json;
 use crate::model::Model;
 use monosplit_graph::batch::stack;
 
@@ -62,6 +63,10 @@ pub(crate) struct SplitCommand {
     /// Write for this version of the ONNX operators.
     #[arg(long, value_name = "N", default_value_t = 17)]
     opset: u32,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
 }
 
 impl SplitCommand {
@@ -77,9 +82,21 @@ impl SplitCommand {
         let pair = materialise(model.graph())?;
         for (name, graph, path) in [("g", &pair.g, &self.out_g), ("h", &pair.h, &self.out_h)] {
             let least = self.save(graph, path)?;
-            writeln!(out, "{name}: {}, smallest weight {least}", path.display())?;
+            if !self.json {
+                writeln!(out, "{name}: {}, smallest weight {least}", path.display())?;
+            }
         }
         let left = Cancellation::measure(&model, &pair, &sample)?;
+        if self.json {
+            let object = vec![
+                ("files", Json::files([&self.out_g, &self.out_h])),
+                ("largest_error", left.error.into()),
+                ("largest_score", left.score.into()),
+                ("largest_of_g_and_h", left.reach.into()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
         writeln!(
             out,
             "g − h: largest error {:.1e} in single precision, scores up to {:.1e}; g and h reach {:.1e}",

@@ -1,7 +1,7 @@
 //! `monosplit train`: networks that explain themselves, from labelled pictures to an ONNX file; and the paper's table of
 //! them.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -16,6 +16,8 @@ use monosplit_render::{LinePlot, Series};
 
 use super::run::check_writable;
 use crate::failure::Failure;
+use crate::json::Json;
+use crate::manner::is_watched;
 use crate::table::{Align, Table};
 
 /// The longest description of an architecture that is read.
@@ -118,6 +120,10 @@ pub(crate) struct Train {
     /// Use N threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
+
+    /// Print JSON, for programs; of one training, not of the table.
+    #[arg(long, conflicts_with = "table")]
+    json: bool,
 }
 
 /// How a network is trained.
@@ -210,6 +216,18 @@ impl Train {
                 check_writable(path)?;
                 let settings = self.how.settings(architecture.clone(), restriction, self.seed)?;
                 let outcome = self.train(settings, &data, Files::beside(path))?;
+                if self.json {
+                    let object = vec![
+                        ("file", path.display().to_string().into()),
+                        ("test_accuracy", outcome.test_accuracy.into()),
+                        ("test_samples", data.test.len().into()),
+                        ("parameters", outcome.parameters.into()),
+                        ("epochs", outcome.epochs.into()),
+                        ("seconds", outcome.seconds.into()),
+                    ];
+                    writeln!(out, "{}", Json::Object(object))?;
+                    return Ok(());
+                }
                 let accuracy = 100.0 * outcome.test_accuracy;
                 writeln!(
                     out,
@@ -375,7 +393,7 @@ impl Bar {
 
     fn show(&mut self, trainer: &Trainer<'_>, progress: &Progress, epoch: Option<&Epoch>) {
         let mut errors = std::io::stderr();
-        if !errors.is_terminal() {
+        if !is_watched() {
             return;
         }
         let settings = trainer.settings();

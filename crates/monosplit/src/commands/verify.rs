@@ -1,6 +1,6 @@
 //! `monosplit verify`: what the theory promises, checked on somebody's own network.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
 use crate::json::Json;
+use crate::manner::is_watched;
 use crate::model::Model;
 use crate::table::{Align, Table};
 use monosplit_graph::batch::stack;
@@ -344,7 +345,7 @@ fn json(model: &Model, audit: &Audit, findings: &[Finding]) -> Json {
 
 fn progress(done: usize, total: usize) {
     let mut errors = std::io::stderr();
-    if errors.is_terminal() {
+    if is_watched() {
         let end = if done == total { "\r\u{1b}[K" } else { "" };
         let _ = write!(errors, "\rmonosplit: {done} of {total} pairs of inputs\u{1b}[K{end}");
     }

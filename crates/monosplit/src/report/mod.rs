@@ -7,8 +7,7 @@ use std::path::Path;
 
 use monosplit_eval::store::{Planned, Stage, Store};
 use monosplit_eval::{Better, Summary, metric_title};
-use monosplit_graph::{Error, Result};
-use monosplit_image::write_atomically;
+use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
 pub(crate) use pictures::Gallery;

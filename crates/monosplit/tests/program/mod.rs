@@ -39,6 +39,7 @@ pub(crate) fn monosplit_with<S: AsRef<OsStr>>(
 ) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_monosplit"))
         .args(arguments)
+        .env("MONOSPLIT_CONFIG", "")
         .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .output()

@@ -1,0 +1,143 @@
+//! Files that are either whole or not there, whatever happens while they are written.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// A file that was begun so recently may still be written.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that nobody
+/// ever sees half a file; what was at `path` before is replaced.
+pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = &destination(path.as_ref())?;
+    let temporary = temporary_beside(path)?;
+    remove_remains(path);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|cause| {
+        // The first failure is the one to report, whether or not the remains can be removed.
+        let _ = fs::remove_file(&temporary);
+        Error::io(path, &cause)
+    })
+}
+
+/// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.
+fn destination(path: &Path) -> Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::argument(format!(
+            "'{}' is not a regular file and cannot be replaced by one",
+            path.display()
+        ))),
+        Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, &cause)),
+        Err(_) => match fs::read_link(path) {
+            Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
+            Err(_) => Ok(path.to_owned()),
+        },
+    }
+}
+
+/// Removes, before the first file is written into a folder, what processes that were killed while they wrote have left
+/// there. Whether a process is alive is asked where the system says so in its file tree, and what is less than a minute
+/// old is spared: it may belong to another machine that shares the folder.
+fn remove_remains(path: &Path) {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let processes = Path::new("/proc");
+    let first = SWEPT.lock().is_ok_and(|mut swept| swept.insert(folder.to_owned()));
+    if !first || !processes.join("self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let middle = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".tmp"));
+        let process = middle.and_then(|middle| middle.rsplit_once('.')?.1.split_once('-'));
+        let Some(process) = process.and_then(|(process, _)| process.parse::<u32>().ok()) else { continue };
+        let changed = entry.metadata().ok().and_then(|found| found.modified().ok());
+        let old = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG);
+        if old && !processes.join(process.to_string()).exists() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn temporary_beside(path: &Path) -> Result<PathBuf> {
+    static SERIAL: AtomicUsize = AtomicUsize::new(0);
+    let Some(name) = path.file_name() else {
+        return Err(Error::argument(format!("'{}' does not name a file to write", path.display())));
+    };
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{serial}.tmp", std::process::id()));
+    Ok(path.with_file_name(temporary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_left_alone() {
+        let folder = std::env::temp_dir().join(format!("monosplit-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (link, target) = (folder.join("link"), folder.join("target"));
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        for content in [b"first", b"later"] {
+            write_atomically(&link, content).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), content);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        }
+        assert!(write_atomically("/dev/null", b"x").is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_behind() {
+        let folder = std::env::temp_dir().join(format!("monosplit-failed-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        assert!(write_atomically(folder.join("absent/map.png"), b"x").is_err());
+        fs::create_dir(folder.join("taken.png")).unwrap();
+        assert!(write_atomically(folder.join("taken.png"), b"x").is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert!(write_atomically("..", b"x").is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
+        let folder = std::env::temp_dir().join(format!("monosplit-remains-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // No process has a number above 2²².
+        let [dead, young, alive, other] = [
+            ".a.png.4194999-3.tmp".to_owned(),
+            ".b.png.4194999-4.tmp".to_owned(),
+            format!(".c.png.{}-999.tmp", std::process::id()),
+            ".d.png.notes.tmp".to_owned(),
+        ]
+        .map(|name| folder.join(name));
+        for path in [&dead, &young, &alive, &other] {
+            fs::write(path, "half").unwrap();
+            let before = std::time::SystemTime::now() - 2 * YOUNG;
+            if path != &young {
+                OpenOptions::new().write(true).open(path).unwrap().set_modified(before).unwrap();
+            }
+        }
+        write_atomically(folder.join("map.png"), b"whole").unwrap();
+        assert_eq!(dead.exists(), !Path::new("/proc/self").exists());
+        assert!(young.exists() && alive.exists() && other.exists());
+        let _ = fs::remove_dir_all(folder);
+    }
+}

@@ -1,0 +1,22 @@
+//! What a network takes a photograph for:
+//!
+//!     cargo run --release --example predict
+
+use monosplit::engine::Cpu;
+use monosplit::image::{Fit, Picture, Preset};
+use monosplit::{Inference, Labels, Meaning, Model, ModelOptions, Origin, Ranked, Result};
+
+fn main() -> Result<()> {
+    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
+    let model = Model::open(Origin::onnx(format!("{assets}/pets-small.onnx")), &ModelOptions::default())?;
+    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
+    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+
+    let scores = Inference::new(&model, &Cpu::default())?.run(&[cat.tensor])?.to_f64();
+    let labels = Labels::of(&model, scores.len());
+    for ranked in Ranked::best(&scores, 5, Meaning::Logits).unwrap_or_default() {
+        let percent = 100.0 * ranked.probability.unwrap_or_default();
+        println!("{percent:6.2} %  {}", labels.name(ranked.class));
+    }
+    Ok(())
+}

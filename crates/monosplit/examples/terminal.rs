@@ -1,0 +1,29 @@
+//! A map drawn into the terminal:
+//!
+//!     cargo run --release --example terminal
+
+use monosplit::engine::Cpu;
+use monosplit::explain::methods::SplitCam;
+use monosplit::explain::{Class, Explainer, Request, Settings};
+use monosplit::image::{Fit, Picture, Preset};
+use monosplit::render::{Map, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
+use monosplit::{Model, ModelOptions, Origin, Result};
+
+fn main() -> Result<()> {
+    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
+    let model = Model::open(Origin::onnx(format!("{assets}/pets-small.onnx")), &ModelOptions::default())?;
+    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
+    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+
+    let request = Request::new(SplitCam::default(), "layer4.2.conv2");
+    let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
+    let explained = explainer.explain(&cat.tensor, &Class::Top, &Settings::default())?;
+    let map = Map::from_tensor(&explained.maps[0].values, 0)?;
+    let colours = TerminalColours::True;
+    let drawings = [
+        ("the photograph", terminal_picture(&cat.picture, 38, colours)?),
+        ("SplitCAM", terminal_map(&map, &Scale::new(&map, None)?, 38, colours)?),
+    ];
+    print!("{}", terminal_row(&drawings, 38));
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What to do next: one line after a command that went well, with the names that were just used.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::Command;
+
+/// The line that follows `command`, which was given as `arguments`; none where it would be in the way.
+pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
+    let words: Vec<String> =
+        arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if words.iter().any(|word| word == "--json") {
+        return None;
+    }
+    let (line, does) = suggestion(command)?;
+    let model = named(&words, &["onnx"]).unwrap_or_else(|| "MODEL.onnx".into());
+    let picture = named(&words, &["png", "jpg", "jpeg"]).unwrap_or_else(|| "PICTURE.jpg".into());
+    let written = words.iter().rev().find(|word| has_ending(word, &["onnx"])).unwrap_or(&model);
+    // An experiment goes into a store of the same name unless another is named.
+    let store =
+        |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
+    let run = named(&words, &["sqlite"]).or_else(|| store(named(&words, &["toml"])?));
+    let run = run.unwrap_or_else(|| "RUN.sqlite".into());
+    let line = line
+        .replace("{written}", written)
+        .replace("{model}", &model)
+        .replace("{picture}", &picture)
+        .replace("{run}", &run);
+    Some(format!("next: `monosplit {line}` {does}"))
+}
+
+fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
+    Some(match command {
+        Command::Compare(_) => ("explain {model} {picture} --method NAME", "draws one of them large"),
+        Command::Compile(_) => ("explain {written} {picture}", "shows the maps the new file holds"),
+        Command::Counterfactual(_) => ("verify {model} {picture}", "checks what the network promises"),
+        Command::Demo(_) => {
+            ("explain MODEL.onnx PICTURE.jpg", "does it with a network and a picture of yours")
+        }
+        Command::Evaluate(_) => ("report {run} -o report", "makes a page of what was measured"),
+        Command::Explain(_) => ("compare {model} {picture}", "draws other methods beside it"),
+        Command::Figure(_) => ("figure --help", "lists the other figures"),
+        Command::Inspect(_) => ("run {model} {picture}", "says what it takes a picture for"),
+        Command::Maxout(_) => ("maxout --help", "lists what else can be done with such a network"),
+        Command::Methods(_) => ("explain {model} {picture} --method NAME", "draws what a method shows"),
+        Command::Ops(_) => ("inspect {model}", "says what is missing for a file"),
+        Command::Report(_) => ("results {run} -o rows.csv", "writes every number it is made of"),
+        Command::Results(_) => ("report {run} -o report", "makes a page of it"),
+        Command::Run(_) => ("explain {model} {picture}", "shows where it found that"),
+        Command::Split(_) => ("verify {model} {picture}", "checks that f = g − h, layer by layer"),
+        Command::Train(_) => ("counterfactual {model} {picture} -o figure.png", "draws what it has learned"),
+        Command::Verify(_) => ("explain {model} {picture}", "shows what the network looks at"),
+        // Their output is made for shells and pagers.
+        Command::Completions(_) | Command::Man(_) => return None,
+    })
+}
+
+/// The first argument that names a file with one of these endings.
+fn named(words: &[String], endings: &[&str]) -> Option<String> {
+    words.iter().find(|word| has_ending(word, endings)).cloned()
+}
+
+fn has_ending(word: &str, endings: &[&str]) -> bool {
+    let ending = Path::new(word).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| endings.contains(&&*ending))
+}

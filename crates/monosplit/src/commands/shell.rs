@@ -1,0 +1,79 @@
+//! `monosplit completions` and `monosplit man`: what a shell and its manual want to know of the command line, written
+//! from the command line itself.
+
+use std::io::Write;
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::Shell;
+
+use super::CommandLine;
+use crate::failure::Failure;
+
+/// Writes completions for a shell
+#[derive(Args)]
+#[command(long_about = "\
+Writes completions for a shell to the output.
+
+  monosplit completions bash > ~/.local/share/bash-completion/completions/monosplit
+  monosplit completions zsh > ~/.zfunc/_monosplit
+  monosplit completions fish > ~/.config/fish/completions/monosplit.fish")]
+pub(crate) struct Completions {
+    /// The shell: bash, zsh, fish, elvish or powershell.
+    #[arg(value_name = "SHELL", value_enum, hide_possible_values = true)]
+    shell: ShellName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ShellName {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+}
+
+impl Completions {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let shell = match self.shell {
+            ShellName::Bash => Shell::Bash,
+            ShellName::Zsh => Shell::Zsh,
+            ShellName::Fish => Shell::Fish,
+            ShellName::Elvish => Shell::Elvish,
+            ShellName::Powershell => Shell::PowerShell,
+        };
+        // The generator does not report failures to write, so that it gets something that does not fail.
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut CommandLine::command(), "monosplit", &mut text);
+        Ok(out.write_all(&text)?)
+    }
+}
+
+/// Writes the manual page of the program, or of a command
+#[derive(Args)]
+#[command(long_about = "\
+Writes the manual page of the program, or of one of its commands, to the output.
+
+  monosplit man > monosplit.1
+  monosplit man explain > monosplit-explain.1")]
+pub(crate) struct Man {
+    /// The command, by all its names: `explain`, `figure alpha`.
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Man {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut found = CommandLine::command();
+        found.build();
+        for word in &self.command {
+            let Some(inner) = found.find_subcommand(word) else {
+                let names: Vec<&str> = found.get_subcommands().map(clap::Command::get_name).collect();
+                let hint = monosplit_graph::options::closest(word, &names);
+                let said = format!("there is no command '{word}'; {hint}`monosplit --help` lists them");
+                return Err(monosplit_graph::Error::argument(said).into());
+            };
+            found = inner.clone();
+        }
+        Ok(clap_mangen::Man::new(found).render(out)?)
+    }
+}

@@ -18,6 +18,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// ever sees half a file; what was at `path` before is replaced.
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = &destination(path.as_ref())?;
+    check_replaceable(path)?;
     let temporary = temporary_beside(path)?;
     remove_remains(path);
     let written = OpenOptions::new()
@@ -31,6 +32,18 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&temporary);
         Error::io(path, &cause)
     })
+}
+
+/// An error if there is a file that may not be written to: a rename would replace it all the same.
+pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.permissions().readonly() => Err(Error::argument(format!(
+            "'{}' is there and is read-only; choose another name, or allow writing to it",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.
@@ -101,6 +114,20 @@ mod tests {
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         }
         assert!(write_atomically("/dev/null", b"x").is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_read_only_stays() {
+        let folder = std::env::temp_dir().join(format!("monosplit-kept-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("kept");
+        write_atomically(&path, b"first").unwrap();
+        let mut permissions = fs::metadata(&path).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&path, permissions).unwrap();
+        assert!(write_atomically(&path, b"later").unwrap_err().to_string().contains("read-only"));
+        assert_eq!(fs::read(&path).unwrap(), b"first");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -245,6 +245,7 @@ fn what_is_refused_leaves_no_file() {
         (&["--layer", "nowhere"], "nowhere"),
         (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "give all of them the same"),
     ];
+    refuses(["compile", &network, "-o", &network], &["would be replaced", "another file"]);
     for (words, reason) in refused {
         let words: Vec<String> = all(words);
         refuses(words, &[reason]);

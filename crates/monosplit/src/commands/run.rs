@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit_graph::{Error, Kind, Result, Tensor, npy, write_atomically};
+use monosplit_graph::{Error, Kind, Result, Tensor, check_replaceable, npy, write_atomically};
 
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
@@ -107,7 +107,7 @@ impl Run {
         let (origin, inputs) = self.files()?;
         let sources = Source::list(inputs)?;
         if let Some(path) = &self.raw {
-            check_writable(path)?;
+            check_spares(path, &self.files)?;
         }
         let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
         let reading = self.reading(&model)?;
@@ -316,7 +316,23 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
         Some(folder) if !folder.is_dir() => {
             Err(Error::argument(format!("{}: there is no folder {}", path.display(), folder.display())))
         }
-        _ => Ok(()),
+        _ => check_replaceable(path),
+    }
+}
+
+/// The same, and that it does not replace what the work is done on.
+pub(crate) fn check_spares<'a>(path: &Path, read: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    check_writable(path)?;
+    let same = |other: &PathBuf| match (path.canonicalize(), other.canonicalize()) {
+        (Ok(written), Ok(read)) => written == read,
+        _ => false,
+    };
+    match read.into_iter().any(same) {
+        true => Err(Error::argument(format!(
+            "{}: this is what is read, and it would be replaced; write to another file",
+            path.display()
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -22,6 +22,9 @@ use crate::sum_stream::{SumStream, Thresholds};
 use crate::walk::Walk;
 use crate::writing::Writing;
 
+/// Sums that are smaller are sums of nothing.
+const VANISHED: f64 = 1e-150;
+
 /// What was found at one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerAudit {
@@ -186,7 +189,8 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
     g.over(least, most)
 }
 
-/// Relevance at the image over relevance at the class scores, less one.
+/// Relevance at the image over relevance at the class scores, less one. Sums of nothing but zeros are what they are by their
+/// bias; what relevance they are given stays with it and counts as arrived.
 fn relevance_loss(
     network: &Rc<Network>,
     image: &Tensor,
@@ -198,16 +202,28 @@ fn relevance_loss(
     let mut writing = Writing::new(network, ClassInput::Given)?;
     let (begun, _) = writing.relevances_with(&split, epsilon, network.logits())?;
     let (reached, _) = writing.relevances_with(&split, epsilon, network.input())?;
+    let handed = writing.relevance_handed(&split, epsilon)?;
     let mut g = writing.graph;
+    let least = g.number(VANISHED);
+    let mut totals: Vec<NodeId> = Vec::new();
     for relevance in [begun, reached] {
-        let sum = g.plus(relevance.plus, relevance.minus)?;
-        let axes: Vec<usize> = (0..g.node(sum).shape.rank()).collect();
-        let total = g.reduced(Reduction::Sum, sum, &axes, false)?;
+        totals.push(g.plus(relevance.plus, relevance.minus)?);
+    }
+    for &(relevance, sum) in handed.borrow().iter() {
+        let size = g.magnitude(sum)?;
+        let vanished = g.binary(Binary::Less, size, least)?;
+        totals.push(g.masked(vanished, relevance)?);
+    }
+    for value in totals {
+        let axes: Vec<usize> = (0..g.node(value).shape.rank()).collect();
+        let total = g.reduced(Reduction::Sum, value, &axes, false)?;
         g.output("", total);
     }
     let g = g.pruned()?;
     let totals = engine.compile_in(&g, Precision::F64)?.run(&given(&g, image, class)?)?;
-    let (before, after) = (totals[0].to_f64()[0], totals[1].to_f64()[0]);
+    let mut totals = totals.iter().map(|total| total.to_f64()[0]);
+    let before = totals.next().unwrap_or(0.0);
+    let after: f64 = totals.sum();
     Ok(if before == 0.0 { 0.0 } else { after / before - 1.0 })
 }
 

@@ -1,6 +1,7 @@
 //! What the split's three methods read: the streams, sensitivities and relevances of a value, each built once for every
 //! set of choices.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use monosplit_graph::{Graph, NodeId, Result, Shape};
@@ -104,16 +105,26 @@ impl Writing<'_> {
             let (scores, scale) = (writing.scores(), writing.scale);
             activation(&mut writing.graph, &scale, scores, stream.at(scores), Part::Plus)
         })?;
+        let handed = self.relevance_handed(split, epsilon)?;
         let relevance = self.message(&(split, epsilon.to_bits()), at, |writing| {
             let stream = writing.stream(split, true)?;
             let (scores, one_hot) = (writing.scores(), writing.seed());
             let plus = writing.graph.times(one_hot, seed.value)?;
             let minus = writing.graph.scaled(0.0, plus)?;
             let (network, scale) = (writing.network.clone(), writing.scale);
-            let rules = Relevances { epsilon, network, scale, stream };
+            let rules = Relevances { epsilon, network, scale, stream, handed };
             Ok(Walk::new(rules, scores, Relevance { plus, minus }))
         })?;
         Ok((relevance, seed.exponent))
+    }
+
+    /// The relevance that [`Writing::relevances_with`] has handed to weighted sums so far, and these sums.
+    pub(crate) fn relevance_handed(
+        &mut self,
+        split: &Split,
+        epsilon: f64,
+    ) -> Result<Rc<RefCell<Vec<(NodeId, NodeId)>>>> {
+        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(RefCell::new(Vec::new())))
     }
 }
 

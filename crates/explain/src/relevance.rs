@@ -4,6 +4,7 @@
 //! The rule divides by both members of a pair, and of `(s − a)/2` little is left in single precision where `a⁻ ≪ a⁺`:
 //! graphs with this rule set are meant to be run in double precision.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use monosplit_graph::op::{Binary, Unary};
@@ -38,6 +39,8 @@ pub(crate) struct Relevances {
     pub(crate) network: Rc<Network>,
     pub(crate) scale: Scale,
     pub(crate) stream: Rc<SumStream>,
+    /// Relevance that was handed to weighted sums, and these: where a sum is nothing but its bias, it stays there.
+    pub(crate) handed: Rc<RefCell<Vec<(NodeId, NodeId)>>>,
 }
 
 impl Relevance {
@@ -125,6 +128,7 @@ impl Relevances {
             None => id,
         };
         let (plus, minus) = self.pair(g, sums, differences)?;
+        self.handed.borrow_mut().extend([(r.plus, plus), (r.minus, minus)]);
         let c = Relevance {
             plus: self.divided(g, r.plus, plus, sums)?,
             minus: self.divided(g, r.minus, minus, sums)?,

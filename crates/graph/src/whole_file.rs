@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -21,17 +21,38 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     check_replaceable(path)?;
     let temporary = temporary_beside(path)?;
     remove_remains(path);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)
+    let written = begun(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|cause| {
+    if written.is_err() {
         // The first failure is the one to report, whether or not the remains can be removed.
         let _ = fs::remove_file(&temporary);
-        Error::io(path, &cause)
-    })
+    }
+    unfinished().remove(&temporary);
+    written.map_err(|cause| Error::io(path, &cause))
+}
+
+/// Removes what is being written at this moment, and lets nothing more be begun: for a process that is about to end.
+pub fn abandon_unfinished_files() {
+    let unfinished = unfinished();
+    for temporary in unfinished.iter() {
+        let _ = fs::remove_file(temporary);
+    }
+    std::mem::forget(unfinished);
+}
+
+/// The temporary names of files that are being written.
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A new file, which is known to be unfinished from the moment it is there.
+fn begun(temporary: &Path) -> std::io::Result<File> {
+    let mut unfinished = unfinished();
+    let file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+    unfinished.insert(temporary.to_owned());
+    Ok(file)
 }
 
 /// An error if there is a file that may not be written to: a rename would replace it all the same.

@@ -36,6 +36,7 @@ mod evaluation;
 mod failure;
 mod inference;
 mod input;
+mod interruption;
 mod json;
 mod labels;
 mod layer_choice;

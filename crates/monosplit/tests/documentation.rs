@@ -346,9 +346,12 @@ fn every_page_is_listed_and_every_link_and_picture_is_there() {
 
 /// The crates a manifest depends on in every build, from outside.
 fn dependencies(manifest: &str) -> Vec<String> {
-    let part = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
-    let part = part.split("\n[").next().unwrap_or_default();
-    let named = part.lines().filter(|line| !line.contains("optional = true"));
+    let tables = manifest.split("\n[").filter(|table| {
+        let head = table.lines().next().unwrap_or_default();
+        head == "dependencies]" || (head.starts_with("target.") && head.ends_with(".dependencies]"))
+    });
+    let named =
+        tables.flat_map(|table| table.lines().skip(1)).filter(|line| !line.contains("optional = true"));
     let names = named.filter_map(|line| line.split(['=', '.', ' ']).next()).map(str::to_owned);
     names
         .filter(|name| {

@@ -156,6 +156,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     Manner { quiet: parsed.quiet, plain: parsed.no_color }.settle();
+    crate::interruption::leave_nothing_behind();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = execute(parsed.command.as_ref(), &mut out).and_then(|code| {
         out.flush()?;

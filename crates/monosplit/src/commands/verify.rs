@@ -24,8 +24,8 @@ use monosplit_graph::batch::stack;
 const ROUNDING: f64 = 1e-9;
 /// The largest negative stream gradient that rounding may cause, relative to the largest gradient.
 const GRADIENT_ROUNDING: f64 = 1e-5;
-/// The share of relevance that may be lost to rounding and to streams that are empty.
-const RELEVANCE: f64 = 1e-3;
+/// The share of relevance that may be lost to rounding.
+const RELEVANCE: f64 = 1e-6;
 
 /// Checks on your own network that the theory holds
 #[derive(Args)]

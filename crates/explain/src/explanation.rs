@@ -120,11 +120,12 @@ impl Explanation {
 }
 
 fn map(writing: &mut Writing<'_>, request: &Request) -> Result<Scaled> {
-    let Procedure::Rewrite(rewrite) = request.method.procedure() else {
-        return Err(Error::argument(format!(
-            "{} asks the network many times and cannot be written as one graph",
-            request.method.name()
-        )));
+    let rewrite = match request.method.procedure() {
+        Procedure::Rewrite(rewrite) => rewrite,
+        Procedure::Repeated(repeated) => {
+            let (name, obstacle) = (request.method.name(), repeated.obstacle());
+            return Err(Error::argument(format!("{name} {obstacle} and cannot be written as one graph")));
+        }
     };
     let at = value(writing.network, request.layer.as_deref())?;
     let attribution = rewrite.write(writing, at)?;

@@ -82,10 +82,15 @@ impl Attribution {
     }
 }
 
-/// A method that asks a network many times.
+/// A method that asks a network many times, or does something with its answers that no graph can.
 pub trait Repeated {
     /// Compiles what is asked.
     fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>>;
+
+    /// What it does that keeps it from being written as one graph.
+    fn obstacle(&self) -> &'static str {
+        "asks the network many times"
+    }
 }
 
 /// What a repeated method is to explain.

@@ -63,6 +63,10 @@ impl Repeated for RandomMap {
     fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
         Ok(Box::new(Chance { seed: self.seed, value: Value::new(target)?.1 }))
     }
+
+    fn obstacle(&self) -> &'static str {
+        "does not ask the network at all"
+    }
 }
 
 impl Repeated for ImageItself {
@@ -70,6 +74,10 @@ impl Repeated for ImageItself {
         let (network, value) = Value::new(target)?;
         let below = Below::new(&network, &[value.at], engine)?;
         Ok(Box::new(Itself { below, value }))
+    }
+
+    fn obstacle(&self) -> &'static str {
+        "does not ask the network at all"
     }
 }
 
@@ -103,6 +111,10 @@ impl Repeated for GroundTruth {
             }
         }
         Ok(Box::new(Marked { maps: fitted, value }))
+    }
+
+    fn obstacle(&self) -> &'static str {
+        "does not ask the network at all"
     }
 }
 

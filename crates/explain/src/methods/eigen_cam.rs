@@ -47,6 +47,10 @@ impl Repeated for EigenCam {
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Activations { graph, program, channels, layer, rectified: self.rectified }))
     }
+
+    fn obstacle(&self) -> &'static str {
+        "takes a singular value decomposition"
+    }
 }
 
 struct Activations {

@@ -31,4 +31,4 @@ pub use op::Op;
 pub use options::Options;
 pub use shape::{Dim, Shape};
 pub use tensor::{Buffer, Data, Kind, Scalar, Tensor, element_count};
-pub use whole_file::{abandon_unfinished_files, check_replaceable, write_atomically};
+pub use whole_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};

@@ -55,16 +55,37 @@ fn begun(temporary: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// An error if there is a file that may not be written to: a rename would replace it all the same.
+/// From now on this process does not replace the file, which it reads.
+pub fn keep(path: impl AsRef<Path>) {
+    if let Ok(path) = fs::canonicalize(path) {
+        kept().insert(path);
+    }
+}
+
+/// The files that are read.
+fn kept() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static KEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An error if there is a file that may not be written to (a rename would replace it all the same), or one to
+/// [`keep`].
 pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() && found.permissions().readonly() => Err(Error::argument(format!(
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if fs::canonicalize(path).is_ok_and(|path| kept().contains(&path)) {
+        return Err(Error::argument(format!(
+            "'{}' is what is read, and would be replaced; write to another file",
+            path.display()
+        )));
+    }
+    if found.is_file() && found.permissions().readonly() {
+        return Err(Error::argument(format!(
             "'{}' is there and is read-only; choose another name, or allow writing to it",
             path.display()
-        ))),
-        _ => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 /// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.

@@ -6,6 +6,7 @@ use monosplit_explain::{ClassInput, Explanation, Procedure, Request, Settings, i
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::passes::{matrix_form, portable, share_constants};
 use monosplit_graph::{Error, Graph, Label, NodeId, Op, Output, Result, Tensor};
+use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
 use crate::compiled::{self, CompiledMap};
@@ -93,6 +94,11 @@ impl Compilation {
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
         compiled::describe(&mut graph, file, precision, &described);
+        // What pictures are made into and what the classes are called stays true of the new file.
+        let told = model.original().metadata().iter();
+        for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
+            graph.set_metadata(key.clone(), value.clone());
+        }
         Ok(Compilation { graph, defaults, precision })
     }
 

@@ -77,7 +77,7 @@ fn reaching(graph: &Graph) -> Vec<bool> {
 }
 
 /// The last convolution that looks at more than one position of a map, or else the last convolution, or else the
-/// last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
+/// image if it is a picture, or else the last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
 /// there is none of them, the image.
 pub fn default_layer(graph: &Graph) -> Option<String> {
     let reaches = reaching(graph);
@@ -87,8 +87,11 @@ pub fn default_layer(graph: &Graph) -> Option<String> {
         });
         found.map(|(_, node)| node.label.display().to_owned())
     };
+    let image = graph.inputs().first().copied().filter(|&image| has_places(graph, image));
+    let picture = image.map(|image| graph.node(image).label.display().to_owned());
     named(&is_wide)
         .or_else(|| named(&|op| matches!(op, Op::Conv { .. })))
+        .or_else(|| picture)
         .or_else(|| named(&|op| matches!(op, Op::MatMul { .. })))
         .or_else(|| named(&|op| matches!(op, Op::Input)))
 }

@@ -185,6 +185,42 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
     );
 }
 
+/// What is named to be read stays as it is, whatever else is asked.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let (folder, _) = demonstrated();
+    let (net, cat) = ("demo/pets-small.onnx", "demo/chelsea.png");
+    let here = folder.path("");
+    let before = std::fs::read(folder.path("demo/chelsea.png")).unwrap();
+    let lines: [&[&str]; 5] = [
+        &["compare", net, cat, "--methods", "splitcam", "-o", cat],
+        &["compare", net, cat, "--methods", "splitcam", "-o", "demo/chelsea"],
+        &["figure", "alpha", net, cat, "--alphas", "0,0.5", "-o", cat],
+        &["run", net, cat, "--raw", cat],
+        &["compile", net, "-o", net],
+    ];
+    for line in lines {
+        let refused = run(&here, line);
+        assert_eq!(refused.status.code(), Some(2), "{line:?}");
+        assert!(text(&refused.stderr).contains("would be replaced"), "{}", text(&refused.stderr));
+    }
+    assert_eq!(std::fs::read(folder.path("demo/chelsea.png")).unwrap(), before);
+}
+
+/// The next command reads network and picture in the same way, and can be pasted.
+#[test]
+fn the_next_step_says_again_how_things_are_read() {
+    let (folder, _) = demonstrated();
+    let net = "demo/pets-small.onnx";
+    let here = folder.path("");
+    std::fs::create_dir_all(folder.path("my pics")).unwrap();
+    std::fs::copy(folder.path("demo/chelsea.png"), folder.path("my pics/a cat.png")).unwrap();
+    let said =
+        run(&here, &["run", net, "my pics/a cat.png", "--fit=squash", "--top", "1", "--filter", "bicubic"]);
+    let expected = format!("explain {net} 'my pics/a cat.png' --fit squash --filter bicubic`");
+    assert!(text(&said.stderr).contains(&expected), "{}", text(&said.stderr));
+}
+
 /// Whenever Ctrl-C is pressed, a file that is there is whole, and there are no others.
 #[test]
 fn an_interrupted_run_leaves_no_half_of_a_file() {

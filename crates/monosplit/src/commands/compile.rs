@@ -10,7 +10,7 @@ use monosplit_graph::{Error, Result, onnx};
 use super::compute::Precision;
 use super::method::MethodArgs;
 use super::network::NetworkArgs;
-use super::run::check_spares;
+use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
 use crate::failure::Failure;
@@ -89,7 +89,7 @@ pub(crate) struct Compile {
 
 impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        check_spares(&self.output, self.model.iter().chain(&self.network.weights))?;
+        check_writable(&self.output)?;
         let chosen = self.chosen()?;
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
         let maps = self.maps(&model, &chosen);

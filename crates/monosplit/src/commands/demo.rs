@@ -241,8 +241,8 @@ fn heatmap(sample: &Sample, map: &render::Map, colours: TerminalColours) -> Resu
 }
 
 /// A path as one word of a shell.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+pub(super) fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
         return path.to_owned();
     }

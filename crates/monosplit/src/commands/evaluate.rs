@@ -31,7 +31,7 @@ const NAMED: usize = 5;
 Measures which explanations are right, as an experiment file describes it.
 
   monosplit evaluate experiments/pets-small-quick.toml --data pets
-  monosplit evaluate experiments/resnet18-quick.toml --model resnet18.onnx --data pets
+  monosplit evaluate experiments/resnet18-comparison-quick.toml --model resnet18.onnx --data pets
   monosplit report pets-small-quick.sqlite -o report
 
 The file names the network, the images, the methods with everything about them that is to be chosen,

@@ -21,7 +21,7 @@ use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
 use super::progress::Bar;
-use super::run::{check_folder, check_spares, remark};
+use super::run::{check_folder, check_writable, remark};
 use crate::catalogue::Chosen;
 use crate::failure::{Failure, note};
 use crate::input::{Feed, Sample, Source};
@@ -118,7 +118,7 @@ impl Explain {
         let (origin, inputs) = self.files()?;
         let sources = Source::list(inputs)?;
         if let Some(path) = &self.raw {
-            check_spares(path, &self.files)?;
+            check_writable(path)?;
         }
         check_folder(&self.out)?;
         self.method.choose()?;

@@ -148,6 +148,20 @@ enum Command {
     Ops(ops::Ops),
 }
 
+/// The options whose values are written, not read.
+const WRITTEN: [&str; 7] = ["-o", "--out", "--output", "--out-g", "--out-h", "--raw", "--store"];
+
+/// What is named on the command line, and not as something to write, is not written over.
+fn keep_what_is_read(arguments: &[OsString]) {
+    let written = |at: usize| WRITTEN.iter().any(|option| arguments[at - 1] == *option);
+    for at in (1..arguments.len()).filter(|&at| !written(at)) {
+        let path = std::path::Path::new(&arguments[at]);
+        if path.is_file() {
+            monosplit_graph::keep(path);
+        }
+    }
+}
+
 /// Runs the program with the given arguments, of which the first is its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -157,6 +171,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     Manner { quiet: parsed.quiet, plain: parsed.no_color }.settle();
     crate::interruption::leave_nothing_behind();
+    keep_what_is_read(&arguments);
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = execute(parsed.command.as_ref(), &mut out).and_then(|code| {
         out.flush()?;

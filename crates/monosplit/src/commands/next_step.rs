@@ -3,7 +3,28 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::Command;
+use clap::CommandFactory;
+
+use super::demo::quoted;
+use super::{Command, CommandLine};
+
+/// The options that say how a network and its pictures are read: what comes next has to read them in the same way.
+const READING: [&str; 14] = [
+    "arch",
+    "weights",
+    "input-shape",
+    "no-transform-input",
+    "labels",
+    "preset",
+    "resize",
+    "crop",
+    "fit",
+    "filter",
+    "mean",
+    "std",
+    "bgr",
+    "scale",
+];
 
 /// The line that follows `command`, which was given as `arguments`; none where it would be in the way.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
@@ -13,20 +34,48 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
         return None;
     }
     let (line, does) = suggestion(command)?;
-    let model = named(&words, &["onnx"]).unwrap_or_else(|| "MODEL.onnx".into());
-    let picture = named(&words, &["png", "jpg", "jpeg"]).unwrap_or_else(|| "PICTURE.jpg".into());
-    let written = words.iter().rev().find(|word| has_ending(word, &["onnx"])).unwrap_or(&model);
+    let file = |endings: &[&str], otherwise: &str| {
+        named(&words, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
+    };
+    let model = file(&["onnx"], if given(&words, "arch") { "" } else { "MODEL.onnx" });
+    let written = words.iter().rev().find(|word| has_ending(word, &["onnx"]));
     // An experiment goes into a store of the same name unless another is named.
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
     let run = named(&words, &["sqlite"]).or_else(|| store(named(&words, &["toml"])?));
-    let run = run.unwrap_or_else(|| "RUN.sqlite".into());
     let line = line
-        .replace("{written}", written)
+        .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(name)))
         .replace("{model}", &model)
-        .replace("{picture}", &picture)
-        .replace("{run}", &run);
-    Some(format!("next: `monosplit {line}` {does}"))
+        .replace("{picture}", &file(&["png", "jpg", "jpeg"], "PICTURE.jpg"))
+        .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
+    let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
+    let carried = line.split(' ').next().map(|next| carried(&words, next)).unwrap_or_default();
+    Some(format!("next: `monosplit {line}{carried}` {does}"))
+}
+
+/// Whether an option was given.
+fn given(words: &[String], name: &str) -> bool {
+    words.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(name)))
+}
+
+/// Those options that say how things are read and that the next command has too, as they were given.
+fn carried(words: &[String], next: &str) -> String {
+    let all = CommandLine::command();
+    let Some(next) = all.find_subcommand(next) else { return String::new() };
+    let mut line = String::new();
+    for (at, word) in words.iter().enumerate() {
+        let Some(option) = word.strip_prefix("--") else { continue };
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let known = next.get_arguments().find(|argument| argument.get_long() == Some(name));
+        let Some(argument) = known.filter(|_| READING.contains(&name)) else { continue };
+        line += &format!(" --{name}");
+        let following = || words.get(at + 1).map(String::as_str);
+        if let (true, Some(value)) = (argument.get_action().takes_values(), value.or_else(following)) {
+            line += &format!(" {}", quoted(value));
+        }
+    }
+    line
 }
 
 fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {

@@ -107,7 +107,7 @@ impl Run {
         let (origin, inputs) = self.files()?;
         let sources = Source::list(inputs)?;
         if let Some(path) = &self.raw {
-            check_spares(path, &self.files)?;
+            check_writable(path)?;
         }
         let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
         let reading = self.reading(&model)?;
@@ -317,22 +317,6 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
             Err(Error::argument(format!("{}: there is no folder {}", path.display(), folder.display())))
         }
         _ => check_replaceable(path),
-    }
-}
-
-/// The same, and that it does not replace what the work is done on.
-pub(crate) fn check_spares<'a>(path: &Path, read: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
-    check_writable(path)?;
-    let same = |other: &PathBuf| match (path.canonicalize(), other.canonicalize()) {
-        (Ok(written), Ok(read)) => written == read,
-        _ => false,
-    };
-    match read.into_iter().any(same) {
-        true => Err(Error::argument(format!(
-            "{}: this is what is read, and it would be replaced; write to another file",
-            path.display()
-        ))),
-        false => Ok(()),
     }
 }
 

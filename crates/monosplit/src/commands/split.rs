@@ -12,7 +12,7 @@ use monosplit_graph::{Error, Graph, Kind, Op, Result, Tensor};
 
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
-use super::run::check_spares;
+use super::run::check_writable;
 use crate::failure::{Failure, note};
 use crate::inference::Inference;
 use crate::json::Json;
@@ -71,9 +71,8 @@ pub(crate) struct SplitCommand {
 
 impl SplitCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        for path in [&self.out_g, &self.out_h] {
-            check_spares(path, self.model.iter().chain(&self.network.weights))?;
-        }
+        check_writable(&self.out_g)?;
+        check_writable(&self.out_h)?;
         if self.out_g == self.out_h {
             return Err(Error::argument("--out-g and --out-h name the same file, expected two").into());
         }

@@ -4,6 +4,7 @@ use monosplit_graph::batch::rows;
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::layout::Layout;
+use crate::question::Question;
 use crate::section::batch_of;
 
 /// An image without the evidence: what a path begins at, or what covers a part that is taken away.
@@ -38,19 +39,13 @@ impl Baseline {
         }
     }
 
-    /// One image of this layout for each of `images`.
-    pub(crate) fn images(&self, images: &Tensor, layout: &Layout) -> Result<Tensor> {
-        let samples = images.shape().first().copied().unwrap_or(0);
+    /// One image of this layout for each image in question.
+    pub(crate) fn images(&self, question: &Question<'_>, layout: &Layout) -> Result<Tensor> {
+        let samples = question.samples();
         if let Some(given) = self.given(layout)? {
-            return match given.shape()[0] {
-                1 => rows(&given, (0..samples).map(|_| 0)),
-                count if count == samples => Ok(given),
-                count => Err(Error::argument(format!(
-                    "{count} baseline images were given for {samples} images; give one, or one for each"
-                ))),
-            };
+            return rows(&given, question.own(given.shape()[0], "baseline images")?.into_iter());
         }
-        let values = images.to_f64();
+        let values = question.images.to_f64();
         let each = values.chunks(layout.len()).filter_map(|image| self.of_value(image, layout));
         Tensor::new(batch_of(samples, layout.dims()), each.flatten().collect::<Vec<f64>>())
     }
@@ -77,6 +72,12 @@ mod tests {
 
     use super::*;
     use crate::channels::Axes;
+    use crate::question::{Class, Series, Settings};
+
+    /// What a baseline is for images that are all there are.
+    fn found(baseline: &Baseline, images: &Tensor, dims: &[usize]) -> Result<Tensor> {
+        baseline.images(&Question::new(images, &Class::Top, &Settings::default()), &layout(dims))
+    }
 
     fn layout(dims: &[usize]) -> Layout {
         let channels = (dims.len() > 1).then_some(1);
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn the_mean_is_taken_for_each_channel_of_each_image() {
         let images = Tensor::new([2, 2, 1, 2], vec![1f32, 3.0, 10.0, 20.0, 0.0, 0.0, 1.0, 1.0]).unwrap();
-        let found = Baseline::Mean.images(&images, &layout(&[2, 1, 2])).unwrap();
+        let found = found(&Baseline::Mean, &images, &[2, 1, 2]).unwrap();
         assert_eq!(&*found.to_f64(), &[2.0, 2.0, 15.0, 15.0, 0.0, 0.0, 1.0, 1.0]);
     }
 
@@ -94,10 +95,26 @@ mod tests {
     fn one_image_serves_all_samples_and_a_wrong_shape_is_refused() {
         let images = Tensor::new([2, 2], vec![0f32; 4]).unwrap();
         let one = Baseline::Images(Tensor::vector(vec![5f32, 6.0]));
-        assert_eq!(&*one.images(&images, &layout(&[2])).unwrap().to_f64(), &[5.0, 6.0, 5.0, 6.0]);
+        assert_eq!(&*found(&one, &images, &[2]).unwrap().to_f64(), &[5.0, 6.0, 5.0, 6.0]);
         let wrong = Baseline::Images(Tensor::vector(vec![5f32, 6.0, 7.0]));
-        assert!(wrong.images(&images, &layout(&[2])).unwrap_err().to_string().contains("[2]"));
+        assert!(found(&wrong, &images, &[2]).unwrap_err().to_string().contains("[2]"));
         let many = Baseline::Images(Tensor::new([3, 2], vec![0f32; 6]).unwrap());
-        assert!(many.images(&images, &layout(&[2])).unwrap_err().to_string().contains("3 baseline images"));
+        assert!(found(&many, &images, &[2]).unwrap_err().to_string().contains("3 baseline images"));
+    }
+
+    #[test]
+    fn each_image_of_a_series_has_its_own_however_the_series_is_divided() {
+        let images = Tensor::new([2, 1], vec![0f32; 2]).unwrap();
+        let baseline = Baseline::Images(Tensor::new([4, 1], vec![1f32, 2.0, 3.0, 4.0]).unwrap());
+        let asked = |before: usize, ends: bool| {
+            let (class, settings) = (Class::Top, Settings::default());
+            let series = Series { before, ends };
+            let question = Question { series, ..Question::new(&images, &class, &settings) };
+            baseline.images(&question, &layout(&[1])).map(|found| found.to_f64().to_vec())
+        };
+        assert_eq!(asked(0, false).unwrap(), [1.0, 2.0]);
+        assert_eq!(asked(2, true).unwrap(), [3.0, 4.0]);
+        assert!(asked(0, true).is_err(), "too many");
+        assert!(asked(4, true).is_err(), "too few");
     }
 }

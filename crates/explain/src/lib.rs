@@ -104,7 +104,7 @@ pub use method::{
 };
 pub use pair::{Pair, materialise};
 pub use quadrature::Quadrature;
-pub use question::{Class, Progress, Question, Settings, Silent};
+pub use question::{Class, Progress, Question, Series, Settings, Silent};
 pub use reading::{Part, Stream};
 pub use reference::ReferenceImage;
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};

@@ -106,12 +106,46 @@ pub struct Question<'a> {
     pub settings: &'a Settings,
     /// Hears how far repeated methods have come.
     pub progress: &'a dyn Progress,
+    /// Where the images stand among all that are asked about.
+    pub series: Series,
+}
+
+/// Where the images of a question stand in a series that is asked about part by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// How many came before.
+    pub before: usize,
+    /// Whether none come after.
+    pub ends: bool,
+}
+
+impl Default for Series {
+    /// All there are.
+    fn default() -> Self {
+        Series { before: 0, ends: true }
+    }
 }
 
 impl<'a> Question<'a> {
     /// A question about images alone.
     pub fn new(images: &'a Tensor, class: &'a Class, settings: &'a Settings) -> Self {
-        Question { images, given: &[], class, settings, progress: &Silent }
+        Question { images, given: &[], class, settings, progress: &Silent, series: Series::default() }
+    }
+
+    /// Which of `count` things (`what`) each image has, if there is one for all or one for each of the series.
+    pub(crate) fn own(&self, count: usize, what: &str) -> Result<Vec<usize>> {
+        let (Series { before, ends }, samples) = (self.series, self.samples());
+        let end = before + samples;
+        match count {
+            1 => Ok(vec![0; samples]),
+            _ if count == end || (count > end && !ends) => Ok((before..end).collect()),
+            _ => {
+                let more = if ends { "" } else { " and more" };
+                Err(Error::argument(format!(
+                    "{count} {what} were given for {end} images{more}; give one, or one for each"
+                )))
+            }
+        }
     }
 
     /// The number of samples.

@@ -178,7 +178,7 @@ impl Scorer {
 
     /// For each sample the value that its baseline image has: where paths begin.
     pub(crate) fn starts(&self, stage: &Stage<'_>, baseline: &Baseline) -> Result<Vec<Vec<f64>>> {
-        let images = baseline.images(stage.question.images, &self.section.image)?;
+        let images = baseline.images(stage.question, &self.section.image)?;
         let question = Question { images: &images, ..*stage.question };
         let value = self.section.below.values(&question)?.swap_remove(0).to_f64();
         Ok(value.chunks(stage.length).map(<[f64]>::to_vec).collect())

@@ -80,6 +80,16 @@ impl<'a> Writing<'a> {
         at: NodeId,
         begin: impl FnOnce(&mut Self) -> Result<Walk<R>>,
     ) -> Result<R::Message> {
+        self.message_if_any(key, at, begin)?.ok_or_else(|| self.unreached(at))
+    }
+
+    /// The same; none where the walk does not come by.
+    pub(crate) fn message_if_any<R: Rules + 'static>(
+        &mut self,
+        key: &dyn Debug,
+        at: NodeId,
+        begin: impl FnOnce(&mut Self) -> Result<Walk<R>>,
+    ) -> Result<Option<R::Message>> {
         let key = (TypeId::of::<Walk<R>>(), format!("{key:?}"));
         let mut walk = match self.shared.remove(&key).and_then(|known| known.downcast::<Walk<R>>().ok()) {
             Some(walk) => walk,
@@ -87,7 +97,7 @@ impl<'a> Writing<'a> {
         };
         let message = walk.message(&mut self.graph, self.network, at)?;
         self.shared.insert(key, walk);
-        message.ok_or_else(|| self.unreached(at))
+        Ok(message)
     }
 
     /// What `key` names, built where it is first asked for.

@@ -41,7 +41,7 @@ impl Conservation {
         let mut writing = Writing::new(&network, ClassInput::GivenOrTop)?;
         let mut layers = Vec::new();
         for (at, whole) in values(&network) {
-            let relevance = method.relevance(&mut writing, at)?;
+            let Some(relevance) = method.relevance(&mut writing, at)? else { continue };
             let g = writing.graph();
             let axes: Vec<usize> = (1..g.node(relevance).shape.rank()).collect();
             let total = g.reduced(Reduction::Sum, relevance, &axes, false)?;

@@ -180,16 +180,11 @@ struct Marked {
 }
 
 impl Prepared for Marked {
-    fn attribute(&self, _: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
         let length = self.value.layout.place_count();
-        match self.maps.len() / length {
-            1 => self.value.maps(classes.len(), self.maps.repeat(classes.len())),
-            count if count == classes.len() => self.value.maps(count, self.maps.clone()),
-            count => Err(Error::argument(format!(
-                "{count} masks were given for {} images; give one, or one for each",
-                classes.len()
-            ))),
-        }
+        let own = question.own(self.maps.len() / length, "masks")?;
+        let maps = own.iter().flat_map(|&i| &self.maps[i * length..(i + 1) * length]);
+        self.value.maps(classes.len(), maps.copied().collect())
     }
 
     fn site(&self) -> Site {

@@ -28,16 +28,18 @@ pub struct Lrp {
 }
 
 impl Lrp {
-    /// The relevance of the value `at`.
-    pub(crate) fn relevance(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<NodeId> {
-        writing.message(self, at, |writing| {
-            let (scores, one_hot) = (writing.scores(), writing.seed());
-            let seed = match self.seed {
-                RelevanceSeed::Score => writing.graph.times(one_hot, scores)?,
-                RelevanceSeed::One => one_hot,
-            };
-            Ok(Walk::new(Relevance::new(writing.network, &self.composite)?, scores, seed))
-        })
+    /// The relevance of the value `at`; none for one that is no more than a factor of others, as a gate is.
+    pub(crate) fn relevance(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Option<NodeId>> {
+        writing.message_if_any(self, at, |writing| self.walk(writing))
+    }
+
+    fn walk(&self, writing: &mut Writing<'_>) -> Result<Walk<Relevance>> {
+        let (scores, one_hot) = (writing.scores(), writing.seed());
+        let seed = match self.seed {
+            RelevanceSeed::Score => writing.graph.times(one_hot, scores)?,
+            RelevanceSeed::One => one_hot,
+        };
+        Ok(Walk::new(Relevance::new(writing.network, &self.composite)?, scores, seed))
     }
 }
 
@@ -53,6 +55,7 @@ impl Method for Lrp {
 
 impl Rewrite for Lrp {
     fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        Ok(Attribution::per_element(self.relevance(writing, at)?, at, Reduction::Sum))
+        let relevance = writing.message(self, at, |writing| self.walk(writing))?;
+        Ok(Attribution::per_element(relevance, at, Reduction::Sum))
     }
 }

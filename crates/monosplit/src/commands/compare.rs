@@ -52,8 +52,8 @@ impl Draws for Compare {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let words = catalogue::words(&self.methods)?;
         let mut subject = self.subject.open()?;
-        let panel = |word: &String| Panel::parse(&subject.model, word, &subject.known);
-        let panels = words.iter().map(panel).collect::<Result<Vec<_>>>()?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let panels = Panel::parse_all(&subject.model, &words, &subject.known)?;
         let engine = self.subject.compute.engine()?;
         let panels = Panels::new(&subject.model, panels, self.finish.finish(), &*engine)?;
         let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use monosplit_engine::{Engine, Profile};
-use monosplit_explain::{Explained, Explainer, Question, Request};
+use monosplit_explain::{Explained, Explainer, Question, Request, Series};
 use monosplit_graph::batch::stack;
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 
@@ -283,9 +283,9 @@ impl Run<'_> {
         let mut profile = Profile::default();
         let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); setting.shown.len()]);
         let begun = Instant::now();
+        waiting.extend(feed.take(batch - waiting.len())?);
         loop {
-            let mut samples = std::mem::take(&mut waiting);
-            samples.extend(feed.take(batch - samples.len())?);
+            let samples = std::mem::replace(&mut waiting, feed.take(batch)?);
             if samples.is_empty() {
                 break;
             }
@@ -294,7 +294,9 @@ impl Run<'_> {
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let question = Question { progress: &bar, ..Question::new(&images, &class, &setting.settings) };
+            let series = Series { before: answers.len(), ends: waiting.is_empty() };
+            let question =
+                Question { progress: &bar, series, ..Question::new(&images, &class, &setting.settings) };
             let explained = self.explained(&question, &mut profile)?;
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
@@ -317,7 +319,7 @@ impl Run<'_> {
                 }
             }
             out.flush()?;
-            progress(feed.opened(), feed.total(), begun);
+            progress(feed.opened().saturating_sub(waiting.len()), feed.total(), begun);
         }
         classes.all_used(answers.len())?;
         Ok(Found { answers, maps, profile })

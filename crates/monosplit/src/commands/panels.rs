@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Class, Explained, Explainer, Finish, Map, Question, Request, Settings};
+use monosplit_explain::{Class, Explained, Explainer, Finish, Map, Question, Request, Series, Settings};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 use monosplit_render as render;
@@ -31,6 +31,25 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    /// A column for each word; those that would have the same words above them have their options there too.
+    pub(crate) fn parse_all(
+        model: &Model,
+        words: &[&str],
+        known: &[(&'static str, String)],
+    ) -> Result<Vec<Self>> {
+        let parsed = words.iter().map(|word| Panel::parse(model, word, known));
+        let mut panels = parsed.collect::<Result<Vec<_>>>()?;
+        let headers: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
+        for (panel, word) in panels.iter_mut().zip(words) {
+            let repeated = headers.iter().filter(|header| **header == panel.header).count() > 1;
+            let options = word.split('@').next().and_then(|method| method.split_once(':'));
+            if let (true, Some((_, options))) = (repeated, options) {
+                panel.header += &format!(" {}", options.replace(',', ", "));
+            }
+        }
+        Ok(panels)
+    }
+
     /// `NAME[:KEY=VALUE,…][@LAYER]`
     pub(crate) fn parse(model: &Model, word: &str, known: &[(&'static str, String)]) -> Result<Self> {
         let (method, layer) = match word.split_once('@') {
@@ -90,12 +109,17 @@ impl Panels {
 
     /// What the network says of a sample, and its maps in the order of the columns.
     pub(crate) fn of(&self, sample: &Sample, class: &Class) -> Result<Explained> {
+        self.of_series(sample, class, Series::default())
+    }
+
+    /// The same for one of several samples.
+    fn of_series(&self, sample: &Sample, class: &Class, series: Series) -> Result<Explained> {
         let mut maps: Vec<Option<Map>> = vec![None; self.columns.len()];
         let mut explained = None;
         for group in &self.groups {
             let bar = Bar::new(1);
             let question =
-                Question { progress: &bar, ..Question::new(&sample.tensor, class, &group.settings) };
+                Question { progress: &bar, series, ..Question::new(&sample.tensor, class, &group.settings) };
             let mut found = group.explainer.answer(&question)?;
             for (&column, map) in group.columns.iter().zip(std::mem::take(&mut found.maps)) {
                 maps[column] = Some(map);
@@ -120,14 +144,17 @@ impl Panels {
         out: &mut dyn Write,
     ) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
-        while let Some(sample) = subject.feed.take(1)?.pop() {
-            if rows.len() == MOST_ROWS {
-                return Err(Error::argument(format!(
-                    "a figure has at most {MOST_ROWS} rows; name fewer pictures"
-                ))
-                .into());
-            }
-            let explained = self.of(&sample, &subject.classes.of(rows.len(), 1)?)?;
+        if subject.feed.total() > MOST_ROWS {
+            return Err(Error::argument(format!(
+                "a figure has at most {MOST_ROWS} rows; name fewer pictures"
+            ))
+            .into());
+        }
+        let mut next = subject.feed.take(1)?.pop();
+        while let Some(sample) = next {
+            next = subject.feed.take(1)?.pop();
+            let series = Series { before: rows.len(), ends: next.is_none() };
+            let explained = self.of_series(&sample, &subject.classes.of(rows.len(), 1)?, series)?;
             let caption = subject.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             for (column, map) in self.columns.iter().zip(&explained.maps) {

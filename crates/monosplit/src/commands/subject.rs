@@ -20,8 +20,7 @@ use crate::prediction::{Meaning, Ranked};
 /// The network and the pictures, and how they are computed and drawn.
 #[derive(Args)]
 pub(crate) struct SubjectArgs {
-    /// The network, an ONNX file (not with --arch), then pictures, folders of pictures, or .npy
-    /// batches.
+    /// The network, an ONNX file (not with --arch), then pictures or folders of pictures.
     #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 

@@ -189,7 +189,7 @@ pub(crate) fn check_samples(samples: usize, least: usize) -> Result<()> {
     if (least..=MOST_SAMPLES).contains(&samples) {
         return Ok(());
     }
-    Err(Error::argument(format!("{samples} samples for each image, expected {least} to {MOST_SAMPLES}")))
+    Err(Error::argument(format!("samples is {samples}, expected {least} to {MOST_SAMPLES} for each image")))
 }
 
 impl Prepared for NoisyGradients {

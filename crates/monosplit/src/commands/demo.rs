@@ -28,8 +28,10 @@ const PHOTOGRAPH: (&str, &[u8]) = ("chelsea.png", include_bytes!("../../assets/c
 const DIGITS: (&str, &[u8]) = ("digits.onnx", include_bytes!("../../assets/digits.onnx"));
 const DIGIT: (&str, &[u8]) = ("3.png", include_bytes!("../../assets/digits/3.png"));
 
-/// The width of a drawing in the terminal: two of them beside each other fit into 80 columns.
-const COLUMNS: usize = 38;
+/// The widest drawing in the terminal: two of them beside each other fit into 80 columns.
+const WIDEST: usize = 38;
+/// Where two drawings beside each other would be narrower than this, they stand below each other.
+const NARROWEST: usize = 24;
 
 /// Explains a photograph of a cat with a network that is built in
 #[derive(Args)]
@@ -218,26 +220,37 @@ impl Demo {
         let panels = Panels::new(&model, panels, Finish::default(), &Cpu::default())?;
         let explained = panels.of(&sample, &monosplit_explain::Class::Top)?;
         let colours = manner::colours();
-        let mut drawings =
-            vec![("the photograph", render::terminal_picture(picture_of(&sample)?, COLUMNS, colours)?)];
+        let (beside, columns) = arrangement(manner::columns());
+        let photograph = render::terminal_picture(picture_of(&sample)?, columns, colours)?;
+        let mut drawings = vec![("the photograph", photograph)];
         for (title, map) in titles.iter().zip(&explained.maps) {
             let map = render::Map::from_tensor(&map.values, 0)?;
-            drawings.push((title, heatmap(&sample, &map, colours)?));
+            drawings.push((title, heatmap(&sample, &map, columns, colours)?));
         }
-        for pair in drawings.chunks(2) {
-            writeln!(out, "{}", render::terminal_row(pair, COLUMNS))?;
+        for row in drawings.chunks(beside) {
+            writeln!(out, "{}", render::terminal_row(row, columns))?;
         }
         Ok(())
     }
 }
 
+/// How many drawings stand beside each other in so many columns, and how wide each is.
+fn arrangement(columns: usize) -> (usize, usize) {
+    // The last column stays free, and two lie between drawings: some terminals wrap a line that fills them.
+    let half = columns.saturating_sub(3) / 2;
+    match half >= NARROWEST {
+        true => (2, half.min(WIDEST)),
+        false => (1, columns.saturating_sub(1).clamp(1, WIDEST)),
+    }
+}
+
 /// A map over the picture, or in shades of ink alone where there are no colours.
-fn heatmap(sample: &Sample, map: &render::Map, colours: TerminalColours) -> Result<String> {
+fn heatmap(sample: &Sample, map: &render::Map, columns: usize, colours: TerminalColours) -> Result<String> {
     if colours == TerminalColours::None {
-        return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, COLUMNS, colours);
+        return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, columns, colours);
     }
     let mixed = render::blend(picture_of(sample)?, map, &OverlayOptions::default())?;
-    render::terminal_picture(&mixed.picture, COLUMNS, colours)
+    render::terminal_picture(&mixed.picture, columns, colours)
 }
 
 /// A path as one word of a shell.
@@ -247,4 +260,19 @@ fn quoted(path: &str) -> String {
         return path.to_owned();
     }
     format!("'{}'", path.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawings_never_fill_more_columns_than_there_are() {
+        for columns in 2..300 {
+            let (beside, width) = arrangement(columns);
+            assert!(beside * width + 2 * (beside - 1) < columns, "{columns}: {beside} of {width}");
+            assert!((1..=WIDEST).contains(&width));
+        }
+        assert_eq!(arrangement(80), (2, 38));
+    }
 }

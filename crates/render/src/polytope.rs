@@ -158,7 +158,7 @@ impl Polytope {
     /// and no other line; and whether there is such a place for each.
     fn numbers(&self, edges: &[Edge], middles: &[Point], size: Point) -> (Vec<Number>, bool) {
         let mut taken: Vec<(Point, Point)> =
-            middles.iter().map(|at| (*at, (size.0 / 2.0, size.1 / 2.0))).collect();
+            middles.iter().map(|at| (*at, (size.0 / 2.0 + MARGIN, size.1 / 2.0 + MARGIN))).collect();
         let (mut numbers, mut all_free) = (Vec::new(), true);
         if self.vertices.len() > Polytope::MOST_NUMBERED {
             return (numbers, all_free);

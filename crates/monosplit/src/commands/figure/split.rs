@@ -47,7 +47,7 @@ pub(crate) struct SplitFigure {
     top: usize,
 }
 
-/// What the numbers of g and h are, and are not.
+/// What the numbers of g and h are, and are not; the title of the figure says it in fewer words.
 const KEPT_SMALL: &str =
     "both streams kept small: the difference is f's, g and h are moved by the stabiliser";
 
@@ -145,6 +145,6 @@ impl Draws for SplitFigure {
         }
         let mut columns = panels.headers();
         columns.truncate(4);
-        Ok(scene(format!("f = g − h, {KEPT_SMALL}"), columns, rows)?)
+        Ok(scene("f = g − h (g and h kept small; their difference is f's)".to_owned(), columns, rows)?)
     }
 }

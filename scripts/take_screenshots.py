@@ -12,9 +12,10 @@ import re
 import subprocess
 import tempfile
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 WIDTHS = (1280, 400)
+MARGIN = 64
 MEASURE = "<script>document.title = 'height ' + document.documentElement.scrollHeight</script>"
 
 
@@ -38,11 +39,15 @@ def main() -> None:
         measured.write_text(page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8")
         for width in WIDTHS:
             found = re.search(r"<title>height (\d+)", chromium(arguments, width, 800, "--dump-dom", measured.as_uri()))
-            height = int(found.group(1))
+            # Chromium lays a page out for at least 500 pixels while it is measured: a narrower page is longer.
+            height = 2 * int(found.group(1))
             shot = pathlib.Path(folder, "shot.png")
             chromium(arguments, width, height, f"--screenshot={shot}", page.as_uri())
             picture = Image.open(shot).convert("RGB")
             assert picture.size == (width, height), picture.size
+            end = ImageChops.difference(picture, Image.new("RGB", picture.size, "white")).getbbox()[3]
+            assert end < height - MARGIN, "the page is longer than the screenshot"
+            picture = picture.crop((0, 0, width, end + MARGIN))
             colours = picture.quantize(256, method=Image.Quantize.FASTOCTREE)
             picture.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG).save(out / f"demo-{width}.png", optimize=True)
             print(out / f"demo-{width}.png", picture.size)

@@ -1,13 +1,12 @@
 //! What the split's three methods read: the streams, sensitivities and relevances of a value, each built once for every
 //! set of choices.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use monosplit_graph::{Graph, NodeId, Result, Shape};
 
 use crate::explanation::inputs;
-use crate::relevance::{EPSILON, Relevance, Relevances};
+use crate::relevance::{EPSILON, Handed, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
@@ -119,12 +118,8 @@ impl Writing<'_> {
     }
 
     /// The relevance that [`Writing::relevances_with`] has handed to weighted sums so far, and these sums.
-    pub(crate) fn relevance_handed(
-        &mut self,
-        split: &Split,
-        epsilon: f64,
-    ) -> Result<Rc<RefCell<Vec<(NodeId, NodeId)>>>> {
-        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(RefCell::new(Vec::new())))
+    pub(crate) fn relevance_handed(&mut self, split: &Split, epsilon: f64) -> Result<Rc<Handed>> {
+        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(Handed::default()))
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Relevance {
     pub(crate) minus: NodeId,
 }
 
+/// Relevance, and the weighted sum that it was handed to.
+pub(crate) type Handed = RefCell<Vec<(NodeId, NodeId)>>;
+
 /// The rules for `(R⁺, R⁻)`.
 pub(crate) struct Relevances {
     /// The stabiliser of the denominators.
@@ -40,7 +43,7 @@ pub(crate) struct Relevances {
     pub(crate) scale: Scale,
     pub(crate) stream: Rc<SumStream>,
     /// Relevance that was handed to weighted sums, and these: where a sum is nothing but its bias, it stays there.
-    pub(crate) handed: Rc<RefCell<Vec<(NodeId, NodeId)>>>,
+    pub(crate) handed: Rc<Handed>,
 }
 
 impl Relevance {

@@ -1,10 +1,15 @@
 //! How the program talks: whether it keeps to what was asked for, and in which colours it may draw. Said once, by
 //! the options in front of all commands and by the environment.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use monosplit_render::TerminalColours;
+
+/// The width of a terminal that does not say how wide it is.
+const USUAL_COLUMNS: usize = 80;
 
 static MANNER: OnceLock<Manner> = OnceLock::new();
 
@@ -38,6 +43,25 @@ pub(crate) fn is_watched() -> bool {
     !is_quiet() && io::stderr().is_terminal()
 }
 
+/// The width of the output in characters: what COLUMNS says, else what the terminal says, else 80.
+pub(crate) fn columns() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| width_of(&text));
+    said.or_else(|| io::stdout().is_terminal().then(terminal_columns)?).unwrap_or(USUAL_COLUMNS)
+}
+
+/// The width as `stty` reports it, whatever the standard input is.
+fn terminal_columns() -> Option<usize> {
+    let mut asked = Command::new("stty");
+    asked.arg("size").stdin(File::open("/dev/tty").ok()?).stderr(Stdio::null());
+    let said = String::from_utf8(asked.output().ok()?.stdout).ok()?;
+    width_of(said.split_whitespace().nth(1)?)
+}
+
+/// A width that something can be drawn in; a terminal that does not know its size says 0.
+fn width_of(text: &str) -> Option<usize> {
+    text.trim().parse().ok().filter(|columns| *columns > 0)
+}
+
 /// The colours of the output.
 pub(crate) fn colours() -> TerminalColours {
     match Manner::settled().plain || !io::stdout().is_terminal() {
@@ -64,6 +88,14 @@ fn colours_of(variable: impl Fn(&str) -> Option<String>) -> TerminalColours {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_width_is_a_number_above_zero() {
+        assert_eq!(
+            ["40", " 132\n", "0", "-3", "wide", ""].map(width_of),
+            [Some(40), Some(132), None, None, None, None]
+        );
+    }
 
     #[test]
     fn a_terminal_gets_the_colours_it_has_and_none_where_they_are_unwanted() {

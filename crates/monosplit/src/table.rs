@@ -96,6 +96,11 @@ pub(crate) fn rounded(number: usize) -> String {
     format!("{value:.digits$}{}", UNITS[unit])
 }
 
+/// A number of things: `1 node`, `2 nodes`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,12 +71,43 @@ fn the_scores_of_the_split_are_the_differences_of_its_streams() {
     let mut found = 0;
     for line in said.lines().filter(|line| line.contains(" = ")) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |i: usize| words[i].parse::<f64>().unwrap();
+        let number = |i: usize| words[i].trim_matches(['(', ')']).parse::<f64>().unwrap();
+        assert_eq!(words[4].starts_with('('), number(4) < 0.0, "{line}");
         assert!((number(0) - (number(2) - number(4))).abs() < 2e-4, "{line}");
         found += 1;
     }
     assert_eq!(found, 37, "{said}");
+    assert!(said.contains("streams kept small"), "{said}");
     assert!(std::fs::read(folder.path("f.pdf")).unwrap().starts_with(b"%PDF-"));
+}
+
+#[test]
+fn the_demo_takes_nothing_from_anybody() {
+    let folder = Folder::new();
+    let here = folder.path("");
+    folder.write("demo", "notes");
+    let refused = run(&here, &["demo"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("demo is a file"), "{}", text(&refused.stderr));
+    std::fs::create_dir(folder.path("own")).unwrap();
+    folder.write("own/index.html", "<html><head><title>monosplit</title></head></html>");
+    let refused = run(&here, &["demo", "-o", "own"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(said.contains("own/index.html was not written by monosplit"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path("own")).unwrap().count(), 1);
+    for _ in 0..2 {
+        assert!(run(&here, &["demo", "-o", "page"]).status.success());
+    }
+}
+
+#[test]
+fn drawings_fit_into_the_columns_there_are() {
+    let folder = Folder::new();
+    let drawn = command(&folder.path(""), &["demo"]).env("COLUMNS", "40").output().unwrap();
+    let said = text(&drawn.stdout);
+    let drawings = said.split("Where it sees that:").nth(1).unwrap().split("f = g").next().unwrap();
+    assert!(drawings.lines().all(|line| line.chars().count() < 40), "{drawings}");
 }
 
 #[test]
@@ -140,10 +171,14 @@ fn completions_and_manual_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = succeeds(["completions", shell]).out;
         assert!(names.iter().all(|name| script.contains(name)), "{shell}");
+        assert!(shell == "elvish" || shell == "powershell" || script.contains("smoothgrad"), "{shell}");
         assert!(script.contains("alphas"), "{shell} does not know the options of `figure alpha`");
     }
     let manual = succeeds(["man"]).out;
     assert!(names.iter().all(|name| manual.contains(name)));
+    assert!(succeeds(["help"]).out.contains("Commands:"));
+    assert_eq!(succeeds(["help", "figure"]).out, succeeds(["figure", "--help"]).out);
+    assert!(succeeds(["figure"]).out.contains("polytope"));
     assert!(succeeds(["man", "figure", "alpha"]).out.contains(".SH OPTIONS"));
     program::refuses(["man", "explian"], &["no command 'explian'", "did you mean 'explain'?"]);
     let folder = Folder::new();
@@ -176,13 +211,55 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
     let (_, said, code) = explain(&[]);
     assert_eq!(code, Some(2));
     assert!(said.contains("monosplit.toml, line 2") && said.contains("did you mean 'alpha'?"), "{said}");
-    folder.write("monosplit.toml", "[explain]\nprecision = 'f99'\n");
-    let (_, said, code) = explain(&[]);
-    assert_eq!(
-        (code, said.starts_with("monosplit: monosplit.toml: invalid value 'f99'")),
-        (Some(2), true),
-        "{said}"
-    );
+    for (text, place, words) in [
+        ("[explain]\nprecision = 'f99'\n", "monosplit.toml, line 2", "precision: invalid value 'f99'"),
+        ("\nalpha = 'much'\n", "monosplit.toml, line 2", "alpha = much stands in"),
+        ("[explain]\nstream = 'q'\n", "monosplit.toml, line 2", "option 'stream' is one of g, h"),
+        ("no-color = 'yes'\n", "monosplit.toml, line 1", "no-color: expected true or false"),
+        ("[explain]\nstream = ['g', 'h']\n", "monosplit.toml, line 2", "stream: expected one value"),
+        ("alpha = {a = 1}\n", "monosplit.toml, line 1", "alpha: expected words, a number"),
+        ("[figure]\ncontours = 2\n", "monosplit.toml, line 2", "[figure.layers]"),
+    ] {
+        folder.write("monosplit.toml", text);
+        let (_, said, code) = explain(&[]);
+        assert!(code == Some(2) && said.contains(place) && said.contains(words), "{text}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    // What was typed is not blamed on a file.
+    folder.write("monosplit.toml", "alpha = 0.2\n");
+    let (_, said, _) = explain(&["--alpha", "much"]);
+    assert!(said.contains("'much'") && !said.contains("monosplit.toml"), "{said}");
+}
+
+#[test]
+fn a_mistake_in_the_defaults_keeps_nobody_from_the_help() {
+    let folder = Folder::new();
+    let here = folder.path("");
+    let there = |line: &[&str]| command(&here, line).env_remove("MONOSPLIT_CONFIG").output().unwrap();
+    folder.write("monosplit.toml", "alpa = 1\n");
+    let lines: [&[&str]; 8] = [
+        &["--help"],
+        &["--version"],
+        &["help", "figure"],
+        &["figure"],
+        &["explain", "--help"],
+        &["completions", "bash"],
+        &["man"],
+        &["ops"],
+    ];
+    for line in lines {
+        let output = there(line);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{line:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(there(&["inspect", "a.onnx"]).status.code(), Some(2));
+    folder.write("monosplit.toml", "json = true\n");
+    let output = there(&["ops"]);
+    assert_json(&text(&output.stdout));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    std::fs::remove_file(folder.path("monosplit.toml")).unwrap();
+    std::fs::create_dir(folder.path("monosplit.toml")).unwrap();
+    let said = text(&there(&["inspect", "a.onnx"]).stderr);
+    assert!(said.contains("monosplit.toml: this is a folder"), "{said}");
 }
 
 /// What is named to be read stays as it is, whatever else is asked.

@@ -12,6 +12,9 @@ use crate::text::clean;
 
 const STYLE: &str = include_str!("page.css");
 
+/// What made a page, as its head says.
+const GENERATOR: &str = "monosplit";
+
 /// Figures wider than this have a row of the page to themselves; on a narrow screen they are scrolled, since
 /// their words would be too small to read.
 const WIDE: f64 = 560.0;
@@ -36,14 +39,31 @@ pub struct PageFigure {
     content: String,
     caption: String,
     command: String,
-    wide: bool,
+    width: Width,
+}
+
+/// The room a figure has on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// Its own width, among others.
+    Own,
+    /// That of its column, among others.
+    Beside,
+    /// A row of its own.
+    Row,
+}
+
+impl Width {
+    fn of(width: f64) -> Self {
+        if width > WIDE { Width::Row } else { Width::Own }
+    }
 }
 
 impl PageFigure {
     /// A drawing, which stays sharp at every size and whose words can be searched.
     pub fn drawing(scene: &Scene) -> Result<Self> {
-        let wide = scene.width() > WIDE;
-        Ok(PageFigure { content: scene.to_svg()?, caption: String::new(), command: String::new(), wide })
+        let width = Width::of(scene.width());
+        Ok(PageFigure { content: scene.to_svg()?, caption: String::new(), command: String::new(), width })
     }
 
     /// A picture; `shown` says what it shows, for those who cannot see it.
@@ -52,14 +72,21 @@ impl PageFigure {
         let (width, height) = (picture.width(), picture.height());
         let content =
             format!("<img src=\"{source}\" alt=\"{shown}\" width=\"{width}\" height=\"{height}\"/>\n");
-        let wide = width as f64 > WIDE;
-        Ok(PageFigure { content, caption: String::new(), command: String::new(), wide })
+        let width = Width::of(width as f64);
+        Ok(PageFigure { content, caption: String::new(), command: String::new(), width })
     }
 
     /// The same in a row of its own, however narrow it is drawn: for pictures with many parts.
     #[must_use]
     pub fn across(mut self) -> Self {
-        self.wide = true;
+        self.width = Width::Row;
+        self
+    }
+
+    /// The same beside others, small, however wide it is drawn: for one of several pictures of a kind.
+    #[must_use]
+    pub fn beside(mut self) -> Self {
+        self.width = Width::Beside;
         self
     }
 
@@ -126,7 +153,11 @@ impl Page {
         if !std::mem::replace(&mut self.figures_open, true) {
             self.body.push_str("<div class=\"figures\">\n");
         }
-        self.body.push_str(if figure.wide { "<figure class=\"wide\">\n" } else { "<figure>\n" });
+        self.body.push_str(match figure.width {
+            Width::Own => "<figure>\n",
+            Width::Beside => "<figure class=\"beside\">\n",
+            Width::Row => "<figure class=\"wide\">\n",
+        });
         let _ = write!(self.body, "<div class=\"drawing\">\n{}</div>\n", figure.content);
         if !figure.caption.is_empty() || !figure.command.is_empty() {
             self.body.push_str("<figcaption>");
@@ -158,10 +189,18 @@ impl Page {
         let Page { title, body, .. } = self;
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"generator\" content=\"{GENERATOR} {}\"/>\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
              <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n\
-             </body>\n</html>\n"
+             </body>\n</html>\n",
+            env!("CARGO_PKG_VERSION")
         )
+    }
+
+    /// Whether `html` is a page that this program wrote, by what its head says.
+    pub fn is_own(html: &str) -> bool {
+        let head = html.split("</head>").next().unwrap_or_default();
+        head.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR} "))
     }
 }
 
@@ -202,6 +241,14 @@ mod tests {
         assert_eq!(tags.iter().filter(|tag| *tag == "figure").count(), 4);
         assert!(!page.contains('\0') && !page.contains('\u{202e}'));
         assert_eq!(page, self::page());
+    }
+
+    #[test]
+    fn a_page_of_ours_is_recognised_by_its_head() {
+        assert!(Page::is_own(&page()));
+        let other = "<html><head><title>monosplit</title></head><body>";
+        assert!(!Page::is_own(other) && !Page::is_own(""));
+        assert!(!Page::is_own(&format!("{other}{}", page())));
     }
 
     #[test]

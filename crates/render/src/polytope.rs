@@ -15,6 +15,12 @@ use crate::scene::{Anchor, PAPER, Point, Scene};
 use crate::text::{self, TextSize};
 
 const MOST_VERTICES: usize = 24;
+/// Lines are as thick as this where the similarity is the least found, and the largest.
+const THINNEST: f64 = 0.5;
+const THICKEST: f64 = 5.0;
+/// Places are moved apart by this factor, so many times at most.
+const STEP: f64 = 1.06;
+const MOST_STEPS: usize = 12;
 const MARGIN: f64 = 6.0;
 const SIZE: TextSize = TextSize::Small;
 const LABEL_LINES: usize = 2;
@@ -28,7 +34,8 @@ pub struct Edge {
     pub from: usize,
     /// The vertex it ends at.
     pub to: usize,
-    /// How alike the two are, at most 1 in magnitude: drawn as thickness and written beside the line.
+    /// How alike the two are: drawn as thickness, from the least to the largest of the figure, and written on the line
+    /// while there are few.
     pub similarity: Option<f64>,
 }
 
@@ -55,6 +62,9 @@ impl Default for Polytope {
 }
 
 impl Polytope {
+    /// With more vertices than this, lines are drawn without numbers: there is no room for them.
+    pub const MOST_NUMBERED: usize = 8;
+
     /// Lays the pictures out.
     pub fn into_scene(self) -> Result<Scene> {
         self.check()?;
@@ -65,7 +75,7 @@ impl Polytope {
         let lines = cells().map(|cell| text::lines(&cell.label, shown.width, SIZE, LABEL_LINES).len());
         let label = lines.max().unwrap_or(0) as f64 * SIZE.line();
         let size = (shown.width, label + shown.height);
-        let middles = arranged(self.vertices.len(), self.centre.is_some(), size);
+        let middles = self.spread(arranged(self.vertices.len(), self.centre.is_some(), size), size);
         let (low, high) = bounds(&middles);
         let key = Key::new(cells());
         let page = (high.0 - low.0 + size.0).max(key.width()) + 2.0 * MARGIN;
@@ -92,6 +102,18 @@ impl Polytope {
         Ok(scene)
     }
 
+    /// The places, moved apart until there is room for the number of every line.
+    fn spread(&self, mut middles: Vec<Point>, size: Point) -> Vec<Point> {
+        let edges = self.lines();
+        for _ in 0..MOST_STEPS {
+            if self.numbers(&edges, &middles, size).1 {
+                break;
+            }
+            middles.iter_mut().for_each(|(x, y)| (*x, *y) = (*x * STEP, *y * STEP));
+        }
+        middles
+    }
+
     fn check(&self) -> Result<()> {
         let count = self.vertices.len();
         if !(1..=MOST_VERTICES).contains(&count) {
@@ -108,38 +130,119 @@ impl Polytope {
         }
     }
 
-    fn draw_edges(&self, scene: &mut Scene, middles: &[Point], size: Point) {
+    /// The lines that are drawn.
+    fn lines(&self) -> Vec<Edge> {
         let count = self.vertices.len();
-        scene.polygon(middles[..count].to_vec(), INSIDE);
         let around = |from: usize| Edge { from, to: (from + 1) % count, similarity: None };
-        let outline: Vec<Edge> = (0..count).map(around).filter(|edge| edge.from != edge.to).collect();
-        let edges = if self.edges.is_empty() { &outline } else { &self.edges };
-        for edge in edges {
-            let width = edge.similarity.map_or(1.0, |share| 0.5 + 3.0 * share.abs().clamp(0.0, 1.0));
-            scene.line(middles[edge.from], middles[edge.to], EDGE, width);
-        }
-        let mut written: Vec<(Point, Point)> =
-            middles.iter().map(|at| (*at, (size.0 / 2.0, size.1 / 2.0))).collect();
-        for edge in edges {
-            let Some(similarity) = edge.similarity else { continue };
-            let words = number(similarity).replace('-', "−");
-            let ((x0, y0), (x1, y1)) = (middles[edge.from], middles[edge.to]);
-            let half = (text::width(&words, SIZE) / 2.0 + 2.0, SIZE.ascent() / 2.0 + 2.0);
-            let free = |(x, y): Point| {
-                let apart = |(at, room): &(Point, Point)| {
-                    (at.0 - x).abs() >= room.0 + half.0 || (at.1 - y).abs() >= room.1 + half.1
-                };
-                written.iter().all(apart)
-            };
-            let places = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74];
-            let places = places.map(|share| (x0 + share * (x1 - x0), y0 + share * (y1 - y0)));
-            if let Some((x, y)) = places.into_iter().find(|place| free(*place)) {
-                scene.rectangle(x - half.0, y - half.1, 2.0 * half.0, 2.0 * half.1, PAPER);
-                scene.text((x, y + SIZE.ascent() / 2.0), &words, SIZE, Anchor::Middle);
-                written.push(((x, y), half));
-            }
+        match self.edges.is_empty() {
+            true => (0..count).map(around).filter(|edge| edge.from != edge.to).collect(),
+            false => self.edges.clone(),
         }
     }
+
+    fn draw_edges(&self, scene: &mut Scene, middles: &[Point], size: Point) {
+        scene.polygon(middles[..self.vertices.len()].to_vec(), INSIDE);
+        let edges = self.lines();
+        let thickness = Thickness::of(&edges);
+        for edge in &edges {
+            scene.line(middles[edge.from], middles[edge.to], EDGE, thickness.of_line(edge));
+        }
+        for number in self.numbers(&edges, middles, size).0 {
+            let Number { words, at: (x, y), half } = number;
+            scene.rectangle(x - half.0, y - half.1, 2.0 * half.0, 2.0 * half.1, PAPER);
+            scene.text((x, y + SIZE.ascent() / 2.0), &words, SIZE, Anchor::Middle);
+        }
+    }
+
+    /// The numbers of all lines, each a third along its line or near that, where it hides no other number, no picture
+    /// and no other line; and whether there is such a place for each.
+    fn numbers(&self, edges: &[Edge], middles: &[Point], size: Point) -> (Vec<Number>, bool) {
+        let mut taken: Vec<(Point, Point)> =
+            middles.iter().map(|at| (*at, (size.0 / 2.0 + MARGIN, size.1 / 2.0 + MARGIN))).collect();
+        let (mut numbers, mut all_free) = (Vec::new(), true);
+        if self.vertices.len() > Polytope::MOST_NUMBERED {
+            return (numbers, all_free);
+        }
+        for (index, edge) in edges.iter().enumerate() {
+            let Some(similarity) = edge.similarity else { continue };
+            let words = number(similarity).replace('-', "−");
+            let half = (text::width(&words, SIZE) / 2.0 + 2.0, SIZE.ascent() / 2.0 + 2.0);
+            let line = |edge: &Edge| (middles[edge.from], middles[edge.to]);
+            let others: Vec<(Point, Point)> =
+                edges.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, edge)| line(edge)).collect();
+            let apart = |place: &Point| {
+                taken.iter().all(|(at, room)| {
+                    (at.0 - place.0).abs() >= room.0 + half.0 || (at.1 - place.1).abs() >= room.1 + half.1
+                })
+            };
+            let uncrossed = |place: &Point| others.iter().all(|other| !crosses(*other, *place, half));
+            let places = along(line(edge));
+            let free = places.iter().find(|place| apart(place) && uncrossed(place));
+            all_free &= free.is_some();
+            let at = free.or_else(|| places.iter().find(|place| apart(place))).unwrap_or(&places[0]);
+            taken.push((*at, half));
+            numbers.push(Number { words, at: *at, half });
+        }
+        (numbers, all_free)
+    }
+}
+
+/// A number beside a line, in the middle of a box of twice `half`.
+struct Number {
+    words: String,
+    at: Point,
+    half: Point,
+}
+
+/// The thickness of lines: the range of the similarities that there are, from thin to thick.
+struct Thickness {
+    low: f64,
+    high: f64,
+}
+
+impl Thickness {
+    fn of(edges: &[Edge]) -> Self {
+        let found = || edges.iter().filter_map(|edge| edge.similarity).filter(|share| share.is_finite());
+        Thickness {
+            low: found().fold(f64::INFINITY, f64::min),
+            high: found().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    fn of_line(&self, edge: &Edge) -> f64 {
+        let Some(similarity) = edge.similarity else { return 1.0 };
+        let share = (similarity - self.low) / (self.high - self.low);
+        // All alike: neither thin nor thick.
+        let share = if share.is_finite() { share } else { 0.5 };
+        THINNEST + (THICKEST - THINNEST) * share
+    }
+}
+
+/// Places along a line, those a third from its ends first.
+fn along((from, to): (Point, Point)) -> Vec<Point> {
+    let mut shares: Vec<f64> = (4..=46).map(|i| f64::from(i) / 50.0).collect();
+    let far = |share: &f64| (share - 1.0 / 3.0).abs().min((share - 2.0 / 3.0).abs() + 1e-6);
+    shares.sort_by(|a, b| far(a).total_cmp(&far(b)));
+    let place = |share: f64| (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+    shares.into_iter().map(place).collect()
+}
+
+/// Whether a line passes through the box around `at`.
+fn crosses((from, to): (Point, Point), at: Point, half: Point) -> bool {
+    // What is left of the line between the sides of the box, one axis after the other.
+    let (mut enters, mut leaves) = (0.0f64, 1.0f64);
+    for (start, end, middle, half) in [(from.0, to.0, at.0, half.0), (from.1, to.1, at.1, half.1)] {
+        let length = end - start;
+        if length.abs() < 1e-9 {
+            if (start - middle).abs() >= half {
+                return false;
+            }
+            continue;
+        }
+        let (a, b) = ((middle - half - start) / length, (middle + half - start) / length);
+        (enters, leaves) = (enters.max(a.min(b)), leaves.min(a.max(b)));
+    }
+    enters < leaves
 }
 
 /// The middles of `count` places of one `size` around a circle just large enough that they keep apart, and of
@@ -218,6 +321,37 @@ mod tests {
         let svg = Polytope { edges, centre, ..polytope(5) }.into_scene().unwrap().to_svg().unwrap();
         assert_eq!(svg.matches("stroke=").count(), 1);
         assert!(svg.contains(">−0.25</text>"));
+    }
+
+    #[test]
+    fn every_pair_has_its_number_where_it_hides_nothing() {
+        for (count, centre) in (2..=Polytope::MOST_NUMBERED).flat_map(|count| [(count, false), (count, true)])
+        {
+            let pairs = (0..count).flat_map(|from| (from + 1..count).map(move |to| (from, to)));
+            let edge =
+                |(from, to): (usize, usize)| Edge { from, to, similarity: Some(0.1234 * (from + to) as f64) };
+            let edges: Vec<Edge> = pairs.map(edge).collect();
+            let polytope = Polytope { edges: edges.clone(), ..polytope(count) };
+            let size = (258.0, 160.0);
+            let middles = polytope.spread(arranged(count, centre, size), size);
+            let (numbers, all_free) = polytope.numbers(&edges, &middles, size);
+            assert_eq!((numbers.len(), all_free), (edges.len(), true), "{count} {centre}");
+        }
+        let many = Polytope::MOST_NUMBERED + 1;
+        let edges = vec![Edge { from: 0, to: 2, similarity: Some(0.25) }];
+        let svg = Polytope { edges, ..polytope(many) }.into_scene().unwrap().to_svg().unwrap();
+        assert!(!svg.contains("0.25") && svg.matches("stroke=").count() == 1);
+    }
+
+    #[test]
+    fn thickness_spans_what_was_found() {
+        let edges = [0.31, 0.33, 0.32].map(|share| Edge { from: 0, to: 1, similarity: Some(share) });
+        let thickness = Thickness::of(&edges);
+        let drawn = edges.map(|edge| thickness.of_line(&edge));
+        assert!((drawn[0] - THINNEST).abs() < 1e-9 && (drawn[1] - THICKEST).abs() < 1e-9, "{drawn:?}");
+        assert!(drawn[0] < drawn[2] && drawn[2] < drawn[1]);
+        let alone = Thickness::of(&edges[..1]).of_line(&edges[0]);
+        assert!(alone > THINNEST && alone < THICKEST);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! program, which stands below it and can be pasted: the networks and pictures it names are put beside the page.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -26,10 +26,18 @@ use crate::table::printable;
 const NETWORK: (&str, &[u8]) = ("pets-small.onnx", include_bytes!("../../assets/pets-small.onnx"));
 const PHOTOGRAPH: (&str, &[u8]) = ("chelsea.png", include_bytes!("../../assets/chelsea.png"));
 const DIGITS: (&str, &[u8]) = ("digits.onnx", include_bytes!("../../assets/digits.onnx"));
-const DIGIT: (&str, &[u8]) = ("3.png", include_bytes!("../../assets/digits/3.png"));
+const HANDWRITTEN: [(&str, &[u8]); 5] = [
+    ("3.png", include_bytes!("../../assets/digits/3.png")),
+    ("4.png", include_bytes!("../../assets/digits/4.png")),
+    ("7.png", include_bytes!("../../assets/digits/7.png")),
+    ("8.png", include_bytes!("../../assets/digits/8.png")),
+    ("9.png", include_bytes!("../../assets/digits/9.png")),
+];
 
-/// The width of a drawing in the terminal: two of them beside each other fit into 80 columns.
-const COLUMNS: usize = 38;
+/// The widest drawing in the terminal: two of them beside each other fit into 80 columns.
+const WIDEST: usize = 38;
+/// Where two drawings beside each other would be narrower than this, they stand below each other.
+const NARROWEST: usize = 24;
 
 /// Explains a photograph of a cat with a network that is built in
 #[derive(Args)]
@@ -59,12 +67,19 @@ struct Exhibit {
     caption: &'static str,
     /// The command; `{}` stands for the folder.
     command: &'static str,
+    /// Whether it hangs small, beside others of its kind.
+    small: bool,
+}
+
+/// One of the other digits.
+const fn digit(caption: &'static str, command: &'static str) -> Exhibit {
+    Exhibit { heading: "", words: "", caption, command, small: true }
 }
 
 /// What the network sees.
 const PREDICTION: &str = "monosplit run {}/pets-small.onnx {}/chelsea.png";
 
-const EXHIBITS: [Exhibit; 6] = [
+const EXHIBITS: [Exhibit; 10] = [
     Exhibit {
         heading: "Where it sees that",
         words: "Three maps that are read off the pair of networks. Red speaks for the class, blue against it; where \
@@ -73,6 +88,7 @@ const EXHIBITS: [Exhibit; 6] = [
         command: "monosplit compare {}/pets-small.onnx {}/chelsea.png \
                   --methods splitcam,splitgrad:alpha=0.3@layer2.1.conv2,splitlrp:map=pos@layer3.2.conv2 \
                   -o {}/split-methods.png",
+        small: false,
     },
     Exhibit {
         heading: "",
@@ -80,6 +96,7 @@ const EXHIBITS: [Exhibit; 6] = [
         caption: "The same by four methods from elsewhere: Saliency, LayerCAM, Grad-CAM and LRP.",
         command: "monosplit compare {}/pets-small.onnx {}/chelsea.png \
                   --methods saliency,layercam,gradcam,lrp -o {}/other-methods.png",
+        small: false,
     },
     Exhibit {
         heading: "g versus h",
@@ -88,6 +105,7 @@ const EXHIBITS: [Exhibit; 6] = [
         caption: "SplitCAM of g, SplitCAM of h, and what is left when h is taken from g.",
         command: "monosplit figure split {}/pets-small.onnx {}/chelsea.png --layer layer3.2.conv2 --alpha 0.34 \
                   -o {}/split.png",
+        small: false,
     },
     Exhibit {
         heading: "From the pair to the gradient",
@@ -95,12 +113,14 @@ const EXHIBITS: [Exhibit; 6] = [
                 of g, at 0.5 of the ordinary gradient of f.",
         caption: "SplitCAM from α = 0 to α = 0.5.",
         command: "monosplit figure alpha {}/pets-small.onnx {}/chelsea.png --layer layer3.2.conv2 -o {}/alpha.png",
+        small: false,
     },
     Exhibit {
         heading: "Layer by layer",
         words: "Early layers see edges and texture, late layers see parts of the animal.",
         caption: "SplitCAM at the last convolution of each size.",
         command: "monosplit figure layers {}/pets-small.onnx {}/chelsea.png -o {}/layers.png",
+        small: false,
     },
     Exhibit {
         heading: "What is missing",
@@ -108,7 +128,12 @@ const EXHIBITS: [Exhibit; 6] = [
                 digit; in blue what is missing for it: close the gaps of this 3 on the left, and it is an 8.",
         caption: "A handwritten 3, seen by a small network that knows digits.",
         command: "monosplit counterfactual {}/digits.onnx {}/3.png -o {}/counterfactual.png",
+        small: false,
     },
+    digit("A 4.", "monosplit counterfactual {}/digits.onnx {}/4.png -o {}/counterfactual-4.png"),
+    digit("A 7.", "monosplit counterfactual {}/digits.onnx {}/7.png -o {}/counterfactual-7.png"),
+    digit("An 8.", "monosplit counterfactual {}/digits.onnx {}/8.png -o {}/counterfactual-8.png"),
+    digit("A 9.", "monosplit counterfactual {}/digits.onnx {}/9.png -o {}/counterfactual-9.png"),
 ];
 
 impl Demo {
@@ -117,7 +142,7 @@ impl Demo {
             return self.show(out);
         }
         self.show(&mut std::io::sink())?;
-        let names = ["index.html", NETWORK.0, PHOTOGRAPH.0, DIGITS.0, DIGIT.0];
+        let names = ["index.html"].into_iter().chain(built_in().map(|(name, _)| name));
         let files = Json::files(names.map(|name| self.out.join(name)));
         writeln!(out, "{}", Json::Object(vec![("files", files)]))?;
         Ok(())
@@ -125,8 +150,10 @@ impl Demo {
 
     fn show(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let begun = Instant::now();
+        let path = self.out.join("index.html");
+        self.check(&path)?;
         std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, &cause))?;
-        for (name, bytes) in [NETWORK, PHOTOGRAPH, DIGITS, DIGIT] {
+        for (name, bytes) in built_in() {
             write_atomically(self.out.join(name), bytes)?;
         }
         writeln!(out, "A network that knows 37 breeds of cats and dogs looks at a photograph. It sees:\n")?;
@@ -146,7 +173,6 @@ impl Demo {
             .heading("What the network sees")
             .transcript(&command, &seen);
         let page = self.hang(page, out)?;
-        let path = self.out.join("index.html");
         write_atomically(&path, page.finish().as_bytes())?;
         writeln!(
             out,
@@ -155,6 +181,25 @@ impl Demo {
             begun.elapsed().as_secs_f64()
         )?;
         Ok(())
+    }
+
+    /// An error if the folder cannot be one, or if the page in it is somebody else's.
+    fn check(&self, page: &Path) -> Result<()> {
+        let folder = self.out.display();
+        if self.out.exists() && !self.out.is_dir() {
+            return Err(Error::argument(format!(
+                "{folder} is a file, but a folder of that name is to be made; name another with -o"
+            )));
+        }
+        // What cannot be read cannot be known to be ours.
+        let foreign = page.exists() && !std::fs::read_to_string(page).is_ok_and(|html| Page::is_own(&html));
+        match foreign {
+            false => Ok(()),
+            true => Err(Error::argument(format!(
+                "{} was not written by monosplit and stays as it is; name another folder with -o",
+                page.display()
+            ))),
+        }
     }
 
     /// Hangs up the exhibits; what g and h say is also printed.
@@ -168,7 +213,9 @@ impl Demo {
                 Command::Counterfactual(counterfactual) => counterfactual.scene(&mut said)?,
                 _ => return Err(Error::argument(format!("`{command}` draws nothing")).into()),
             };
-            let figure = PageFigure::drawing(&drawing)?.across().caption(exhibit.caption).command(&command);
+            let figure = PageFigure::drawing(&drawing)?;
+            let figure = if exhibit.small { figure.beside() } else { figure.across() };
+            let figure = figure.caption(exhibit.caption).command(&command);
             if !exhibit.heading.is_empty() {
                 page = page.heading(exhibit.heading).paragraph(exhibit.words);
             }
@@ -178,7 +225,11 @@ impl Demo {
                 let numbers: Vec<&str> = said.lines().skip(1).collect();
                 writeln!(out, "\nf = g − h, for the best classes:\n\n{}", numbers.join("\n"))?;
                 page = page
-                    .paragraph("The scores of the best classes, as the differences they are, f = g − h:")
+                    .paragraph(
+                        "The scores of the best classes, as the differences they are, f = g − h. Both streams are \
+                         kept small on their way through the network: the difference is that of f, g and h \
+                         themselves are moved by the stabiliser.",
+                    )
                     .transcript(&command, &said);
             }
         }
@@ -218,26 +269,42 @@ impl Demo {
         let panels = Panels::new(&model, panels, Finish::default(), &Cpu::default())?;
         let explained = panels.of(&sample, &monosplit_explain::Class::Top)?;
         let colours = manner::colours();
-        let mut drawings =
-            vec![("the photograph", render::terminal_picture(picture_of(&sample)?, COLUMNS, colours)?)];
+        let (beside, columns) = arrangement(manner::columns());
+        let photograph = render::terminal_picture(picture_of(&sample)?, columns, colours)?;
+        let mut drawings = vec![("the photograph", photograph)];
         for (title, map) in titles.iter().zip(&explained.maps) {
             let map = render::Map::from_tensor(&map.values, 0)?;
-            drawings.push((title, heatmap(&sample, &map, colours)?));
+            drawings.push((title, heatmap(&sample, &map, columns, colours)?));
         }
-        for pair in drawings.chunks(2) {
-            writeln!(out, "{}", render::terminal_row(pair, COLUMNS))?;
+        for row in drawings.chunks(beside) {
+            writeln!(out, "{}", render::terminal_row(row, columns))?;
         }
         Ok(())
     }
 }
 
+/// The files that are put beside the page.
+fn built_in() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    [NETWORK, PHOTOGRAPH, DIGITS].into_iter().chain(HANDWRITTEN)
+}
+
+/// How many drawings stand beside each other in so many columns, and how wide each is.
+fn arrangement(columns: usize) -> (usize, usize) {
+    // The last column stays free, and two lie between drawings: some terminals wrap a line that fills them.
+    let half = columns.saturating_sub(3) / 2;
+    match half >= NARROWEST {
+        true => (2, half.min(WIDEST)),
+        false => (1, columns.saturating_sub(1).clamp(1, WIDEST)),
+    }
+}
+
 /// A map over the picture, or in shades of ink alone where there are no colours.
-fn heatmap(sample: &Sample, map: &render::Map, colours: TerminalColours) -> Result<String> {
+fn heatmap(sample: &Sample, map: &render::Map, columns: usize, colours: TerminalColours) -> Result<String> {
     if colours == TerminalColours::None {
-        return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, COLUMNS, colours);
+        return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, columns, colours);
     }
     let mixed = render::blend(picture_of(sample)?, map, &OverlayOptions::default())?;
-    render::terminal_picture(&mixed.picture, COLUMNS, colours)
+    render::terminal_picture(&mixed.picture, columns, colours)
 }
 
 /// A path as one word of a shell.
@@ -247,4 +314,19 @@ pub(super) fn quoted(path: &str) -> String {
         return path.to_owned();
     }
     format!("'{}'", path.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawings_never_fill_more_columns_than_there_are() {
+        for columns in 2..300 {
+            let (beside, width) = arrangement(columns);
+            assert!(beside * width + 2 * (beside - 1) < columns, "{columns}: {beside} of {width}");
+            assert!((1..=WIDEST).contains(&width));
+        }
+        assert_eq!(arrangement(80), (2, 38));
+    }
 }

@@ -14,7 +14,7 @@ use crate::compiled::{self, CompiledMap, compiled_maps};
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::model::{Model, ModelOptions, Origin, survey};
-use crate::table::{Align, Table, grouped, printable, rounded};
+use crate::table::{Align, Table, counted, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
 const NAME_WIDTH: usize = 42;
@@ -202,8 +202,8 @@ impl Findings {
         for map in &self.maps {
             let layer = map.layer.as_deref().unwrap_or("the image");
             table.row(["explains".to_owned(), format!("{}: {} at {layer}", map.output, map.title)]);
-            table.row([String::new(), map.options.clone()]);
-            table.row([String::new(), map.finish.clone()]);
+            table.row([String::new(), in_words(&map.options)]);
+            table.row([String::new(), in_words(&map.finish)]);
         }
         table.row(["layers".to_owned(), grouped(layers.len())]);
         table.row(["parameters".to_owned(), grouped(parameters)]);
@@ -326,6 +326,42 @@ fn totals(layers: &[LayerSummary]) -> (usize, usize) {
     })
 }
 
-fn counted(number: usize, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+/// Options as a compiled file has them, `Split { stabiliser: Scale, alpha: Uniform }`, in words: `stabiliser scale,
+/// alpha uniform`. What is made of other options is shown as these.
+fn in_words(options: &str) -> String {
+    let parts = options.split(['{', '}', ',']).map(str::trim);
+    let parts = parts.filter(|part| part.contains(char::is_alphanumeric));
+    let told = parts.filter_map(|part| match part.split_once(':') {
+        // A name that is followed by a type is that of the options which come next.
+        Some((name, value)) if !opens(options, part) => {
+            Some(format!("{} {}", name.trim().replace('_', "-"), value.trim().to_lowercase()))
+        }
+        Some(_) => None,
+        None if opens(options, part) => None,
+        None => Some(part.to_lowercase()),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether `part` is followed by options in braces.
+fn opens(options: &str, part: &str) -> bool {
+    options.match_indices(part).any(|(at, _)| options[at + part.len()..].trim_start().starts_with('{'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_a_compiled_file_are_words() {
+        let options = "SplitCam { split: Split { stabiliser: Scale, input_split: Half }, stream: G, knots: [1.0, 2.0], \
+                       share: Some(0.5) }";
+        let words = in_words(options);
+        assert_eq!(words, "stabiliser scale, input-split half, stream g, knots [1.0, 2.0], share some(0.5)");
+        assert_eq!(in_words("Finish { rectified: false, size: Layer }"), "rectified false, size layer");
+        assert_eq!(
+            (in_words("Saliency"), in_words(""), in_words("}{")),
+            ("saliency".into(), "".into(), "".into())
+        );
+    }
 }

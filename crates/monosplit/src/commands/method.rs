@@ -1,6 +1,9 @@
 //! The options that say which map is wanted.
 
-use clap::{Args, ValueEnum};
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
@@ -18,6 +21,7 @@ pub(crate) struct MethodArgs {
     /// `monosplit methods` lists them all, `monosplit methods NAME` the options of one
     /// [default: splitcam]
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", verbatim_doc_comment)]
+    #[arg(value_parser = MethodWords, hide_possible_values = true)]
     method: Option<String>,
 
     /// An option of the method; may be given several times.
@@ -111,6 +115,27 @@ pub(crate) struct FinishArgs {
     /// The resolution of the numbers: that of the layer, or of the network's input.
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     size: SizeName,
+}
+
+/// Reads a method as the text it is; what it means is for the catalogue to say. A shell is told the names.
+#[derive(Clone)]
+pub(crate) struct MethodWords;
+
+impl TypedValueParser for MethodWords {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(catalogue::entries().map(|entry| PossibleValue::new(entry.name))))
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

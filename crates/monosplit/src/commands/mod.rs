@@ -35,14 +35,13 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use monosplit_graph::Error;
 
-use crate::config;
+use crate::config::{self, Defaults};
 use crate::failure::{Failure, complain, note};
 use crate::manner::Manner;
 
@@ -80,7 +79,7 @@ Networks are ONNX files, or bare weights of a known architecture:
 
 /// Runs trained image classifiers and explains what they saw.
 #[derive(Parser)]
-#[command(name = "monosplit", version, disable_help_subcommand = true)]
+#[command(name = "monosplit", version)]
 #[command(long_about = "\
 Runs trained image classifiers and explains what they saw.
 
@@ -162,26 +161,78 @@ fn keep_what_is_read(arguments: &[OsString]) {
     }
 }
 
+/// What was typed, and what the files of defaults add.
+struct Request {
+    line: CommandLine,
+    matches: ArgMatches,
+    defaults: Defaults,
+    /// What is wrong with a file that this command can do without.
+    remark: Option<String>,
+}
+
+/// Whether a command is asked for the files that it writes, more than for what it prints.
+fn writes_files(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Compare(_)
+            | Command::Counterfactual(_)
+            | Command::Demo(_)
+            | Command::Evaluate(_)
+            | Command::Explain(_)
+            | Command::Figure(_)
+            | Command::Report(_)
+            | Command::Train(_)
+    )
+}
+
+/// Where results are printed. A pipe that is closed ends the work, as it does for other programs, unless it `goes_on`.
+struct Listener<W> {
+    out: W,
+    goes_on: bool,
+}
+
+impl<W: Write> Write for Listener<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.out.write(bytes) {
+            Err(cause) if self.goes_on && cause.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            answer => answer,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.out.flush() {
+            Err(cause) if self.goes_on && cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
 /// Runs the program with the given arguments, of which the first is its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let parsed = match read(&arguments) {
-        Ok(parsed) => parsed,
+    let request = match read(&arguments) {
+        Ok(request) => request,
         Err(code) => return code,
     };
-    Manner { quiet: parsed.quiet, plain: parsed.no_color }.settle();
+    let command = request.line.command.as_ref();
+    Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
+    request.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
     keep_what_is_read(&arguments);
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let done = execute(parsed.command.as_ref(), &mut out).and_then(|code| {
+    let goes_on = command.is_some_and(writes_files);
+    let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });
+    let done = execute(command, &mut out).and_then(|code| {
         out.flush()?;
         Ok(code)
     });
     match done {
         Ok(code) => {
-            let next = parsed.command.as_ref().and_then(|command| next_step::after(command, &arguments));
-            // After a finding that is not good news, such as a failed check, hints are out of place.
-            if let Some(next) = next.filter(|_| code == ExitCode::SUCCESS) {
+            let next = command.and_then(|command| next_step::after(command, &arguments));
+            // After a finding that is not good news, such as a failed check, hints are out of place, and so they are
+            // for programs.
+            if let Some(next) =
+                next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&request.matches))
+            {
                 note(&next);
             }
             code
@@ -189,25 +240,76 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(failure) => {
             // What was computed before the failure is still worth having.
             let _ = out.flush();
-            failure.report()
+            let Failure::Error(error) = &failure else { return failure.report() };
+            let said = error.to_string();
+            match request.defaults.origin(&CommandLine::command(), &request.matches, &said) {
+                Some(origin) => complain(&format!("{said} ({origin})")),
+                None => failure.report(),
+            }
         }
     }
 }
 
+/// Whether JSON was asked for, on the command line or in a file of defaults.
+fn is_for_programs(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => is_for_programs(inner),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
+}
+
+/// The names of the commands that were typed.
+fn names<'a>(command: &clap::Command, arguments: &'a [OsString]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    let mut command = command;
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(inner) = command.find_subcommand(word) else { continue };
+        found.push(word);
+        command = inner;
+    }
+    found
+}
+
 /// The command line as it was typed, with the defaults of the configuration.
-fn read(arguments: &[OsString]) -> Result<CommandLine, ExitCode> {
+fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
     let typed = |command: clap::Command| {
         let matches = command.try_get_matches_from(arguments)?;
-        CommandLine::from_arg_matches(&matches)
+        Ok::<_, clap::Error>((CommandLine::from_arg_matches(&matches)?, matches))
     };
-    let files = config::files();
-    let command = config::apply(CommandLine::command(), &files);
-    let command = command.map_err(|error| complain(&error.to_string()))?;
-    typed(command).map_err(|answer| {
-        let at_fault = !answer.use_stderr() || files.is_empty() || typed(CommandLine::command()).is_err();
-        let origin = files.last().filter(|_| !at_fault);
-        refuse(&answer, origin.map(PathBuf::as_path))
-    })
+    let (command, defaults) = match config::apply(CommandLine::command(), &config::files()) {
+        Ok(applied) => applied,
+        Err(error) => return without_defaults(typed(CommandLine::command()), &error),
+    };
+    match typed(command) {
+        Ok((line, matches)) => Ok(Request { line, matches, defaults, remark: None }),
+        Err(answer) if is_help(&answer) || typed(CommandLine::command()).is_err() => Err(refuse(&answer)),
+        // What was typed is in order, so that it is a default that is not.
+        Err(answer) => {
+            let option = answer.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            let names = names(&CommandLine::command(), arguments);
+            let said = defaults.blamed(&names, &option, &in_one_line(&answer));
+            Err(said.map_or_else(|| refuse(&answer), |said| complain(&said)))
+        }
+    }
+}
+
+/// What is done where a file of defaults cannot be read: help, and what has hardly any options, is there all the same.
+fn without_defaults(
+    typed: Result<(CommandLine, ArgMatches), clap::Error>,
+    error: &Error,
+) -> Result<Request, ExitCode> {
+    let said = error.to_string();
+    match typed {
+        Err(answer) if is_help(&answer) => Err(refuse(&answer)),
+        Ok((line, matches)) => match line.command {
+            None
+            | Some(Command::Completions(_) | Command::Man(_) | Command::Ops(_) | Command::Methods(_)) => {
+                Ok(Request { line, matches, defaults: Defaults::default(), remark: Some(said) })
+            }
+            Some(_) => Err(complain(&said)),
+        },
+        Err(_) => Err(complain(&said)),
+    }
 }
 
 /// The command that the words of a command line mean.
@@ -243,22 +345,28 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Help and version go to the output; anything else is a mistake, said in one line, with the file it stands in if it
-/// is not one of the command line.
-fn refuse(answer: &clap::Error, origin: Option<&Path>) -> ExitCode {
-    let text = answer.render().to_string();
-    if matches!(answer.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let written = io::stdout().write_all(text.as_bytes());
+/// Help and version go to the output; anything else is a mistake, said in one line.
+fn refuse(answer: &clap::Error) -> ExitCode {
+    if is_help(answer) {
+        let written = io::stdout().write_all(answer.render().to_string().as_bytes());
         return written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS);
     }
+    complain(&format!("{} (`--help` explains the options)", in_one_line(answer)))
+}
+
+/// Whether what was typed asks for help or the version, if only by leaving out what `figure` cannot do without.
+fn is_help(answer: &clap::Error) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(answer.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+}
+
+/// What is wrong with a command line.
+fn in_one_line(answer: &clap::Error) -> String {
+    let text = answer.render().to_string();
     let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = said.join(" ").replace(" tip: ", "; ");
-    let said = said.trim_start_matches("error: ");
-    match origin {
-        Some(path) => complain(&format!("{}: {said}", path.display())),
-        None => complain(&format!("{said} (`--help` explains the options)")),
-    }
+    said.trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use monosplit_graph::{Error, Kind, Result, Tensor};
 use super::compute::Precision;
 use crate::failure::note;
 use crate::model::{Model, ModelOptions, Origin};
+use crate::table::counted;
 use monosplit_graph::batch::stack;
 
 /// Which network.
@@ -69,8 +70,8 @@ impl PiecewiseArgs {
         match reports.iter().max_by(|a, b| a.error_in_range.total_cmp(&b.error_in_range)) {
             None => note("the network has no smooth activation to replace"),
             Some(worst) => note(&format!(
-                "{} smooth activations replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}",
-                reports.len(),
+                "{} replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}",
+                counted(reports.len(), "smooth activation"),
                 worst.error_in_range,
                 worst.function.name(),
                 worst.name,

@@ -74,6 +74,41 @@ impl Man {
             };
             found = inner.clone();
         }
-        Ok(clap_mangen::Man::new(found).render(out)?)
+        let mut page = Vec::new();
+        clap_mangen::Man::new(found).render(&mut page)?;
+        Ok(out.write_all(with_examples_kept(&String::from_utf8_lossy(&page)).as_bytes())?)
+    }
+}
+
+/// A manual page whose indented lines stay the lines they are: what stands in columns is neither filled nor
+/// justified.
+fn with_examples_kept(page: &str) -> String {
+    let mut kept = String::with_capacity(page.len());
+    let mut within = false;
+    for line in page.lines() {
+        let indented = line.starts_with("  ");
+        if indented != within {
+            kept.push_str(if indented { ".nf\n" } else { ".fi\n" });
+            within = indented;
+        }
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    if within {
+        kept.push_str(".fi\n");
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_indented_line_of_a_manual_page_is_kept_as_it_is() {
+        let page = "words\n.PP\n  a   one\n  b   two\n.PP\nmore\n  c\n";
+        let kept = with_examples_kept(page);
+        assert_eq!(kept, "words\n.PP\n.nf\n  a   one\n  b   two\n.fi\n.PP\nmore\n.nf\n  c\n.fi\n");
+        assert_eq!(kept.replace(".nf\n", "").replace(".fi\n", ""), page);
     }
 }

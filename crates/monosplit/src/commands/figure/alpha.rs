@@ -9,6 +9,7 @@ use monosplit_render::Scene;
 
 use crate::catalogue;
 use crate::commands::drawing::Draws;
+use crate::commands::method::MethodWords;
 use crate::commands::panels::{Panel, Panels, scene};
 use crate::commands::subject::SubjectArgs;
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ pub(crate) struct AlphaFigure {
 
     /// A method that has an α.
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "splitcam")]
+    #[arg(value_parser = MethodWords, hide_possible_values = true)]
     method: String,
 
     /// The layer the map is read off at [default: the method's own choice].

@@ -24,6 +24,7 @@ Draws the figures of the paper, of your own network and pictures, as PNG, SVG or
   monosplit figure polytope resnet18.onnx photos/           gradients of g as vertices of a polytope
 
 `monosplit figure KIND --help` explains each.")]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Figure {
     #[command(subcommand)]
     kind: Kind,

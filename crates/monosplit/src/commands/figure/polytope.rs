@@ -32,9 +32,10 @@ imaginative polytope): each vertex is a picture beside the gradient of g for the
   monosplit figure polytope resnet18.onnx dragonflies/
   monosplit figure polytope resnet18.onnx a.jpg b.jpg c.jpg --class dragonfly -o polytope.pdf
 
-The class is that of the first picture unless --class names it. The lines between vertices are as
-thick as their gradients are alike; the number beside a line is their cosine. In the middle are the
-means. Lines and means are of the gradients as they are, each divided by its length.")]
+The class is that of the first picture unless --class names it. The number on the line between two
+vertices is the cosine of their gradients, left out with more than 8 pictures; the least cosine
+found has the thinnest line, the largest the thickest. In the middle are the means. Cosines
+and means are of the gradients as they are, each divided by its length.")]
 pub(crate) struct PolytopeFigure {
     #[command(flatten)]
     pub(super) subject: SubjectArgs,
@@ -111,7 +112,14 @@ impl Draws for PolytopeFigure {
         let edges: Vec<Edge> = edges.map(edge).collect();
         let centre = if count > 2 { Some(mean(&vertices, &lengths)?.cell(&options)?) } else { None };
         let cells = vertices.iter().map(|vertex| vertex.cell(&options)).collect::<Result<Vec<_>>>()?;
-        let title = format!("{class}: gradients of {}, α = {}", self.stream, self.alpha);
+        let mut title = format!("{class}: gradients of {}, α = {}", self.stream, self.alpha);
+        if let Some((low, high)) = range(&edges) {
+            title.push_str(&format!(", cosines from {low:.3} (thin) to {high:.3} (thick)"));
+        }
+        if count > Polytope::MOST_NUMBERED {
+            let most = Polytope::MOST_NUMBERED;
+            writeln!(out, "the cosines are not written on the lines: there are more than {most} pictures")?;
+        }
         Ok(Polytope { title, vertices: cells, centre, edges, least_side: 128 }.into_scene()?)
     }
 }
@@ -123,6 +131,13 @@ impl Vertex {
         let beside = beside(&self.picture, &picture)?;
         Ok(Cell { scale: Some(scale), ..Cell::picture(beside).labelled(self.label.clone()) })
     }
+}
+
+/// The least and the largest similarity of several.
+fn range(edges: &[Edge]) -> Option<(f64, f64)> {
+    let found = || edges.iter().filter_map(|edge| edge.similarity);
+    let (low, high) = (found().reduce(f64::min)?, found().reduce(f64::max)?);
+    (edges.len() > 1).then_some((low, high))
 }
 
 /// The values divided by their length; zeros stay what they are.

@@ -47,6 +47,10 @@ pub(crate) struct SplitFigure {
     top: usize,
 }
 
+/// What the numbers of g and h are, and are not; the title of the figure says it in fewer words.
+const KEPT_SMALL: &str =
+    "both streams kept small: the difference is f's, g and h are moved by the stabiliser";
+
 /// A class score and the two it is the difference of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Difference {
@@ -118,7 +122,9 @@ impl SplitFigure {
         writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
         for Difference { class, f, g, h } in differences(&explained, subject, self.top) {
             let name = subject.labels.name(class);
-            writeln!(out, "  {f:>9.4} = {g:.4} − {h:.4}  {}", printable(&name))?;
+            // Two signs in a row are read as one.
+            let h = if h < 0.0 { format!("({h:.4})") } else { format!("{h:.4}") };
+            writeln!(out, "  {f:>9.4} = {g:.4} − {h}  {}", printable(&name))?;
         }
         let maps = &explained.maps[..explained.maps.len() - 2];
         Ok(Some(row(&sample, caption, maps, &self.subject.drawing.overlay())?))
@@ -134,8 +140,11 @@ impl Draws for SplitFigure {
             rows.push(row);
         }
         subject.classes.all_used(rows.len())?;
+        if self.top > 0 {
+            writeln!(out, "  ({KEPT_SMALL})")?;
+        }
         let mut columns = panels.headers();
         columns.truncate(4);
-        Ok(scene(String::new(), columns, rows)?)
+        Ok(scene("f = g − h (g and h kept small; their difference is f's)".to_owned(), columns, rows)?)
     }
 }

@@ -91,7 +91,7 @@ pub fn default_layer(graph: &Graph) -> Option<String> {
     let picture = image.map(|image| graph.node(image).label.display().to_owned());
     named(&is_wide)
         .or_else(|| named(&|op| matches!(op, Op::Conv { .. })))
-        .or_else(|| picture)
+        .or(picture)
         .or_else(|| named(&|op| matches!(op, Op::MatMul { .. })))
         .or_else(|| named(&|op| matches!(op, Op::Input)))
 }

@@ -17,8 +17,8 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that nobody
 /// ever sees half a file; what was at `path` before is replaced.
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    check_replaceable(&path)?;
     let path = &destination(path.as_ref())?;
-    check_replaceable(path)?;
     let temporary = temporary_beside(path)?;
     remove_remains(path);
     let written = begun(&temporary)
@@ -79,7 +79,13 @@ pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
             path.display()
         )));
     }
-    if found.is_file() && found.permissions().readonly() {
+    if !found.is_file() {
+        return Err(Error::argument(format!(
+            "'{}' is not a regular file and cannot be replaced by one",
+            path.display()
+        )));
+    }
+    if found.permissions().readonly() {
         return Err(Error::argument(format!(
             "'{}' is there and is read-only; choose another name, or allow writing to it",
             path.display()
@@ -88,13 +94,9 @@ pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// The file that a path stands for: a link is followed, and a device or a pipe, which a rename would replace, refused.
+/// The file that a path stands for: a link is followed.
 fn destination(path: &Path) -> Result<PathBuf> {
     match fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(Error::argument(format!(
-            "'{}' is not a regular file and cannot be replaced by one",
-            path.display()
-        ))),
         Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, &cause)),
         Err(_) => match fs::read_link(path) {
             Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),

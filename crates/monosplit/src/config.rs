@@ -280,6 +280,8 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
 fn with_default(arg: Arg, form: &Form) -> Arg {
     // The parser keeps defaults as long as the program runs, and is made once.
     let kept = |value: &String| -> &'static str { &*value.clone().leak() };
+    // What has a default need not be typed.
+    let arg = arg.required(false);
     match form {
         Form::Flag(true) => arg.default_value("true"),
         Form::Flag(false) => arg.default_value("false"),

@@ -32,7 +32,9 @@ impl Source {
         let mut sources = Vec::new();
         for path in paths {
             if path.is_dir() {
-                sources.extend(pictures_in(path)?.into_iter().map(Source::Picture));
+                let pictures = pictures_in(path)?;
+                pictures.iter().for_each(monosplit_graph::keep);
+                sources.extend(pictures.into_iter().map(Source::Picture));
             } else {
                 sources.push(Source::of_file(path)?);
             }

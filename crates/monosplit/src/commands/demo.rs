@@ -192,12 +192,17 @@ impl Demo {
             )));
         }
         // What cannot be read cannot be known to be ours.
-        let foreign = page.exists() && !std::fs::read_to_string(page).is_ok_and(|html| Page::is_own(&html));
-        match foreign {
-            false => Ok(()),
-            true => Err(Error::argument(format!(
+        let own = std::fs::read_to_string(page).is_ok_and(|html| Page::is_own(&html));
+        let other = |(name, bytes): (&str, &[u8])| {
+            let path = self.out.join(name);
+            (path.exists() && !std::fs::read(&path).is_ok_and(|there| there == bytes)).then_some(path)
+        };
+        let foreign = page.exists().then(|| page.to_owned()).or_else(|| built_in().find_map(other));
+        match foreign.filter(|_| !own) {
+            None => Ok(()),
+            Some(path) => Err(Error::argument(format!(
                 "{} was not written by monosplit and stays as it is; name another folder with -o",
-                page.display()
+                path.display()
             ))),
         }
     }

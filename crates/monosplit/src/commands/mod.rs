@@ -150,11 +150,16 @@ enum Command {
 /// The options whose values are written, not read.
 const WRITTEN: [&str; 7] = ["-o", "--out", "--output", "--out-g", "--out-h", "--raw", "--store"];
 
+/// Whether the value of this word, if it is an option, is written.
+fn is_written(word: &OsString) -> bool {
+    let short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('o');
+    WRITTEN.iter().any(|option| word == option) || word.to_str().is_some_and(short)
+}
+
 /// What is named on the command line, and not as something to write, is not written over.
 fn keep_what_is_read(arguments: &[OsString]) {
-    let written = |at: usize| WRITTEN.iter().any(|option| arguments[at - 1] == *option);
-    for at in (1..arguments.len()).filter(|&at| !written(at)) {
-        let path = std::path::Path::new(&arguments[at]);
+    for pair in arguments.windows(2).filter(|pair| !is_written(&pair[0])) {
+        let path = std::path::Path::new(&pair[1]);
         if path.is_file() {
             monosplit_graph::keep(path);
         }
@@ -171,18 +176,21 @@ struct Request {
 }
 
 /// Whether a command is asked for the files that it writes, more than for what it prints.
-fn writes_files(command: &Command) -> bool {
-    matches!(
+fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
+    let always = matches!(
         command,
         Command::Compare(_)
-            | Command::Counterfactual(_)
             | Command::Demo(_)
             | Command::Evaluate(_)
             | Command::Explain(_)
             | Command::Figure(_)
-            | Command::Report(_)
             | Command::Train(_)
-    )
+    );
+    let told = |word: &OsString| {
+        is_written(word)
+            || word.to_str().is_some_and(|word| WRITTEN.iter().any(|o| word.starts_with(&format!("{o}="))))
+    };
+    always || arguments.iter().any(told)
 }
 
 /// Where results are printed. A pipe that is closed ends the work, as it does for other programs, unless it `goes_on`.
@@ -219,7 +227,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     request.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
     keep_what_is_read(&arguments);
-    let goes_on = command.is_some_and(writes_files);
+    let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });
     let done = execute(command, &mut out).and_then(|code| {
         out.flush()?;

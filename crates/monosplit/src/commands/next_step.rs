@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use super::demo::quoted;
-use super::{Command, CommandLine};
+use super::{Command, CommandLine, is_written};
 
 /// The options that say how a network and its pictures are read: what comes next has to read them in the same way.
 const READING: [&str; 14] = [
@@ -34,23 +34,39 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
         return None;
     }
     let (line, does) = suggestion(command)?;
+    let (written, read) = sorted(arguments);
     let file = |endings: &[&str], otherwise: &str| {
-        named(&words, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
+        named(&read, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
     };
     let model = file(&["onnx"], if given(&words, "arch") { "" } else { "MODEL.onnx" });
-    let written = words.iter().rev().find(|word| has_ending(word, &["onnx"]));
+    let written = named(&written, &["onnx"]);
     // An experiment goes into a store of the same name unless another is named.
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
-    let run = named(&words, &["sqlite"]).or_else(|| store(named(&words, &["toml"])?));
+    let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
     let line = line
-        .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(name)))
+        .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(&name)))
         .replace("{model}", &model)
         .replace("{picture}", &file(&["png", "jpg", "jpeg"], "PICTURE.jpg"))
         .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
     let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
     let carried = line.split(' ').next().map(|next| carried(&words, next)).unwrap_or_default();
     Some(format!("next: `monosplit {line}{carried}` {does}"))
+}
+
+/// The names on a command line: of what is written, and of what is read.
+fn sorted(arguments: &[OsString]) -> (Vec<String>, Vec<String>) {
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    for pair in arguments.windows(2) {
+        let word = pair[1].to_string_lossy().into_owned();
+        match word.split_once('=').filter(|(option, _)| option.starts_with("--")) {
+            Some((option, value)) if is_written(&option.into()) => written.push(value.to_owned()),
+            Some((_, value)) => read.push(value.to_owned()),
+            None if is_written(&pair[0]) => written.push(word),
+            None => read.push(word),
+        }
+    }
+    (written, read)
 }
 
 /// Whether an option was given.
@@ -97,7 +113,9 @@ fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Results(_) => ("report {run} -o report", "makes a page of it"),
         Command::Run(_) => ("explain {model} {picture}", "shows where it found that"),
         Command::Split(_) => ("verify {model} {picture}", "checks that f = g − h, layer by layer"),
-        Command::Train(_) => ("counterfactual {model} {picture} -o figure.png", "draws what it has learned"),
+        Command::Train(_) => {
+            ("counterfactual {written} {picture} -o figure.png", "draws what it has learned")
+        }
         Command::Verify(_) => ("explain {model} {picture}", "shows what the network looks at"),
         // Their output is made for shells and pagers.
         Command::Completions(_) | Command::Man(_) => return None,

@@ -18,9 +18,6 @@ use crate::layer_choice::chosen_layer;
 use crate::model::Model;
 use crate::table::printable;
 
-/// More rows than this make a page nobody can look at.
-const MOST_ROWS: usize = 64;
-
 /// A column of a figure: a method and where it is read off.
 pub(crate) struct Panel {
     pub(crate) chosen: Chosen,
@@ -144,12 +141,7 @@ impl Panels {
         out: &mut dyn Write,
     ) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
-        if subject.feed.total() > MOST_ROWS {
-            return Err(Error::argument(format!(
-                "a figure has at most {MOST_ROWS} rows; name fewer pictures"
-            ))
-            .into());
-        }
+        subject.check_rows()?;
         let mut next = subject.feed.take(1)?.pop();
         while let Some(sample) = next {
             next = subject.feed.take(1)?.pop();

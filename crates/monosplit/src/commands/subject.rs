@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit_explain::Explained;
-use monosplit_graph::Result;
+use monosplit_graph::{Error, Result};
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
@@ -16,6 +16,9 @@ use crate::input::{Feed, Sample, Source};
 use crate::labels::Labels;
 use crate::model::Model;
 use crate::prediction::{Meaning, Ranked};
+
+/// More rows than this make a page nobody can look at.
+const MOST_ROWS: usize = 64;
 
 /// The network and the pictures, and how they are computed and drawn.
 #[derive(Args)]
@@ -67,6 +70,16 @@ impl SubjectArgs {
 }
 
 impl Subject {
+    /// An error if there are more pictures than anybody would look at in one figure.
+    pub(crate) fn check_rows(&self) -> Result<()> {
+        match self.feed.total() > MOST_ROWS {
+            true => {
+                Err(Error::argument(format!("a figure has at most {MOST_ROWS} rows; name fewer pictures")))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// The class that was explained and its probability, where it has one.
     pub(crate) fn named(&self, explained: &Explained) -> String {
         let class = explained.classes[0];

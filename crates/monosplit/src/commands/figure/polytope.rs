@@ -35,7 +35,7 @@ imaginative polytope): each vertex is a picture beside the gradient of g for the
 The class is that of the first picture unless --class names it. The number on the line between two
 vertices is the cosine of their gradients, left out with more than 8 pictures; the least cosine
 found has the thinnest line, the largest the thickest. In the middle are the means. Cosines
-and means are of the gradients as they are, each divided by its length.")]
+and means are of the maps: gradients averaged over channels, each divided by its length.")]
 pub(crate) struct PolytopeFigure {
     #[command(flatten)]
     pub(super) subject: SubjectArgs,

@@ -116,6 +116,7 @@ impl SplitFigure {
         index: usize,
         out: &mut dyn Write,
     ) -> Result<Option<Row>, Failure> {
+        subject.check_rows()?;
         let Some(sample) = subject.feed.take(1)?.pop() else { return Ok(None) };
         let explained = panels.of(&sample, &subject.classes.of(index, 1)?)?;
         let caption = subject.named(&explained);

@@ -138,7 +138,7 @@ impl<'a> Question<'a> {
         let end = before + samples;
         match count {
             1 => Ok(vec![0; samples]),
-            _ if count == end || (count > end && !ends) => Ok((before..end).collect()),
+            _ if (count == end && ends) || (count > end && !ends) => Ok((before..end).collect()),
             _ => {
                 let more = if ends { "" } else { " and more" };
                 Err(Error::argument(format!(

@@ -82,8 +82,24 @@ impl Exporter<'_> {
             Unary::Elu { alpha } | Unary::Celu { alpha } => {
                 self.finish(name, &[x], &[("alpha", float(alpha))])
             }
+            Unary::Selu { alpha, gamma } if self.double => {
+                let gamma = self.float("gamma", gamma)?;
+                let curve = self.emit("Elu", &[x], &[("alpha", float(alpha))]);
+                self.finish("Mul", &[&curve, &gamma], &[]);
+            }
             Unary::Selu { alpha, gamma } => {
                 self.finish(name, &[x], &[("alpha", float(alpha)), ("gamma", float(gamma))])
+            }
+            Unary::HardSigmoid { alpha, beta } if self.double => {
+                let line = self.line(x, alpha, beta)?;
+                self.clip(0.0, 1.0, kind, &line)?;
+            }
+            Unary::HardSwish if self.double => {
+                let line = self.line(x, 1.0 / 6.0, 0.5)?;
+                let (zero, one) = (self.float("zero", 0.0)?, self.float("one", 1.0)?);
+                let rectified = self.emit("Max", &[&line, &zero], &[]);
+                let gate = self.emit("Min", &[&rectified, &one], &[]);
+                self.finish("Mul", &[x, &gate], &[]);
             }
             Unary::HardSigmoid { alpha, beta } => {
                 self.finish(name, &[x], &[("alpha", float(alpha)), ("beta", float(beta))])
@@ -114,6 +130,13 @@ impl Exporter<'_> {
             _ => self.finish(name, &[x], &[]),
         }
         Ok(())
+    }
+
+    /// `slope·x + height`.
+    fn line(&mut self, x: &str, slope: f64, height: f64) -> Result<String> {
+        let (slope, height) = (self.float("slope", slope)?, self.float("height", height)?);
+        let scaled = self.emit("Mul", &[x, &slope], &[]);
+        Ok(self.emit("Add", &[&scaled, &height], &[]))
     }
 
     /// `½·x·(1 + erf(x/√2))`.

@@ -267,8 +267,8 @@ impl FileNames {
             _ => stem.replace(".npy[", "-").replace(']', ""),
         };
         let ending = match layer {
-            Some(layer) => format!("{method}.{}", in_file_name(layer)),
-            None => method.to_owned(),
+            Some(layer) => format!("{}.{}", in_file_name(method), in_file_name(layer)),
+            None => in_file_name(method),
         };
         let mut name = format!("{stem}.{ending}.png");
         let mut number = 2;
@@ -280,9 +280,11 @@ impl FileNames {
     }
 }
 
-/// A layer's name as part of a file's.
-pub(crate) fn in_file_name(layer: &str) -> String {
-    layer.chars().map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
+/// A name as part of a file's.
+pub(crate) fn in_file_name(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') { c } else { '_' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -296,5 +298,8 @@ mod tests {
         assert_eq!(names.next("b/cat.jpg", "splitcam", None), "cat-2.splitcam.png");
         assert_eq!(names.next("x.npy[3]", "splitcam", None), "x-3.splitcam.png");
         assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out")), "cat.lrp._conv_out.png");
+        assert_eq!(names.next("cat.jpg", "gradcam++", None), "cat.gradcam++.png");
+        // A compiled file says itself what its methods are called.
+        assert_eq!(names.next("cat.jpg", "d/../../up", None), "cat.d_.._.._up.png");
     }
 }

@@ -13,7 +13,7 @@ use super::network::NetworkArgs;
 use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::layer_choice::chosen_layer;
 use crate::model::Model;
@@ -95,6 +95,13 @@ impl Compile {
         let maps = self.maps(&model, &chosen);
         let precision =
             self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
+        if precision == monosplit_engine::Precision::F32
+            && Compilation::own_precision(&maps) == monosplit_engine::Precision::F64
+        {
+            note(
+                "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
+            );
+        }
         let compilation = Compilation::new(&model, self.class(&model)?, &maps, precision)?;
         let graph = compilation.graph();
         let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);

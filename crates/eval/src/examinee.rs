@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Class, Explainer, Map, Request, Settings};
+use monosplit_explain::{Class, Explainer, Map, Question, Request, Settings};
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
@@ -111,7 +111,8 @@ impl Panel {
     /// The maps `[N, H, W]` of images, each for a class of its own.
     pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
         let class = Class::PerSample(classes.to_vec());
-        let explained = self.explainer.explain(images, &class, &self.settings)?;
+        let question = Question { series: None, ..Question::new(images, &class, &self.settings) };
+        let explained = self.explainer.answer(&question)?;
         explained.maps.into_iter().map(settled).collect::<Result<_>>().map(Maps)
     }
 

@@ -109,7 +109,7 @@ mod tests {
         let asked = |before: usize, ends: bool| {
             let (class, settings) = (Class::Top, Settings::default());
             let series = Series { before, ends };
-            let question = Question { series, ..Question::new(&images, &class, &settings) };
+            let question = Question { series: Some(series), ..Question::new(&images, &class, &settings) };
             baseline.images(&question, &layout(&[1])).map(|found| found.to_f64().to_vec())
         };
         assert_eq!(asked(0, false).unwrap(), [1.0, 2.0]);

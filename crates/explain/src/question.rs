@@ -106,8 +106,8 @@ pub struct Question<'a> {
     pub settings: &'a Settings,
     /// Hears how far repeated methods have come.
     pub progress: &'a dyn Progress,
-    /// Where the images stand among all that are asked about.
-    pub series: Series,
+    /// Where the images stand among all that are asked about; none if they come in no order.
+    pub series: Option<Series>,
 }
 
 /// Where the images of a question stand in a series that is asked about part by part.
@@ -129,15 +129,22 @@ impl Default for Series {
 impl<'a> Question<'a> {
     /// A question about images alone.
     pub fn new(images: &'a Tensor, class: &'a Class, settings: &'a Settings) -> Self {
-        Question { images, given: &[], class, settings, progress: &Silent, series: Series::default() }
+        Question { images, given: &[], class, settings, progress: &Silent, series: Some(Series::default()) }
     }
 
     /// Which of `count` things (`what`) each image has, if there is one for all or one for each of the series.
     pub(crate) fn own(&self, count: usize, what: &str) -> Result<Vec<usize>> {
-        let (Series { before, ends }, samples) = (self.series, self.samples());
+        let samples = self.samples();
+        if count == 1 {
+            return Ok(vec![0; samples]);
+        }
+        let Some(Series { before, ends }) = self.series else {
+            return Err(Error::argument(format!(
+                "{count} {what} were given, but images are asked about in no order here; give one for all"
+            )));
+        };
         let end = before + samples;
         match count {
-            1 => Ok(vec![0; samples]),
             _ if (count == end && ends) || (count > end && !ends) => Ok((before..end).collect()),
             _ => {
                 let more = if ends { "" } else { " and more" };

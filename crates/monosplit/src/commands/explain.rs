@@ -294,7 +294,7 @@ impl Run<'_> {
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let series = Series { before: answers.len(), ends: waiting.is_empty() };
+            let series = Some(Series { before: answers.len(), ends: waiting.is_empty() });
             let question =
                 Question { progress: &bar, series, ..Question::new(&images, &class, &setting.settings) };
             let explained = self.explained(&question, &mut profile)?;

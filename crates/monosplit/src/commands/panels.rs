@@ -115,8 +115,11 @@ impl Panels {
         let mut explained = None;
         for group in &self.groups {
             let bar = Bar::new(1);
-            let question =
-                Question { progress: &bar, series, ..Question::new(&sample.tensor, class, &group.settings) };
+            let question = Question {
+                progress: &bar,
+                series: Some(series),
+                ..Question::new(&sample.tensor, class, &group.settings)
+            };
             let mut found = group.explainer.answer(&question)?;
             for (&column, map) in group.columns.iter().zip(std::mem::take(&mut found.maps)) {
                 maps[column] = Some(map);

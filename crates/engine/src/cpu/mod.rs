@@ -4,6 +4,7 @@ mod effort;
 mod fusion;
 mod kernels;
 mod plan;
+mod preparation;
 mod program;
 mod real;
 mod run;
@@ -105,7 +106,7 @@ impl Cpu {
     }
 
     /// Computes convolutions as they are defined. Single precision transforms their windows otherwise (Winograd), which takes
-    /// a half to a quarter of the time and rounds some ten times as much.
+    /// fewer multiplications and rounds more.
     #[must_use]
     pub fn accurate(self, accurate: bool) -> Self {
         Cpu { limits: Limits { accurate, ..self.limits }, ..self }

@@ -1,22 +1,20 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, element_count};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Shape, Tensor, element_count};
 use rayon::ThreadPool;
 
 use super::Limits;
 use super::effort::Effort;
 use super::fusion::Fusion;
 use super::kernels::peak::peak;
-use super::kernels::policy::{self, Kernel};
-use super::kernels::prepared::Shelf;
-use super::plan::{Place, Plan, Step, known, needed};
+use super::kernels::policy::Kernel;
+use super::plan::{Place, Plan, known, needed};
 use super::real::Real;
 use super::run::Run;
-use super::schedule::{Choices, Work, stream_weights};
-use super::value::{Shared, Storage, View, ViewMut, element_bytes};
+use super::schedule::Choices;
+use super::value::{Shared, Storage, element_bytes};
 use crate::profile::Profile;
 
 /// What is kept of a node.
@@ -58,7 +56,7 @@ pub(crate) struct CpuProgram<R> {
     pub(super) constants: Vec<Option<Shared<R>>>,
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
-    limits: Limits,
+    pub(super) limits: Limits,
     pool: Option<Arc<ThreadPool>>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
@@ -115,167 +113,6 @@ impl<R: Real> CpuProgram<R> {
         Ok(program)
     }
 
-    fn streams(&self, graph: &Graph, known: &[bool], nodes: &[NodeId]) -> Result<Executor<R>> {
-        let of = |id: NodeId| {
-            let read = stream_weights(graph, &self.plan.same, known, graph.node(id));
-            read.ok_or_else(|| self.lost(id))
-        };
-        let magnitude = nodes.iter().map(|&id| Ok(of(id)?.1)).collect::<Result<_>>()?;
-        let transposed = matches!(graph.node(nodes[0]).op, Op::MatMul { trans_b: true, .. });
-        Ok(Executor::Streams(Streams { weights: of(nodes[0])?.0, magnitude, transposed }))
-    }
-
-    /// The known values each step reads.
-    fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<Vec<NodeId>> {
-        let of_step = |step: &Step| {
-            let mut read: Vec<NodeId> = Vec::new();
-            for id in step.work.nodes() {
-                let weights = match step.work {
-                    Work::Streams(_) => stream_weights(graph, &self.plan.same, known, graph.node(*id)),
-                    _ => None,
-                };
-                let inputs = self.values[id.index()].inputs.iter().enumerate();
-                read.extend(inputs.map(|(position, &input)| match weights {
-                    Some((weights, _)) if position == 1 => weights,
-                    _ => input,
-                }));
-            }
-            read.retain(|id| known[id.index()]);
-            read.sort();
-            read.dedup();
-            read
-        };
-        self.plan.steps.iter().map(of_step).collect()
-    }
-
-    /// Computes what is known and chooses what carries out the steps. Weights that kernels keep in a layout of their
-    /// own are let go as soon as the last of these has them.
-    fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
-        let reads = self.constants_read(graph, known);
-        let mut left = vec![0usize; self.values.len()];
-        reads.iter().flatten().for_each(|id| left[id.index()] += 1);
-        let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
-        outputs.iter().for_each(|id| left[id.index()] += 1);
-        let mut bytes = 0;
-        let shelf = Shelf::new(self.limits.accurate);
-        for (at, read) in reads.iter().enumerate() {
-            for &id in read {
-                self.provide(graph, id, &mut bytes)?;
-            }
-            let step = &self.plan.steps[at];
-            let executor = match &step.work {
-                Work::One(id) => Executor::Kernel(self.choose(graph, *id, &shelf)?),
-                Work::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0], &shelf)?),
-                Work::Fused(nodes) => {
-                    Executor::Fused(Fusion::new(graph, &self.plan.same, nodes, &step.outputs)?)
-                }
-                Work::Finished(nodes) => {
-                    let fusion = Fusion::new(graph, &self.plan.same, &nodes[1..], &step.outputs)?;
-                    Executor::Finished(self.choose(graph, nodes[0], &shelf)?, fusion)
-                }
-                Work::Streams(nodes) => self.streams(graph, known, nodes)?,
-            };
-            let kernel = match &executor {
-                Executor::Kernel(kernel) | Executor::Finished(kernel, _) => Some(kernel),
-                _ => None,
-            };
-            if kernel.is_some_and(|kernel| kernel.holds_weights) {
-                let weights = self.values[step.work.nodes()[0].index()].inputs[1];
-                left[weights.index()] -= 1;
-                if left[weights.index()] == 0 {
-                    self.constants[weights.index()] = None;
-                }
-            }
-            self.executors.push(executor);
-        }
-        for id in outputs {
-            self.provide(graph, id, &mut bytes)?;
-        }
-        // What only other constants were made of is of no use any more.
-        self.constants
-            .iter_mut()
-            .zip(left)
-            .filter(|(_, left)| *left == 0)
-            .for_each(|(value, _)| *value = None);
-        Ok(())
-    }
-
-    fn choose(&self, graph: &Graph, id: NodeId, shelf: &Shelf<R>) -> Result<Kernel<R>> {
-        let node = graph.node(id);
-        let inputs = &self.values[id.index()].inputs;
-        let shapes = self.fixed_shapes(inputs);
-        let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&shapes))
-            .map(|(input, shape)| {
-                let data = self.constants[input.index()].as_ref()?.slice();
-                Some(View { shape: shape.as_ref()?, data })
-            })
-            .collect();
-        let weights = inputs.get(1).copied().unwrap_or(id);
-        policy::choose(node, &constants, &shelf.of(weights)).map_err(|e| e.at(&self.values[id.index()].name))
-    }
-
-    fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {
-        let fixed = |id: &NodeId| {
-            let shape = &self.values[id.index()].shape;
-            (!shape.is_batched()).then(|| shape.at(1)).flatten()
-        };
-        ids.iter().map(fixed).collect()
-    }
-
-    /// Computes a value that depends on no input, and what it is made of, unless that was done; `bytes` is what all
-    /// computed so far took.
-    fn provide(&mut self, graph: &Graph, id: NodeId, bytes: &mut usize) -> Result<()> {
-        let mut missing = BTreeSet::new();
-        let mut open = vec![id];
-        while let Some(id) = open.pop() {
-            if self.constants[id.index()].is_none() && missing.insert(id) {
-                open.extend(&self.values[id.index()].inputs);
-            }
-        }
-        for id in missing {
-            let node = graph.node(id);
-            let value = match &node.op {
-                Op::Constant(tensor) => Shared::of(tensor),
-                Op::Reshape { .. } => {
-                    let renamed = self.values[id.index()].inputs[0];
-                    self.constants[renamed.index()].clone().ok_or_else(|| self.lost(id))?
-                }
-                _ => {
-                    let count = node.shape.at(1).and_then(|shape| element_count(&shape));
-                    *bytes = count
-                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(*bytes))
-                        .filter(|&bytes| bytes <= self.limits.memory)
-                        .ok_or_else(|| self.too_large(id))?;
-                    self.evaluate(graph, id).map_err(|e| e.at(&self.values[id.index()].name))?
-                }
-            };
-            self.constants[id.index()] = Some(value);
-        }
-        Ok(())
-    }
-
-    fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
-        let node = graph.node(id);
-        let inputs = &self.values[id.index()].inputs;
-        let kernel = self.choose(graph, id, &Shelf::new(true))?;
-        let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
-        let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
-        let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
-        let shapes = shapes.ok_or_else(|| self.lost(id))?;
-        let mut views = Vec::with_capacity(shapes.len());
-        for (input, shape) in inputs.iter().zip(&shapes) {
-            let data = self.constants[input.index()].as_ref().ok_or_else(|| self.lost(id))?.slice();
-            views.push(View { shape, data });
-        }
-        let mut storage = Storage::empty(node.kind);
-        storage.grow(count)?;
-        let mut out = ViewMut { shape: &shape, data: storage.slice_mut(count) };
-        if !out.is_empty() {
-            self.within_pool(|| (kernel.run)(&views, &mut out))?;
-        }
-        Ok(storage.share())
-    }
-
     /// How many values lie side by side where `id` lies.
     pub(super) fn parts(&self, id: NodeId) -> usize {
         self.plan.bundled.get(&id).copied().unwrap_or(1)
@@ -285,7 +122,7 @@ impl<R: Real> CpuProgram<R> {
         Error::argument("a value was read before it was computed").at(&self.values[id.index()].name)
     }
 
-    fn too_large(&self, id: NodeId) -> Error {
+    pub(super) fn too_large(&self, id: NodeId) -> Error {
         let value = &self.values[id.index()];
         Error::argument(format!(
             "a value of shape {} takes the run over the memory limit of {} MiB; use a smaller batch or raise the limit",
@@ -295,7 +132,7 @@ impl<R: Real> CpuProgram<R> {
         .at(&value.name)
     }
 
-    fn within_pool<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(super) fn within_pool<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
             // Entered once for all steps: work handed in from outside wakes the pool every time.
@@ -426,12 +263,14 @@ impl<R: Real> crate::Program for CpuProgram<R> {
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::Data;
     use monosplit_graph::op::{Binary, Reduction, Unary, Window};
+    use monosplit_graph::{Data, Op};
 
     use super::*;
     use crate::Program;
     use crate::cpu::kernels::testing::Random;
+    use crate::cpu::plan::Step;
+    use crate::cpu::schedule::Work;
 
     /// A graph of elementwise nodes, convolutions with shared weights, reductions that come back as factors, and
     /// renamed values.
@@ -557,17 +396,7 @@ mod tests {
     fn streams_of_a_fully_connected_layer_keep_their_bits_and_store_no_magnitudes() {
         let mut random = Random::new(5);
         let graph = fully_connected(&mut random);
-        let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
-        let compile = |choices| {
-            CpuProgram::<f32>::compile_with(
-                &graph,
-                None,
-                Limits { memory: 1 << 30, accurate: false },
-                choices,
-            )
-            .unwrap()
-        };
-        let (plain, all) = (compile(off), compile(Choices::ALL));
+        let (plain, all) = (compiled(&graph, OFF), compiled(&graph, Choices::ALL));
         for batch in [1, 3, 40] {
             let inputs: Vec<Tensor> = (0..3)
                 .map(|_| Tensor::new([batch, 300], random.reals::<f32>(batch * 300)).unwrap())
@@ -578,6 +407,13 @@ mod tests {
         assert_eq!(all.constants.iter().flatten().filter(large).count(), 1);
         let streams = |step: &&Step| matches!(step.work, Work::Streams(_));
         assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
+    }
+
+    const OFF: Choices = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
+
+    fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
+        let limits = Limits { memory: 1 << 30, accurate: false };
+        CpuProgram::compile_with(graph, None, limits, choices).unwrap()
     }
 
     fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
@@ -601,19 +437,9 @@ mod tests {
                 writer.step().unwrap();
             }
             let graph = writer.finish();
-            let off = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
             let on = |bit: usize| round & (1 << bit) == 0;
             let some = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
-            let compile = |choices| {
-                CpuProgram::<f32>::compile_with(
-                    &graph,
-                    None,
-                    Limits { memory: 1 << 30, accurate: false },
-                    choices,
-                )
-                .unwrap()
-            };
-            let (plain, some, all) = (compile(off), compile(some), compile(Choices::ALL));
+            let [plain, some, all] = [OFF, some, Choices::ALL].map(|choices| compiled(&graph, choices));
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)
                     .map(|_| Tensor::new([batch, 4, 5, 6], random.reals::<f32>(batch * 120)).unwrap())

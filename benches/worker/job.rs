@@ -2,8 +2,9 @@
 //! on a batch that is already in memory.
 
 use std::path::Path;
+use std::time::Duration;
 
-use monosplit::engine::Cpu;
+use monosplit::engine::{Cpu, Engine, Profile};
 use monosplit::graph::npy;
 use monosplit::{Error, Inference, Model, ModelOptions, Origin, Result, Tensor};
 
@@ -14,6 +15,11 @@ use crate::{method, metric};
 pub(crate) trait Job {
     /// One repeat.
     fn run(&mut self) -> Result<Results>;
+
+    /// Where the time of a repeat goes.
+    fn profile(&mut self) -> Result<Profile> {
+        Err(Error::argument("only methods are profiled"))
+    }
 }
 
 /// The options of a job, each given once as `key=value`.
@@ -43,20 +49,57 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Opens the network and compiles what is asked for; `None` if the method asked for is not built.
-pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Option<Box<dyn Job>>> {
+/// How long a card has computed so far.
+pub(crate) type CardTime = Box<dyn Fn() -> Duration>;
+
+/// What computes: the processor, or the card if `engine=cuda`, with the arithmetic `precision=`.
+fn engine(options: &Options<'_>) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+    match options.get("engine") {
+        None | Some("cpu") => {
+            Ok((Box::new(Cpu::default().threads(options.number("threads")?.unwrap_or(2))), None))
+        }
+        Some("cuda") => card(options.get("precision").unwrap_or("f32")),
+        Some(other) => Err(Error::argument(format!("unknown engine {other}: cpu, cuda"))),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn card(precision: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+    use monosplit::engine::{Arithmetic, Cuda};
+    let arithmetic = match precision {
+        "f32" => Arithmetic::F32,
+        "tf32" => Arithmetic::Tf32,
+        "bf16" => Arithmetic::Bf16,
+        other => return Err(Error::argument(format!("unknown precision {other}: f32, tf32, bf16"))),
+    };
+    let card = Cuda::open(0)?.arithmetic(arithmetic);
+    Ok((Box::new(card.clone()), Some(Box::new(move || card.time_on_card()))))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn card(_: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+    Err(Error::argument("the worker was built without the feature 'cuda'"))
+}
+
+/// A job, if what is asked for is built, and the card's own clock.
+pub(crate) type Loaded = (Option<Box<dyn Job>>, Option<CardTime>);
+
+/// Opens the network and compiles what is asked for.
+pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> {
     let options = Options(options);
     let model = Model::open(Origin::onnx(model), &ModelOptions::default())?;
-    let engine = Cpu::default().threads(options.number("threads")?.unwrap_or(2));
+    let (engine, clock) = engine(&options)?;
+    let engine = &*engine;
     let input = Path::new(options.need("input")?);
     let bytes = std::fs::read(input).map_err(|cause| Error::io(input, &cause))?;
     let images = npy::read(&bytes)?;
-    match kind {
-        "forward" => Ok(Some(Box::new(Forward { inference: Inference::new(&model, &engine)?, images }))),
-        "method" => method::load(&model, images, &engine, &options),
-        "metric" => metric::load(&model, &images, &engine, &options),
-        _ => Err(Error::argument(format!("unknown job {kind}: forward, method, metric"))),
-    }
+    let job: Option<Box<dyn Job>> = match kind {
+        "forward" => Some(Box::new(Forward { inference: Inference::new(&model, engine)?, images })),
+        "method" => method::load(&model, images, engine, &options)?,
+        "metric" => metric::load(&model, &images, engine, &options)?,
+        _ => return Err(Error::argument(format!("unknown job {kind}: forward, method, metric"))),
+    };
+    Ok((job, clock))
 }
 
 struct Forward {

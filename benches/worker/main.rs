@@ -9,6 +9,7 @@
 //! | `load metric MODEL metric=TEXT key=value…` | the same |
 //! | `go` | `seconds N` |
 //! | `save FOLDER` | `saved`: the results of the last repeat as `.npy` files |
+//! | `profile FILE` | `profiled`: the time of every step of one more repeat, longest first, as lines of a table |
 //! | `peak` | `peak BYTES`: the most memory this process has held |
 
 mod clock;
@@ -20,11 +21,12 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use monosplit::engine::NodeTime;
 use monosplit::graph::{Tensor, npy};
 use monosplit::{Error, Result};
 
 use clock::Clock;
-use job::Job;
+use job::{CardTime, Job};
 
 /// A shorter repeat is done twice and the second one timed: what the others left in the caches is not its fault.
 const SHORT: Duration = Duration::from_millis(50);
@@ -38,6 +40,8 @@ type Results = Vec<(String, Tensor)>;
 struct Worker {
     job: Option<Box<dyn Job>>,
     clock: Clock,
+    /// The card's own clock, if a card is to be timed.
+    card: Option<CardTime>,
     results: Results,
 }
 
@@ -52,13 +56,16 @@ impl Worker {
                 (self.job, self.results) = (None, Results::new());
                 self.clock =
                     if options.contains(&"clock=processor") { Clock::Processor } else { Clock::Wall };
-                self.job = job::load(kind, model, options)?;
+                let (job, card) = job::load(kind, model, options)?;
+                self.job = job;
+                self.card = card.filter(|_| options.contains(&"clock=card"));
                 Ok(if self.job.is_some() { "ready" } else { "missing" }.to_owned())
             }
             ["go"] => Ok(format!("seconds {:e}", self.repeat()?.as_secs_f64())),
             ["save", folder] => self.save(Path::new(folder)).map(|()| "saved".to_owned()),
+            ["profile", file] => self.profile(Path::new(file)).map(|()| "profiled".to_owned()),
             ["peak"] => Ok(format!("peak {}", peak_memory()?)),
-            _ => Err(Error::argument("expected load, go, save or peak")),
+            _ => Err(Error::argument("expected load, go, save, profile or peak")),
         }
     }
 
@@ -78,12 +85,35 @@ impl Worker {
 
     /// The time of one of so many runs.
     fn timed(&mut self, runs: u32) -> Result<Duration> {
+        let start = self.now()?;
         let job = self.job.as_mut().ok_or_else(|| Error::argument("nothing is loaded"))?;
-        let start = self.clock.now()?;
         for _ in 0..runs {
             self.results = job.run()?;
         }
-        Ok(self.clock.now()?.saturating_sub(start) / runs)
+        Ok(self.now()?.saturating_sub(start) / runs)
+    }
+
+    fn now(&self) -> Result<Duration> {
+        self.card.as_ref().map_or_else(|| self.clock.now(), |card| Ok(card()))
+    }
+
+    fn profile(&mut self, file: &Path) -> Result<()> {
+        let job = self.job.as_mut().ok_or_else(|| Error::argument("nothing is loaded"))?;
+        let mut nodes = job.profile()?.nodes;
+        nodes.sort_by_key(|node| std::cmp::Reverse(node.time));
+        let line = |node: &NodeTime| {
+            let milliseconds = 1e3 * node.time.as_secs_f64();
+            format!(
+                "{milliseconds:.3} {} +{} {:?} {} {}\n",
+                node.op,
+                node.others.len(),
+                node.shape,
+                node.kernel,
+                node.name
+            )
+        };
+        let text: String = nodes.iter().map(line).collect();
+        std::fs::write(file, text).map_err(|cause| Error::io(file, &cause))
     }
 
     fn save(&self, folder: &Path) -> Result<()> {

@@ -1,16 +1,18 @@
 //! Every explanation method by its name on the command line. A method that is not built is printed as such by the bench.
 
 use monosplit::catalogue::{self, Chosen, Entry};
-use monosplit::engine::Cpu;
-use monosplit::explain::{Class, Explained, Explainer, Finish, Request, Settings, Size};
+use monosplit::engine::{Engine, Profile};
+use monosplit::explain::{Class, Explained, Explainer, Finish, Question, Request, Settings, Size};
 use monosplit::{Model, Result, Tensor};
 
 use crate::Results;
 use crate::job::{Job, Options};
 
 /// Options of the job itself; all others are the method's.
-const OWN: [&str; 11] = [
+const OWN: [&str; 13] = [
     "clock",
+    "engine",
+    "precision",
     "input",
     "threads",
     "network",
@@ -29,7 +31,7 @@ const OWN: [&str; 11] = [
 pub(crate) fn load(
     model: &Model,
     images: Tensor,
-    engine: &Cpu,
+    engine: &dyn Engine,
     options: &Options<'_>,
 ) -> Result<Option<Box<dyn Job>>> {
     let names: Vec<&str> = options.need("name")?.split(',').collect();
@@ -83,5 +85,10 @@ impl Job for Explaining {
             results.push((name, map.values));
         }
         Ok(results)
+    }
+
+    fn profile(&mut self) -> Result<Profile> {
+        let question = Question::new(&self.images, &self.class, &self.settings);
+        self.explainer.answer_profiled(&question).map(|(_, profile)| profile)
     }
 }

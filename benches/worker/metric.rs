@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use monosplit::catalogue;
-use monosplit::engine::Cpu;
+use monosplit::engine::Engine;
 use monosplit::explain::{Class, Explainer, Finish, Request, Settings, Size};
 use monosplit::graph::npy;
 use monosplit::{Error, Inference, Model, Result, Tensor};
@@ -18,7 +18,7 @@ use crate::job::{Job, Options};
 pub(crate) fn load(
     model: &Model,
     images: &Tensor,
-    engine: &Cpu,
+    engine: &dyn Engine,
     options: &Options<'_>,
 ) -> Result<Option<Box<dyn Job>>> {
     let chosen = catalogue::parse(options.get("name").unwrap_or("gradient"), &[])?;

@@ -3,13 +3,21 @@
 //! An [`Engine`] knows graphs and machines. It does not know what a graph is for.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod effort;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
+mod outline;
+mod plan;
 mod profile;
+mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
 pub use cpu::Cpu;
+#[cfg(feature = "cuda")]
+pub use cuda::{Arithmetic, Cuda};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
@@ -63,4 +71,44 @@ pub trait Program: Send + Sync {
 
     /// Like [`Program::run`], timing every node.
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)>;
+
+    /// Makes a loop of the program that begins with `state`: what its last inputs are given first, and its last outputs
+    /// are every time after that.
+    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>>;
+}
+
+/// A program that is run on its own results.
+pub trait Loop: Send {
+    /// Runs on `inputs` and the state, keeps the new state where it is computed, and returns the other outputs.
+    fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+
+    /// The state as it is now.
+    fn state(&mut self) -> Result<Vec<Tensor>>;
+
+    /// Goes on from another state.
+    fn set_state(&mut self, state: Vec<Tensor>) -> Result<()>;
+}
+
+/// A loop whose state is handed back and forth.
+struct Handed {
+    program: Box<dyn Program>,
+    state: Vec<Tensor>,
+}
+
+impl Loop for Handed {
+    fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let all = [inputs, &self.state].concat();
+        let mut outputs = self.program.run(&all)?;
+        self.state = outputs.split_off(outputs.len().saturating_sub(self.state.len()));
+        Ok(outputs)
+    }
+
+    fn state(&mut self) -> Result<Vec<Tensor>> {
+        Ok(self.state.clone())
+    }
+
+    fn set_state(&mut self, state: Vec<Tensor>) -> Result<()> {
+        self.state = state;
+        Ok(())
+    }
 }

@@ -1,4 +1,5 @@
-//! Whole programs: the same bits at any number of threads, planned memory, and clear errors.
+//! Whole programs: the same bits at any number of threads and at every run, planned memory, and clear errors, on every
+//! engine there is.
 
 use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::op::{Binary, Divisor, Unary, Window};
@@ -61,6 +62,18 @@ fn run(cpu: Cpu, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
     cpu.compile(graph).unwrap().run(inputs).unwrap()
 }
 
+/// What runs programs here.
+fn engines() -> Vec<Box<dyn Engine>> {
+    #[allow(unused_mut)]
+    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Cpu::default())];
+    #[cfg(feature = "cuda")]
+    match monosplit_engine::Cuda::open(0) {
+        Ok(card) => engines.push(Box::new(card)),
+        Err(why) => println!("only the processor is tested: {why}"),
+    }
+    engines
+}
+
 #[test]
 fn the_bits_do_not_depend_on_the_number_of_threads_or_the_run() {
     let graph = network();
@@ -82,31 +95,52 @@ fn the_bits_do_not_depend_on_the_number_of_threads_or_the_run() {
 fn single_and_double_precision_agree() {
     let graph = network();
     let x = [tensor(&[2, 3, 61, 53], 9)];
-    let narrow = run(Cpu::default(), &graph, &x);
-    let wide = run(Cpu::default().precision(Precision::F64), &graph, &x);
-    for (a, b) in narrow.iter().zip(&wide) {
-        let (a, b) = (a.to_f64(), b.to_f64());
-        let scale = b.iter().fold(0f64, |m, v| m.max(v.abs()));
-        let worst = a.iter().zip(b.iter()).fold(0f64, |m, (a, b)| m.max((a - b).abs()));
-        assert!(worst < 2e-5 * scale, "{worst} of {scale}");
+    let exact = run(Cpu::default().precision(Precision::F64), &graph, &x);
+    for engine in engines() {
+        for (precision, bound) in [(Precision::F32, 2e-5), (Precision::F64, 1e-12)] {
+            let found = engine.compile_in(&graph, precision).unwrap().run(&x).unwrap();
+            for (a, b) in found.iter().zip(&exact) {
+                let (a, b) = (a.to_f64(), b.to_f64());
+                let scale = b.iter().fold(0f64, |m, v| m.max(v.abs()));
+                let worst = a.iter().zip(b.iter()).fold(0f64, |m, (a, b)| m.max((a - b).abs()));
+                assert!(worst < bound * scale, "{worst} of {scale}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_run_gives_the_same_bits() {
+    let graph = network();
+    for engine in engines() {
+        for batch in [1, 3] {
+            let x = [tensor(&[batch, 3, 61, 53], 9)];
+            let expected = engine.compile(&graph).unwrap().run(&x).unwrap();
+            let program = engine.compile(&graph).unwrap();
+            for _ in 0..4 {
+                assert_eq!(program.run(&x).unwrap(), expected);
+            }
+        }
     }
 }
 
 #[test]
 fn every_sample_of_a_batch_is_computed_as_if_alone() {
     let graph = network();
-    let program = Cpu::default().compile(&graph).unwrap();
-    let x = tensor(&[3, 3, 61, 53], 9);
-    let together = program.run(std::slice::from_ref(&x)).unwrap();
-    for sample in 0..3 {
-        let size = x.len() / 3;
-        let one = x.to_f32()[sample * size..(sample + 1) * size].to_vec();
-        let alone = program.run(&[Tensor::new([1, 3, 61, 53], one).unwrap()]).unwrap();
-        for (all, one) in together.iter().zip(&alone) {
-            let part = one.len();
-            let all = &all.to_f32()[sample * part..(sample + 1) * part];
-            let worst = all.iter().zip(one.to_f32().iter()).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
-            assert!(worst < 1e-4 * one.to_f32().iter().fold(0f32, |m, v| m.max(v.abs())));
+    for engine in engines() {
+        let program = engine.compile(&graph).unwrap();
+        let x = tensor(&[3, 3, 61, 53], 9);
+        let together = program.run(std::slice::from_ref(&x)).unwrap();
+        for sample in 0..3 {
+            let size = x.len() / 3;
+            let one = x.to_f32()[sample * size..(sample + 1) * size].to_vec();
+            let alone = program.run(&[Tensor::new([1, 3, 61, 53], one).unwrap()]).unwrap();
+            for (all, one) in together.iter().zip(&alone) {
+                let part = one.len();
+                let all = &all.to_f32()[sample * part..(sample + 1) * part];
+                let worst = all.iter().zip(one.to_f32().iter()).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+                assert!(worst < 1e-4 * one.to_f32().iter().fold(0f32, |m, v| m.max(v.abs())));
+            }
         }
     }
 }
@@ -158,28 +192,30 @@ fn wrong_inputs_are_named() {
     let b = g.input("mask", Shape::batched(&[1, 1]), Kind::Float);
     let y = g.add(Op::Binary(Binary::Mul), &[a, b]).unwrap();
     g.output("y", y);
-    let program = Cpu::default().compile(&g).unwrap();
-    let said = |inputs: &[Tensor]| {
-        let error = program.run(inputs).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Argument));
-        error.to_string()
-    };
-    let (image, mask) = (tensor(&[2, 3, 4], 1), tensor(&[2, 1, 1], 1));
-    assert!(program.run(&[image.clone(), mask.clone()]).is_ok());
-    assert!(said(std::slice::from_ref(&image)).contains("image, mask"));
-    let wrong = said(&[tensor(&[2, 3, 5], 1), mask.clone()]);
-    assert!(
-        wrong.contains("'image'") && wrong.contains("[N, 3, 4]") && wrong.contains("[2, 3, 5]"),
-        "{wrong}"
-    );
-    assert!(said(&[image.clone(), tensor(&[3, 1, 1], 1)]).contains("batch size so far is 2"));
-    let ints = Tensor::new([2, 1, 1], vec![1i64, 2]).unwrap();
-    assert!(said(&[image, ints]).contains("'mask'"));
-    let empty = [
-        Tensor::new([0, 3, 4], Vec::<f32>::new()).unwrap(),
-        Tensor::new([0, 1, 1], Vec::<f32>::new()).unwrap(),
-    ];
-    assert_eq!(program.run(&empty).unwrap()[0].shape(), &[0, 3, 4]);
+    for engine in engines() {
+        let program = engine.compile(&g).unwrap();
+        let said = |inputs: &[Tensor]| {
+            let error = program.run(inputs).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Argument));
+            error.to_string()
+        };
+        let (image, mask) = (tensor(&[2, 3, 4], 1), tensor(&[2, 1, 1], 1));
+        assert!(program.run(&[image.clone(), mask.clone()]).is_ok());
+        assert!(said(std::slice::from_ref(&image)).contains("image, mask"));
+        let wrong = said(&[tensor(&[2, 3, 5], 1), mask.clone()]);
+        assert!(
+            wrong.contains("'image'") && wrong.contains("[N, 3, 4]") && wrong.contains("[2, 3, 5]"),
+            "{wrong}"
+        );
+        assert!(said(&[image.clone(), tensor(&[3, 1, 1], 1)]).contains("batch size so far is 2"));
+        let ints = Tensor::new([2, 1, 1], vec![1i64, 2]).unwrap();
+        assert!(said(&[image, ints]).contains("'mask'"));
+        let empty = [
+            Tensor::new([0, 3, 4], Vec::<f32>::new()).unwrap(),
+            Tensor::new([0, 1, 1], Vec::<f32>::new()).unwrap(),
+        ];
+        assert_eq!(program.run(&empty).unwrap()[0].shape(), &[0, 3, 4]);
+    }
 }
 
 #[test]
@@ -189,10 +225,12 @@ fn an_index_out_of_range_names_the_node() {
     let i = g.input("i", Shape::fixed(&[2]), Kind::Int);
     let y = g.add_named(Label::named("lookup"), Op::Gather { axis: 0 }, &[x, i]).unwrap();
     g.output("y", y);
-    let program = Cpu::default().compile(&g).unwrap();
-    let at = |i: i64| program.run(&[tensor(&[4], 1), Tensor::vector(vec![0, i])]);
-    assert!(at(-4).is_ok());
-    assert_eq!(at(4).unwrap_err().node(), Some("lookup"));
+    for engine in engines() {
+        let program = engine.compile(&g).unwrap();
+        let at = |i: i64| program.run(&[tensor(&[4], 1), Tensor::vector(vec![0, i])]);
+        assert!(at(-4).is_ok());
+        assert_eq!(at(4).unwrap_err().node(), Some("lookup"));
+    }
 }
 
 #[test]
@@ -218,11 +256,13 @@ fn a_constant_expanded_to_the_batch_follows_the_batch() {
     let token = g.add(Op::Expand { shape: Shape::batched(&[1]) }, &[c]).unwrap();
     let y = g.add(Op::Concat { axis: 1 }, &[token, x]).unwrap();
     g.output("y", y);
-    let program = Cpu::default().compile(&g).unwrap();
-    for batch in [3, 1, 4] {
-        let y = &program.run(&[tensor(&[batch, 2], 1)]).unwrap()[0];
-        assert_eq!(y.shape(), &[batch, 3]);
-        assert!(y.to_f32().chunks(3).all(|row| row[0] == 5.0));
+    for engine in engines() {
+        let program = engine.compile(&g).unwrap();
+        for batch in [3, 1, 4] {
+            let y = &program.run(&[tensor(&[batch, 2], 1)]).unwrap()[0];
+            assert_eq!(y.shape(), &[batch, 3]);
+            assert!(y.to_f32().chunks(3).all(|row| row[0] == 5.0));
+        }
     }
 }
 
@@ -238,15 +278,17 @@ fn outputs_may_be_inputs_constants_renames_and_duplicates() {
         g.output(name, id);
     }
     let input = tensor(&[2, 2, 3], 3);
-    let program = Cpu::default().compile(&g).unwrap();
-    for _ in 0..2 {
-        let o = program.run(std::slice::from_ref(&input)).unwrap();
-        assert_eq!(o[0], input);
-        assert_eq!(o[1].to_f32()[0], 1.0);
-        assert_eq!(o[2], o[4]);
-        assert_eq!(o[3].shape(), &[2, 6]);
-        assert_eq!(o[3].to_f32(), o[2].to_f32());
-        assert_eq!(o[5].to_f32(), input.to_f32());
+    for engine in engines() {
+        let program = engine.compile(&g).unwrap();
+        for _ in 0..2 {
+            let o = program.run(std::slice::from_ref(&input)).unwrap();
+            assert_eq!(o[0], input);
+            assert_eq!(o[1].to_f32()[0], 1.0);
+            assert_eq!(o[2], o[4]);
+            assert_eq!(o[3].shape(), &[2, 6]);
+            assert_eq!(o[3].to_f32(), o[2].to_f32());
+            assert_eq!(o[5].to_f32(), input.to_f32());
+        }
     }
 }
 
@@ -262,14 +304,16 @@ fn a_profile_names_the_kernels_in_order() {
 
 #[test]
 fn programs_run_concurrently() {
-    let program: Box<dyn Program> = Cpu::default().threads(2).compile(&network()).unwrap();
-    let x = [tensor(&[1, 3, 61, 53], 9)];
-    let expected = program.run(&x).unwrap();
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| assert_eq!(program.run(&x).unwrap(), expected));
-        }
-    });
+    for engine in engines() {
+        let program: Box<dyn Program> = engine.compile(&network()).unwrap();
+        let x = [tensor(&[1, 3, 61, 53], 9)];
+        let expected = program.run(&x).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(program.run(&x).unwrap(), expected));
+            }
+        });
+    }
 }
 
 /// `⟨Wx, d⟩ = ⟨x, Wᵀd⟩` for constant weights, whichever kernels the two directions get.
@@ -307,7 +351,11 @@ fn transposed_convolutions_are_adjoint_in_whole_programs() {
             };
             let (left, right) = (inner(&exact[0], &values[1]), inner(&exact[1], &values[0]));
             assert!((left - right).abs() < 1e-9 * left.abs().max(1.0), "{left} {right}");
-            for (single, exact) in run(Cpu::default(), &g, &values).iter().zip(&exact) {
+            let single = engines()
+                .iter()
+                .map(|engine| engine.compile(&g).unwrap().run(&values).unwrap())
+                .collect::<Vec<_>>();
+            for (single, exact) in single.iter().flat_map(|found| found.iter().zip(&exact)) {
                 let (single, exact) = (single.to_f64(), exact.to_f64());
                 let scale = exact.iter().fold(0f64, |m, v| m.max(v.abs()));
                 let error = single.iter().zip(exact.iter()).map(|(a, b)| (a - b).abs());

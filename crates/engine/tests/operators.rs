@@ -209,6 +209,18 @@ fn every_case_gives_onnx_runtimes_values_in_onnx_runtime() {
     }
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn every_case_gives_onnx_runtimes_values_on_a_card() {
+    match monosplit_engine::Cuda::open(0) {
+        Ok(engine) => {
+            every_case(&engine, |graph| Ok(graph.clone()));
+            every_case(&engine.precision(Precision::F64), |graph| Ok(graph.clone()));
+        }
+        Err(why) => println!("skipped: {why}"),
+    }
+}
+
 fn every_case(engine: &dyn Engine, pass: Pass) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ops");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -38,6 +38,11 @@ impl<T: Clone> Buffer<T> {
         Arc::try_unwrap(self.0).map_err(Buffer)
     }
 
+    /// Whether these are the same elements in memory, not only equal ones.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The elements as an owned vector, copied only if somebody else still holds them.
     pub fn into_vec(self) -> Vec<T> {
         Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
@@ -196,6 +201,18 @@ impl Tensor {
     /// What kind of number the elements are.
     pub fn kind(&self) -> Kind {
         self.data.kind()
+    }
+
+    /// Whether this is the same tensor in memory, not only an equal one.
+    pub fn is(&self, other: &Self) -> bool {
+        let same = match (&self.data, &other.data) {
+            (Data::F32(a), Data::F32(b)) => a.is(b),
+            (Data::F64(a), Data::F64(b)) => a.is(b),
+            (Data::I64(a), Data::I64(b)) => a.is(b),
+            (Data::Bool(a), Data::Bool(b)) => a.is(b),
+            _ => false,
+        };
+        same && self.shape == other.shape
     }
 
     /// The same elements under another shape of equal size.

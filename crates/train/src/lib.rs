@@ -36,6 +36,7 @@ mod export;
 mod network;
 mod optimiser;
 mod promise;
+mod resident;
 mod restriction;
 mod run;
 mod settings;

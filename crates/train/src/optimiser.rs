@@ -125,9 +125,34 @@ struct Chunk<'a> {
     effective: Option<(Positivity, &'a mut [f32])>,
 }
 
+/// How far a step goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// The learning rate; in Adam corrected for a mean that began at zero.
+    pub(crate) stride: f32,
+    /// In Adam the correction of the root of a square that began at zero.
+    pub(crate) root: f32,
+    /// What is left of a parameter.
+    pub(crate) kept: f32,
+}
+
 impl Optimiser {
+    /// How far the `step`-th step goes, counted from 1, at learning rate `rate`.
+    pub(crate) fn pace(&self, rate: f32, step: u64) -> Pace {
+        let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
+        match self.rule {
+            Rule::Sgd => Pace { stride: rate, root: 1.0, kept: 1.0 },
+            rule => Pace {
+                stride: (f64::from(rate) / correction(self.momentum)) as f32,
+                root: correction(self.square_momentum).sqrt().recip() as f32,
+                kept: if rule == Rule::AdamW { 1.0 - rate * self.decay } else { 1.0 },
+            },
+        }
+    }
+
     /// Moves parameters by one step, the `step`-th counted from 1, at learning rate `rate`.
     pub(crate) fn update<'a>(&self, rate: f32, step: u64, moved: impl Iterator<Item = Moved<'a>>) {
+        let pace = self.pace(rate, step);
         let chunks: Vec<Chunk<'a>> = moved.flat_map(Moved::chunks).collect();
         chunks.into_par_iter().for_each_init(Vec::new, |slopes, mut chunk| {
             let gradient = match &chunk.effective {
@@ -140,9 +165,9 @@ impl Optimiser {
                 }
             };
             match self.rule {
-                Rule::Sgd => self.descend(rate, chunk.parameter, gradient, chunk.mean),
+                Rule::Sgd => self.descend(pace.stride, chunk.parameter, gradient, chunk.mean),
                 Rule::Adam | Rule::AdamW => {
-                    self.adapt(rate, step, chunk.parameter, gradient, (chunk.mean, chunk.square));
+                    self.adapt(pace, chunk.parameter, gradient, (chunk.mean, chunk.square));
                 }
             }
             if let Some((positivity, effective)) = &mut chunk.effective {
@@ -162,19 +187,12 @@ impl Optimiser {
 
     fn adapt(
         &self,
-        rate: f32,
-        step: u64,
+        Pace { stride, root, kept }: Pace,
         parameter: &mut [f32],
         gradient: &[f32],
         (mean, square): (&mut [f32], &mut [f32]),
     ) {
-        let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
-        let stride = (f64::from(rate) / correction(self.momentum)) as f32;
-        let root = correction(self.square_momentum).sqrt().recip() as f32;
-        let (added, kept) = match self.rule {
-            Rule::AdamW => (0.0, 1.0 - rate * self.decay),
-            _ => (self.decay, 1.0),
-        };
+        let added = if self.rule == Rule::AdamW { 0.0 } else { self.decay };
         let (fresh, fresh_square) = (1.0 - self.momentum, 1.0 - self.square_momentum);
         for (((w, &d), m), s) in parameter.iter_mut().zip(gradient).zip(mean).zip(square) {
             let d = d + added * *w;

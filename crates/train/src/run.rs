@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use monosplit_engine::Engine;
 use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::{Error, Result, write_atomically};
 
@@ -59,7 +60,6 @@ pub struct Outcome {
 }
 
 /// How a training is run.
-#[derive(Clone, Debug)]
 pub struct Run<'a> {
     /// What is trained.
     pub settings: Settings,
@@ -67,6 +67,8 @@ pub struct Run<'a> {
     pub data: &'a Data,
     /// Threads; 0 for one per core.
     pub threads: usize,
+    /// What computes and keeps the state, if not the processor.
+    pub engine: Option<&'a dyn Fn() -> Result<Box<dyn Engine>>>,
     /// Where it writes.
     pub files: Files,
     /// Go on from the checkpoint if there is one.
@@ -83,7 +85,11 @@ impl Run<'_> {
         &self,
         watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>),
     ) -> Result<(Outcome, Vec<Epoch>)> {
-        let mut trainer = Trainer::new(self.settings.clone(), self.data, self.threads)?;
+        let settings = self.settings.clone();
+        let mut trainer = match self.engine {
+            None => Trainer::new(settings, self.data, self.threads)?,
+            Some(open) => Trainer::resident(settings, self.data, open()?)?,
+        };
         if self.resume && self.files.checkpoint.is_file() {
             trainer.resume(&self.files.checkpoint)?;
         }

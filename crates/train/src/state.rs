@@ -9,10 +9,10 @@ use monosplit_graph::{Error, Noise, Result, Tensor, write_atomically};
 use crate::network::{Parameter, Role};
 use crate::optimiser::Memory;
 use crate::settings::Settings;
-use crate::step::{Statistic, Step};
+use crate::step::{Plan, Statistic};
 
 /// How much of a batch's statistics enters the running ones, as in PyTorch.
-const STATISTICS_RATE: f32 = 0.1;
+pub(crate) const STATISTICS_RATE: f32 = 0.1;
 /// Numbers kept of an epoch.
 const COLUMNS: usize = 6;
 
@@ -54,15 +54,15 @@ pub(crate) struct State {
 
 impl State {
     /// The state before the first step.
-    pub(crate) fn new(settings: &Settings, step: &Step) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, plan: &Plan) -> Result<Self> {
         let noise = Noise::new(settings.seed).stream("parameters");
         let initial =
             |p: &Parameter| Tensor::new(p.shape.clone(), first_values(settings, p, noise.stream(&p.name)));
-        let parameters: Result<Vec<Tensor>> = step.parameters.iter().map(initial).collect();
+        let parameters: Result<Vec<Tensor>> = plan.parameters.iter().map(initial).collect();
         let parameters = parameters?;
         let memories = parameters.iter().map(|p| Memory::new(settings.optimiser.rule, p.len())).collect();
         let statistics =
-            step.statistics.iter().map(|s| (vec![0.0; s.channels], vec![1.0; s.channels])).collect();
+            plan.statistics.iter().map(|s| (vec![0.0; s.channels], vec![1.0; s.channels])).collect();
         Ok(State {
             step: 0,
             parameters,
@@ -90,18 +90,18 @@ impl State {
     }
 
     /// Writes a checkpoint, whole or not at all.
-    pub(crate) fn save(&self, path: &Path, settings: &Settings, step: &Step) -> Result<()> {
+    pub(crate) fn save(&self, path: &Path, settings: &Settings, plan: &Plan) -> Result<()> {
         let mut tensors = Vec::new();
-        let names = || step.parameters.iter().map(|p| p.name.as_str());
+        let names = || plan.parameters.iter().map(|p| p.name.as_str());
         for ((name, parameter), memory) in names().zip(&self.parameters).zip(&self.memories) {
             tensors.push((format!("parameter/{name}"), parameter.clone()));
             tensors.push((format!("mean/{name}"), Tensor::vector(memory.mean.clone())));
             tensors.push((format!("square/{name}"), Tensor::vector(memory.square.clone())));
         }
-        push_statistics(&mut tensors, "statistic", step, &self.statistics);
+        push_statistics(&mut tensors, "statistic", plan, &self.statistics);
         if let Some((parameters, statistics)) = &self.best {
             tensors.extend(names().zip(parameters).map(|(name, p)| (format!("best/{name}"), p.clone())));
-            push_statistics(&mut tensors, "best statistic", step, statistics);
+            push_statistics(&mut tensors, "best statistic", plan, statistics);
         }
         let epochs: Vec<f64> = self.epochs.iter().flat_map(Epoch::numbers).collect();
         tensors.push(("epochs".to_owned(), Tensor::new([self.epochs.len(), COLUMNS], epochs)?));
@@ -113,31 +113,31 @@ impl State {
     }
 
     /// Reads a checkpoint of a training with these settings.
-    pub(crate) fn load(path: &Path, settings: &Settings, step: &Step) -> Result<Self> {
-        State::read(path, settings, step)
+    pub(crate) fn load(path: &Path, settings: &Settings, plan: &Plan) -> Result<Self> {
+        State::read(path, settings, plan)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
 
-    fn read(path: &Path, settings: &Settings, step: &Step) -> Result<Self> {
+    fn read(path: &Path, settings: &Settings, plan: &Plan) -> Result<Self> {
         let mut file = Weights::open(path)?;
         check_settings(file.property("settings").unwrap_or(""), &settings.to_string())?;
-        let mut state = State::new(settings, step)?;
-        for (index, parameter) in step.parameters.iter().enumerate() {
+        let mut state = State::new(settings, plan)?;
+        for (index, parameter) in plan.parameters.iter().enumerate() {
             let name = &parameter.name;
             state.parameters[index] = taken(&mut file, &format!("parameter/{name}"), &parameter.shape)?;
             let memory = &mut state.memories[index];
             fill(&mut memory.mean, &mut file, &format!("mean/{name}"))?;
             fill(&mut memory.square, &mut file, &format!("square/{name}"))?;
         }
-        take_statistics(&mut file, "statistic", step, &mut state.statistics)?;
-        if step.parameters.first().is_some_and(|p| file.get(&format!("best/{}", p.name)).is_some()) {
-            let parameters: Result<Vec<Tensor>> = step
+        take_statistics(&mut file, "statistic", plan, &mut state.statistics)?;
+        if plan.parameters.first().is_some_and(|p| file.get(&format!("best/{}", p.name)).is_some()) {
+            let parameters: Result<Vec<Tensor>> = plan
                 .parameters
                 .iter()
                 .map(|p| taken(&mut file, &format!("best/{}", p.name), &p.shape))
                 .collect();
             let mut statistics = state.statistics.clone();
-            take_statistics(&mut file, "best statistic", step, &mut statistics)?;
+            take_statistics(&mut file, "best statistic", plan, &mut statistics)?;
             state.best = Some((parameters?, statistics));
         }
         let epochs = file.take("epochs")?.to_f64();
@@ -187,16 +187,16 @@ fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec
     (0..count).map(|index| raw(value(index)) as f32).collect()
 }
 
-fn push_statistics(tensors: &mut Vec<(String, Tensor)>, under: &str, step: &Step, statistics: &Statistics) {
-    for (statistic, (mean, variance)) in step.statistics.iter().zip(statistics) {
+fn push_statistics(tensors: &mut Vec<(String, Tensor)>, under: &str, plan: &Plan, statistics: &Statistics) {
+    for (statistic, (mean, variance)) in plan.statistics.iter().zip(statistics) {
         let name = &statistic.name;
         tensors.push((format!("{under}/{name}.mean"), Tensor::vector(mean.clone())));
         tensors.push((format!("{under}/{name}.variance"), Tensor::vector(variance.clone())));
     }
 }
 
-fn take_statistics(file: &mut Weights, under: &str, step: &Step, statistics: &mut Statistics) -> Result<()> {
-    for (statistic, (mean, variance)) in step.statistics.iter().zip(statistics) {
+fn take_statistics(file: &mut Weights, under: &str, plan: &Plan, statistics: &mut Statistics) -> Result<()> {
+    for (statistic, (mean, variance)) in plan.statistics.iter().zip(statistics) {
         fill(mean, file, &format!("{under}/{}.mean", statistic.name))?;
         fill(variance, file, &format!("{under}/{}.variance", statistic.name))?;
     }

@@ -24,8 +24,9 @@ pub(crate) struct Statistic {
 /// A compiled step.
 pub(crate) struct Step {
     program: Box<dyn Program>,
-    pub(crate) parameters: Vec<Parameter>,
-    pub(crate) statistics: Vec<Statistic>,
+    /// How many there are.
+    parameters: usize,
+    statistics: usize,
 }
 
 /// What a step finds.
@@ -76,14 +77,17 @@ impl Values for Trained {
     }
 }
 
-impl Step {
-    /// Compiles the step on batches of `batch` samples of shape `sample` (channels, height, width).
-    pub(crate) fn new(
-        blueprint: &Blueprint<'_>,
-        sample: [usize; 3],
-        batch: usize,
-        engine: &dyn Engine,
-    ) -> Result<Self> {
+/// A step that is not compiled.
+pub(crate) struct Plan {
+    /// From images, targets and parameters to loss, logits, statistics and gradients.
+    pub(crate) graph: Graph,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) statistics: Vec<Statistic>,
+}
+
+impl Plan {
+    /// The step on batches of `batch` samples of shape `sample` (channels, height, width).
+    pub(crate) fn new(blueprint: &Blueprint<'_>, sample: [usize; 3], batch: usize) -> Result<Self> {
         let mut g = Graph::new();
         let [channels, height, width] = sample;
         let images = g.input("images", Shape::fixed(&[batch, channels, height, width]), Kind::Float);
@@ -102,10 +106,21 @@ impl Step {
         for ((parameter, _), slope) in trained.parameters.iter().zip(slopes) {
             g.output(format!("gradient of {}", parameter.name), slope);
         }
-        Ok(Step {
-            program: engine.compile(&g)?,
+        Ok(Plan {
+            graph: g,
             parameters: trained.parameters.into_iter().map(|(parameter, _)| parameter).collect(),
             statistics: trained.statistics.into_iter().map(|(statistic, ..)| statistic).collect(),
+        })
+    }
+}
+
+impl Step {
+    /// Compiles the step.
+    pub(crate) fn new(plan: &Plan, engine: &dyn Engine) -> Result<Self> {
+        Ok(Step {
+            program: engine.compile(&plan.graph)?,
+            parameters: plan.parameters.len(),
+            statistics: plan.statistics.len(),
         })
     }
 
@@ -131,8 +146,8 @@ impl Step {
         let mut outputs = outputs.into_iter();
         let mut next = || outputs.next().unwrap_or_else(|| Tensor::scalar(0f32));
         let (loss, logits) = (next(), next());
-        let statistics = self.statistics.iter().map(|_| (next(), next())).collect();
-        let gradients = self.parameters.iter().map(|_| next()).collect();
+        let statistics = (0..self.statistics).map(|_| (next(), next())).collect();
+        let gradients = (0..self.parameters).map(|_| next()).collect();
         Found { loss: loss.to_f32().first().copied().unwrap_or(f32::NAN), logits, gradients, statistics }
     }
 }
@@ -164,12 +179,11 @@ mod tests {
     const LAYERS: &str =
         "conv 4 3; norm; maxout 2; pool 2; conv 4 3 stride 2; relu; dense 6; norm; maxout 3; scores";
 
-    fn step() -> (Settings, Step) {
+    fn step() -> (Settings, Plan) {
         let settings = Settings::new(LAYERS.parse().unwrap(), Restriction::DifferenceConvexInverted);
         let (architecture, restriction) = (&settings.architecture, settings.restriction);
         let blueprint = Blueprint { architecture, restriction, classes: 3 };
-        let step = Step::new(&blueprint, [2, 8, 8], 5, &Cpu::default().precision(Precision::F64)).unwrap();
-        (settings, step)
+        (settings.clone(), Plan::new(&blueprint, [2, 8, 8], 5).unwrap())
     }
 
     fn assert_close(name: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
@@ -188,7 +202,8 @@ mod tests {
         let named = |name: String| golden.get(&name).unwrap_or_else(|| panic!("{name}")).clone();
         let mut inputs = vec![named("images".into()), named("targets".into())];
         inputs.extend(step.parameters.iter().map(|p| named(format!("parameter/{}", p.name))));
-        let found = step.run(&inputs).unwrap();
+        let compiled = Step::new(&step, &Cpu::default().precision(Precision::F64)).unwrap();
+        let found = compiled.run(&inputs).unwrap();
         let loss = Tensor::vector(vec![found.loss]);
         assert_close("loss", &loss, &named("loss".into()), 1e-7);
         assert_close("logits", &found.logits, &named("logits".into()), 1e-12);

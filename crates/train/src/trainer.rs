@@ -10,10 +10,11 @@ use crate::data::{Data, Samples};
 use crate::export::Trained;
 use crate::network::{Blueprint, Parameter};
 use crate::optimiser::Moved;
+use crate::resident::Resident;
 use crate::run::Outcome;
 use crate::settings::Settings;
 use crate::state::{Epoch, State, Statistics};
-use crate::step::{Found, Step};
+use crate::step::{Found, Plan, Step};
 
 /// Samples evaluated at a time.
 const EVALUATED: usize = 500;
@@ -44,15 +45,31 @@ pub struct Score {
     pub accuracy: f64,
 }
 
+/// Who moves the parameters.
+enum Stepping {
+    /// The processor, in place.
+    InPlace {
+        engine: Cpu,
+        step: Step,
+        /// For every parameter that is transformed, what the network is computed with.
+        effective: Vec<Option<Tensor>>,
+    },
+    /// The engine that computes the step, which keeps the state.
+    Resident {
+        engine: Box<dyn Engine>,
+        resident: Resident,
+        /// Whether steps were made since the state was last told.
+        ahead: bool,
+    },
+}
+
 /// A training under way.
 pub struct Trainer<'a> {
     settings: Settings,
     data: &'a Data,
-    engine: Cpu,
-    graph: Step,
+    plan: Plan,
+    stepping: Stepping,
     state: State,
-    /// For every parameter that is transformed, what the network is computed with.
-    effective: Vec<Option<Tensor>>,
     /// Indices of the samples that are trained on, and of those kept apart.
     trained: Vec<usize>,
     kept_apart: Vec<usize>,
@@ -63,6 +80,25 @@ impl<'a> Trainer<'a> {
     /// A training at its beginning, on `threads` threads (0: one per core).
     pub fn new(settings: Settings, data: &'a Data, threads: usize) -> Result<Self> {
         let engine = Cpu::default().threads(threads).flush_denormals(true);
+        Trainer::begun(settings, data, |plan, _, _| {
+            let step = Step::new(plan, &engine)?;
+            Ok(Stepping::InPlace { engine, step, effective: Vec::new() })
+        })
+    }
+
+    /// A training at its beginning whose state stays with `engine`, a card as a rule.
+    pub fn resident(settings: Settings, data: &'a Data, engine: Box<dyn Engine>) -> Result<Self> {
+        Trainer::begun(settings, data, |plan, settings, state| {
+            let resident = Resident::new(plan, settings, state, &*engine)?;
+            Ok(Stepping::Resident { engine, resident, ahead: false })
+        })
+    }
+
+    fn begun(
+        settings: Settings,
+        data: &'a Data,
+        stepping: impl FnOnce(&Plan, &Settings, &State) -> Result<Stepping>,
+    ) -> Result<Self> {
         let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
         let apart = if settings.patience.is_some() { all.len() / VALIDATION_SHARE } else { 0 };
         let (kept_apart, trained) = all.split_at(apart);
@@ -81,26 +117,18 @@ impl<'a> Trainer<'a> {
             restriction: settings.restriction,
             classes: data.classes.len(),
         };
-        let graph = Step::new(&blueprint, data.train.shape(), settings.batch, &engine)?;
-        let state = State::new(&settings, &graph)?;
-        let mut trainer = Trainer {
-            settings,
-            data,
-            engine,
-            graph,
-            state,
-            effective: Vec::new(),
-            trained,
-            kept_apart,
-            order: Vec::new(),
-        };
+        let plan = Plan::new(&blueprint, data.train.shape(), settings.batch)?;
+        let state = State::new(&settings, &plan)?;
+        let stepping = stepping(&plan, &settings, &state)?;
+        let mut trainer =
+            Trainer { settings, data, plan, stepping, state, trained, kept_apart, order: Vec::new() };
         trainer.begin()?;
         Ok(trainer)
     }
 
     /// Goes on where a checkpoint was written.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        let state = State::load(checkpoint, &self.settings, &self.graph)?;
+        let state = State::load(checkpoint, &self.settings, &self.plan)?;
         let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
         let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
         if within.is_none_or(|step| step >= steps) {
@@ -116,19 +144,38 @@ impl<'a> Trainer<'a> {
 
     /// Derives what is not part of the state from it.
     fn begin(&mut self) -> Result<()> {
-        let positivity = self.settings.positivity;
-        let transformed = |(parameter, raw): (&Parameter, &Tensor)| {
-            parameter.positive.then(|| positivity.applied(raw)).transpose()
-        };
-        let each = self.graph.parameters.iter().zip(&self.state.parameters);
-        self.effective = self.engine.install(|| each.map(transformed).collect::<Result<_>>())??;
+        match &mut self.stepping {
+            Stepping::InPlace { engine, effective, .. } => {
+                let positivity = self.settings.positivity;
+                let transformed = |(parameter, raw): (&Parameter, &Tensor)| {
+                    parameter.positive.then(|| positivity.applied(raw)).transpose()
+                };
+                let each = self.plan.parameters.iter().zip(&self.state.parameters);
+                *effective = engine.install(|| each.map(transformed).collect::<Result<_>>())??;
+            }
+            Stepping::Resident { resident, ahead, .. } => {
+                resident.set(&self.state)?;
+                *ahead = false;
+            }
+        }
         self.shuffle();
         Ok(())
     }
 
+    /// Brings the state to where the steps are.
+    fn catch_up(&mut self) -> Result<()> {
+        if let Stepping::Resident { resident, ahead, .. } = &mut self.stepping
+            && std::mem::replace(ahead, false)
+        {
+            resident.tell(&mut self.state)?;
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint, whole or not at all.
-    pub fn save(&self, checkpoint: &Path) -> Result<()> {
-        self.state.save(checkpoint, &self.settings, &self.graph)
+    pub fn save(&mut self, checkpoint: &Path) -> Result<()> {
+        self.catch_up()?;
+        self.state.save(checkpoint, &self.settings, &self.plan)
     }
 
     /// How it is trained.
@@ -194,16 +241,15 @@ impl<'a> Trainer<'a> {
         let batch = self.settings.batch;
         let first = step.min(steps - 1) * batch;
         let drawn = self.order[first..first + batch].to_vec();
-        let found = self.run_step(&drawn)?;
-        if !found.loss.is_finite() {
+        let (loss, hits) = self.moved(&drawn)?;
+        if !loss.is_finite() {
             return Err(Error::argument(format!(
-                "the loss is {} at step {}; use a smaller learning rate",
-                found.loss, self.state.step
+                "the loss is {loss} at step {}; use a smaller learning rate",
+                self.state.step
             )));
         }
-        self.state.sums[0] += f64::from(found.loss);
-        self.state.sums[1] += hits(&found.logits, &drawn, &self.data.train) as f64;
-        self.move_parameters(found)?;
+        self.state.sums[0] += f64::from(loss);
+        self.state.sums[1] += hits as f64;
         self.state.step += 1;
         self.state.sums[2] += began.elapsed().as_secs_f64();
         Ok(())
@@ -211,63 +257,57 @@ impl<'a> Trainer<'a> {
 
     /// The time every node of a step takes, on the first batch of the epoch under way; nothing is moved.
     pub fn profile(&self) -> Result<Profile> {
-        self.graph.profile(&self.inputs(&self.order[..self.settings.batch])?)
+        match &self.stepping {
+            Stepping::InPlace { step, effective, .. } => {
+                let pictures = pictures(self.data, &self.order[..self.settings.batch])?;
+                step.profile(&inputs(pictures, effective, &self.state))
+            }
+            Stepping::Resident { .. } => {
+                Err(Error::unsupported("a step whose state stays on a card is not profiled"))
+            }
+        }
     }
 
-    fn run_step(&self, drawn: &[usize]) -> Result<Found> {
-        self.graph.run(&self.inputs(drawn)?)
-    }
-
-    fn inputs(&self, drawn: &[usize]) -> Result<Vec<Tensor>> {
-        let images = self.data.train.images(drawn)?;
-        let targets = self.data.train.targets(drawn, self.data.classes.len())?;
-        let mut inputs = Vec::with_capacity(2 + self.state.parameters.len());
-        inputs.extend([images, targets]);
-        let values = self.effective.iter().zip(&self.state.parameters);
-        inputs.extend(values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone()));
-        Ok(inputs)
-    }
-
-    /// Lets the optimiser move every parameter, in place.
-    fn move_parameters(&mut self, found: Found) -> Result<()> {
+    /// The learning rate of the next step.
+    fn rate(&self) -> f32 {
         let settings = &self.settings;
-        let per_epoch = self.trained.len() / settings.batch;
+        let per_epoch = self.steps_per_epoch();
         let steps = (per_epoch * settings.epochs) as u64;
         let warmup = (settings.warmup.max(0.0) * per_epoch as f32) as u64;
-        let factor = settings.schedule.factor(self.state.step, steps, per_epoch as u64, warmup);
-        let (rate, step) = (settings.rate * factor, self.state.step + 1);
-        self.state.observe(&self.graph.statistics, &found.statistics);
-        let (optimiser, positivity) = (settings.optimiser, settings.positivity);
-        let mut values = owned(self.state.parameters.iter_mut())?;
-        let mut effective = owned(self.effective.iter_mut().flatten())?;
-        let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
-        let mut transformed = effective.iter_mut();
-        let each =
-            self.graph.parameters.iter().zip(&mut values).zip(&gradients).zip(&mut self.state.memories);
-        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
-            parameter: value,
-            effective: parameter
-                .positive
-                .then(|| transformed.next())
-                .flatten()
-                .map(|e| (positivity, &mut e[..])),
-            gradient,
-            memory,
-        });
-        let moved: Vec<Moved<'_>> = moved.collect();
-        self.engine.install(|| optimiser.update(rate, step, moved.into_iter()))?;
-        drop(gradients);
-        self.graph.reclaim(found);
-        give_back(self.state.parameters.iter_mut(), values, &self.graph.parameters)?;
-        let positive: Vec<Parameter> =
-            self.graph.parameters.iter().filter(|parameter| parameter.positive).cloned().collect();
-        give_back(self.effective.iter_mut().flatten(), effective, &positive)
+        settings.rate * settings.schedule.factor(self.state.step, steps, per_epoch as u64, warmup)
+    }
+
+    /// Lets every parameter follow its gradient on the samples drawn; the loss before that, and how many were right.
+    fn moved(&mut self, drawn: &[usize]) -> Result<(f32, usize)> {
+        let (rate, number) = (self.rate(), self.state.step + 1);
+        let [images, targets] = pictures(self.data, drawn)?;
+        let (loss, logits) = match &mut self.stepping {
+            Stepping::Resident { resident, ahead, .. } => {
+                *ahead = true;
+                resident.step(images, targets, self.settings.optimiser.pace(rate, number))?
+            }
+            Stepping::InPlace { engine, step, effective } => {
+                let found = step.run(&inputs([images, targets], effective, &self.state))?;
+                let (loss, logits) = (found.loss, found.logits.clone());
+                if loss.is_finite() {
+                    let follow = Follow { plan: &self.plan, engine, step, rate, number };
+                    follow.move_parameters(found, &self.settings, &mut self.state, effective)?;
+                }
+                (loss, logits)
+            }
+        };
+        Ok((loss, hits(&logits, drawn, &self.data.train)))
     }
 
     fn finish_epoch(&mut self) -> Result<Epoch> {
         let began = Instant::now();
         let Progress { loss, accuracy, .. } = self.progress();
-        let program = self.engine.compile(&self.current()?)?;
+        self.catch_up()?;
+        let current = self.current()?;
+        let program = match &self.stepping {
+            Stepping::InPlace { engine, .. } => engine.compile(&current)?,
+            Stepping::Resident { engine, .. } => engine.compile(&current)?,
+        };
         let test = score(&*program, &self.data.test, &(0..self.data.test.len()).collect::<Vec<_>>())?;
         let validation = score(&*program, &self.data.train, &self.kept_apart)?;
         let epoch = Epoch {
@@ -320,10 +360,64 @@ impl<'a> Trainer<'a> {
             settings: &self.settings,
             sample: self.data.train.shape(),
             classes: &self.data.classes,
-            parameters: (&self.graph.parameters, parameters),
+            parameters: (&self.plan.parameters, parameters),
             statistics,
         };
         trained.graph()
+    }
+}
+
+/// Images and targets of the samples drawn.
+fn pictures(data: &Data, drawn: &[usize]) -> Result<[Tensor; 2]> {
+    Ok([data.train.images(drawn)?, data.train.targets(drawn, data.classes.len())?])
+}
+
+/// What a step reads: images, targets, and the parameters as the network is computed with them.
+fn inputs(pictures: [Tensor; 2], effective: &[Option<Tensor>], state: &State) -> Vec<Tensor> {
+    let values = effective.iter().zip(&state.parameters);
+    let values = values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone());
+    pictures.into_iter().chain(values).collect()
+}
+
+/// The `number`-th step of the processor.
+struct Follow<'a> {
+    plan: &'a Plan,
+    engine: &'a Cpu,
+    step: &'a Step,
+    rate: f32,
+    number: u64,
+}
+
+impl Follow<'_> {
+    /// Lets the optimiser move every parameter, in place.
+    fn move_parameters(
+        &self,
+        found: Found,
+        settings: &Settings,
+        state: &mut State,
+        transformed: &mut [Option<Tensor>],
+    ) -> Result<()> {
+        let parameters = &self.plan.parameters;
+        state.observe(&self.plan.statistics, &found.statistics);
+        let (optimiser, positivity) = (settings.optimiser, settings.positivity);
+        let mut values = owned(state.parameters.iter_mut())?;
+        let mut effective = owned(transformed.iter_mut().flatten())?;
+        let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
+        let mut next = effective.iter_mut();
+        let each = parameters.iter().zip(&mut values).zip(&gradients).zip(&mut state.memories);
+        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
+            parameter: value,
+            effective: parameter.positive.then(|| next.next()).flatten().map(|e| (positivity, &mut e[..])),
+            gradient,
+            memory,
+        });
+        let moved: Vec<Moved<'_>> = moved.collect();
+        self.engine.install(|| optimiser.update(self.rate, self.number, moved.into_iter()))?;
+        drop(gradients);
+        self.step.reclaim(found);
+        give_back(state.parameters.iter_mut(), values, parameters)?;
+        let positive: Vec<Parameter> = parameters.iter().filter(|p| p.positive).cloned().collect();
+        give_back(transformed.iter_mut().flatten(), effective, &positive)
     }
 }
 

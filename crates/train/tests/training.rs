@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
-use monosplit_train::{Data, Positivity, Restriction, Samples, Settings, Trainer};
+use monosplit_train::{Data, Positivity, Restriction, Rule, Samples, Settings, Trainer};
 
 const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 32; norm; maxout 2; dense 16; maxout 2; scores";
 
@@ -71,6 +71,37 @@ fn a_training_interrupted_anywhere_ends_with_the_same_bits() {
             let mut second = Trainer::new(settings.clone(), &data, 2).unwrap();
             second.resume(&file).unwrap();
             assert!(finished(second) == whole, "interrupted after {steps} steps");
+        }
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+/// The same steps whether the processor moves parameters in place or the optimiser is part of the graph; there an
+/// interrupted training ends with the same bits, too.
+#[test]
+fn a_state_that_stays_with_the_engine_comes_to_the_same() {
+    let data = pictures();
+    let file = checkpoint("resident");
+    for rule in Rule::ALL {
+        for positivity in Positivity::ALL {
+            let mut settings = settings(Restriction::DifferenceConvexInverted);
+            (settings.optimiser.rule, settings.positivity) = (rule, positivity);
+            let resident =
+                || Trainer::resident(settings.clone(), &data, Box::new(Cpu::default().threads(2))).unwrap();
+            let mut here = Trainer::new(settings.clone(), &data, 2).unwrap();
+            let mut there = resident();
+            for _ in 0..15 {
+                here.advance().unwrap();
+                there.advance().unwrap();
+            }
+            let (a, b) = (here.epochs()[0], there.epochs()[0]);
+            assert!((a.train_loss - b.train_loss).abs() < 1e-4 * a.train_loss, "{rule:?} {positivity:?}");
+            assert!((a.test_loss - b.test_loss).abs() < 1e-3 * a.test_loss, "{rule:?} {positivity:?}");
+            there.advance().unwrap();
+            there.save(&file).unwrap();
+            let mut other = resident();
+            other.resume(&file).unwrap();
+            assert!(finished(other) == finished(there), "{rule:?} {positivity:?}");
         }
     }
     std::fs::remove_file(file).unwrap();

@@ -1,14 +1,11 @@
 //! The engine for ordinary processors.
 
-mod effort;
 mod fusion;
-mod kernels;
-mod plan;
+pub(crate) mod kernels;
 mod preparation;
 mod program;
 mod real;
 mod run;
-mod schedule;
 mod value;
 
 use std::sync::{Arc, OnceLock};

@@ -8,17 +8,18 @@ use monosplit_graph::{Graph, NodeId, Op, Result, element_count};
 use super::fusion::Fusion;
 use super::kernels::policy::{self, Kernel};
 use super::kernels::prepared::Shelf;
-use super::plan::Step;
 use super::program::{CpuProgram, Executor, Streams};
 use super::real::Real;
-use super::schedule::{Work, stream_weights};
-use super::value::{Shared, Storage, View, ViewMut, element_bytes};
+use super::value::{Shared, Storage, View, ViewMut};
+use crate::outline::element_bytes;
+use crate::plan::Step;
+use crate::schedule::{Work, stream_weights};
 
 impl<R: Real> CpuProgram<R> {
     fn streams(&self, graph: &Graph, known: &[bool], nodes: &[NodeId]) -> Result<Executor<R>> {
         let of = |id: NodeId| {
             let read = stream_weights(graph, &self.plan.same, known, graph.node(id));
-            read.ok_or_else(|| self.lost(id))
+            read.ok_or_else(|| self.outline.lost(id))
         };
         let magnitude = nodes.iter().map(|&id| Ok(of(id)?.1)).collect::<Result<_>>()?;
         let transposed = matches!(graph.node(nodes[0]).op, Op::MatMul { trans_b: true, .. });
@@ -34,7 +35,7 @@ impl<R: Real> CpuProgram<R> {
                     Work::Streams(_) => stream_weights(graph, &self.plan.same, known, graph.node(*id)),
                     _ => None,
                 };
-                let inputs = self.values[id.index()].inputs.iter().enumerate();
+                let inputs = self.outline.values[id.index()].inputs.iter().enumerate();
                 read.extend(inputs.map(|(position, &input)| match weights {
                     Some((weights, _)) if position == 1 => weights,
                     _ => input,
@@ -52,9 +53,10 @@ impl<R: Real> CpuProgram<R> {
     /// own are let go as soon as the last of these has them.
     pub(super) fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
         let reads = self.constants_read(graph, known);
-        let mut left = vec![0usize; self.values.len()];
+        let mut left = vec![0usize; self.outline.values.len()];
         reads.iter().flatten().for_each(|id| left[id.index()] += 1);
-        let outputs: Vec<NodeId> = self.outputs.iter().copied().filter(|id| known[id.index()]).collect();
+        let outputs: Vec<NodeId> =
+            self.outline.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
         let mut bytes = 0;
         let shelf = Shelf::new(self.limits.accurate);
@@ -80,7 +82,7 @@ impl<R: Real> CpuProgram<R> {
                 _ => None,
             };
             if kernel.is_some_and(|kernel| kernel.holds_weights) {
-                let weights = self.values[step.work.nodes()[0].index()].inputs[1];
+                let weights = self.outline.values[step.work.nodes()[0].index()].inputs[1];
                 left[weights.index()] -= 1;
                 if left[weights.index()] == 0 {
                     self.constants[weights.index()] = None;
@@ -102,7 +104,7 @@ impl<R: Real> CpuProgram<R> {
 
     fn choose(&self, graph: &Graph, id: NodeId, shelf: &Shelf<R>) -> Result<Kernel<R>> {
         let node = graph.node(id);
-        let inputs = &self.values[id.index()].inputs;
+        let inputs = &self.outline.values[id.index()].inputs;
         let shapes = self.fixed_shapes(inputs);
         let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&shapes))
             .map(|(input, shape)| {
@@ -111,12 +113,13 @@ impl<R: Real> CpuProgram<R> {
             })
             .collect();
         let weights = inputs.get(1).copied().unwrap_or(id);
-        policy::choose(node, &constants, &shelf.of(weights)).map_err(|e| e.at(&self.values[id.index()].name))
+        policy::choose(node, &constants, &shelf.of(weights))
+            .map_err(|e| e.at(&self.outline.values[id.index()].name))
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {
         let fixed = |id: &NodeId| {
-            let shape = &self.values[id.index()].shape;
+            let shape = &self.outline.values[id.index()].shape;
             (!shape.is_batched()).then(|| shape.at(1)).flatten()
         };
         ids.iter().map(fixed).collect()
@@ -129,7 +132,7 @@ impl<R: Real> CpuProgram<R> {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
             if self.constants[id.index()].is_none() && missing.insert(id) {
-                open.extend(&self.values[id.index()].inputs);
+                open.extend(&self.outline.values[id.index()].inputs);
             }
         }
         for id in missing {
@@ -137,16 +140,18 @@ impl<R: Real> CpuProgram<R> {
             let value = match &node.op {
                 Op::Constant(tensor) => Shared::of(tensor),
                 Op::Reshape { .. } => {
-                    let renamed = self.values[id.index()].inputs[0];
-                    self.constants[renamed.index()].clone().ok_or_else(|| self.lost(id))?
+                    let renamed = self.outline.values[id.index()].inputs[0];
+                    self.constants[renamed.index()].clone().ok_or_else(|| self.outline.lost(id))?
                 }
                 _ => {
                     let count = node.shape.at(1).and_then(|shape| element_count(&shape));
                     *bytes = count
-                        .and_then(|n| n.checked_mul(element_bytes::<R>(node.kind))?.checked_add(*bytes))
+                        .and_then(|n| {
+                            n.checked_mul(element_bytes(node.kind, size_of::<R>()))?.checked_add(*bytes)
+                        })
                         .filter(|&bytes| bytes <= self.limits.memory)
-                        .ok_or_else(|| self.too_large(id))?;
-                    self.evaluate(graph, id).map_err(|e| e.at(&self.values[id.index()].name))?
+                        .ok_or_else(|| self.outline.too_large(id, self.limits.memory))?;
+                    self.evaluate(graph, id).map_err(|e| e.at(&self.outline.values[id.index()].name))?
                 }
             };
             self.constants[id.index()] = Some(value);
@@ -156,15 +161,15 @@ impl<R: Real> CpuProgram<R> {
 
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
-        let inputs = &self.values[id.index()].inputs;
+        let inputs = &self.outline.values[id.index()].inputs;
         let kernel = self.choose(graph, id, &Shelf::new(true))?;
-        let shape = node.shape.at(1).ok_or_else(|| self.too_large(id))?;
-        let count = element_count(&shape).ok_or_else(|| self.too_large(id))?;
+        let shape = node.shape.at(1).ok_or_else(|| self.outline.too_large(id, self.limits.memory))?;
+        let count = element_count(&shape).ok_or_else(|| self.outline.too_large(id, self.limits.memory))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
-        let shapes = shapes.ok_or_else(|| self.lost(id))?;
+        let shapes = shapes.ok_or_else(|| self.outline.lost(id))?;
         let mut views = Vec::with_capacity(shapes.len());
         for (input, shape) in inputs.iter().zip(&shapes) {
-            let data = self.constants[input.index()].as_ref().ok_or_else(|| self.lost(id))?.slice();
+            let data = self.constants[input.index()].as_ref().ok_or_else(|| self.outline.lost(id))?.slice();
             views.push(View { shape, data });
         }
         let mut storage = Storage::empty(node.kind);

@@ -2,30 +2,20 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Shape, Tensor, element_count};
+use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
 use rayon::ThreadPool;
 
 use super::Limits;
-use super::effort::Effort;
 use super::fusion::Fusion;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
-use super::plan::{Place, Plan, known, needed};
 use super::real::Real;
 use super::run::Run;
-use super::schedule::Choices;
-use super::value::{Shared, Storage, element_bytes};
+use super::value::{Shared, Storage};
+use crate::outline::Outline;
+use crate::plan::{Place, Plan, known, needed};
 use crate::profile::Profile;
-
-/// What is kept of a node.
-pub(super) struct Value {
-    pub(super) name: String,
-    pub(super) op: &'static str,
-    pub(super) effort: Effort,
-    pub(super) shape: Shape,
-    pub(super) kind: Kind,
-    pub(super) inputs: Vec<NodeId>,
-}
+use crate::schedule::Choices;
 
 /// What carries out a step.
 pub(super) enum Executor<R> {
@@ -50,9 +40,7 @@ pub(super) struct Streams {
 
 /// A graph compiled for the processor in precision `R`.
 pub(crate) struct CpuProgram<R> {
-    pub(super) values: Vec<Value>,
-    inputs: Vec<NodeId>,
-    pub(super) outputs: Vec<NodeId>,
+    pub(super) outline: Outline,
     pub(super) constants: Vec<Option<Shared<R>>>,
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
@@ -62,14 +50,6 @@ pub(crate) struct CpuProgram<R> {
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
     /// Operations this machine can do in a second, measured when first asked for.
     pub(super) peak: OnceLock<f64>,
-}
-
-fn name_of(graph: &Graph, id: NodeId) -> String {
-    let node = graph.node(id);
-    match node.label.display() {
-        "" => format!("{} {}", node.op.name(), id.index()),
-        name => name.to_string(),
-    }
 }
 
 impl<R: Real> CpuProgram<R> {
@@ -85,22 +65,9 @@ impl<R: Real> CpuProgram<R> {
     ) -> Result<Self> {
         let (known, needed) = (known(graph), needed(graph));
         let plan = Plan::new(graph, &known, &needed, choices);
-        let same = |id: &NodeId| plan.same[id.index()];
-        let values = graph
-            .nodes()
-            .map(|(id, node)| Value {
-                name: name_of(graph, id),
-                op: node.op.name(),
-                effort: Effort::of(graph, node),
-                shape: node.shape.clone(),
-                kind: node.kind,
-                inputs: node.inputs.iter().map(same).collect(),
-            })
-            .collect();
+        let outline = Outline::new(graph, &plan);
         let mut program = CpuProgram {
-            values,
-            inputs: graph.inputs().to_vec(),
-            outputs: graph.outputs().iter().map(|output| same(&output.node)).collect(),
+            outline,
             constants: graph.nodes().map(|_| None).collect(),
             executors: Vec::new(),
             plan,
@@ -118,20 +85,6 @@ impl<R: Real> CpuProgram<R> {
         self.plan.bundled.get(&id).copied().unwrap_or(1)
     }
 
-    pub(super) fn lost(&self, id: NodeId) -> Error {
-        Error::argument("a value was read before it was computed").at(&self.values[id.index()].name)
-    }
-
-    pub(super) fn too_large(&self, id: NodeId) -> Error {
-        let value = &self.values[id.index()];
-        Error::argument(format!(
-            "a value of shape {} takes the run over the memory limit of {} MiB; use a smaller batch or raise the limit",
-            value.shape,
-            self.limits.memory >> 20
-        ))
-        .at(&value.name)
-    }
-
     pub(super) fn within_pool<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -140,81 +93,9 @@ impl<R: Real> CpuProgram<R> {
         }
     }
 
-    /// The batch size the inputs agree on; 1 if none has a batch axis.
-    fn batch(&self, inputs: &[Tensor]) -> Result<usize> {
-        if inputs.len() != self.inputs.len() {
-            let names: Vec<&str> = self.inputs.iter().map(|id| &*self.values[id.index()].name).collect();
-            return Err(Error::argument(format!(
-                "expected {} inputs ({}), found {}",
-                names.len(),
-                names.join(", "),
-                inputs.len()
-            )));
-        }
-        let mut batch = None;
-        for (id, tensor) in self.inputs.iter().zip(inputs) {
-            let value = &self.values[id.index()];
-            let misfit = |why: &str| {
-                Error::shape(format!(
-                    "input '{}' should be {} values of shape {}, found {} of shape {:?}{why}",
-                    value.name,
-                    value.kind,
-                    value.shape,
-                    tensor.kind(),
-                    tensor.shape()
-                ))
-            };
-            if tensor.kind() != value.kind || tensor.shape().len() != value.shape.rank() {
-                return Err(misfit(""));
-            }
-            for (&dim, &length) in value.shape.dims().iter().zip(tensor.shape()) {
-                match dim {
-                    Dim::Fixed(n) if n != length => return Err(misfit("")),
-                    Dim::Batch(0) if length != 0 => return Err(misfit("")),
-                    Dim::Fixed(_) | Dim::Batch(0) => {}
-                    Dim::Batch(k) if !length.is_multiple_of(k) => return Err(misfit("")),
-                    Dim::Batch(k) => match *batch.get_or_insert(length / k) {
-                        n if n == length / k => {}
-                        n => return Err(misfit(&format!("; the batch size so far is {n}"))),
-                    },
-                }
-            }
-        }
-        Ok(batch.unwrap_or(1))
-    }
-
-    /// Concrete shapes of all values, if they fit into the memory allowed.
-    fn shapes(&self, batch: usize) -> Result<Vec<Vec<usize>>> {
-        let mut shapes = vec![Vec::new(); self.values.len()];
-        let mut computed: Vec<bool> = self.plan.places.iter().map(|place| *place != Place::Nowhere).collect();
-        // What a step begins with may have no place of its own.
-        self.plan.steps.iter().for_each(|step| computed[step.work.nodes()[0].index()] = true);
-        for (index, value) in self.values.iter().enumerate() {
-            if computed[index] {
-                shapes[index] = value.shape.at(batch).ok_or_else(|| {
-                    Error::argument(format!("shape {} is too large at batch size {batch}", value.shape))
-                        .at(&value.name)
-                })?;
-            }
-        }
-        let mut total = 0usize;
-        for slot in &self.plan.slots {
-            let mut largest = 0;
-            for (id, parts) in &slot.tenants {
-                let bytes = element_count(&shapes[id.index()])
-                    .and_then(|n| n.checked_mul(element_bytes::<R>(slot.kind))?.checked_mul(*parts))
-                    .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= self.limits.memory))
-                    .ok_or_else(|| self.too_large(*id))?;
-                largest = largest.max(bytes);
-            }
-            total += largest;
-        }
-        Ok(shapes)
-    }
-
     fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
-        let batch = self.batch(inputs)?;
-        let shapes = self.shapes(batch)?;
+        let batch = self.outline.batch(inputs)?;
+        let shapes = self.outline.shapes(&self.plan, batch, size_of::<R>(), self.limits.memory)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fresh = || self.plan.slots.iter().map(|slot| Storage::empty(slot.kind)).collect();
         let mut run = Run {
@@ -238,9 +119,9 @@ impl<R: Real> crate::Program for CpuProgram<R> {
     fn reclaim(&self, outputs: Vec<Tensor>) {
         let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(arena) = arenas.last_mut() else { return };
-        for (&id, tensor) in self.outputs.iter().zip(outputs) {
+        for (&id, tensor) in self.outline.outputs.iter().zip(outputs) {
             let Place::Slot { slot, .. } = self.plan.places[id.index()] else { continue };
-            if self.values[id.index()].kind != Kind::Float {
+            if self.outline.values[id.index()].kind != Kind::Float {
                 continue;
             }
             let buffer = R::of(&tensor);
@@ -259,18 +140,22 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         let outputs = self.execute(inputs, Some(&mut profile))?;
         Ok((outputs, profile))
     }
+
+    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn crate::Loop>> {
+        Ok(Box::new(crate::Handed { program: self, state }))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use monosplit_graph::op::{Binary, Reduction, Unary, Window};
-    use monosplit_graph::{Data, Op};
+    use monosplit_graph::{Data, Op, Shape};
 
     use super::*;
     use crate::Program;
     use crate::cpu::kernels::testing::Random;
-    use crate::cpu::plan::Step;
-    use crate::cpu::schedule::Work;
+    use crate::plan::Step;
+    use crate::schedule::Work;
 
     /// A graph of elementwise nodes, convolutions with shared weights, reductions that come back as factors, and
     /// renamed values.
@@ -409,7 +294,8 @@ mod tests {
         assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
     }
 
-    const OFF: Choices = Choices { share: false, fuse: false, finish: false, batch: false, reorder: false };
+    const OFF: Choices =
+        Choices { share: false, fuse: false, finish: false, batch: false, streams: false, reorder: false };
 
     fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
         let limits = Limits { memory: 1 << 30, accurate: false };
@@ -438,7 +324,14 @@ mod tests {
             }
             let graph = writer.finish();
             let on = |bit: usize| round & (1 << bit) == 0;
-            let some = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
+            let some = Choices {
+                share: on(0),
+                fuse: on(1),
+                finish: on(4),
+                batch: on(2),
+                streams: on(2),
+                reorder: on(3),
+            };
             let [plain, some, all] = [OFF, some, Choices::ALL].map(|choices| compiled(&graph, choices));
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use monosplit_graph::{NodeId, Result, Tensor};
 
-use super::effort::Effort;
 use super::fusion::Fusion;
 use super::kernels::fused::Source;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, Weights};
-use super::plan::{Place, Step};
 use super::program::{CpuProgram, Executor, Streams};
 use super::real::Real;
-use super::schedule::Work;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
+use crate::effort::Effort;
+use crate::plan::{Place, Step};
 use crate::profile::{NodeTime, Profile};
+use crate::schedule::Work;
 
 /// One run: the batch size, the concrete shapes, and where elements are.
 pub(super) struct Run<'a, R> {
@@ -40,7 +40,7 @@ impl<R: Real> Run<'_, R> {
                 self.arena[slot] = storage;
             }
             let node = step.work.nodes()[0];
-            done.map_err(|e| e.at(&program.values[node.index()].name))?;
+            done.map_err(|e| e.at(&program.outline.values[node.index()].name))?;
             if let Some(profile) = profile.as_deref_mut() {
                 profile.nodes.push(self.timed(step, executor, began.elapsed()));
             }
@@ -57,7 +57,7 @@ impl<R: Real> Run<'_, R> {
             Executor::Streams(_) => "matrix product, streams",
         };
         let operations = step.work.nodes().iter().map(|id| {
-            let value = &program.values[id.index()];
+            let value = &program.outline.values[id.index()];
             match value.effort {
                 Effort::PerOutput(each) => self.count(*id).saturating_mul(each) as u64,
                 Effort::PerInput(each) => self.count(value.inputs[0]).saturating_mul(each) as u64,
@@ -67,8 +67,8 @@ impl<R: Real> Run<'_, R> {
         NodeTime {
             node,
             others: others.to_vec(),
-            name: program.values[node.index()].name.clone(),
-            op: program.values[node.index()].op,
+            name: program.outline.values[node.index()].name.clone(),
+            op: program.outline.values[node.index()].op,
             shape: self.shapes[node.index()].clone(),
             kernel,
             time,
@@ -87,7 +87,7 @@ impl<R: Real> Run<'_, R> {
         let mut taken: Vec<(usize, Storage<R>)> = Vec::with_capacity(step.outputs.len());
         for &id in &step.outputs {
             let Place::Slot { slot, .. } = self.program.plan.places[id.index()] else {
-                return Err(self.program.lost(id));
+                return Err(self.program.outline.lost(id));
             };
             let count = self.count(id);
             let planned = &self.program.plan.slots[slot];
@@ -137,7 +137,7 @@ impl<R: Real> Run<'_, R> {
             }
         }
         let outputs: Option<Vec<SliceMut<'a, R>>> = outputs.into_iter().collect();
-        Ok((outputs.ok_or_else(|| self.program.lost(step.outputs[0]))?, beside))
+        Ok((outputs.ok_or_else(|| self.program.outline.lost(step.outputs[0]))?, beside))
     }
 
     fn kernel(
@@ -147,9 +147,9 @@ impl<R: Real> Run<'_, R> {
         mut outputs: Vec<SliceMut<'_, R>>,
         beside: &[(Place, Slice<'_, R>)],
     ) -> Result<()> {
-        let Some(data) = outputs.pop() else { return Err(self.program.lost(id)) };
+        let Some(data) = outputs.pop() else { return Err(self.program.outline.lost(id)) };
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
-        let inputs = &self.program.values[id.index()].inputs;
+        let inputs = &self.program.outline.values[id.index()].inputs;
         let places = &self.program.plan.places;
         let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[id.index()]);
         if let (Some(run), true) = (&kernel.in_place, overwrites) {
@@ -188,13 +188,13 @@ impl<R: Real> Run<'_, R> {
         beside: &[(Place, Slice<'_, R>)],
     ) -> Result<()> {
         let id = step.work.nodes()[0];
-        let Some(data) = outputs.pop() else { return Err(self.program.lost(id)) };
+        let Some(data) = outputs.pop() else { return Err(self.program.outline.lost(id)) };
         let source = |&input: &NodeId| match input == id {
             true => Ok(Source::Old(0)),
             false => self.view_beside(input, beside).map(Source::View),
         };
         let sources = fusion.inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
-        let inputs = self.program.values[id.index()].inputs.iter();
+        let inputs = self.program.outline.values[id.index()].inputs.iter();
         let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
         let shape = &self.shapes[id.index()];
         let mut out = ViewMut { shape, data };
@@ -210,11 +210,11 @@ impl<R: Real> Run<'_, R> {
     ) -> Result<()> {
         let mut streams = Vec::with_capacity(outputs.len());
         for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(&through.magnitude) {
-            let inputs = &self.program.values[id.index()].inputs;
+            let inputs = &self.program.outline.values[id.index()].inputs;
             let x = self.view_beside(inputs[0], beside)?.real()?;
             let bias = inputs.get(2).map(|&bias| self.view_beside(bias, beside)).transpose()?;
             let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
-            let SliceMut::Real(out) = out else { return Err(self.program.lost(*id)) };
+            let SliceMut::Real(out) = out else { return Err(self.program.outline.lost(*id)) };
             streams.push(Stream { x, magnitude, bias, out });
         }
         let view = self.view(through.weights)?;
@@ -229,9 +229,9 @@ impl<R: Real> Run<'_, R> {
     /// Runs nodes that do the same to values that lie side by side as if these were one batch.
     fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
         let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
-        let inputs = &self.program.values[first.index()].inputs;
+        let inputs = &self.program.outline.values[first.index()].inputs;
         let Place::Slot { slot, .. } = self.program.plan.places[inputs[0].index()] else {
-            return Err(self.program.lost(inputs[0]));
+            return Err(self.program.outline.lost(inputs[0]));
         };
         let together = |id: NodeId| {
             let mut shape = self.shapes[id.index()].clone();
@@ -268,15 +268,15 @@ impl<R: Real> Run<'_, R> {
             Place::Slot { slot, part } => self.arena[slot].part(part, count),
             Place::Nowhere => None,
         };
-        data.map(|data| View { shape, data }).ok_or_else(|| self.program.lost(id))
+        data.map(|data| View { shape, data }).ok_or_else(|| self.program.outline.lost(id))
     }
 
     /// Hands out the results; slots that leave are emptied, not copied.
     pub(super) fn outputs(&mut self) -> Result<Vec<Tensor>> {
         let program = self.program;
         let mut taken: Vec<Option<Shared<R>>> = program.plan.slots.iter().map(|_| None).collect();
-        let mut outputs = Vec::with_capacity(program.outputs.len());
-        for &id in &program.outputs {
+        let mut outputs = Vec::with_capacity(program.outline.outputs.len());
+        for &id in &program.outline.outputs {
             let shape = self.shapes[id.index()].clone();
             let tensor = match program.plan.places[id.index()] {
                 Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
@@ -289,7 +289,7 @@ impl<R: Real> Run<'_, R> {
                 }
                 Place::Nowhere => None,
             };
-            outputs.push(tensor.ok_or_else(|| program.lost(id))??);
+            outputs.push(tensor.ok_or_else(|| program.outline.lost(id))??);
         }
         Ok(outputs)
     }

@@ -51,15 +51,6 @@ pub(crate) struct ViewMut<'a, R> {
     pub(crate) data: SliceMut<'a, R>,
 }
 
-/// Bytes of one element of `kind`.
-pub(crate) fn element_bytes<R>(kind: Kind) -> usize {
-    match kind {
-        Kind::Float => size_of::<R>(),
-        Kind::Int => size_of::<i64>(),
-        Kind::Bool => size_of::<bool>(),
-    }
-}
-
 fn grow<T: Copy + Default>(elements: &mut Vec<T>, length: usize) -> Result<()> {
     if elements.len() < length {
         let missing = length - elements.len();

@@ -9,7 +9,7 @@ use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Result, Tensor};
 
-use crate::{Cpu, Engine, Precision, Profile, Program};
+use crate::{Cpu, Engine, Handed, Loop, Precision, Profile, Program};
 use library::{Library, Session};
 
 /// The environment variable that names the library's file.
@@ -109,5 +109,9 @@ impl Program for RuntimeProgram {
 
     fn run_profiled(&self, _: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         Err(Error::unsupported("ONNX Runtime does not time single nodes; profile with the engine 'cpu'"))
+    }
+
+    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
+        Ok(Box::new(Handed { program: self, state }))
     }
 }

@@ -14,6 +14,7 @@ use monosplit_train::{
 
 use monosplit_render::{LinePlot, Series};
 
+use super::compute::ComputeArgs;
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::json::Json;
@@ -117,9 +118,8 @@ pub(crate) struct Train {
     #[arg(long)]
     half: bool,
 
-    /// Use N threads [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
+    #[command(flatten)]
+    compute: ComputeArgs,
 
     /// Print JSON, for programs; of one training, not of the table.
     #[arg(long, conflicts_with = "table")]
@@ -198,6 +198,7 @@ fn positive(option: &str, value: f32) -> Result<f32> {
 
 impl Train {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        self.compute.check_training()?;
         let architectures = self.architectures()?;
         let restrictions = self.restrictions()?;
         let mut data = Data::open(&self.data)?;
@@ -262,10 +263,13 @@ impl Train {
     }
 
     fn train(&self, settings: Settings, data: &Data, files: Files) -> Result<monosplit_train::Outcome> {
+        let on_card = self.compute.is_card();
+        let open = || self.compute.engine();
         let run = Run {
             settings,
             data,
-            threads: self.threads.unwrap_or(0) as usize,
+            threads: self.compute.threads(),
+            engine: on_card.then_some(&open),
             files,
             resume: self.resume || self.table,
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),

@@ -10,7 +10,7 @@ use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_
 use monosplit_graph::{Error, Kind, Result};
 use monosplit_train::Promise;
 
-use super::compute::ProcessorArgs;
+use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
@@ -71,7 +71,7 @@ pub(crate) struct Verify {
     json: bool,
 
     #[command(flatten)]
-    processor: ProcessorArgs,
+    compute: ComputeArgs,
 
     #[command(flatten)]
     preprocessing: PreprocessingArgs,
@@ -93,7 +93,7 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = Model::open(origin, &self.network.options_for(self.processor.precision))?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
             [input] => self.preprocessing.one_sample(&model, Some(input))?,
@@ -103,11 +103,11 @@ impl Verify {
                 );
             }
         };
-        let engine = self.processor.engine();
-        let model = self.piecewise.apply(model, &sample, &engine)?;
+        let engine = self.compute.engine()?;
+        let model = self.piecewise.apply(model, &sample, &*engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
-        let audit = audit(model.graph(), &image, &engine)?;
-        let double = engine.precision(EnginePrecision::F64);
+        let audit = audit(model.graph(), &image, &*engine)?;
+        let double = self.compute.processor().precision(EnginePrecision::F64);
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
         let mut findings = findings(&audit, &pair);
         if let Some(promise) = Promise::check(model.original(), &image, self.samples as usize, &double)? {

@@ -24,7 +24,7 @@ pub(crate) mod policy;
 mod pool;
 pub(crate) mod prepared;
 mod reduce;
-mod resize;
+pub(crate) mod resize;
 mod rows;
 pub(crate) mod scratch;
 mod softmax;

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::cpu::real::Real;
 
 /// The input elements an output element is made of, and their weights.
-type Taps = Vec<(usize, f64)>;
+pub(crate) type Taps = Vec<(usize, f64)>;
 
 /// Where output element `place` lies in input coordinates.
 fn coordinate(coordinates: Coordinates, axis: &ResizeAxis, length: usize, place: usize) -> f64 {
@@ -74,6 +74,26 @@ fn taps(interpolation: Interpolation, x: f64, length: usize) -> Taps {
     }
 }
 
+/// What every place of a resized axis of `length` elements is made of.
+pub(crate) fn table(
+    axis: &ResizeAxis,
+    interpolation: Interpolation,
+    coordinates: Coordinates,
+    length: usize,
+) -> Vec<Taps> {
+    let at = |place| taps(interpolation, coordinate(coordinates, axis, length, place), length);
+    (0..axis.length).map(at).collect()
+}
+
+/// The order in which axes of a value of this shape are resized: shrinking first keeps what lies between smaller than the
+/// input or the output.
+pub(crate) fn order(axes: &[ResizeAxis], shape: &[usize]) -> Vec<ResizeAxis> {
+    let mut axes = axes.to_vec();
+    let growth = |axis: &ResizeAxis| axis.length as f64 / shape[axis.axis] as f64;
+    axes.sort_by(|a, b| growth(a).total_cmp(&growth(b)));
+    axes
+}
+
 /// Resizes `x` along every axis listed.
 pub(crate) fn resize<R: Real>(
     axes: &[ResizeAxis],
@@ -82,12 +102,7 @@ pub(crate) fn resize<R: Real>(
     (x, shape): (&[R], &[usize]),
     out: &mut [R],
 ) {
-    // Shrinking first keeps what lies between smaller than the input or the output.
-    let mut axes = axes.to_vec();
-    axes.sort_by(|a, b| {
-        let growth = |axis: &ResizeAxis| axis.length as f64 / shape[axis.axis] as f64;
-        growth(a).total_cmp(&growth(b))
-    });
+    let axes = order(axes, shape);
     let Some((last, rest)) = axes.split_last() else { return out.copy_from_slice(x) };
     let mut shape = shape.to_vec();
     let mut current: Option<Vec<R>> = None;
@@ -110,12 +125,9 @@ fn along<R: Real>(
 ) {
     let length = shape[axis.axis];
     let inner: usize = shape[axis.axis + 1..].iter().product();
-    let table: Vec<Vec<(usize, R)>> = (0..axis.length)
-        .map(|place| {
-            let x = coordinate(coordinates, axis, length, place);
-            taps(interpolation, x, length).into_iter().map(|(at, w)| (at, R::from_f64(w))).collect()
-        })
-        .collect();
+    let table = table(axis, interpolation, coordinates, length);
+    let in_precision = |taps: Taps| taps.into_iter().map(|(at, w)| (at, R::from_f64(w))).collect();
+    let table: Vec<Vec<(usize, R)>> = table.into_iter().map(in_precision).collect();
     out.par_chunks_mut(axis.length * inner).zip(x.par_chunks(length * inner)).for_each(|(out, x)| {
         for (out, taps) in out.chunks_mut(inner).zip(&table) {
             if let [(at, weight)] = taps[..]

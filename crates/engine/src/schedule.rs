@@ -17,8 +17,10 @@ pub(crate) struct Choices {
     pub(crate) fuse: bool,
     /// Run them on the results of a convolution while these are still in cache.
     pub(crate) finish: bool,
-    /// Run convolutions and products with the same weights together, and store no magnitudes of large matrices.
+    /// Run convolutions with the same weights together.
     pub(crate) batch: bool,
+    /// Run products with the same weights together, and store no magnitudes of large matrices; asks for `batch`.
+    pub(crate) streams: bool,
     /// Compute early what frees memory.
     pub(crate) reorder: bool,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Choices {
 impl Choices {
     /// All of them.
     pub(crate) const ALL: Choices =
-        Choices { share: true, fuse: true, finish: true, batch: true, reorder: true };
+        Choices { share: true, fuse: true, finish: true, batch: true, streams: true, reorder: true };
 }
 
 /// Nodes that are computed together.
@@ -254,7 +256,7 @@ impl Scheduler<'_> {
     fn describe(&self, members: &[NodeId], known: &[bool]) -> Work {
         let first = self.graph.node(members[0]);
         match (stream_weights(self.graph, &self.same, known, first), members) {
-            (Some(_), [_, _, ..]) | (Some((_, true)), _) if self.choices.batch => {
+            (Some(_), [_, _, ..]) | (Some((_, true)), _) if self.choices.streams => {
                 return Work::Streams(members.to_vec());
             }
             _ => {}
@@ -273,7 +275,10 @@ impl Scheduler<'_> {
         let mut members: Vec<Vec<NodeId>> = Vec::new();
         let mut open: HashMap<(String, Vec<NodeId>, String), usize> = HashMap::new();
         for (id, node) in self.computed() {
-            let stream = stream_weights(self.graph, &self.same, known, node);
+            let stream = match self.choices.streams {
+                true => stream_weights(self.graph, &self.same, known, node),
+                false => None,
+            };
             let weights: Vec<NodeId> = match stream {
                 Some((weights, _)) => vec![weights],
                 None => node.inputs.iter().skip(1).map(|w| self.same[w.index()]).collect(),

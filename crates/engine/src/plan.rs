@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use monosplit_graph::{Dim, Graph, Kind, NodeId, Op};
 
-use super::schedule::{Choices, Schedule, Work};
+use crate::schedule::{Choices, Schedule, Work};
 
 /// Where the elements of a value are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -487,7 +487,14 @@ mod tests {
             let graph = random_graph(&mut random);
             let (known, needed) = (known(&graph), needed(&graph));
             let on = |bit: usize| round & (1 << bit) != 0;
-            let choices = Choices { share: on(0), fuse: on(1), finish: on(4), batch: on(2), reorder: on(3) };
+            let choices = Choices {
+                share: on(0),
+                fuse: on(1),
+                finish: on(4),
+                batch: on(2),
+                streams: on(2),
+                reorder: on(3),
+            };
             let plan = Plan::new(&graph, &known, &needed, choices);
             follow(&graph, &plan);
             batched += plan.steps.iter().filter(|step| matches!(step.work, Work::Batched(_))).count();

@@ -1,0 +1,338 @@
+//! A card: the libraries that drive it, the memory on it and the code sent to it. All calls into the driver's libraries
+//! start here or in the rooms beside it, and one thread at a time makes them.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::{result as driver, sys};
+use cudarc::{cublas, cudnn, nvrtc};
+use monosplit_graph::{Error, Result};
+
+use super::cache::Cache;
+
+/// Memory cuBLAS works in; given to it once, so that it needs none of its own while work is recorded.
+const PRODUCT_WORKSPACE: usize = 32 << 20;
+
+/// What the driver's libraries answer, as an error that says what was being done.
+pub(super) trait Checked<T> {
+    fn or_say(self, what: &str) -> Result<T>;
+}
+
+impl<T, E: Debug> Checked<T> for std::result::Result<T, E> {
+    fn or_say(self, what: &str) -> Result<T> {
+        self.map_err(|error| Error::argument(format!("the card could not {what}: {error:?}")))
+    }
+}
+
+/// A card in use.
+pub(super) struct Device {
+    ordinal: i32,
+    name: String,
+    context: sys::CUcontext,
+    pub(super) stream: sys::CUstream,
+    pub(super) convolutions: cudnn::sys::cudnnHandle_t,
+    pub(super) products: cublas::sys::cublasHandle_t,
+    workspace: sys::CUdeviceptr,
+    architecture: String,
+    pub(super) cache: Cache,
+    modules: Mutex<HashMap<String, sys::CUmodule>>,
+    clock: [sys::CUevent; 2],
+    /// Nanoseconds it has computed.
+    pub(super) busy: AtomicU64,
+    turn: Mutex<()>,
+}
+
+// SAFETY: the handles are used by one thread at a time, the one that holds `turn`.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// The right to use a card.
+pub(super) struct Turn<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+fn missing(what: &str, next: &str) -> Error {
+    Error::unsupported(format!("the engine 'cuda' needs {what}, which was not found; {next}"))
+}
+
+/// Says what is not there before anything asks for it: a library that is missing ends the program otherwise.
+fn check_libraries() -> Result<()> {
+    // SAFETY: loading a library runs its initialisers; these are the vendor's own.
+    let (card, compiler, products, convolutions) = unsafe {
+        (
+            sys::is_culib_present(),
+            nvrtc::sys::is_culib_present(),
+            cublas::sys::is_culib_present(),
+            cudnn::sys::is_culib_present(),
+        )
+    };
+    let path = "put the folder that holds it on LD_LIBRARY_PATH";
+    match (card, compiler, products, convolutions) {
+        (false, ..) => Err(missing("NVIDIA's driver (libcuda)", "install it, or use --engine cpu")),
+        (_, false, ..) => Err(missing("CUDA's run-time compiler (libnvrtc, CUDA 12 or later)", path)),
+        (_, _, false, _) => Err(missing("cuBLAS (libcublas, CUDA 12 or later)", path)),
+        (.., false) => Err(missing("cuDNN 9 (libcudnn)", path)),
+        _ => Ok(()),
+    }
+}
+
+impl Device {
+    /// Opens the card with this number.
+    pub(super) fn open(ordinal: usize) -> Result<Arc<Self>> {
+        check_libraries()?;
+        // A library too old to have a function ends in a panic of the binding that looks for it.
+        let opened = catch_unwind(AssertUnwindSafe(|| Self::open_present(ordinal)));
+        opened.unwrap_or_else(|_| {
+            Err(Error::unsupported(
+                "NVIDIA's driver, CUDA or cuDNN is too old for the engine 'cuda'; it needs CUDA 12 and cuDNN 9",
+            ))
+        })
+    }
+
+    fn open_present(ordinal: usize) -> Result<Arc<Self>> {
+        driver::init().or_say("be reached")?;
+        let count = driver::device::get_count().or_say("be counted")?;
+        let number = i32::try_from(ordinal).ok().filter(|&n| n < count).ok_or_else(|| {
+            Error::argument(format!("there is no card {ordinal}; this machine has {count}, counted from 0"))
+        })?;
+        // SAFETY: the version is asked for without arguments.
+        let version = unsafe { cudnn::sys::cudnnGetVersion() };
+        if version < 90_000 {
+            return Err(Error::unsupported(format!(
+                "the engine 'cuda' needs cuDNN 9, found version {version}; install a newer one"
+            )));
+        }
+        let device = driver::device::get(number).or_say("be opened")?;
+        let name = driver::device::get_name(device).or_say("be named")?;
+        use sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        };
+        // SAFETY: `device` was just found; the handles made here live as long as this value.
+        unsafe {
+            let major = driver::device::get_attribute(device, MAJOR).or_say("tell its generation")?;
+            let minor = driver::device::get_attribute(device, MINOR).or_say("tell its generation")?;
+            let context = driver::primary_ctx::retain(device).or_say("be opened")?;
+            driver::ctx::set_current(context).or_say("be used")?;
+            let stream =
+                driver::stream::create(driver::stream::StreamKind::NonBlocking).or_say("take orders")?;
+            let convolutions = cudnn::result::create_handle().or_say("start cuDNN")?;
+            cudnn::result::set_stream(convolutions, stream.cast()).or_say("start cuDNN")?;
+            let products = cublas::result::create_handle().or_say("start cuBLAS")?;
+            cublas::result::set_stream(products, stream.cast()).or_say("start cuBLAS")?;
+            let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+            let clock = [
+                driver::event::create(flags).or_say("keep time")?,
+                driver::event::create(flags).or_say("keep time")?,
+            ];
+            let workspace = driver::malloc_sync(PRODUCT_WORKSPACE).or_say("spare memory")?;
+            cublas::sys::cublasSetWorkspace_v2(products, workspace as *mut c_void, PRODUCT_WORKSPACE)
+                .result()
+                .or_say("give cuBLAS memory")?;
+            Ok(Arc::new(Device {
+                ordinal: number,
+                cache: Cache::of(&format!("{name} sm_{major}{minor} cudnn {version}")),
+                name,
+                context,
+                stream,
+                convolutions,
+                products,
+                workspace,
+                architecture: format!("--gpu-architecture=sm_{major}{minor}"),
+                modules: Mutex::default(),
+                clock,
+                busy: AtomicU64::new(0),
+                turn: Mutex::default(),
+            }))
+        }
+    }
+
+    /// What the card is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until nobody else uses the card, and makes it the one this thread talks to.
+    pub(super) fn turn(&self) -> Result<Turn<'_>> {
+        let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the context is retained for as long as `self` lives.
+        unsafe { driver::ctx::set_current(self.context) }.or_say("be used")?;
+        Ok(Turn { _guard: guard })
+    }
+
+    /// Waits until everything asked for is done.
+    pub(super) fn finish(&self) -> Result<()> {
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { driver::stream::synchronize(self.stream) }.or_say("finish its work")
+    }
+
+    /// Tells the card what `work` says; how long that takes is counted when it has finished.
+    pub(super) fn timed(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        // SAFETY: the events live as long as `self`.
+        unsafe { driver::event::record(self.clock[0], self.stream) }.or_say("keep time")?;
+        work()?;
+        // SAFETY: as above.
+        unsafe { driver::event::record(self.clock[1], self.stream) }.or_say("keep time")
+    }
+
+    /// Adds up how long the last timed work took, which has finished.
+    pub(super) fn count_time(&self) {
+        // SAFETY: as above.
+        if let Ok(milliseconds) = unsafe { driver::event::elapsed(self.clock[0], self.clock[1]) } {
+            self.busy.fetch_add((f64::from(milliseconds.max(0.0)) * 1e6) as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of memory that are free.
+    pub(super) fn free_memory(&self) -> Result<usize> {
+        Ok(driver::mem_get_info().or_say("tell its memory")?.0)
+    }
+
+    /// The functions of this source, compiled unless they have been.
+    pub(super) fn module(&self, source: &str) -> Result<sys::CUmodule> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&module) = modules.get(source) {
+            return Ok(module);
+        }
+        let code = match self.cache.code(source) {
+            Some(code) => code,
+            None => {
+                let code = compile(source, &self.architecture)?;
+                self.cache.keep_code(source, &code);
+                code
+            }
+        };
+        // SAFETY: the image is complete: it comes from the compiler, or from a file whose checksum fits.
+        let module = unsafe { driver::module::load_data(code.as_ptr().cast()) }.or_say("load its code")?;
+        modules.insert(source.to_string(), module);
+        Ok(module)
+    }
+
+    /// A function of a module of this card.
+    pub(super) fn function(&self, module: sys::CUmodule, name: &str) -> Result<sys::CUfunction> {
+        let name = CString::new(name).map_err(|_| Error::argument("a kernel's name holds a zero"))?;
+        // SAFETY: modules are never unloaded while the device lives.
+        unsafe { driver::module::get_function(module, name) }.or_say("find its code")
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: nothing made on this card outlives it; what fails here fails at the end of everything.
+        unsafe {
+            let _ = driver::ctx::set_current(self.context);
+            let _ = cudnn::result::destroy_handle(self.convolutions);
+            let _ = cublas::result::destroy_handle(self.products);
+            for event in self.clock {
+                let _ = driver::event::destroy(event);
+            }
+            let _ = driver::free_sync(self.workspace);
+            let _ = driver::stream::destroy(self.stream);
+            if let Ok(device) = driver::device::get(self.ordinal) {
+                let _ = driver::primary_ctx::release(device);
+            }
+        }
+    }
+}
+
+/// Machine code of a source.
+fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
+    let text = CString::new(source).map_err(|_| Error::argument("a kernel's source holds a zero"))?;
+    let program = nvrtc::result::create_program(&text, None).or_say("start its compiler")?;
+    // SAFETY: the program was just made and is destroyed once, at the end.
+    unsafe {
+        let options = [architecture, "--std=c++17", "--fmad=false"];
+        let compiled = nvrtc::result::compile_program(program, &options);
+        let code = match compiled {
+            Ok(()) => machine_code(program),
+            Err(error) => {
+                let log = nvrtc::result::get_program_log(program).unwrap_or_default();
+                let log: String = log.iter().map(|&c| c as u8 as char).filter(|&c| c != '\0').collect();
+                Err(Error::argument(format!("the card's compiler refused a kernel ({error:?}): {log}")))
+            }
+        };
+        let _ = nvrtc::result::destroy_program(program);
+        code
+    }
+}
+
+/// # Safety
+/// The program is compiled for a real architecture.
+unsafe fn machine_code(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>> {
+    let mut size = 0;
+    // SAFETY: the caller's; the buffer has the size the compiler named.
+    unsafe {
+        nvrtc::sys::nvrtcGetCUBINSize(program, &raw mut size).result().or_say("measure its code")?;
+        let mut code = vec![0u8; size];
+        nvrtc::sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result().or_say("hand over its code")?;
+        Ok(code)
+    }
+}
+
+/// Memory on a card, given back when dropped.
+pub(super) struct Memory {
+    device: Arc<Device>,
+    pub(super) at: sys::CUdeviceptr,
+    pub(super) bytes: usize,
+}
+
+impl Memory {
+    /// At least one byte. The caller has the card's turn.
+    pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(256);
+        // SAFETY: the caller has made the card current.
+        let at = unsafe { driver::malloc_sync(bytes) };
+        let at = at.map_err(|_| {
+            let free = device.free_memory().unwrap_or(0);
+            Error::argument(format!(
+                "the card has no memory for {} MiB more, {} MiB are free; use a smaller batch",
+                bytes >> 20,
+                free >> 20
+            ))
+        })?;
+        Ok(Memory { device: device.clone(), at, bytes })
+    }
+
+    /// Memory that holds these numbers.
+    pub(super) fn holding<T: Copy>(device: &Arc<Device>, elements: &[T]) -> Result<Self> {
+        let memory = Memory::new(device, size_of_val(elements))?;
+        memory.write(0, elements)?;
+        device.finish()?;
+        Ok(memory)
+    }
+
+    /// Copies numbers to `offset` bytes from the start.
+    pub(super) fn write<T: Copy>(&self, offset: usize, elements: &[T]) -> Result<()> {
+        if offset + size_of_val(elements) > self.bytes {
+            return Err(Error::argument("more was written to the card than fits"));
+        }
+        // SAFETY: the range was just checked; ordinary memory is read before the call returns.
+        unsafe { driver::memcpy_htod_async(self.at + offset as u64, elements, self.device.stream) }
+            .or_say("take numbers")
+    }
+
+    /// Copies numbers from `offset` bytes from the start.
+    pub(super) fn read<T: Copy>(&self, offset: usize, elements: &mut [T]) -> Result<()> {
+        if offset + size_of_val(elements) > self.bytes {
+            return Err(Error::argument("more was read from the card than there is"));
+        }
+        // SAFETY: as above.
+        unsafe { driver::memcpy_dtoh_async(elements, self.at + offset as u64, self.device.stream) }
+            .or_say("hand over numbers")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `at` came from the allocator and is freed once; making the card current is harmless.
+        unsafe {
+            let _ = driver::ctx::set_current(self.device.context);
+            let _ = driver::free_sync(self.at);
+        }
+    }
+}

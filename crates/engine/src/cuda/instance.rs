@@ -1,0 +1,362 @@
+//! A program at one batch size: memory laid out, commands written down, and after the first run recorded, so that the card
+//! is told everything in one word.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use cudarc::driver::{result as driver, sys};
+use monosplit_graph::{Data, Error, Kind, NodeId, Result, Tensor};
+
+use super::Math;
+use super::command::Command;
+use super::device::{Checked, Device, Memory};
+use super::program::{CudaProgram, fault};
+use super::translator::Site;
+use crate::effort::Effort;
+use crate::outline::element_bytes;
+use crate::plan::Place;
+use crate::{NodeTime, Precision, Profile};
+
+/// Where values begin.
+const ALIGNMENT: usize = 256;
+
+/// The commands of one step of the plan.
+pub(super) struct Segment {
+    pub(super) step: usize,
+    pub(super) commands: Range<usize>,
+}
+
+/// Commands recorded by the driver.
+struct Recording {
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+/// A program at one batch size.
+pub(super) struct Instance {
+    shapes: Vec<Vec<usize>>,
+    /// Offset of every input.
+    inputs: Vec<usize>,
+    /// What was given last for inputs that are the same for all samples: often it is given again.
+    held: Vec<Option<Tensor>>,
+    holds: bool,
+    /// Offset of every slot.
+    slots: Vec<usize>,
+    arena: Memory,
+    commands: Vec<Command>,
+    segments: Vec<Segment>,
+    /// Memory the commands use besides.
+    _beside: Vec<Memory>,
+    runs: usize,
+    recording: Option<Recording>,
+}
+
+// SAFETY: recordings are handles of the device, used by whoever has its turn.
+unsafe impl Send for Instance {}
+
+fn count(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+impl Instance {
+    /// Lays out memory and writes down what to do. The caller has the card's turn.
+    pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
+        let (plan, outline, real) = (&program.plan, &program.outline, program.math.bytes());
+        let shapes = outline.shapes(plan, batch, real, program.device.free_memory()?)?;
+        let mut end = 0usize;
+        let mut place = |bytes: usize| {
+            let start = end;
+            end = start.saturating_add(bytes).next_multiple_of(ALIGNMENT);
+            start
+        };
+        let size = |id: NodeId, kind: Kind| count(&shapes[id.index()]) * element_bytes(kind, real);
+        let inputs: Vec<usize> =
+            outline.inputs.iter().map(|&id| place(size(id, outline.values[id.index()].kind))).collect();
+        let slots: Vec<usize> = plan
+            .slots
+            .iter()
+            .map(|slot| {
+                let tenants = slot.tenants.iter().map(|&(id, parts)| size(id, slot.kind) * parts);
+                place(tenants.max().unwrap_or(0))
+            })
+            .collect();
+        let arena = Memory::new(&program.device, end)?;
+        let mut instance = Instance {
+            shapes,
+            held: vec![None; inputs.len()],
+            holds: true,
+            inputs,
+            slots,
+            arena,
+            commands: Vec::new(),
+            segments: Vec::new(),
+            _beside: Vec::new(),
+            runs: 0,
+            recording: None,
+        };
+        let mut translator = program.translator();
+        instance.segments = program.segments(&mut translator, &|id| instance.site(program, id))?;
+        instance.commands = std::mem::take(&mut translator.commands);
+        instance._beside = std::mem::take(&mut translator.tables);
+        instance._beside.append(&mut translator.scratch);
+        Ok(instance)
+    }
+
+    /// Where a value lies.
+    fn site(&self, program: &CudaProgram, id: NodeId) -> Result<Site> {
+        let value = &program.outline.values[id.index()];
+        let shape = self.shapes[id.index()].clone();
+        let real = program.math.bytes();
+        let offset = match program.plan.places[id.index()] {
+            Place::Constant(_) => return program.constant_site(id),
+            Place::Input(position) => *self.inputs.get(position).ok_or_else(|| program.outline.lost(id))?,
+            Place::Slot { slot, part } => {
+                self.slots[slot] + part * count(&shape) * element_bytes(value.kind, real)
+            }
+            Place::Nowhere => match self.renamed(program, id) {
+                Some(read) => return Ok(Site { shape, ..self.site(program, read)? }),
+                None => return Err(program.outline.lost(id)),
+            },
+        };
+        Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind })
+    }
+
+    /// The value that a value without a place of its own is another name for.
+    fn renamed(&self, program: &CudaProgram, id: NodeId) -> Option<NodeId> {
+        let value = &program.outline.values[id.index()];
+        (value.op == "Reshape").then(|| value.inputs[0])
+    }
+
+    /// Copies inputs to the card, from the `first` on.
+    pub(super) fn upload(&mut self, program: &CudaProgram, first: usize, inputs: &[Tensor]) -> Result<()> {
+        for (position, tensor) in (first..).zip(inputs) {
+            let offset = &self.inputs[position];
+            if self.held[position].as_ref().is_some_and(|held| held.is(tensor)) {
+                continue;
+            }
+            let value = &program.outline.values[program.outline.inputs[position].index()];
+            self.held[position] = (self.holds && !value.shape.is_batched()).then(|| tensor.clone());
+            match tensor.data() {
+                Data::I64(values) => self.arena.write(*offset, values)?,
+                Data::Bool(values) => self.arena.write(*offset, values)?,
+                _ if program.math == Math::F64 => self.arena.write(*offset, &tensor.to_f64())?,
+                _ => self.arena.write(*offset, &tensor.to_f32())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first `wanted` outputs.
+    pub(super) fn download(
+        &self,
+        program: &CudaProgram,
+        inputs: &[Tensor],
+        wanted: usize,
+    ) -> Result<Vec<Tensor>> {
+        let mut mark = [0i32];
+        program.fault.read(0, &mut mark)?;
+        let mut outputs = Vec::new();
+        for &id in program.outline.outputs.iter().take(wanted) {
+            if let Place::Input(position) = program.plan.places[id.index()] {
+                outputs.push(given(&inputs[position], program.math, &self.shapes[id.index()])?);
+                continue;
+            }
+            let site = self.site(program, id)?;
+            let (memory, offset) = match program.plan.places[id.index()] {
+                Place::Constant(_) => (program.constant_memory(id)?, 0),
+                _ => (&self.arena, (site.at - self.arena.at) as usize),
+            };
+            outputs.push(read(memory, offset, &site, program.math)?);
+        }
+        program.device.finish()?;
+        if mark[0] != 0 {
+            program.fault.write(0, &[0i32])?;
+            program.device.finish()?;
+            return Err(fault(&program.outline, mark[0]));
+        }
+        Ok(outputs)
+    }
+
+    /// Tells the card everything: one by one the first time, when libraries load what they need; recorded after that.
+    pub(super) fn compute(&mut self, device: &Device) -> Result<()> {
+        if self.runs == 1 {
+            self.recording = self.record(device).ok();
+        }
+        self.runs += 1;
+        match &self.recording {
+            // SAFETY: the recording is of this instance's commands, and its memory lives as long.
+            Some(recording) => unsafe { driver::graph::launch(recording.executable, device.stream) }
+                .or_say("run what was recorded"),
+            None => self.commands.iter().try_for_each(|command| command.enqueue(device)),
+        }
+    }
+
+    fn record(&self, device: &Device) -> Result<Recording> {
+        // SAFETY: the stream is the device's own, nobody else talks to it now, and the capture is ended whatever happens.
+        unsafe {
+            driver::stream::begin_capture(
+                device.stream,
+                sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            )
+            .or_say("record")?;
+            let told = self.commands.iter().try_for_each(|command| command.enqueue(device));
+            let graph = driver::stream::end_capture(device.stream).or_say("record")?;
+            told?;
+            let executable = driver::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            match executable.or_say("keep what was recorded") {
+                Ok(executable) => Ok(Recording { graph, executable }),
+                Err(error) => {
+                    let _ = driver::graph::destroy(graph);
+                    Err(error)
+                }
+            }
+        }
+    }
+
+    /// Lets the last `count` outputs become the last inputs at the end of every run.
+    pub(super) fn feed_back(&mut self, program: &CudaProgram, count: usize) -> Result<()> {
+        self.holds = false;
+        let (inputs, outputs) = (&program.outline.inputs, &program.outline.outputs);
+        let pairs = inputs.iter().rev().zip(outputs.iter().rev()).take(count);
+        for (&input, &output) in pairs {
+            let (to, from) = (self.site(program, input)?, self.site(program, output)?);
+            let crossed = matches!(program.plan.places[output.index()], Place::Input(_)) && from.at != to.at;
+            if from.shape != to.shape || from.kind != to.kind || crossed {
+                return Err(Error::argument("what is fed back must be computed, and of the input's shape")
+                    .at(program.outline.name(input)));
+            }
+            let bytes = from.count() * element_bytes(from.kind, program.math.bytes());
+            if from.at != to.at && bytes > 0 {
+                self.commands.push(Command::Copy { from: from.at, to: to.at, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// Inputs as they are on the card, from the `first` on.
+    pub(super) fn inputs_from(&self, program: &CudaProgram, first: usize) -> Result<Vec<Tensor>> {
+        let inputs = program.outline.inputs.iter().zip(&self.inputs).skip(first);
+        let values =
+            inputs.map(|(&id, &offset)| read(&self.arena, offset, &self.site(program, id)?, program.math));
+        let values = values.collect::<Result<Vec<Tensor>>>()?;
+        program.device.finish()?;
+        Ok(values)
+    }
+
+    /// Runs on one tensor per input. The caller has the card's turn.
+    pub(super) fn run(&mut self, program: &CudaProgram, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.upload(program, 0, inputs)?;
+        program.device.timed(|| self.compute(&program.device))?;
+        let outputs = self.download(program, inputs, usize::MAX);
+        program.device.count_time();
+        outputs
+    }
+
+    /// The same, step by step, with the time each took.
+    pub(super) fn run_profiled(
+        &mut self,
+        program: &CudaProgram,
+        inputs: &[Tensor],
+    ) -> Result<(Vec<Tensor>, Profile)> {
+        self.upload(program, 0, inputs)?;
+        let device = &program.device;
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let (begin, end) = (driver::event::create(flags), driver::event::create(flags));
+        let (begin, end) = (begin.or_say("keep time")?, end.or_say("keep time")?);
+        let mut profile = Profile::default();
+        for segment in &self.segments {
+            // SAFETY: both events live until the end of this function.
+            let milliseconds = unsafe {
+                driver::event::record(begin, device.stream).or_say("keep time")?;
+                self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device))?;
+                driver::event::record(end, device.stream).or_say("keep time")?;
+                driver::event::synchronize(end).or_say("keep time")?;
+                driver::event::elapsed(begin, end).or_say("keep time")?
+            };
+            profile.nodes.push(self.timed(program, segment, milliseconds));
+        }
+        // SAFETY: made above, destroyed once.
+        unsafe {
+            let _ = driver::event::destroy(begin);
+            let _ = driver::event::destroy(end);
+        }
+        Ok((self.download(program, inputs, usize::MAX)?, profile))
+    }
+
+    fn timed(&self, program: &CudaProgram, segment: &Segment, milliseconds: f32) -> NodeTime {
+        let nodes = program.plan.steps[segment.step].work.nodes();
+        let value = &program.outline.values[nodes[0].index()];
+        let operations = nodes.iter().map(|id| {
+            let value = &program.outline.values[id.index()];
+            match value.effort {
+                Effort::PerOutput(each) => (count(&self.shapes[id.index()]) * each) as u64,
+                Effort::PerInput(each) => (count(&self.shapes[value.inputs[0].index()]) * each) as u64,
+                Effort::Little => 0,
+            }
+        });
+        let commands = &self.commands[segment.commands.clone()];
+        let heavy = commands.iter().find(|c| !matches!(c, Command::Launch(_))).or(commands.first());
+        NodeTime {
+            node: nodes[0],
+            others: nodes[1..].to_vec(),
+            name: value.name.clone(),
+            op: value.op,
+            shape: self.shapes[nodes[0].index()].clone(),
+            kernel: heavy.map_or("nothing", Command::name),
+            time: Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3),
+            operations: operations.sum(),
+            peak: 0.0,
+            precision: if program.math == Math::F64 { Precision::F64 } else { Precision::F32 },
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(recording) = self.recording.take() {
+            // SAFETY: made by `record`, destroyed once; nothing runs any more when an instance is dropped.
+            unsafe {
+                let _ = driver::graph::exec_destroy(recording.executable);
+                let _ = driver::graph::destroy(recording.graph);
+            }
+        }
+    }
+}
+
+/// An input as an output.
+fn given(input: &Tensor, math: Math, shape: &[usize]) -> Result<Tensor> {
+    let data = match (input.kind(), math) {
+        (Kind::Float, Math::F64) => Data::F64(input.to_f64()),
+        (Kind::Float, _) => Data::F32(input.to_f32()),
+        _ => input.data().clone(),
+    };
+    Tensor::new(shape, data)
+}
+
+/// The elements of a value, as a tensor; they are there when the card has finished.
+fn read(memory: &Memory, offset: usize, site: &Site, math: Math) -> Result<Tensor> {
+    let length = site.count();
+    let shape = site.shape.clone();
+    match (site.kind, math) {
+        (Kind::Int, _) => {
+            let mut values = vec![0i64; length];
+            memory.read(offset, &mut values)?;
+            Tensor::new(shape, values)
+        }
+        (Kind::Bool, _) => {
+            let mut values = vec![0u8; length];
+            memory.read(offset, &mut values)?;
+            Tensor::new(shape, values.iter().map(|&value| value != 0).collect::<Vec<bool>>())
+        }
+        (Kind::Float, Math::F64) => {
+            let mut values = vec![0f64; length];
+            memory.read(offset, &mut values)?;
+            Tensor::new(shape, values)
+        }
+        (Kind::Float, _) => {
+            let mut values = vec![0f32; length];
+            memory.read(offset, &mut values)?;
+            Tensor::new(shape, values)
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! How kernels are told where elements lie. The structures are those of `kernels.cu`, field for field.
+
+use monosplit_graph::op::{Divisor as Divided, Window};
+use monosplit_graph::{Error, Result};
+
+/// Axes a kernel can be told about; neighbouring ones are joined first.
+pub(super) const RANK: usize = 8;
+
+/// A number to divide by, as a multiplication.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Divisor {
+    by: u32,
+    factor: u32,
+    shift: u32,
+}
+
+impl Divisor {
+    /// For dividends below 2³¹.
+    pub(super) fn new(by: usize) -> Self {
+        let by = (by.max(1)) as u32;
+        let shift = 32 - (by - 1).leading_zeros();
+        let factor = (((1u64 << shift) - u64::from(by)) << 32) / u64::from(by) + 1;
+        Divisor { by, factor: factor as u32, shift }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axes {
+    rank: i32,
+    length: [Divisor; RANK],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Strides {
+    along: [i64; RANK],
+}
+
+/// How many elements lie between neighbours along each axis of a value of this shape.
+pub(super) fn strides_of(shape: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1i64; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as i64;
+    }
+    strides
+}
+
+/// Those of a value of shape `from` read as if it had the shape `to`, lengths of one repeated.
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<i64> {
+    let own = strides_of(from);
+    let missing = to.len() - from.len();
+    let along = |axis: usize| match axis.checked_sub(missing) {
+        Some(axis) if from[axis] != 1 => own[axis],
+        _ => 0,
+    };
+    (0..to.len()).map(along).collect()
+}
+
+/// A walk over places of `shape` in several values at once, each with its own strides; axes that all of them pass
+/// through in one go are one.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    pub(super) shape: Vec<usize>,
+    pub(super) strides: Vec<Vec<i64>>,
+}
+
+impl Walk {
+    pub(super) fn new(shape: &[usize], strides: &[Vec<i64>]) -> Self {
+        let mut walk = Walk { shape: Vec::new(), strides: vec![Vec::new(); strides.len()] };
+        for (axis, &length) in shape.iter().enumerate().filter(|(_, length)| **length != 1) {
+            let joins = !walk.shape.is_empty()
+                && strides
+                    .iter()
+                    .zip(&walk.strides)
+                    .all(|(new, old)| old.last() == Some(&(new[axis] * length as i64)));
+            if joins {
+                *walk.shape.last_mut().unwrap_or(&mut 0) *= length;
+            } else {
+                walk.shape.push(length);
+            }
+            for (new, old) in strides.iter().zip(&mut walk.strides) {
+                if joins {
+                    old.pop();
+                }
+                old.push(new[axis]);
+            }
+        }
+        walk
+    }
+
+    pub(super) fn axes(&self) -> Result<Axes> {
+        axes(&self.shape)
+    }
+
+    pub(super) fn along(&self, value: usize) -> Strides {
+        strides(&self.strides[value])
+    }
+}
+
+pub(super) fn axes(shape: &[usize]) -> Result<Axes> {
+    if shape.len() > RANK {
+        return Err(Error::unsupported(format!(
+            "the engine 'cuda' walks over at most {RANK} axes at once, found {}; use --engine cpu",
+            shape.len()
+        )));
+    }
+    let mut length = [Divisor::default(); RANK];
+    length.iter_mut().zip(shape).for_each(|(to, &from)| *to = Divisor::new(from));
+    Ok(Axes { rank: shape.len() as i32, length })
+}
+
+pub(super) fn strides(along: &[i64]) -> Strides {
+    let mut strides = Strides::default();
+    strides.along.iter_mut().zip(along).for_each(|(to, &from)| *to = from);
+    strides
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Margins {
+    pub(super) mode: i32,
+    pub(super) before: [i32; RANK],
+    pub(super) length: [i32; RANK],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pool {
+    input: [i32; 3],
+    output: [i32; 3],
+    kernel: [i32; 3],
+    stride: [i32; 3],
+    dilation: [i32; 3],
+    before: [i32; 3],
+    after: [i32; 3],
+    divisor: i32,
+    even: i32,
+    out: [Divisor; 3],
+    of: [Divisor; 3],
+}
+
+impl Pool {
+    /// A window over planes of size `input` to planes of size `output`, of three axes at most.
+    pub(super) fn new(
+        window: &Window,
+        input: &[usize],
+        output: &[usize],
+        divisor: Option<Divided>,
+    ) -> Result<Self> {
+        let axes = window.axes();
+        if axes > 3 {
+            return Err(Error::unsupported(format!(
+                "the engine 'cuda' pools over at most 3 axes, found {axes}; use --engine cpu"
+            )));
+        }
+        let last = |values: &dyn Fn(usize) -> usize, missing: usize| {
+            let at = |axis: usize| (axis + axes).checked_sub(3).map_or(missing, values);
+            [at(0) as i32, at(1) as i32, at(2) as i32]
+        };
+        let divisors = |lengths: &[usize]| {
+            let at = |axis: usize| Divisor::new((axis + axes).checked_sub(3).map_or(1, |axis| lengths[axis]));
+            [at(0), at(1), at(2)]
+        };
+        Ok(Pool {
+            input: last(&|axis| input[axis], 1),
+            output: last(&|axis| output[axis], 1),
+            kernel: last(&|axis| window.kernel[axis], 1),
+            stride: last(&|axis| window.stride[axis], 1),
+            dilation: last(&|axis| window.dilation[axis], 1),
+            before: last(&|axis| window.pad[axis].0, 0),
+            after: last(&|axis| window.pad[axis].1, 0),
+            divisor: match divisor {
+                Some(Divided::Covered) => 0,
+                Some(Divided::Padded) => 1,
+                Some(Divided::One) | None => 2,
+            },
+            even: even(window, input, output, divisor),
+            out: divisors(output),
+            of: divisors(input),
+        })
+    }
+}
+
+/// What every sum of a pool is divided by, 0 if not all by the same number.
+fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divided>) -> i32 {
+    let inside = |axis: usize| {
+        let span = (window.kernel[axis] - 1) * window.dilation[axis] + 1;
+        let plain = window.pad[axis] == (0, 0) || divisor == Some(Divided::Padded);
+        let room = input[axis] + window.pad[axis].0 + window.pad[axis].1;
+        plain && output[axis].saturating_sub(1) * window.stride[axis] + span <= room
+    };
+    match divisor {
+        None | Some(Divided::One) => 1,
+        Some(_) if (0..window.axes()).all(inside) => window.kernel.iter().product::<usize>() as i32,
+        Some(_) => 0,
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduction {
+    pub(super) how: i32,
+    pub(super) count: u32,
+    pub(super) parts: u32,
+    pub(super) kept: Axes,
+    pub(super) gone: Axes,
+    pub(super) of_kept: Strides,
+    pub(super) of_gone: Strides,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisions_are_multiplications() {
+        for by in [1usize, 2, 3, 5, 7, 10, 49, 64, 224, 1000, 50176, 65537, (1 << 31) - 1] {
+            let d = Divisor::new(by);
+            for n in [0u32, 1, 2, by as u32 - 1, by as u32, 1 << 20, 123_456_789, i32::MAX as u32] {
+                let high = ((u64::from(n) * u64::from(d.factor)) >> 32) as u32;
+                assert_eq!(((u64::from(high) + u64::from(n)) >> d.shift) as u32, n / by as u32, "{n}/{by}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_joins_axes_that_are_passed_in_one_go() {
+        let shape = [2, 3, 4, 5];
+        let bias = broadcast_strides(&[3, 1, 1], &shape);
+        let walk = Walk::new(&shape, &[strides_of(&shape), bias]);
+        assert_eq!(walk.shape, [2, 3, 20]);
+        assert_eq!(walk.strides, [vec![60, 20, 1], vec![0, 1, 0]]);
+        assert_eq!(Walk::new(&shape, &[strides_of(&shape)]).shape, [120]);
+        assert_eq!(Walk::new(&shape, &[vec![0; 4]]).shape, [120]);
+    }
+}

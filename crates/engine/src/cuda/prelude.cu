@@ -1,0 +1,80 @@
+// What all kernels are told, and how they find their way. `real` is the type of real numbers.
+
+typedef unsigned int u32;
+typedef unsigned char u8;
+typedef unsigned long long u64;
+
+#define RANK 8
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN_OF(x) ((x) != (x))
+#define EACH(i, n) u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x
+
+// Division by a number that is known before the kernel runs, as a multiplication; for dividends below 2^31.
+struct Divisor {
+    u32 by, factor, shift;
+};
+
+__device__ __forceinline__ u32 quotient(u32 n, const Divisor &d) {
+    return (__umulhi(n, d.factor) + n) >> d.shift;
+}
+
+// How places in one value, counted along its axes, are places in another.
+struct Strides {
+    long long along[RANK];
+};
+
+struct Axes {
+    int rank;
+    Divisor length[RANK];
+};
+
+__device__ __forceinline__ long long place(u32 i, const Axes &axes, const Strides &strides) {
+    long long at = 0;
+    for (int axis = axes.rank - 1; axis >= 0; --axis) {
+        u32 next = quotient(i, axes.length[axis]);
+        at += (long long)(i - next * axes.length[axis].by) * strides.along[axis];
+        i = next;
+    }
+    return at;
+}
+
+__device__ __forceinline__ real limited(real x, real min, real max) {
+    real raised = x < min ? min : x;
+    return raised > max ? max : raised;
+}
+
+__device__ __forceinline__ long long limited_whole(long long x, long long min, long long max) {
+    long long raised = x < min ? min : x;
+    return raised > max ? max : raised;
+}
+
+__device__ __forceinline__ real softplus(real x) { return (x < 0 ? (real)0 : x) + log1p(exp(-fabs(x))); }
+
+__device__ __forceinline__ real gelu_tanh(double x) {
+    return (real)(0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))));
+}
+
+// Squares are exact products.
+__device__ __forceinline__ real power(real a, real b) { return b == 2 ? a * a : pow(a, b); }
+
+__device__ long long whole_power(long long base, long long exponent) {
+    if (exponent < 0) return (long long)pow((double)base, (double)exponent);
+    u64 result = 1, factor = (u64)base;
+    for (u64 left = (u64)exponent; left; left >>= 1) {
+        if (left & 1) result *= factor;
+        factor *= factor;
+    }
+    return (long long)result;
+}
+
+// Towards zero; what is too large is the largest, what is no number is zero.
+__device__ __forceinline__ long long truncated(double x) {
+    if (x != x) return 0;
+    if (x >= 9223372036854775807.0) return 9223372036854775807LL;
+    if (x <= -9223372036854775808.0) return -9223372036854775807LL - 1;
+    return (long long)x;
+}
+
+__device__ __forceinline__ long long quotient_of(long long a, long long b) {
+    return b == 0 ? 0 : b == -1 ? (long long)(0ULL - (u64)a) : a / b;
+}

@@ -1,0 +1,440 @@
+//! A graph compiled for a card: kernels written and compiled, what depends on no input computed, and for every batch size
+//! it is run at an [`Instance`] with memory and commands of its own.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUmodule;
+use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
+
+use super::Math;
+use super::command::{Arguments, Command, Launch};
+use super::device::{Device, Memory};
+use super::elementwise::{AT_ONCE, Reading, Source};
+use super::instance::{Instance, Segment};
+use super::layout::{Walk, broadcast_strides};
+use super::lowering::lowered;
+use super::resident::Resident;
+use super::translator::{Site, Translator};
+use crate::outline::{Outline, element_bytes};
+use crate::plan::{Plan, known, needed};
+use crate::schedule::{Choices, Work};
+use crate::{Loop, Profile, Program};
+
+/// What kernels are told, in every source.
+const PRELUDE: &str = include_str!("prelude.cu");
+/// The kernels that are always there.
+const KERNELS: &str = include_str!("kernels.cu");
+/// Batch sizes whose memory and commands are kept.
+const KEPT: usize = 3;
+
+/// What is scheduled on a card: products with magnitudes are as fast with stored ones, and nothing stays in a cache.
+const CHOICES: Choices =
+    Choices { share: true, fuse: true, finish: false, batch: true, streams: false, reorder: true };
+
+/// A value that depends on no input.
+#[derive(Clone)]
+struct Constant {
+    memory: Arc<Memory>,
+    site: Site,
+}
+
+/// A graph compiled for a card.
+pub(super) struct CudaProgram {
+    pub(super) device: Arc<Device>,
+    pub(super) math: Math,
+    graph: Graph,
+    pub(super) outline: Outline,
+    pub(super) plan: Plan,
+    kernels: CUmodule,
+    written: CUmodule,
+    /// For what runs in an elementwise kernel, by its first node: the kernel and its name.
+    sources: HashMap<NodeId, (Source, String)>,
+    constants: HashMap<NodeId, Constant>,
+    /// The node that reports an index out of range, counted from 1.
+    pub(super) fault: Memory,
+    /// Whether samples do not depend on each other, so that a batch may be computed in pieces.
+    divisible: bool,
+    instances: Mutex<Vec<(usize, Instance)>>,
+    /// The largest batch that fits the card's memory, once that is known.
+    fits: Mutex<usize>,
+}
+
+// SAFETY: modules are handles of the device, which outlives the program and is used by one thread at a time.
+unsafe impl Send for CudaProgram {}
+// SAFETY: as above.
+unsafe impl Sync for CudaProgram {}
+
+impl CudaProgram {
+    pub(super) fn compile(graph: &Graph, device: &Arc<Device>, math: Math) -> Result<Self> {
+        let graph = lowered(graph)?;
+        let (known, needed) = (known(&graph), needed(&graph));
+        let plan = Plan::new(&graph, &known, &needed, CHOICES);
+        let outline = Outline::new(&graph, &plan);
+        let real = if math == Math::F64 { "double" } else { "float" };
+        let head = format!("typedef {real} real;\n{PRELUDE}");
+        let derived = derived(&graph, &plan, &outline, &known);
+        let (sources, text) = sources(&graph, &plan, &derived)?;
+        let turn = device.turn()?;
+        let kernels = device.module(&format!("{head}{KERNELS}"))?;
+        let written = device.module(&format!("{head}{text}"))?;
+        let fault = Memory::holding(device, &[0i32])?;
+        let mut program = CudaProgram {
+            device: device.clone(),
+            math,
+            divisible: is_divisible(&graph),
+            graph,
+            outline,
+            plan,
+            kernels,
+            written,
+            sources,
+            constants: HashMap::new(),
+            fault,
+            instances: Mutex::default(),
+            fits: Mutex::new(usize::MAX),
+        };
+        for id in derived {
+            program.derive(id)?;
+        }
+        program.forget_intermediate_constants();
+        drop(turn);
+        Ok(program)
+    }
+
+    fn bytes(&self, kind: Kind) -> usize {
+        element_bytes(kind, self.math.bytes())
+    }
+
+    pub(super) fn translator(&self) -> Translator<'_> {
+        Translator {
+            device: &self.device,
+            kernels: self.kernels,
+            math: self.math,
+            fault: self.fault.at,
+            commands: Vec::new(),
+            tables: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Computes a value that depends on no input; those it reads are there.
+    fn derive(&mut self, id: NodeId) -> Result<()> {
+        let node = self.graph.node(id);
+        let shape = node.shape.at(1).ok_or_else(|| self.outline.lost(id))?;
+        let constant = match &node.op {
+            Op::Constant(tensor) => {
+                let memory = match tensor.data() {
+                    Data::I64(values) => Memory::holding(&self.device, values)?,
+                    Data::Bool(values) => Memory::holding(&self.device, values)?,
+                    _ if self.math == Math::F64 => Memory::holding(&self.device, &tensor.to_f64())?,
+                    _ => Memory::holding(&self.device, &tensor.to_f32())?,
+                };
+                let at = memory.at;
+                Constant { memory: Arc::new(memory), site: Site { at, shape, kind: node.kind } }
+            }
+            Op::Reshape { .. } => {
+                let read = self.constant(self.plan.same[node.inputs[0].index()])?;
+                let site = Site { shape, ..read.site.clone() };
+                Constant { memory: read.memory.clone(), site }
+            }
+            op => {
+                let count: usize = shape.iter().product();
+                let memory = Memory::new(&self.device, count * self.bytes(node.kind))?;
+                let site = Site { at: memory.at, shape, kind: node.kind };
+                let inputs = self.outline.values[id.index()].inputs.iter();
+                let inputs = inputs.map(|&input| Ok(self.constant(input)?.site.clone()));
+                let inputs = inputs.collect::<Result<Vec<Site>>>()?;
+                let mut translator = self.translator();
+                match self.sources.contains_key(&id) {
+                    true => {
+                        let site_of = |input| Ok(self.constant(input)?.site.clone());
+                        self.elementwise(id, &site, &[site.at], &site_of, &mut translator.commands)?;
+                    }
+                    false => translator.node(op, &inputs, &site, id.index() as i32 + 1)?,
+                }
+                for command in &translator.commands {
+                    command.enqueue(&self.device)?;
+                }
+                self.device.finish()?;
+                drop(translator);
+                Constant { memory: Arc::new(memory), site }
+            }
+        };
+        self.constants.insert(id, constant);
+        Ok(())
+    }
+
+    fn constant(&self, id: NodeId) -> Result<&Constant> {
+        self.constants.get(&id).ok_or_else(|| self.outline.lost(id))
+    }
+
+    /// The place of a value that depends on no input.
+    pub(super) fn constant_site(&self, id: NodeId) -> Result<Site> {
+        Ok(self.constant(id)?.site.clone())
+    }
+
+    /// The memory of a value that depends on no input.
+    pub(super) fn constant_memory(&self, id: NodeId) -> Result<&Memory> {
+        Ok(&self.constant(id)?.memory)
+    }
+
+    fn forget_intermediate_constants(&mut self) {
+        let steps = self.plan.steps.iter().flat_map(|step| step.work.nodes());
+        let read = steps.flat_map(|id| &self.outline.values[id.index()].inputs);
+        let kept: BTreeSet<NodeId> = read.chain(&self.outline.outputs).copied().collect();
+        self.constants.retain(|id, _| kept.contains(id));
+    }
+
+    /// Writes down the elementwise kernel that begins with node `first`, over places of `shape`, into `outputs`.
+    pub(super) fn elementwise(
+        &self,
+        first: NodeId,
+        shape: &Site,
+        outputs: &[u64],
+        site: &dyn Fn(NodeId) -> Result<Site>,
+        commands: &mut Vec<Command>,
+    ) -> Result<()> {
+        let (source, name) = self.sources.get(&first).ok_or_else(|| self.outline.lost(first))?;
+        let count = shape.count();
+        if count == 0 {
+            return Ok(());
+        }
+        let mut arguments = Arguments::default().with(count as u32);
+        let mut repeated = Vec::new();
+        for &(input, reading) in &source.inputs {
+            let read = site(input)?;
+            arguments = arguments.with(read.at);
+            if reading == Reading::Broadcast {
+                repeated.push(broadcast_strides(&read.shape, &shape.shape));
+            }
+        }
+        for &output in outputs {
+            arguments = arguments.with(output);
+        }
+        if !repeated.is_empty() {
+            let walk = Walk::new(&shape.shape, &repeated);
+            arguments = arguments.with(walk.axes()?);
+            for position in 0..repeated.len() {
+                arguments = arguments.with(walk.along(position));
+            }
+        }
+        let function = self.device.function(self.written, name)?;
+        commands.push(Command::Launch(Launch::each(function, count.div_ceil(AT_ONCE), arguments)));
+        Ok(())
+    }
+
+    /// Writes down everything to do at one batch size, step by step.
+    pub(super) fn segments(
+        &self,
+        translator: &mut Translator<'_>,
+        site: &dyn Fn(NodeId) -> Result<Site>,
+    ) -> Result<Vec<Segment>> {
+        let mut segments = Vec::with_capacity(self.plan.steps.len());
+        for (position, step) in self.plan.steps.iter().enumerate() {
+            let first = translator.commands.len();
+            let nodes = step.work.nodes();
+            self.step(nodes, &step.work, &step.outputs, translator, site)
+                .map_err(|error| error.at(self.outline.name(nodes[0])))?;
+            segments.push(Segment { step: position, commands: first..translator.commands.len() });
+        }
+        Ok(segments)
+    }
+
+    fn step(
+        &self,
+        nodes: &[NodeId],
+        work: &Work,
+        outputs: &[NodeId],
+        translator: &mut Translator<'_>,
+        site: &dyn Fn(NodeId) -> Result<Site>,
+    ) -> Result<()> {
+        let Some(&output) = outputs.first() else { return Ok(()) };
+        if self.sources.contains_key(&nodes[0]) {
+            let places = outputs.iter().map(|&id| Ok(site(id)?.at)).collect::<Result<Vec<u64>>>()?;
+            return self.elementwise(nodes[0], &site(output)?, &places, site, &mut translator.commands);
+        }
+        let inputs = self.outline.values[nodes[0].index()].inputs.iter();
+        let mut inputs = inputs.map(|&input| site(input)).collect::<Result<Vec<Site>>>()?;
+        let mut out = site(nodes[0])?;
+        if let Work::Batched(nodes) = work {
+            // Values that lie side by side are one batch.
+            inputs[0].shape[0] *= nodes.len();
+            out.shape[0] *= nodes.len();
+        }
+        translator.node(&self.graph.node(nodes[0]).op, &inputs, &out, nodes[0].index() as i32 + 1)
+    }
+
+    /// Runs a batch that fits.
+    fn run_whole(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let _turn = self.device.turn()?;
+        let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = match instances.iter().position(|(size, _)| *size == batch) {
+            Some(position) => position,
+            None => {
+                if instances.len() >= KEPT {
+                    instances.remove(0);
+                }
+                let made = Instance::new(self, batch).or_else(|error| match instances.is_empty() {
+                    true => Err(error),
+                    false => {
+                        instances.clear();
+                        Instance::new(self, batch)
+                    }
+                });
+                instances.push((batch, made?));
+                instances.len() - 1
+            }
+        };
+        // The last is the one used last.
+        let used = instances.remove(position);
+        instances.push(used);
+        let last = instances.len() - 1;
+        let run = instances[last].1.run(self, inputs);
+        if run.is_err() {
+            instances.remove(last);
+        }
+        run
+    }
+
+    /// Runs a batch in pieces of `piece` samples.
+    fn run_in_pieces(&self, batch: usize, piece: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.outline.outputs.len()];
+        let mut start = 0;
+        while start < batch {
+            let count = piece.min(batch - start);
+            let cut = |(id, tensor): (&NodeId, &Tensor)| match self.outline.values[id.index()]
+                .shape
+                .dims()
+                .first()
+            {
+                Some(&Dim::Batch(k)) => monosplit_graph::batch::rows(tensor, k * start..k * (start + count)),
+                _ => Ok(tensor.clone()),
+            };
+            let some = self.outline.inputs.iter().zip(inputs).map(cut).collect::<Result<Vec<_>>>()?;
+            for (parts, output) in parts.iter_mut().zip(self.run_fitting(count, &some)?) {
+                parts.push(output);
+            }
+            start += count;
+        }
+        let joined = |(id, parts): (&NodeId, Vec<Tensor>)| {
+            let value = &self.outline.values[id.index()];
+            match value.shape.is_batched() {
+                true => monosplit_graph::batch::stack(&parts, value.kind),
+                false => parts.into_iter().next().ok_or_else(|| self.outline.lost(*id)),
+            }
+        };
+        self.outline.outputs.iter().zip(parts).map(joined).collect()
+    }
+
+    /// Runs a batch, in pieces if it does not fit the card's memory.
+    fn run_fitting(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let fits = *self.fits.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch > fits && self.divisible {
+            return self.run_in_pieces(batch, fits, inputs);
+        }
+        match self.run_whole(batch, inputs) {
+            Err(error)
+                if self.divisible && batch > 1 && error.to_string().contains("use a smaller batch") =>
+            {
+                let piece = batch.div_ceil(2);
+                eprintln!(
+                    "note: a batch of {batch} does not fit the card's memory; it is computed in pieces"
+                );
+                *self.fits.lock().unwrap_or_else(PoisonError::into_inner) = piece;
+                self.run_in_pieces(batch, piece, inputs)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Program for CudaProgram {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let batch = self.outline.batch(inputs)?;
+        self.run_fitting(batch, inputs)
+    }
+
+    fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
+        let batch = self.outline.batch(inputs)?;
+        let _turn = self.device.turn()?;
+        let mut instance = Instance::new(self, batch)?;
+        instance.run(self, inputs)?;
+        instance.run_profiled(self, inputs)
+    }
+
+    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
+        Ok(Box::new(Resident::new(*self, state)?))
+    }
+}
+
+/// The known values that steps and outputs read, and what those are computed from, in order.
+fn derived(graph: &Graph, plan: &Plan, outline: &Outline, known: &[bool]) -> Vec<NodeId> {
+    let steps = plan.steps.iter().flat_map(|step| step.work.nodes());
+    let read = steps.flat_map(|id| &outline.values[id.index()].inputs);
+    let mut wanted: BTreeSet<NodeId> =
+        read.chain(&outline.outputs).copied().filter(|id| known[id.index()]).collect();
+    for (id, _) in graph.nodes().rev() {
+        if wanted.contains(&id) {
+            wanted.extend(&outline.values[id.index()].inputs);
+        }
+    }
+    wanted.into_iter().collect()
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. })
+}
+
+/// The elementwise kernels of a program by the node they begin with, and the text of all, each once.
+fn sources(
+    graph: &Graph,
+    plan: &Plan,
+    derived: &[NodeId],
+) -> Result<(HashMap<NodeId, (Source, String)>, String)> {
+    let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
+    for step in &plan.steps {
+        let nodes = step.work.nodes();
+        if is_elementwise(&graph.node(nodes[0]).op) && !step.outputs.is_empty() {
+            wanted.push((nodes.to_vec(), step.outputs.clone()));
+        }
+    }
+    let alone = derived.iter().filter(|id| is_elementwise(&graph.node(**id).op));
+    wanted.extend(alone.map(|&id| (vec![id], vec![id])));
+    let mut sources = HashMap::new();
+    let mut names: HashMap<String, String> = HashMap::new();
+    let mut text = String::new();
+    for (nodes, outputs) in wanted {
+        let source = Source::new(graph, &plan.same, &nodes, &outputs)?;
+        let next = format!("elementwise_{}", names.len());
+        let name = names.entry(source.text.clone()).or_insert_with(|| {
+            text.push_str(&source.text.replace(Source::NAME, &next));
+            next
+        });
+        let name = name.clone();
+        sources.insert(nodes[0], (source, name));
+    }
+    Ok((sources, text))
+}
+
+/// Whether every value that depends on a sample is of that sample alone, as far as shapes tell: the first axis of all that
+/// depends on the batch is the batch.
+fn is_divisible(graph: &Graph) -> bool {
+    let mut depends = vec![false; graph.len()];
+    for (id, node) in graph.nodes() {
+        let first = matches!(node.shape.dims().first(), Some(Dim::Batch(_)));
+        let elsewhere = node.shape.dims().iter().skip(1).any(|dim| matches!(dim, Dim::Batch(_)));
+        depends[id.index()] =
+            node.inputs.iter().any(|input| depends[input.index()]) || node.shape.is_batched();
+        if elsewhere || (depends[id.index()] && !first) {
+            return false;
+        }
+    }
+    true
+}
+
+/// What can go wrong in a kernel.
+pub(super) fn fault(outline: &Outline, mark: i32) -> Error {
+    let name = (mark as usize).checked_sub(1).and_then(|index| outline.values.get(index));
+    Error::argument("an index is out of range").at(name.map_or("a gather", |value| &value.name))
+}

@@ -1,0 +1,65 @@
+//! A loop whose state never leaves the card.
+
+use monosplit_graph::{Error, Result, Tensor};
+
+use super::instance::Instance;
+use super::program::CudaProgram;
+use crate::Loop;
+
+/// A program and the one instance it runs in.
+pub(super) struct Resident {
+    // Dropped before the program, whose memory its commands name.
+    instance: Instance,
+    program: CudaProgram,
+    /// How many inputs and outputs are the state.
+    count: usize,
+}
+
+impl Resident {
+    pub(super) fn new(program: CudaProgram, state: Vec<Tensor>) -> Result<Self> {
+        let values = &program.outline.values;
+        if program.outline.inputs.iter().any(|id| values[id.index()].shape.is_batched()) {
+            return Err(Error::unsupported("a loop on a card needs a batch of fixed size"));
+        }
+        let turn = program.device.turn()?;
+        let mut instance = Instance::new(&program, 1)?;
+        instance.feed_back(&program, state.len())?;
+        drop(turn);
+        let mut resident = Resident { instance, program, count: state.len() };
+        resident.set_state(state)?;
+        Ok(resident)
+    }
+
+    /// Inputs that are not state.
+    fn given(&self) -> usize {
+        self.program.outline.inputs.len().saturating_sub(self.count)
+    }
+}
+
+impl Loop for Resident {
+    fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        if inputs.len() != self.given() {
+            return Err(Error::argument(format!("expected {} inputs, found {}", self.given(), inputs.len())));
+        }
+        let _turn = self.program.device.turn()?;
+        let wanted = self.program.outline.outputs.len().saturating_sub(self.count);
+        self.instance.upload(&self.program, 0, inputs)?;
+        let device = self.program.device.clone();
+        device.timed(|| self.instance.compute(&device))?;
+        let outputs = self.instance.download(&self.program, inputs, wanted);
+        device.count_time();
+        outputs
+    }
+
+    fn state(&mut self) -> Result<Vec<Tensor>> {
+        let _turn = self.program.device.turn()?;
+        self.instance.inputs_from(&self.program, self.given())
+    }
+
+    fn set_state(&mut self, state: Vec<Tensor>) -> Result<()> {
+        let _turn = self.program.device.turn()?;
+        let first = self.given();
+        self.instance.upload(&self.program, first, &state)?;
+        self.program.device.finish()
+    }
+}

@@ -118,7 +118,7 @@ impl Instance {
                 None => return Err(program.outline.lost(id)),
             },
         };
-        Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind })
+        Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind, constant: false })
     }
 
     /// The value that a value without a place of its own is another name for.

@@ -131,7 +131,10 @@ impl CudaProgram {
                     _ => Memory::holding(&self.device, &tensor.to_f32())?,
                 };
                 let at = memory.at;
-                Constant { memory: Arc::new(memory), site: Site { at, shape, kind: node.kind } }
+                Constant {
+                    memory: Arc::new(memory),
+                    site: Site { at, shape, kind: node.kind, constant: true },
+                }
             }
             Op::Reshape { .. } => {
                 let read = self.constant(self.plan.same[node.inputs[0].index()])?;
@@ -141,7 +144,7 @@ impl CudaProgram {
             op => {
                 let count: usize = shape.iter().product();
                 let memory = Memory::new(&self.device, count * self.bytes(node.kind))?;
-                let site = Site { at: memory.at, shape, kind: node.kind };
+                let site = Site { at: memory.at, shape, kind: node.kind, constant: true };
                 let inputs = self.outline.values[id.index()].inputs.iter();
                 let inputs = inputs.map(|&input| Ok(self.constant(input)?.site.clone()));
                 let inputs = inputs.collect::<Result<Vec<Site>>>()?;

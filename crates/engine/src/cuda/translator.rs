@@ -33,6 +33,8 @@ pub(super) struct Site {
     pub(super) at: u64,
     pub(super) shape: Vec<usize>,
     pub(super) kind: Kind,
+    /// Whether it depends on no input.
+    pub(super) constant: bool,
 }
 
 impl Site {
@@ -422,7 +424,8 @@ impl Translator<'_> {
             return Ok(());
         }
         if window.pad.iter().all(|(before, after)| before == after) {
-            if groups == 1 && product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL) {
+            let large = product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL);
+            if groups == 1 && large && !w.constant {
                 return self.correlation(window, inputs, out);
             }
             let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;

@@ -1,8 +1,13 @@
 //! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
 //! that may change at run time as inputs that may be left out.
 
+use std::fmt;
+
 use monosplit_engine::Precision;
-use monosplit_explain::{ClassInput, Explanation, Procedure, Request, Settings, inputs};
+use monosplit_explain::{
+    Absolute, Channels, ClassInput, Explanation, Finish, Normalise, Procedure, Request, Settings, Size,
+    inputs,
+};
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::passes::{matrix_form, portable, share_constants};
 use monosplit_graph::{Error, Graph, Label, NodeId, Op, Output, Result, Tensor};
@@ -29,12 +34,24 @@ pub enum ClassSource {
     Fixed(usize),
 }
 
+impl fmt::Display for ClassSource {
+    /// `input`, `top1`, or the number of the class.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClassSource::Input => f.write_str("input"),
+            ClassSource::Top => f.write_str("top1"),
+            ClassSource::Fixed(class) => write!(f, "{class}"),
+        }
+    }
+}
+
 /// A network and its explanation, ready to be written as one file.
 #[derive(Clone, Debug)]
 pub struct Compilation {
     graph: Graph,
     defaults: Vec<(&'static str, Tensor)>,
     precision: Precision,
+    half: bool,
 }
 
 impl Compilation {
@@ -93,13 +110,20 @@ impl Compilation {
         graph.set_outputs(outputs);
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
-        compiled::describe(&mut graph, file, precision, &described);
+        compiled::describe(&mut graph, file, &class.to_string(), precision, &described);
         // What pictures are made into and what the classes are called stays true of the new file.
         let told = model.original().metadata().iter();
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
         }
-        Ok(Compilation { graph, defaults, precision })
+        Ok(Compilation { graph, defaults, precision, half: false })
+    }
+
+    /// Whether weights are stored in half precision.
+    #[must_use]
+    pub fn half(mut self, half: bool) -> Self {
+        compiled::describe_weights(&mut self.graph, half);
+        Compilation { half, ..self }
     }
 
     /// The graph.
@@ -116,7 +140,8 @@ impl Compilation {
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
-        let options = ExportOptions::default().double_inside(self.precision == Precision::F64);
+        let options =
+            ExportOptions::default().double_inside(self.precision == Precision::F64).half(self.half);
         self.defaults.iter().fold(options, add)
     }
 }
@@ -128,9 +153,45 @@ fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMa
         title: chosen.title.clone(),
         layer: request.layer.clone(),
         takes_alpha: chosen.alpha.is_some(),
-        options: format!("{:?}", request.method),
-        finish: format!("{:?}", request.finish),
+        options: without_folders(chosen).options_text(),
+        finish: finish_text(&request.finish),
     }
+}
+
+/// The same, its files by their names alone: where they lay is nobody's business.
+fn without_folders(chosen: &Chosen) -> Chosen {
+    let mut chosen = chosen.clone();
+    for (_, value) in chosen.options.iter_mut().filter(|(_, value)| value.ends_with(".npy")) {
+        *value = value.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    }
+    chosen
+}
+
+/// How an attribution becomes a map, in the words of the command line.
+fn finish_text(finish: &Finish) -> String {
+    let channels = match finish.channels {
+        Channels::Own => "own",
+        Channels::Keep => "keep",
+        Channels::Sum => "sum",
+        Channels::Mean => "mean",
+        Channels::Max => "max",
+    };
+    let absolute = match finish.absolute {
+        Absolute::None => "none",
+        Absolute::Map => "map",
+        Absolute::Channels => "channels",
+    };
+    let normalise = match finish.normalise {
+        Normalise::None => "none",
+        Normalise::MinMax => "minmax",
+        Normalise::Max => "max",
+    };
+    let size = match finish.size {
+        Size::Layer => "layer",
+        Size::Input => "input",
+    };
+    let rectified = if finish.rectified { "yes" } else { "no" };
+    format!("size={size},normalise={normalise},abs={absolute},rectify={rectified},channels={channels}")
 }
 
 /// Takes the names from values inside what a node of the network became: there are thousands, and nobody asks for one.

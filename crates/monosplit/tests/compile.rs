@@ -86,6 +86,42 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
     }
 }
 
+/// What was chosen is written down in the words it was chosen by, one property for each fact.
+#[test]
+fn what_was_chosen_can_be_read_from_the_file() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let words =
+        "--method splitlrp:map=pos,theta=0.5,limit=4 --class 3 --fp16 --size input --normalise max --abs";
+    let path = compiled(&folder, &network, &words.split(' ').collect::<Vec<_>>());
+    let read = survey(&path).read;
+    let output = read.outputs()[2].name.clone();
+    let said = |key: &str| read.metadata().iter().find(|(known, _)| known == key).map(|(_, v)| v.as_str());
+    let facts = [
+        ("monosplit.class".to_owned(), "3"),
+        ("monosplit.weights".to_owned(), "f16"),
+        ("monosplit.precision".to_owned(), "f64"),
+        (format!("monosplit.method:{output}"), "splitlrp"),
+        (
+            format!("monosplit.options:{output}"),
+            "map=pos,stabiliser=scale,theta=0.5,limit=4,pool=convex,input-split=half,relu=max",
+        ),
+        (format!("monosplit.finish:{output}"), "size=input,normalise=max,abs=map,rectify=no,channels=own"),
+    ];
+    for (key, value) in &facts {
+        assert_eq!(said(key), Some(*value), "{key} of {:?}", read.metadata());
+    }
+    let shown = succeeds(["inspect", &path]).out;
+    for word in ["theta=0.5", "limit=4", "size=input", "normalise=max", "for class 3", "weights f16"] {
+        assert!(shown.contains(word), "'{word}' is not in: {shown}");
+    }
+    for (class, value) in [("top1", "top1"), ("4", "4")] {
+        let path = compiled(&folder, &network, &["--class", class]);
+        let read = survey(&path).read;
+        assert!(read.metadata().contains(&("monosplit.class".to_owned(), value.to_owned())));
+    }
+}
+
 #[test]
 fn what_is_fixed_is_no_input() {
     let folder = Folder::new();

@@ -102,9 +102,9 @@ impl Compile {
                 "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
             );
         }
-        let compilation = Compilation::new(&model, self.class(&model)?, &maps, precision)?;
+        let compilation = Compilation::new(&model, self.class(&model)?, &maps, precision)?.half(self.fp16);
         let graph = compilation.graph();
-        let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
+        let options = compilation.export_options().opset(i64::from(self.opset));
         let bytes = onnx::write(graph, &options)?;
         monosplit_graph::write_atomically(&self.output, &bytes)?;
         if self.json {

@@ -15,6 +15,7 @@ use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
 use crate::compiled::{self, CompiledMap};
+use crate::labels::Labels;
 use crate::model::Model;
 
 /// What the class scores of a compiled file are called.
@@ -124,6 +125,22 @@ impl Compilation {
     pub fn half(mut self, half: bool) -> Self {
         compiled::describe_weights(&mut self.graph, half);
         Compilation { half, ..self }
+    }
+
+    /// Keeps what the classes are called.
+    #[must_use]
+    pub fn labelled(mut self, labels: &Labels) -> Self {
+        self.graph.set_metadata(CLASSES, labels.to_text());
+        self
+    }
+
+    /// Says what the class that is always explained is called, if that is known.
+    #[must_use]
+    pub fn class_name(mut self, name: Option<String>) -> Self {
+        if let Some(name) = name {
+            compiled::describe_class(&mut self.graph, name);
+        }
+        self
     }
 
     /// The graph.

@@ -14,6 +14,8 @@ const PRECISION: &str = "monosplit.precision";
 const WEIGHTS: &str = "monosplit.weights";
 /// The metadata property that says where the explained class comes from: `input`, `top1`, or the class itself.
 const CLASS: &str = "monosplit.class";
+/// The metadata property that says what a class which is always explained is called.
+const CLASS_NAME: &str = "monosplit.class_name";
 
 // The properties of a map are these words, a colon and the output's name.
 const METHOD: &str = "monosplit.method";
@@ -85,6 +87,8 @@ pub(crate) struct Provenance {
     pub(crate) network: Option<String>,
     /// Where the explained class comes from: `input`, `top1`, or the number of the class.
     pub(crate) class: Option<String>,
+    /// What a class that is always explained is called.
+    pub(crate) class_name: Option<String>,
     /// The precision in which weights are stored.
     pub(crate) weights: Option<String>,
 }
@@ -99,6 +103,7 @@ impl Provenance {
             version: find(VERSION),
             network: find(NETWORK),
             class: find(CLASS),
+            class_name: find(CLASS_NAME),
             weights: find(WEIGHTS),
         }
     }
@@ -125,6 +130,11 @@ pub(crate) fn describe(
 /// Writes into the metadata of `graph` in which precision its weights are stored.
 pub(crate) fn describe_weights(graph: &mut Graph, half: bool) {
     graph.set_metadata(WEIGHTS, if half { "f16" } else { "f32" });
+}
+
+/// Writes into the metadata of `graph` what the class that is always explained is called.
+pub(crate) fn describe_class(graph: &mut Graph, name: String) {
+    graph.set_metadata(CLASS_NAME, name);
 }
 
 /// Whether metadata are those of a compiled file.

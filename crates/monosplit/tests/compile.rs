@@ -137,6 +137,27 @@ fn what_is_fixed_is_no_input() {
 }
 
 #[test]
+fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let labels = text(&folder.write("labels.txt", "ant\nbee\nred fox\nowl\nyak\n"));
+    let named = ["--class", "Red_Fox", "--labels", &labels];
+    let native = map(&folder, &network, &x, &[&["--method", "gradient"], &named[..]].concat());
+    let path = compiled(&folder, &network, &[&["--method", "gradient"], &named[..]].concat());
+    assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
+    let said = succeeds(["inspect", &path]).out;
+    assert!(said.contains("for class 2 (red fox)"), "{said}");
+    // The names stay with the file.
+    let said = succeeds(["explain", &path, &x, "--out", &text(&folder.path("pictures"))]).out;
+    assert!(said.contains("red fox"), "{said}");
+    let refused = [("--class", "fox", "did you mean 'red fox'"), ("--class", "5", "5 classes, 0 to 4")];
+    for (option, class, reason) in refused {
+        let path = text(&folder.path("none.onnx"));
+        refuses(["compile", &network, "-o", &path, option, class, "--labels", &labels], &[reason]);
+    }
+}
+
+#[test]
 fn what_was_settled_cannot_be_chosen_again() {
     let folder = Folder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
@@ -282,7 +303,7 @@ fn what_is_refused_leaves_no_file() {
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
     let refused: [(&[&str], &str); 4] = [
         (&["--opset", "12"], "operator set 12"),
-        (&["--class", "99"], "--class"),
+        (&["--class", "99"], "there is no class 99"),
         (&["--layer", "nowhere"], "nowhere"),
         (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "give all of them the same"),
     ];

@@ -212,12 +212,15 @@ impl Findings {
 
     /// What is true of a compiled file as a whole, in a line.
     fn compiled(&self) -> String {
-        let Provenance { version, network, class, weights } = Provenance::of(&self.graph);
+        let Provenance { version, network, class, class_name, weights } = Provenance::of(&self.graph);
         let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let class = match class.as_deref() {
             Some("input") => "the class is an input".to_owned(),
             Some("top1") => "for the class with the highest score".to_owned(),
-            other => format!("for class {}", other.unwrap_or("unknown")),
+            other => {
+                let name = class_name.map_or_else(String::new, |name| format!(" ({name})"));
+                format!("for class {}{name}", other.unwrap_or("unknown"))
+            }
         };
         format!(
             "from {} by monosplit {}, in {} (weights {}); {class}",
@@ -265,13 +268,14 @@ impl Findings {
                 ("finish", map.finish.as_str().into()),
             ])
         });
-        let Provenance { version, network, class, weights } = Provenance::of(&self.graph);
+        let Provenance { version, network, class, class_name, weights } = Provenance::of(&self.graph);
         let precision = compiled::precision(&self.graph).name().into();
         let maps = maps.collect();
         Json::Object(vec![
             ("version", version.into()),
             ("network", network.into()),
             ("class", class.into()),
+            ("class_name", class_name.into()),
             ("precision", precision),
             ("weights", weights.into()),
             ("maps", maps),

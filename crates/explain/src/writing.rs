@@ -148,7 +148,13 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<
             let top = top(g)?;
             let zero = g.constant(Tensor::scalar(0i64));
             let unset = g.binary(Binary::Less, given, zero)?;
-            g.select(unset, top, given)
+            let picked = g.select(unset, top, given)?;
+            if class == ClassInput::GivenOrTop {
+                return Ok(picked);
+            }
+            // Nobody checks what a file is given, but a runtime checks what is looked up in a table.
+            let numbers = g.constant(Tensor::vector((0..network.classes() as i64).collect::<Vec<_>>()));
+            g.add(Op::Gather { axis: 0 }, &[numbers, picked])
         }
     }
 }

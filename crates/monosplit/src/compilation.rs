@@ -1,6 +1,7 @@
 //! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
 //! that may change at run time as inputs that may be left out.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use monosplit_engine::Precision;
@@ -9,8 +10,9 @@ use monosplit_explain::{
     inputs,
 };
 use monosplit_graph::onnx::ExportOptions;
+use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{matrix_form, portable, share_constants};
-use monosplit_graph::{Error, Graph, Label, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::{Error, Graph, Label, Node, NodeId, Op, Output, Result, Tensor};
 use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
@@ -22,6 +24,13 @@ use crate::model::Model;
 const SCORES: &str = "logits";
 /// What the explained class of each sample is called.
 const EXPLAINED: &str = "explained_class";
+
+/// What the numbers that are inputs of a compiled file may be.
+const RANGES: [(&str, (f64, f64)); 3] = [
+    (inputs::ALPHA, (0.0, 1.0)),
+    (inputs::THETA, (f32::MIN_POSITIVE as f64, 1.0)),
+    (inputs::LIMIT, (f32::MIN_POSITIVE as f64, f64::INFINITY)),
+];
 
 /// Where the class of a compiled file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +106,9 @@ impl Compilation {
             }
         }
         let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
+        for (name, range) in RANGES {
+            graph = within_range(&graph, name, range)?;
+        }
         if has_input(&graph, SCORES) {
             return Err(model.unfit(format!("its input is called '{SCORES}', as the scores of the file are")));
         }
@@ -237,6 +249,31 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     let map = graph.copy_into_with(&mut fixed, &given)?;
     graph.outputs().iter().for_each(|output| fixed.output(output.name.clone(), map[output.node]));
     fixed.pruned()
+}
+
+/// `graph` with a number that is not one where an input lies outside its range: what the program refuses must not become
+/// a map that looks like any other.
+fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<Graph> {
+    let Some(&old) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
+        return Ok(graph.clone());
+    };
+    let mut guarded = Graph::new();
+    let mut given: HashMap<NodeId, NodeId> = HashMap::new();
+    for &id in graph.inputs() {
+        let Node { label, shape, kind, .. } = graph.node(id);
+        let mut value = guarded.input(label.tensor.clone(), shape.clone(), *kind);
+        if id == old {
+            let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));
+            let too_low = guarded.binary(Binary::Less, value, low)?;
+            let too_high = guarded.binary(Binary::Less, high, value)?;
+            let outside = guarded.binary(Binary::Or, too_low, too_high)?;
+            value = guarded.select(outside, none, value)?;
+        }
+        given.insert(id, value);
+    }
+    let map = graph.copy_into_with(&mut guarded, &given)?;
+    graph.outputs().iter().for_each(|output| guarded.output(output.name.clone(), map[output.node]));
+    guarded.pruned()
 }
 
 /// The run-time numbers of the methods, which are inputs they share.

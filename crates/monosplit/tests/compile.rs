@@ -8,6 +8,7 @@ use std::path::Path;
 
 use monosplit::Tensor;
 use monosplit::catalogue::entries;
+use monosplit::engine::{Cpu, Engine};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
 use monosplit::graph::npy;
@@ -211,6 +212,36 @@ fn the_class_and_alpha_are_chosen_at_run_time() {
     }
     let last = (CLASSES - 1).to_string();
     refuses(["explain", &path, &x, "--class", "99"], &["99", &last]);
+}
+
+/// No file can raise an error, but what it looks up in a table has to be there, and what is no number is seen.
+#[test]
+fn what_is_out_of_range_at_run_time_gives_no_map() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
+    let found = survey(&path);
+    let graph = found.graph.unwrap();
+    let run = |class: i64, alpha: f32| {
+        let given = |name: &str| match name {
+            "class" => Tensor::vector(vec![class]),
+            "alpha" => Tensor::scalar(alpha),
+            other => match found.defaults.iter().find(|(input, _)| input == other) {
+                Some((_, default)) => default.clone(),
+                None => numbers(&[1, 3, SIDE, SIDE], 17),
+            },
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        Cpu::default().compile(&graph).unwrap().run(&inputs.collect::<Vec<_>>())
+    };
+    let map = |class: i64, alpha: f32| run(class, alpha).unwrap().swap_remove(2).to_f32();
+    for (class, alpha) in [(-1, 0.4), (0, 0.0), (CLASSES as i64 - 1, 1.0)] {
+        assert!(map(class, alpha).iter().all(|value| value.is_finite()), "{class} {alpha}");
+    }
+    for alpha in [-0.1, 1.5, f32::NAN] {
+        assert!(map(1, alpha).iter().all(|value| value.is_nan()), "{alpha}");
+    }
+    assert!(run(CLASSES as i64, 0.4).is_err());
 }
 
 #[test]

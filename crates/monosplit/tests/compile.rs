@@ -244,6 +244,24 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
     assert!(run(CLASSES as i64, 0.4).is_err());
 }
 
+/// Weights that are derived from others are nobody's parameters.
+#[test]
+fn a_compiled_file_has_the_parameters_of_its_network() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let parameters = |file: &str| {
+        let said = succeeds(["inspect", file]).out;
+        said.lines().find(|line| line.starts_with("parameters")).map(str::to_owned).unwrap()
+    };
+    let own = parameters(&network).split_whitespace().last().map(str::to_owned);
+    for method in ["splitcam", "splitgrad", "lrp", "guided-backprop"] {
+        for precision in ["f32", "f64"] {
+            let path = compiled(&folder, &network, &["--method", method, "--precision", precision]);
+            assert_eq!(parameters(&path).split_whitespace().last().map(str::to_owned), own, "{method}");
+        }
+    }
+}
+
 #[test]
 fn run_gives_the_network_s_own_prediction() {
     let folder = Folder::new();

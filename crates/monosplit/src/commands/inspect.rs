@@ -1,6 +1,6 @@
 //! `monosplit inspect`: what a network consists of, and what in it cannot be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,7 +125,21 @@ impl Inspect {
 impl Findings {
     fn layers(&self) -> Vec<LayerSummary> {
         let is_layer = |layer: &LayerSummary| !matches!(self.graph.node(layer.node).op, Op::Input);
-        self.graph.layers().into_iter().filter(is_layer).collect()
+        self.layers_with_parameters().into_iter().filter(is_layer).collect()
+    }
+
+    /// What a compiled file adds to a network reads weights that are derived from the network's own.
+    fn layers_with_parameters(&self) -> Vec<LayerSummary> {
+        let (false, Some(scores)) = (self.maps.is_empty(), self.graph.outputs().first()) else {
+            return self.graph.layers();
+        };
+        let mut own = HashSet::from([scores.node]);
+        for (id, node) in self.graph.nodes().rev() {
+            if own.contains(&id) {
+                own.extend(&node.inputs);
+            }
+        }
+        self.graph.layers_trained(|id| own.contains(&id))
     }
 
     fn values(&self) -> [Vec<(&str, &Shape)>; 2] {

@@ -82,7 +82,8 @@ impl Compilation {
         maps: &[(&Chosen, Request)],
         precision: Precision,
     ) -> Result<Self> {
-        let requests: Vec<Request> = maps.iter().map(|(_, request)| request.clone()).collect();
+        let requests: Vec<Request> =
+            maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
             ClassSource::Top => ClassInput::Top,
             ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
@@ -184,6 +185,15 @@ fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMa
         takes_alpha: chosen.alpha.is_some(),
         options: without_folders(chosen).options_text(),
         finish: finish_text(&request.finish),
+    }
+}
+
+/// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
+fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)]) -> String {
+    let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
+    match alike.count() {
+        1 => chosen.name.to_owned(),
+        _ => without_folders(chosen).canonical(),
     }
 }
 

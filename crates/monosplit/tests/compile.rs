@@ -70,7 +70,7 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
         assert!(found.problems.is_empty(), "{:?}", found.problems);
         let outputs: Vec<&str> = found.read.outputs().iter().map(|output| output.name.as_str()).collect();
         assert_eq!(outputs[..2], ["logits", "explained_class"]);
-        assert!(outputs[2].starts_with("saliency/splitcam-g/"), "{outputs:?}");
+        assert!(outputs[2].starts_with("saliency/splitcam/"), "{outputs:?}");
         assert!(outputs.iter().any(|name| name.starts_with("saliency/gradcam/")), "{outputs:?}");
         let default = |name: &str| {
             let value = found.defaults.iter().find(|(input, _)| input == name);

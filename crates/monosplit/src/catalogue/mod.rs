@@ -144,8 +144,31 @@ impl Chosen {
 
     /// The options as they are written after the method's name, `key=value,key=value`.
     pub fn options_text(&self) -> String {
-        let options = self.options.iter().map(|(key, value)| format!("{key}={value}"));
-        options.collect::<Vec<_>>().join(",")
+        written(self.options.iter())
+    }
+
+    /// The method as it is asked for: its name, and those of its options that are not what they are by default.
+    pub fn canonical(&self) -> String {
+        let choices = Entry::find(self.name).map_or(&[][..], |entry| entry.options);
+        let is_default = |(key, value): &&(&str, String)| {
+            choices.iter().any(|choice| choice.key == *key && is_same(value, choice.default))
+        };
+        match written(self.options.iter().filter(|option| !is_default(option))) {
+            options if options.is_empty() => self.name.to_owned(),
+            options => format!("{}:{options}", self.name),
+        }
+    }
+}
+
+fn written<'a>(options: impl Iterator<Item = &'a (&'static str, String)>) -> String {
+    options.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Whether two texts of an option mean the same.
+fn is_same(value: &str, default: &str) -> bool {
+    match (value.parse::<f64>(), default.parse::<f64>()) {
+        (Ok(value), Ok(default)) => value == default,
+        _ => value.eq_ignore_ascii_case(default),
     }
 }
 
@@ -222,13 +245,9 @@ pub fn tidied(text: &str) -> Result<(&'static str, String)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let entry = Entry::find(name)?;
     let mut given = Options::parse(inline)?;
-    let same = |value: &str, default: &str| match (value.parse::<f64>(), default.parse::<f64>()) {
-        (Ok(value), Ok(default)) => value == default,
-        _ => value.eq_ignore_ascii_case(default),
-    };
     let mut kept = Vec::new();
     for Choice { key, default, .. } in entry.options {
-        if let Some(value) = given.text(key).filter(|value| !same(value, default)) {
+        if let Some(value) = given.text(key).filter(|value| !is_same(value, default)) {
             let value = value.parse::<f64>().map_or(value, |number| number.to_string());
             kept.push(format!("{key}={value}"));
         }

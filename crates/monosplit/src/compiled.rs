@@ -46,6 +46,12 @@ pub struct CompiledMap {
 }
 
 impl CompiledMap {
+    /// The value of an option of the method.
+    pub fn option(&self, key: &str) -> Option<&str> {
+        let mut options = self.options.split(',').filter_map(|option| option.split_once('='));
+        options.find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
     fn properties(&self) -> Vec<(String, String)> {
         let facts = [
             (METHOD, Some(self.method.as_str())),

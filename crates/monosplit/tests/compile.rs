@@ -163,12 +163,46 @@ fn what_was_settled_cannot_be_chosen_again() {
     let folder = Folder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let path = compiled(&folder, &network, &[]);
-    let choices = [["--method", "gradient"], ["--layer", "conv"], ["--stream", "h"], ["--set", "alpha=0.2"]];
+    let choices = [["--method", "gradient"], ["--layer", "x"], ["--stream", "h"], ["--set", "alpha=0.2"]];
     for [option, value] in choices {
-        refuses(["explain", &path, &x, option, value], &[option, "was settled when this file was compiled"]);
+        refuses(
+            ["explain", &path, &x, option, value],
+            &["no such map", "was settled when this file was compiled", "--method splitcam --layer conv"],
+        );
     }
     refuses(["explain", &path, &x, "--by-layer"], &["--by-layer", "finished maps"]);
     refuses(["explain", &path, &x, "--size", "input"], &["finished", "settled"]);
+}
+
+/// Whatever a file holds can be asked for in the words it was compiled by.
+#[test]
+fn one_map_of_several_is_picked_by_what_it_is() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let methods = "splitcam,splitcam:stream=h,gradcam";
+    let path = compiled(&folder, &network, &["--methods", methods, "--layers", "conv,conv:out"]);
+    let read = survey(&path).read;
+    let outputs: Vec<&str> = read.outputs().iter().map(|output| output.name.as_str()).collect();
+    for method in ["splitcam", "splitcam:stream=h", "gradcam"] {
+        for layer in ["conv", "conv:out"] {
+            let output = format!("saliency/{method}/{layer}");
+            assert!(outputs.contains(&&*output), "{output} is not in {outputs:?}");
+        }
+    }
+    let picks: [&[&str]; 4] = [
+        &["--method", "gradcam", "--layer", "conv"],
+        &["--method", "splitcam:stream=h", "--layer", "conv"],
+        &["--stream", "g", "--layer", "conv:out"],
+        &["--method", "splitcam", "--stream", "h", "--layer", "conv:out", "--alpha", "0.1"],
+    ];
+    for words in picks {
+        let found = map(&folder, &path, &x, words);
+        assert!(relative_error(&found, &map(&folder, &network, &x, words)) < 1e-6, "{words:?}");
+    }
+    let (out, raw) = (text(&folder.path("all")), text(&folder.path("all.npy")));
+    succeeds(["explain", &path, &x, "--layer", "conv", "--out", &out, "--raw", &raw]);
+    let written: Vec<String> = folder.names().into_iter().filter(|name| name.starts_with("all.")).collect();
+    assert_eq!(written.len(), 3, "{written:?}");
 }
 
 /// Through our own engine nothing but rounding may differ, whatever the method, for other samples and classes than any

@@ -153,7 +153,7 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<
                 return Ok(picked);
             }
             // Nobody checks what a file is given, but a runtime checks what is looked up in a table.
-            let numbers = g.constant(Tensor::vector((0..network.classes() as i64).collect::<Vec<_>>()));
+            let numbers = class_table(g, network.classes());
             g.add(Op::Gather { axis: 0 }, &[numbers, picked])
         }
     }
@@ -163,7 +163,12 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<
 fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
     let samples: Vec<Dim> = g.node(class).shape.dims().to_vec();
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;
-    let indices = g.constant(Tensor::new([1, classes], (0..classes as i64).collect::<Vec<_>>())?);
-    let is_class = g.binary(Binary::Equal, column, indices)?;
+    let numbers = class_table(g, classes);
+    let is_class = g.binary(Binary::Equal, column, numbers)?;
     g.add(Op::Cast { to: Kind::Float }, &[is_class])
+}
+
+/// The numbers of all classes.
+fn class_table(g: &mut Graph, classes: usize) -> NodeId {
+    g.constant(Tensor::vector((0..classes as i64).collect::<Vec<_>>()))
 }

@@ -121,6 +121,11 @@ impl Compilation {
             .zip(explanation.readings())
             .map(|(map, reading)| described(map, &outputs[reading.map].name))
             .collect();
+        if class == ClassSource::Input {
+            // A runtime that refuses a class does so in the name of the node that looked for it.
+            let last = model.classes().unwrap_or(1).saturating_sub(1);
+            graph.label_mut(outputs[1].node).node = format!("class_is_0_to_{last}");
+        }
         graph.set_outputs(outputs);
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -34,8 +34,9 @@ Writes a network and its explanation as one ONNX file that any runtime can run b
 
 The file has the network's own inputs and returns `logits`, `explained_class` and one output
 `saliency/METHOD/LAYER` for each map, for whatever batch it is given. It reads two more inputs that
-may be left out: `class` (one number for all samples or one for each; negative, as it is by default,
-for the class with the highest score) and, for splitcam and splitgrad, `alpha`.
+may be left out: `class` (int64 [1] or [N], one number for all samples or one for each; negative, as
+it is by default, for the class with the highest score) and, for splitcam and splitgrad, `alpha`
+(float32 [], 0 to 1).
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times

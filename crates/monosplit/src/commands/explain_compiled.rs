@@ -9,6 +9,7 @@ use monosplit_graph::Result;
 
 use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
+use super::method::Said;
 use crate::compiled::{self, CompiledMap, compiled_maps};
 use crate::model::Model;
 
@@ -59,7 +60,7 @@ impl<'a> CompiledFile<'a> {
 
     /// The maps of which all that the command line says of methods and layers is true.
     fn wanted(&self, explain: &Explain) -> Result<Vec<&CompiledMap>> {
-        let (method, options) = explain.method.said()?;
+        let Said { method, options } = explain.method.said()?;
         let layers = explain.method.layers();
         let is_wanted = |map: &&CompiledMap| {
             method.is_none_or(|method| map.method == method)

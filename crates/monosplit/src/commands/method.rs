@@ -83,6 +83,14 @@ pub(crate) struct MethodArgs {
     finish: FinishArgs,
 }
 
+/// What was said of the map that is wanted.
+pub(crate) struct Said {
+    /// The method, if one was named.
+    pub(crate) method: Option<&'static str>,
+    /// The options that were given.
+    pub(crate) options: Vec<(&'static str, String)>,
+}
+
 /// How an attribution becomes a map.
 #[derive(Args)]
 pub(crate) struct FinishArgs {
@@ -215,7 +223,7 @@ impl MethodArgs {
     }
 
     /// What was said of the method and its options; numbers that a compiled file may take at run time are not among it.
-    pub(crate) fn said(&self) -> Result<(Option<&'static str>, Vec<(&'static str, String)>)> {
+    pub(crate) fn said(&self) -> Result<Said> {
         let chosen = self.choose()?;
         let inline = self.method.as_deref().and_then(|method| method.split_once(':'));
         let mut given = Options::parse(inline.map_or("", |(_, options)| options))?;
@@ -223,8 +231,8 @@ impl MethodArgs {
         for (key, value) in self.options()?.iter().filter(|(key, _)| !numbers.contains(&key.as_str())) {
             given.set(key, value);
         }
-        let said = chosen.options.into_iter().filter(|(key, _)| given.is_given(key)).collect();
-        Ok((self.method.is_some().then_some(chosen.name), said))
+        let options = chosen.options.into_iter().filter(|(key, _)| given.is_given(key)).collect();
+        Ok(Said { method: self.method.is_some().then_some(chosen.name), options })
     }
 
     /// How an attribution becomes a map.

@@ -119,7 +119,9 @@ impl Compilation {
         let described: Vec<CompiledMap> = maps
             .iter()
             .zip(explanation.readings())
-            .map(|(map, reading)| described(map, &outputs[reading.map].name))
+            .map(|(map, reading)| {
+                described(map, &outputs[reading.map].name, has_input(&graph, inputs::ALPHA))
+            })
             .collect();
         if class == ClassSource::Input {
             // A runtime that refuses a class does so in the name of the node that looked for it.
@@ -181,13 +183,13 @@ impl Compilation {
     }
 }
 
-fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMap {
+fn described((chosen, request): &(&Chosen, Request), output: &str, alpha: bool) -> CompiledMap {
     CompiledMap {
         output: output.to_owned(),
         method: chosen.name.to_owned(),
         title: chosen.title.clone(),
         layer: request.layer.clone(),
-        takes_alpha: chosen.alpha.is_some(),
+        takes_alpha: alpha && chosen.alpha.is_some(),
         options: without_folders(chosen).options_text(),
         finish: finish_text(&request.finish),
     }

@@ -36,7 +36,7 @@ pub struct CompiledMap {
     pub title: String,
     /// The layer as it was named; none is the image.
     pub layer: Option<String>,
-    /// Whether the method has an α.
+    /// Whether α is an input of the file that the method reads.
     pub takes_alpha: bool,
     /// All options of the method, `key=value,key=value`; α, θ and the limit are what they are unless given where they are
     /// inputs of the file.

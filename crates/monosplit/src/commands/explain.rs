@@ -52,8 +52,8 @@ The network f is split into two monotone convex networks, f = g − h, and the m
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
 scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
 they are defined and without any normalisation. A file that `monosplit compile` wrote holds its own
-maps: they are what is shown, for any --class, and --alpha where it is an input of the file. If there are
-several, --method and --layer pick one.
+maps: they are what is shown, for any --class, and --alpha where it is an input of the file. If
+there are several, --method and --layer pick one.
 
 Numbers too large for single precision are written without their power of two, which is printed.
 

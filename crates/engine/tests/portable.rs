@@ -71,6 +71,28 @@ fn winners_are_found_by_comparison() {
     }
 }
 
+/// Maxima over whole maps and axes, however long: no node is written for each of the places.
+#[test]
+fn the_winner_of_a_single_window_is_found_by_its_number() {
+    for (seed, lengths) in
+        [vec![49], vec![1], vec![300], vec![7, 9], vec![1, 5], vec![2, 3, 4]].into_iter().enumerate()
+    {
+        let noise = Noise::new(seed as u64);
+        let window = Window::new(lengths.clone());
+        let shape = [vec![3], lengths].concat();
+        let mut g = Graph::new();
+        let a = g.input("a", Shape::batched(&shape), Kind::Float);
+        let s = g.input("s", Shape::batched(&shape), Kind::Float);
+        let gathered = g.add(Op::WinnerGather(window.clone()), &[a, s]).unwrap();
+        let scattered = g.add(Op::WinnerScatter(window.clone()), &[a, gathered]).unwrap();
+        g.output("gathered", gathered);
+        g.output("scattered", scattered);
+        let inputs = ["a", "s"].map(|name| random(noise.stream(name), &[&[5], &*shape].concat(), 2.0));
+        compare(&g, &inputs, &["WinnerGather", "WinnerScatter", "Slice"], &format!("{window:?}"));
+        assert!(portable(&g).unwrap().len() < 20);
+    }
+}
+
 #[test]
 fn input_gradients_of_stride_one_are_convolutions() {
     for seed in 0..200 {

@@ -24,7 +24,8 @@ pub enum ClassInput {
     /// It is the one with the highest score.
     Top,
     /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The
-    /// graph declares it with length one: it is for files whose runtime broadcasts.
+    /// graph declares it with length one: it is for files whose runtime broadcasts. A number that is no class is looked up
+    /// in a table that does not have it, which runtimes refuse.
     Broadcast,
 }
 

@@ -147,6 +147,8 @@ pub struct Request {
     pub layer: Option<String>,
     /// How channels become a map.
     pub finish: Finish,
+    /// What the method is called in the name of the graph's output; none is its own name.
+    pub called: Option<String>,
 }
 
 impl Request {
@@ -162,7 +164,7 @@ impl Request {
 
     /// A map by a method that was chosen at run time.
     pub fn of(method: Arc<dyn Method>, layer: Option<String>) -> Self {
-        Request { method, layer, finish: Finish::default() }
+        Request { method, layer, finish: Finish::default(), called: None }
     }
 
     /// Another finish.
@@ -171,8 +173,15 @@ impl Request {
         Request { finish, ..self }
     }
 
+    /// Another name of the method in that of the graph's output.
+    #[must_use]
+    pub fn called(self, name: impl Into<String>) -> Self {
+        Request { called: Some(name.into()), ..self }
+    }
+
     /// `saliency/METHOD/LAYER`, the name of the map among the outputs of a graph.
     pub(crate) fn output_name(&self) -> String {
-        format!("saliency/{}/{}", self.method.name(), self.layer.as_deref().unwrap_or("input"))
+        let method = self.called.clone().unwrap_or_else(|| self.method.name());
+        format!("saliency/{method}/{}", self.layer.as_deref().unwrap_or("input"))
     }
 }

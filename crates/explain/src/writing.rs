@@ -31,8 +31,10 @@ impl<'a> Writing<'a> {
     pub(crate) fn new(network: &'a Rc<Network>, class: ClassInput) -> Result<Self> {
         let mut graph = network.graph().clone();
         graph.set_outputs(Vec::new());
-        let class = class_numbers(&mut graph, network, class)?;
-        let seed = one_hot(&mut graph, class, network.classes())?;
+        let numbers: Vec<i64> = (0..network.classes() as i64).collect();
+        let table = graph.constant(Tensor::vector(numbers));
+        let class = class_numbers(&mut graph, network, class, table)?;
+        let seed = one_hot(&mut graph, class, table)?;
         let scale = Scale { samples: network.samples() };
         Ok(Writing { network, graph, scale, class, seed, shared: HashMap::new() })
     }
@@ -135,8 +137,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// The explained class of each sample, from wherever it comes.
-fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<NodeId> {
+/// The explained class of each sample, from wherever it comes; `table` has the numbers of all classes.
+fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: NodeId) -> Result<NodeId> {
     let top = |g: &mut Graph| g.add(Op::ArgMax { axis: 1, keep: false }, &[network.logits()]);
     let samples = Shape::new([network.samples()]);
     match class {
@@ -148,16 +150,20 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput) -> Result<
             let top = top(g)?;
             let zero = g.constant(Tensor::scalar(0i64));
             let unset = g.binary(Binary::Less, given, zero)?;
-            g.select(unset, top, given)
+            let picked = g.select(unset, top, given)?;
+            if class == ClassInput::GivenOrTop {
+                return Ok(picked);
+            }
+            // Nobody checks what a file is given, but a runtime checks what is looked up in a table.
+            g.add(Op::Gather { axis: 0 }, &[table, picked])
         }
     }
 }
 
-/// One at the class of each sample, zero elsewhere.
-fn one_hot(g: &mut Graph, class: NodeId, classes: usize) -> Result<NodeId> {
+/// One at the class of each sample, zero elsewhere; `table` has the numbers of all classes.
+fn one_hot(g: &mut Graph, class: NodeId, table: NodeId) -> Result<NodeId> {
     let samples: Vec<Dim> = g.node(class).shape.dims().to_vec();
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;
-    let indices = g.constant(Tensor::new([1, classes], (0..classes as i64).collect::<Vec<_>>())?);
-    let is_class = g.binary(Binary::Equal, column, indices)?;
+    let is_class = g.binary(Binary::Equal, column, table)?;
     g.add(Op::Cast { to: Kind::Float }, &[is_class])
 }

@@ -189,6 +189,12 @@ impl Graph {
 
     /// All layers in topological order: every node that is not constant.
     pub fn layers(&self) -> Vec<LayerSummary> {
+        self.layers_trained(|_| true)
+    }
+
+    /// The same, with parameters counted only where nodes that `is_trained` tells read them: what others read is derived
+    /// from those.
+    pub fn layers_trained(&self, is_trained: impl Fn(NodeId) -> bool) -> Vec<LayerSummary> {
         let (mut counted, mut listed) = (HashSet::new(), HashSet::new());
         self.active()
             .map(|(id, node)| LayerSummary {
@@ -196,7 +202,7 @@ impl Graph {
                 name: listed_name(&node.label, &mut listed).unwrap_or_else(|| id.to_string()),
                 op: node.op.name(),
                 shape: node.shape.clone(),
-                parameters: parameters(self, node, &mut counted),
+                parameters: if is_trained(id) { parameters(self, node, &mut counted) } else { 0 },
                 multiply_adds: multiply_adds(self, node),
             })
             .collect()

@@ -14,6 +14,8 @@ pub struct Options {
     owner: &'static str,
     known: Vec<&'static str>,
     given: Vec<(String, String)>,
+    read: Vec<String>,
+    settled: Vec<(String, String)>,
 }
 
 impl Options {
@@ -66,6 +68,17 @@ impl Options {
         }))
     }
 
+    /// What an option that was read came to, as a text that means the same; none if it was not read, or was not given
+    /// and has no text of its own.
+    pub fn settled(&self, key: &str) -> Option<&str> {
+        self.settled.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether anybody has read an option, given or not.
+    pub fn is_read(&self, key: &str) -> bool {
+        self.read.iter().any(|known| known == key)
+    }
+
     /// Whether an option was given.
     pub fn is_given(&self, key: &str) -> bool {
         self.given.iter().any(|(known, _)| known == key)
@@ -73,8 +86,11 @@ impl Options {
 
     /// The text of an option, if given.
     pub fn text(&mut self, key: &str) -> Option<String> {
+        self.read.push(key.to_owned());
         let at = self.given.iter().position(|(known, _)| known == key)?;
-        Some(self.given.remove(at).1)
+        let text = self.given.remove(at).1;
+        self.settle(key, &text);
+        Some(text)
     }
 
     /// A number in a range.
@@ -104,6 +120,11 @@ impl Options {
         self.within("seed", 0, 0..=u64::MAX, "a whole number")
     }
 
+    fn settle(&mut self, key: &str, value: &str) {
+        self.settled.retain(|(known, _)| known != key);
+        self.settled.push((key.to_owned(), value.to_owned()));
+    }
+
     fn within<T: FromStr + PartialOrd + Display>(
         &mut self,
         key: &str,
@@ -111,8 +132,14 @@ impl Options {
         range: RangeInclusive<T>,
         what: &str,
     ) -> Result<T> {
-        let Some(text) = self.text(key) else { return Ok(default) };
+        let Some(text) = self.text(key) else {
+            self.settle(key, &default.to_string());
+            return Ok(default);
+        };
         let value = text.parse::<T>().ok().filter(|value| range.contains(value));
+        if let Some(value) = &value {
+            self.settle(key, &value.to_string());
+        }
         value.ok_or_else(|| {
             let (owner, low, high) = (self.owner, range.start(), range.end());
             Error::argument(format!("{owner}: option '{key}' is {what} from {low} to {high}, found '{text}'"))
@@ -123,6 +150,9 @@ impl Options {
     pub fn one_of<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let found = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        if let Some((word, _)) = found {
+            self.settle(key, word);
+        }
         found.map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
             Error::argument(format!(
@@ -169,6 +199,18 @@ mod tests {
         let mut options = Options::parse("open=0").unwrap();
         let refused = options.number("open", 0.5, f64::MIN_POSITIVE..=1.0).unwrap_err().to_string();
         assert!(refused.contains("above 0 and at most 1, found '0'"), "{refused}");
+    }
+
+    #[test]
+    fn what_options_came_to_is_told_by_those_that_were_read() {
+        let mut options = Options::parse("steps=07,how=Fast,left=1").unwrap();
+        options.count("steps", 50, 1..=1000).unwrap();
+        options.number("noise", 0.25, 0.0..=1.0).unwrap();
+        options.one_of("how", 0, &[("slow", 0), ("fast", 1)]).unwrap();
+        options.one_of("where", 0, &[("here", 0)]).unwrap();
+        let settled = ["steps", "noise", "how", "where", "left"].map(|key| options.settled(key));
+        assert_eq!(settled, [Some("7"), Some("0.25"), Some("fast"), None, None]);
+        assert!(options.is_read("where") && !options.is_read("left"));
     }
 
     #[test]

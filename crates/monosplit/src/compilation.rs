@@ -1,21 +1,36 @@
 //! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
 //! that may change at run time as inputs that may be left out.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use monosplit_engine::Precision;
-use monosplit_explain::{ClassInput, Explanation, Procedure, Request, Settings, inputs};
+use monosplit_explain::{
+    Absolute, Channels, ClassInput, Explanation, Finish, Normalise, Procedure, Request, Settings, Size,
+    inputs,
+};
 use monosplit_graph::onnx::ExportOptions;
+use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{matrix_form, portable, share_constants};
-use monosplit_graph::{Error, Graph, Label, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::{Error, Graph, Label, Node, NodeId, Op, Output, Result, Tensor};
 use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
 use crate::compiled::{self, CompiledMap};
+use crate::labels::Labels;
 use crate::model::Model;
 
 /// What the class scores of a compiled file are called.
 const SCORES: &str = "logits";
 /// What the explained class of each sample is called.
 const EXPLAINED: &str = "explained_class";
+
+/// What the numbers that are inputs of a compiled file may be.
+const RANGES: [(&str, (f64, f64)); 3] = [
+    (inputs::ALPHA, (0.0, 1.0)),
+    (inputs::THETA, (f32::MIN_POSITIVE as f64, 1.0)),
+    (inputs::LIMIT, (f32::MIN_POSITIVE as f64, f64::INFINITY)),
+];
 
 /// Where the class of a compiled file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +44,24 @@ pub enum ClassSource {
     Fixed(usize),
 }
 
+impl fmt::Display for ClassSource {
+    /// `input`, `top1`, or the number of the class.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClassSource::Input => f.write_str("input"),
+            ClassSource::Top => f.write_str("top1"),
+            ClassSource::Fixed(class) => write!(f, "{class}"),
+        }
+    }
+}
+
 /// A network and its explanation, ready to be written as one file.
 #[derive(Clone, Debug)]
 pub struct Compilation {
     graph: Graph,
     defaults: Vec<(&'static str, Tensor)>,
     precision: Precision,
+    half: bool,
 }
 
 impl Compilation {
@@ -55,7 +82,8 @@ impl Compilation {
         maps: &[(&Chosen, Request)],
         precision: Precision,
     ) -> Result<Self> {
-        let requests: Vec<Request> = maps.iter().map(|(_, request)| request.clone()).collect();
+        let requests: Vec<Request> =
+            maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
             ClassSource::Top => ClassInput::Top,
             ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
@@ -79,6 +107,9 @@ impl Compilation {
             }
         }
         let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
+        for (name, range) in RANGES {
+            graph = within_range(&graph, name, range)?;
+        }
         if has_input(&graph, SCORES) {
             return Err(model.unfit(format!("its input is called '{SCORES}', as the scores of the file are")));
         }
@@ -88,18 +119,48 @@ impl Compilation {
         let described: Vec<CompiledMap> = maps
             .iter()
             .zip(explanation.readings())
-            .map(|(map, reading)| described(map, &outputs[reading.map].name))
+            .map(|(map, reading)| {
+                described(map, &outputs[reading.map].name, has_input(&graph, inputs::ALPHA))
+            })
             .collect();
+        if class == ClassSource::Input {
+            // A runtime that refuses a class does so in the name of the node that looked for it.
+            let last = model.classes().unwrap_or(1).saturating_sub(1);
+            graph.label_mut(outputs[1].node).node = format!("class_is_0_to_{last}");
+        }
         graph.set_outputs(outputs);
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
-        compiled::describe(&mut graph, file, precision, &described);
+        compiled::describe(&mut graph, file, &class.to_string(), precision, &described);
         // What pictures are made into and what the classes are called stays true of the new file.
         let told = model.original().metadata().iter();
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
         }
-        Ok(Compilation { graph, defaults, precision })
+        Ok(Compilation { graph, defaults, precision, half: false })
+    }
+
+    /// Whether weights are stored in half precision.
+    #[must_use]
+    pub fn half(mut self, half: bool) -> Self {
+        compiled::describe_weights(&mut self.graph, half);
+        Compilation { half, ..self }
+    }
+
+    /// Keeps what the classes are called.
+    #[must_use]
+    pub fn labelled(mut self, labels: &Labels) -> Self {
+        self.graph.set_metadata(CLASSES, labels.to_text());
+        self
+    }
+
+    /// Says what the class that is always explained is called, if that is known.
+    #[must_use]
+    pub fn class_name(mut self, name: Option<String>) -> Self {
+        if let Some(name) = name {
+            compiled::describe_class(&mut self.graph, name);
+        }
+        self
     }
 
     /// The graph.
@@ -116,21 +177,67 @@ impl Compilation {
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
-        let options = ExportOptions::default().double_inside(self.precision == Precision::F64);
+        let options =
+            ExportOptions::default().double_inside(self.precision == Precision::F64).half(self.half);
         self.defaults.iter().fold(options, add)
     }
 }
 
-fn described((chosen, request): &(&Chosen, Request), output: &str) -> CompiledMap {
+fn described((chosen, request): &(&Chosen, Request), output: &str, alpha: bool) -> CompiledMap {
     CompiledMap {
         output: output.to_owned(),
         method: chosen.name.to_owned(),
         title: chosen.title.clone(),
         layer: request.layer.clone(),
-        takes_alpha: chosen.alpha.is_some(),
-        options: format!("{:?}", request.method),
-        finish: format!("{:?}", request.finish),
+        takes_alpha: alpha && chosen.alpha.is_some(),
+        options: without_folders(chosen).options_text(),
+        finish: finish_text(&request.finish),
     }
+}
+
+/// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
+fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)]) -> String {
+    let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
+    match alike.count() {
+        1 => chosen.name.to_owned(),
+        _ => without_folders(chosen).canonical(),
+    }
+}
+
+/// The same, its files by their names alone: where they lay is nobody's business.
+fn without_folders(chosen: &Chosen) -> Chosen {
+    let mut chosen = chosen.clone();
+    for (_, value) in chosen.options.iter_mut().filter(|(_, value)| value.ends_with(".npy")) {
+        *value = value.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    }
+    chosen
+}
+
+/// How an attribution becomes a map, in the words of the command line.
+fn finish_text(finish: &Finish) -> String {
+    let channels = match finish.channels {
+        Channels::Own => "own",
+        Channels::Keep => "keep",
+        Channels::Sum => "sum",
+        Channels::Mean => "mean",
+        Channels::Max => "max",
+    };
+    let absolute = match finish.absolute {
+        Absolute::None => "none",
+        Absolute::Map => "map",
+        Absolute::Channels => "channels",
+    };
+    let normalise = match finish.normalise {
+        Normalise::None => "none",
+        Normalise::MinMax => "minmax",
+        Normalise::Max => "max",
+    };
+    let size = match finish.size {
+        Size::Layer => "layer",
+        Size::Input => "input",
+    };
+    let rectified = if finish.rectified { "yes" } else { "no" };
+    format!("size={size},normalise={normalise},abs={absolute},rectify={rectified},channels={channels}")
 }
 
 /// Takes the names from values inside what a node of the network became: there are thousands, and nobody asks for one.
@@ -159,6 +266,31 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     let map = graph.copy_into_with(&mut fixed, &given)?;
     graph.outputs().iter().for_each(|output| fixed.output(output.name.clone(), map[output.node]));
     fixed.pruned()
+}
+
+/// `graph` with a number that is not one where an input lies outside its range: what the program refuses must not become
+/// a map that looks like any other.
+fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<Graph> {
+    let Some(&old) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
+        return Ok(graph.clone());
+    };
+    let mut guarded = Graph::new();
+    let mut given: HashMap<NodeId, NodeId> = HashMap::new();
+    for &id in graph.inputs() {
+        let Node { label, shape, kind, .. } = graph.node(id);
+        let mut value = guarded.input(label.tensor.clone(), shape.clone(), *kind);
+        if id == old {
+            let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));
+            let too_low = guarded.binary(Binary::Less, value, low)?;
+            let too_high = guarded.binary(Binary::Less, high, value)?;
+            let outside = guarded.binary(Binary::Or, too_low, too_high)?;
+            value = guarded.select(outside, none, value)?;
+        }
+        given.insert(id, value);
+    }
+    let map = graph.copy_into_with(&mut guarded, &given)?;
+    graph.outputs().iter().for_each(|output| guarded.output(output.name.clone(), map[output.node]));
+    guarded.pruned()
 }
 
 /// The run-time numbers of the methods, which are inputs they share.

@@ -1,5 +1,5 @@
-//! Compiled files: networks that return their own explanation. What they contain is written down in their metadata, and
-//! read again here.
+//! Compiled files: networks that return their own explanation. What they contain is written down in their metadata, one
+//! property for each fact, in the words of the command line, and read again here.
 
 use monosplit_engine::Precision;
 use monosplit_graph::Graph;
@@ -10,8 +10,20 @@ const VERSION: &str = "monosplit.version";
 const NETWORK: &str = "monosplit.network";
 /// The metadata property that says in which precision a file is computed.
 const PRECISION: &str = "monosplit.precision";
-/// What the metadata property of a map begins with; the output's name follows.
-const MAP: &str = "monosplit.map:";
+/// The metadata property that says in which precision the weights of a file are stored.
+const WEIGHTS: &str = "monosplit.weights";
+/// The metadata property that says where the explained class comes from: `input`, `top1`, or the class itself.
+const CLASS: &str = "monosplit.class";
+/// The metadata property that says what a class which is always explained is called.
+const CLASS_NAME: &str = "monosplit.class_name";
+
+// The properties of a map are these words, a colon and the output's name.
+const METHOD: &str = "monosplit.method";
+const TITLE: &str = "monosplit.title";
+const LAYER: &str = "monosplit.layer";
+const OPTIONS: &str = "monosplit.options";
+const FINISH: &str = "monosplit.finish";
+const ALPHA: &str = "monosplit.alpha";
 
 /// A map that a compiled file returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,72 +36,122 @@ pub struct CompiledMap {
     pub title: String,
     /// The layer as it was named; none is the image.
     pub layer: Option<String>,
-    /// Whether the method has an α.
+    /// Whether α is an input of the file that the method reads.
     pub takes_alpha: bool,
-    /// All options of the method.
+    /// All options of the method, `key=value,key=value`; α, θ and the limit are what they are unless given where they are
+    /// inputs of the file.
     pub options: String,
-    /// How the attribution became a map.
+    /// How the attribution became a map, in the same form.
     pub finish: String,
 }
 
 impl CompiledMap {
-    fn fields(&self) -> [(&'static str, Option<&str>); 6] {
-        [
-            ("method", Some(&self.method)),
-            ("title", Some(&self.title)),
-            ("layer", self.layer.as_deref()),
-            ("alpha", self.takes_alpha.then_some("input")),
-            ("options", Some(&self.options)),
-            ("finish", Some(&self.finish)),
-        ]
+    /// The value of an option of the method.
+    pub fn option(&self, key: &str) -> Option<&str> {
+        let mut options = self.options.split(',').filter_map(|option| option.split_once('='));
+        options.find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
-    /// One line `key=value` for everything but the output.
-    fn to_text(&self) -> String {
-        let lines = self.fields().into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
-        lines.collect::<Vec<_>>().join("\n")
+    fn properties(&self) -> Vec<(String, String)> {
+        let facts = [
+            (METHOD, Some(self.method.as_str())),
+            (TITLE, Some(&self.title)),
+            (LAYER, self.layer.as_deref()),
+            (OPTIONS, Some(self.options.as_str()).filter(|options| !options.is_empty())),
+            (FINISH, Some(&self.finish)),
+            (ALPHA, self.takes_alpha.then_some("input")),
+        ];
+        let told = facts.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        told.map(|(key, value)| (format!("{key}:{}", self.output), value.to_owned())).collect()
     }
 
-    fn parse(output: &str, text: &str) -> Self {
-        let find = |key: &str| {
-            let mut pairs = text.lines().filter_map(|line| line.split_once('='));
-            pairs.find(|(name, _)| *name == key).map(|(_, value)| value.to_owned())
+    /// The map at an output, if the metadata speak of one.
+    fn read(output: &str, metadata: &[(String, String)]) -> Option<Self> {
+        let find = |wanted: &str| {
+            let mut of_output =
+                metadata.iter().filter_map(|(key, value)| Some((key.split_once(':')?, value)));
+            of_output.find(|((key, of), _)| (*key, *of) == (wanted, output)).map(|(_, value)| value.clone())
         };
-        CompiledMap {
+        Some(CompiledMap {
             output: output.to_owned(),
-            method: find("method").unwrap_or_else(|| "map".to_owned()),
-            title: find("title").unwrap_or_else(|| output.to_owned()),
-            layer: find("layer"),
-            takes_alpha: find("alpha").is_some(),
-            options: find("options").unwrap_or_default(),
-            finish: find("finish").unwrap_or_default(),
+            method: find(METHOD)?,
+            title: find(TITLE).unwrap_or_else(|| output.to_owned()),
+            layer: find(LAYER),
+            takes_alpha: find(ALPHA).is_some(),
+            options: find(OPTIONS).unwrap_or_default(),
+            finish: find(FINISH).unwrap_or_default(),
+        })
+    }
+}
+
+/// What is true of a compiled file as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Provenance {
+    /// The version that compiled it.
+    pub(crate) version: Option<String>,
+    /// The network it was compiled from.
+    pub(crate) network: Option<String>,
+    /// Where the explained class comes from: `input`, `top1`, or the number of the class.
+    pub(crate) class: Option<String>,
+    /// What a class that is always explained is called.
+    pub(crate) class_name: Option<String>,
+    /// The precision in which weights are stored.
+    pub(crate) weights: Option<String>,
+}
+
+impl Provenance {
+    /// What the metadata of a graph say.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let find = |wanted: &str| {
+            graph.metadata().iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone())
+        };
+        Provenance {
+            version: find(VERSION),
+            network: find(NETWORK),
+            class: find(CLASS),
+            class_name: find(CLASS_NAME),
+            weights: find(WEIGHTS),
         }
     }
 }
 
-/// Writes into the metadata of `graph` that it was compiled from `network` and which of its outputs are maps.
-pub(crate) fn describe(graph: &mut Graph, network: &str, precision: Precision, maps: &[CompiledMap]) {
+/// Writes into the metadata of `graph` what it was compiled from, how, and which of its outputs are maps.
+pub(crate) fn describe(
+    graph: &mut Graph,
+    network: &str,
+    class: &str,
+    precision: Precision,
+    maps: &[CompiledMap],
+) {
     graph.set_metadata(VERSION, env!("CARGO_PKG_VERSION"));
     graph.set_metadata(NETWORK, network);
+    graph.set_metadata(CLASS, class);
     graph.set_metadata(PRECISION, precision.name());
-    for map in maps {
-        graph.set_metadata(format!("{MAP}{}", map.output), map.to_text());
+    describe_weights(graph, false);
+    for (key, value) in maps.iter().flat_map(CompiledMap::properties) {
+        graph.set_metadata(key, value);
     }
+}
+
+/// Writes into the metadata of `graph` in which precision its weights are stored.
+pub(crate) fn describe_weights(graph: &mut Graph, half: bool) {
+    graph.set_metadata(WEIGHTS, if half { "f16" } else { "f32" });
+}
+
+/// Writes into the metadata of `graph` what the class that is always explained is called.
+pub(crate) fn describe_class(graph: &mut Graph, name: String) {
+    graph.set_metadata(CLASS_NAME, name);
 }
 
 /// Whether metadata are those of a compiled file.
 pub(crate) fn is_compiled(metadata: &[(String, String)]) -> bool {
-    metadata.iter().any(|(key, _)| key.starts_with(MAP))
+    metadata.iter().any(|(key, _)| key.split_once(':').is_some_and(|(key, _)| key == METHOD))
 }
 
 /// The maps a graph returns, if it was compiled, in the order of the outputs.
 pub fn compiled_maps(graph: &Graph) -> Vec<CompiledMap> {
-    let described = |output: &str| {
-        let mut properties = graph.metadata().iter();
-        let (_, text) = properties.find(|(key, _)| key.strip_prefix(MAP) == Some(output))?;
-        Some(CompiledMap::parse(output, text))
-    };
-    graph.outputs().iter().filter_map(|output| described(&output.name)).collect()
+    let outputs = graph.outputs().iter();
+    outputs.filter_map(|output| CompiledMap::read(&output.name, graph.metadata())).collect()
 }
 
 /// The precision a compiled graph is meant to be computed in.
@@ -99,14 +161,6 @@ pub(crate) fn precision(graph: &Graph) -> Precision {
     if double { Precision::F64 } else { Precision::F32 }
 }
 
-/// The version that compiled a graph and the network it was compiled from, as far as they are known.
-pub(crate) fn provenance(graph: &Graph) -> [Option<&str>; 2] {
-    let find = |wanted: &str| {
-        graph.metadata().iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.as_str())
-    };
-    [find(VERSION), find(NETWORK)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,20 +168,23 @@ mod tests {
     #[test]
     fn what_a_map_is_survives_being_written_down() {
         let map = CompiledMap {
-            output: "saliency/a/b".into(),
+            output: "saliency/a/b:out".into(),
             method: "splitcam".into(),
             title: "SplitCAM g = x".into(),
             layer: None,
             takes_alpha: true,
-            options: "SplitCam { part: Combined }".into(),
-            finish: "Finish".into(),
+            options: "part=plus,rules=a=flat".into(),
+            finish: "size=layer".into(),
         };
-        assert_eq!(CompiledMap::parse("saliency/a/b", &map.to_text()), map);
+        assert_eq!(CompiledMap::read("saliency/a/b:out", &map.properties()), Some(map.clone()));
+        assert_eq!(CompiledMap::read("saliency/a/b", &map.properties()), None);
+        assert!(is_compiled(&map.properties()));
     }
 
     #[test]
-    fn text_that_says_nothing_still_gives_a_map() {
-        let map = CompiledMap::parse("out", "nonsense\n==");
+    fn a_method_alone_is_enough_for_a_map() {
+        let told = [("monosplit.method:out".to_owned(), "lrp".to_owned()), ("x".to_owned(), "y".to_owned())];
+        let map = CompiledMap::read("out", &told).unwrap();
         assert_eq!((map.title.as_str(), map.layer), ("out", None));
     }
 }

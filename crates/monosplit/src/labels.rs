@@ -41,6 +41,11 @@ impl Labels {
         Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
     }
 
+    /// The same text again.
+    pub fn to_text(&self) -> String {
+        self.names.join("\n")
+    }
+
     /// The names a network's own file holds, as those of `monosplit train` do, or else those that come with the
     /// program.
     pub fn of(model: &Model, classes: usize) -> Self {

@@ -256,6 +256,12 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
+/// Whether a file holds its own explanation.
+pub(crate) fn holds_maps(path: impl AsRef<Path>) -> bool {
+    let metadata = read(path.as_ref(), MAX_ONNX).and_then(|bytes| onnx::metadata(&bytes));
+    metadata.is_ok_and(|found| is_compiled(&found))
+}
+
 /// The network of a survey that found nothing wrong.
 fn complete(path: &Path, survey: Survey) -> Result<Graph> {
     if let Some(graph) = survey.graph {

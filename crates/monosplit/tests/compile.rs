@@ -8,6 +8,7 @@ use std::path::Path;
 
 use monosplit::Tensor;
 use monosplit::catalogue::entries;
+use monosplit::engine::{Cpu, Engine};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
 use monosplit::graph::npy;
@@ -69,7 +70,7 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
         assert!(found.problems.is_empty(), "{:?}", found.problems);
         let outputs: Vec<&str> = found.read.outputs().iter().map(|output| output.name.as_str()).collect();
         assert_eq!(outputs[..2], ["logits", "explained_class"]);
-        assert!(outputs[2].starts_with("saliency/splitcam-g/"), "{outputs:?}");
+        assert!(outputs[2].starts_with("saliency/splitcam/"), "{outputs:?}");
         assert!(outputs.iter().any(|name| name.starts_with("saliency/gradcam/")), "{outputs:?}");
         let default = |name: &str| {
             let value = found.defaults.iter().find(|(input, _)| input == name);
@@ -83,6 +84,42 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
         for word in ["SplitCAM g at conv", "class = -1", "alpha = 0.4", "from small.onnx by monosplit"] {
             assert!(said.contains(word), "'{word}' is not in: {said}");
         }
+    }
+}
+
+/// What was chosen is written down in the words it was chosen by, one property for each fact.
+#[test]
+fn what_was_chosen_can_be_read_from_the_file() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let words =
+        "--method splitlrp:map=pos,theta=0.5,limit=4 --class 3 --fp16 --size input --normalise max --abs";
+    let path = compiled(&folder, &network, &words.split(' ').collect::<Vec<_>>());
+    let read = survey(&path).read;
+    let output = read.outputs()[2].name.clone();
+    let said = |key: &str| read.metadata().iter().find(|(known, _)| known == key).map(|(_, v)| v.as_str());
+    let facts = [
+        ("monosplit.class".to_owned(), "3"),
+        ("monosplit.weights".to_owned(), "f16"),
+        ("monosplit.precision".to_owned(), "f64"),
+        (format!("monosplit.method:{output}"), "splitlrp"),
+        (
+            format!("monosplit.options:{output}"),
+            "map=pos,stabiliser=scale,theta=0.5,limit=4,pool=convex,input-split=half,relu=max",
+        ),
+        (format!("monosplit.finish:{output}"), "size=input,normalise=max,abs=map,rectify=no,channels=own"),
+    ];
+    for (key, value) in &facts {
+        assert_eq!(said(key), Some(*value), "{key} of {:?}", read.metadata());
+    }
+    let shown = succeeds(["inspect", &path]).out;
+    for word in ["theta=0.5", "limit=4", "size=input", "normalise=max", "for class 3", "weights f16"] {
+        assert!(shown.contains(word), "'{word}' is not in: {shown}");
+    }
+    for (class, value) in [("top1", "top1"), ("4", "4")] {
+        let path = compiled(&folder, &network, &["--class", class]);
+        let read = survey(&path).read;
+        assert!(read.metadata().contains(&("monosplit.class".to_owned(), value.to_owned())));
     }
 }
 
@@ -101,16 +138,71 @@ fn what_is_fixed_is_no_input() {
 }
 
 #[test]
+fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let labels = text(&folder.write("labels.txt", "ant\nbee\nred fox\nowl\nyak\n"));
+    let named = ["--class", "Red_Fox", "--labels", &labels];
+    let native = map(&folder, &network, &x, &[&["--method", "gradient"], &named[..]].concat());
+    let path = compiled(&folder, &network, &[&["--method", "gradient"], &named[..]].concat());
+    assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
+    let said = succeeds(["inspect", &path]).out;
+    assert!(said.contains("for class 2 (red fox)"), "{said}");
+    // The names stay with the file.
+    let said = succeeds(["explain", &path, &x, "--out", &text(&folder.path("pictures"))]).out;
+    assert!(said.contains("red fox"), "{said}");
+    let refused = [("--class", "fox", "did you mean 'red fox'"), ("--class", "5", "5 classes, 0 to 4")];
+    for (option, class, reason) in refused {
+        let path = text(&folder.path("none.onnx"));
+        refuses(["compile", &network, "-o", &path, option, class, "--labels", &labels], &[reason]);
+    }
+}
+
+#[test]
 fn what_was_settled_cannot_be_chosen_again() {
     let folder = Folder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let path = compiled(&folder, &network, &[]);
-    let choices = [["--method", "gradient"], ["--layer", "conv"], ["--stream", "h"], ["--set", "alpha=0.2"]];
+    let choices = [["--method", "gradient"], ["--layer", "x"], ["--stream", "h"], ["--set", "alpha=0.2"]];
     for [option, value] in choices {
-        refuses(["explain", &path, &x, option, value], &[option, "was settled when this file was compiled"]);
+        refuses(
+            ["explain", &path, &x, option, value],
+            &["no such map", "was settled when this file was compiled", "--method splitcam --layer conv"],
+        );
     }
     refuses(["explain", &path, &x, "--by-layer"], &["--by-layer", "finished maps"]);
     refuses(["explain", &path, &x, "--size", "input"], &["finished", "settled"]);
+}
+
+/// Whatever a file holds can be asked for in the words it was compiled by.
+#[test]
+fn one_map_of_several_is_picked_by_what_it_is() {
+    let folder = Folder::new();
+    let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
+    let methods = "splitcam,splitcam:stream=h,gradcam";
+    let path = compiled(&folder, &network, &["--methods", methods, "--layers", "conv,conv:out"]);
+    let read = survey(&path).read;
+    let outputs: Vec<&str> = read.outputs().iter().map(|output| output.name.as_str()).collect();
+    for method in ["splitcam", "splitcam:stream=h", "gradcam"] {
+        for layer in ["conv", "conv:out"] {
+            let output = format!("saliency/{method}/{layer}");
+            assert!(outputs.contains(&&*output), "{output} is not in {outputs:?}");
+        }
+    }
+    let picks: [&[&str]; 4] = [
+        &["--method", "gradcam", "--layer", "conv"],
+        &["--method", "splitcam:stream=h", "--layer", "conv"],
+        &["--stream", "g", "--layer", "conv:out"],
+        &["--method", "splitcam", "--stream", "h", "--layer", "conv:out", "--alpha", "0.1"],
+    ];
+    for words in picks {
+        let found = map(&folder, &path, &x, words);
+        assert!(relative_error(&found, &map(&folder, &network, &x, words)) < 1e-6, "{words:?}");
+    }
+    let (out, raw) = (text(&folder.path("all")), text(&folder.path("all.npy")));
+    succeeds(["explain", &path, &x, "--layer", "conv", "--out", &out, "--raw", &raw]);
+    let written: Vec<String> = folder.names().into_iter().filter(|name| name.starts_with("all.")).collect();
+    assert_eq!(written.len(), 3, "{written:?}");
 }
 
 /// Through our own engine nothing but rounding may differ, whatever the method, for other samples and classes than any
@@ -154,6 +246,54 @@ fn the_class_and_alpha_are_chosen_at_run_time() {
     }
     let last = (CLASSES - 1).to_string();
     refuses(["explain", &path, &x, "--class", "99"], &["99", &last]);
+}
+
+/// No file can raise an error, but what it looks up in a table has to be there, and what is no number is seen.
+#[test]
+fn what_is_out_of_range_at_run_time_gives_no_map() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
+    let found = survey(&path);
+    let graph = found.graph.unwrap();
+    let run = |class: i64, alpha: f32| {
+        let given = |name: &str| match name {
+            "class" => Tensor::vector(vec![class]),
+            "alpha" => Tensor::scalar(alpha),
+            other => match found.defaults.iter().find(|(input, _)| input == other) {
+                Some((_, default)) => default.clone(),
+                None => numbers(&[1, 3, SIDE, SIDE], 17),
+            },
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        Cpu::default().compile(&graph).unwrap().run(&inputs.collect::<Vec<_>>())
+    };
+    let map = |class: i64, alpha: f32| run(class, alpha).unwrap().swap_remove(2).to_f32();
+    for (class, alpha) in [(-1, 0.4), (0, 0.0), (CLASSES as i64 - 1, 1.0)] {
+        assert!(map(class, alpha).iter().all(|value| value.is_finite()), "{class} {alpha}");
+    }
+    for alpha in [-0.1, 1.5, f32::NAN] {
+        assert!(map(1, alpha).iter().all(|value| value.is_nan()), "{alpha}");
+    }
+    assert!(run(CLASSES as i64, 0.4).is_err());
+}
+
+/// Weights that are derived from others are nobody's parameters.
+#[test]
+fn a_compiled_file_has_the_parameters_of_its_network() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let parameters = |file: &str| {
+        let said = succeeds(["inspect", file]).out;
+        said.lines().find(|line| line.starts_with("parameters")).map(str::to_owned).unwrap()
+    };
+    let own = parameters(&network).split_whitespace().last().map(str::to_owned);
+    for method in ["splitcam", "splitgrad", "lrp", "guided-backprop"] {
+        for precision in ["f32", "f64"] {
+            let path = compiled(&folder, &network, &["--method", method, "--precision", precision]);
+            assert_eq!(parameters(&path).split_whitespace().last().map(str::to_owned), own, "{method}");
+        }
+    }
 }
 
 #[test]
@@ -246,7 +386,7 @@ fn what_is_refused_leaves_no_file() {
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
     let refused: [(&[&str], &str); 4] = [
         (&["--opset", "12"], "operator set 12"),
-        (&["--class", "99"], "--class"),
+        (&["--class", "99"], "there is no class 99"),
         (&["--layer", "nowhere"], "nowhere"),
         (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "give all of them the same"),
     ];

@@ -29,7 +29,8 @@ def main():
     pixels = np.asarray(picture, np.float32)
     x = ((pixels / 255 - MEAN) / STD).transpose(2, 0, 1)[None]
 
-    # The class is an optional input: {"class": [5]} asks for another than the one with the highest score.
+    # Optional inputs ask for another class than the one with the highest score, and for another α:
+    # {image.name: x, "class": np.array([5]), "alpha": np.array(0.3, np.float32)}
     outputs = dict(zip([o.name for o in session.get_outputs()], session.run(None, {image.name: x})))
     map = next(value for name, value in outputs.items() if name.startswith("saliency/"))[0]
 

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::export_layout::keeps_batch;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
 use super::model::{
     AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
@@ -178,6 +179,8 @@ impl<'g> Exporter<'g> {
         }
         let outputs = self.outputs();
         let inputs = graph.inputs().iter().map(|&id| self.input_info(id)).collect();
+        let inner = graph.nodes().filter(|(id, _)| needed[id.index()]);
+        let inner = inner.filter_map(|(id, node)| self.inner_info(id, node)).collect();
         let main = GraphProto {
             name: "monosplit".into(),
             nodes: self.nodes,
@@ -185,6 +188,7 @@ impl<'g> Exporter<'g> {
             sparse_initializers: 0,
             inputs,
             outputs,
+            inner,
         };
         let ir_version = match self.opset {
             ..15 => 7,
@@ -274,6 +278,30 @@ impl<'g> Exporter<'g> {
             }
         }
         info
+    }
+
+    /// The shape of a value that readers cannot tell from the node: one with a batch in it that is asked for by an `Expand`,
+    /// or by a `Reshape` that changes its axis. ONNX Runtime reuses the memory of values whose shapes it can compare, and takes minutes to
+    /// plan that of thousands it cannot.
+    fn inner_info(&self, id: NodeId, node: &Node) -> Option<ValueInfoProto> {
+        let asked = match node.op {
+            Op::Reshape { .. } => !keeps_batch(self.input_shape(node, 0), &node.shape),
+            Op::Expand { .. } => true,
+            _ => false,
+        };
+        let asked = asked && node.shape.is_batched();
+        let name = self.name(id);
+        if !asked || self.graph.outputs().iter().any(|output| output.name == name) {
+            return None;
+        }
+        let dim = |d: &Dim| match d {
+            Dim::Fixed(n) => DimProto::Value(*n as i64),
+            Dim::Batch(1) => DimProto::Param("N".into()),
+            Dim::Batch(k) => DimProto::Param(format!("{k}N")),
+        };
+        let shape = Some(node.shape.dims().iter().map(dim).collect());
+        let data_type = self.data_type(node.kind);
+        Some(ValueInfoProto { data_type, is_tensor: true, shape, name: name.to_owned() })
     }
 
     fn info(&self, name: String, id: NodeId) -> ValueInfoProto {

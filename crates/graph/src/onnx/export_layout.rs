@@ -8,6 +8,18 @@ use crate::op::{Coordinates, Interpolation, Op, Padding, ResizeAxis, Rounding};
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
 
+/// Whether a `Reshape` leaves the axis of the batch alone, which comes first.
+pub(crate) fn keeps_batch(from: &Shape, to: &Shape) -> bool {
+    let lead = |shape: &Shape| shape.dims().first().copied().filter(|dim| dim.fixed().is_none());
+    let settled = to.dims().iter().skip(1).all(|dim| dim.fixed().is_some_and(|length| length > 0));
+    lead(from).is_some() && lead(from) == lead(to) && settled
+}
+
+/// The shape a `Reshape` asks for that leaves it alone: zero is the length the axis has, by which readers know the batch.
+fn kept_batch(shape: &Shape) -> Vec<i64> {
+    shape.dims().iter().map(|dim| dim.fixed().map_or(0, |length| length as i64)).collect()
+}
+
 impl Exporter<'_> {
     pub(crate) fn layout(&mut self, op: &Op, node: &Node, x: &str) -> Result<()> {
         match op {
@@ -26,7 +38,11 @@ impl Exporter<'_> {
                 self.resize(node, axes, *interpolation, *coordinates, x)
             }
             _ => {
-                let (target, zeros) = (self.reshape_target(&node.shape)?, has_zero(&node.shape));
+                let zeros = has_zero(&node.shape);
+                let target = match keeps_batch(self.input_shape(node, 0), &node.shape) {
+                    true => self.ints("shape", kept_batch(&node.shape))?,
+                    false => self.reshape_target(&node.shape)?,
+                };
                 let attributes: &[Attribute] = if zeros { &[("allowzero", flag(true))] } else { &[] };
                 self.finish("Reshape", &[x, &target], attributes);
                 Ok(())

@@ -301,3 +301,21 @@ fn a_file_appears_complete_or_not_at_all() {
     assert_eq!(names, ["model.onnx"]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// A reader that knows what ONNX says of each operator cannot follow a batch through a `Reshape`.
+#[test]
+fn shapes_that_are_asked_for_are_written_down() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[4, 6]), Kind::Float);
+    let windows = Shape::new([Dim::Batch(2), Dim::Fixed(12)]);
+    let windows = g.add_named(Label::named("windows"), Op::Reshape { shape: windows }, &[x]).unwrap();
+    let turned = g.add_named(Label::named("turned"), Op::Unary(Unary::Neg), &[windows]).unwrap();
+    let y = g.add(Op::Reshape { shape: Shape::batched(&[24]) }, &[turned]).unwrap();
+    g.output("y", y);
+    let bytes = write(&g, &ExportOptions::default()).unwrap();
+    let count = |text: &str| bytes.windows(text.len()).filter(|found| *found == text.as_bytes()).count();
+    // Names of both are written where a value is made and where it is read, and one once more with its shape.
+    assert_eq!((count("windows"), count("2N")), (count("turned") + 1, 1));
+    let again = back(&g, 17);
+    assert_eq!(again.node(again.outputs()[0].node).shape, Shape::batched(&[24]));
+}

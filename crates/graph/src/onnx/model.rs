@@ -43,6 +43,8 @@ pub(crate) struct GraphProto<'a> {
     pub(crate) sparse_initializers: usize,
     pub(crate) inputs: Vec<ValueInfoProto>,
     pub(crate) outputs: Vec<ValueInfoProto>,
+    /// Shapes of values between the nodes, for other readers; ours finds them out itself.
+    pub(crate) inner: Vec<ValueInfoProto>,
 }
 
 /// A node.
@@ -194,6 +196,7 @@ impl<'a> GraphProto<'a> {
     }
 
     fn encode(&self, w: &mut Writer) {
+        self.inner.iter().rev().for_each(|v| w.message(13, |w| v.encode(w)));
         self.outputs.iter().rev().for_each(|v| w.message(12, |w| v.encode(w)));
         self.inputs.iter().rev().for_each(|v| w.message(11, |w| v.encode(w)));
         self.initializers.iter().rev().for_each(|t| w.message(5, |w| t.encode(w)));

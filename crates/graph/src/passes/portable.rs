@@ -1,14 +1,15 @@
 //! Explanations in ops every runtime has, and has fast. The input gradient of a convolution of stride 1 is a
 //! convolution with rotated kernels, which runtimes do better than its transpose; the winners of a max pool are found by
 //! comparing shifted views with the maximum, where they would otherwise need indices and scattered sums that many
-//! runtimes lack.
+//! runtimes lack. Where one window sees everything, as in a maximum over an axis, the number of the winner is enough.
 
 use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Binary, Divisor, Op, Padding, Unary, Window};
+use crate::op::{Binary, Divisor, Op, Padding, Reduction, Unary, Window};
 use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
 
 use super::rewrite::{Rewrite, Step};
 
@@ -18,7 +19,7 @@ const LARGEST_WINDOW: usize = 64;
 /// Rewrites transposed convolutions of stride 1, transposed pools over whole maps, and what follows the winners of a max
 /// pool, into convolutions, comparisons, slices and sums.
 pub fn portable(graph: &Graph) -> Result<Graph> {
-    let mut contests: HashMap<(NodeId, Window), Option<Contest>> = HashMap::new();
+    let mut contests: HashMap<(NodeId, Window), Contest> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
         let inputs = rewrite.inputs(node);
         let g = &mut rewrite.target;
@@ -35,10 +36,9 @@ pub fn portable(graph: &Graph) -> Result<Graph> {
                     let contest = Contest::new(g, inputs[0], window)?;
                     contests.insert(key.clone(), contest);
                 }
-                match (&contests[&key], &node.op) {
-                    (None, _) => None,
-                    (Some(contest), Op::WinnerGather(_)) => Some(contest.gather(g, inputs[1])?),
-                    (Some(contest), _) => Some(contest.scatter(g, inputs[1])?),
+                match node.op {
+                    Op::WinnerGather(_) => contests[&key].gather(g, inputs[1])?,
+                    _ => contests[&key].scatter(g, inputs[1])?,
                 }
             }
             _ => None,
@@ -123,8 +123,98 @@ fn exchanged(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<Node
     g.reshaped(turned, Shape::fixed(&together)).map(Some)
 }
 
+/// Where the winners of a max pool are.
+enum Contest {
+    /// In the only window there is.
+    Single(SingleContest),
+    /// In each of many windows.
+    Moving(MovingContest),
+    /// Not to be said in other ops.
+    Kept,
+}
+
+impl Contest {
+    fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Self> {
+        if let Some(single) = SingleContest::new(g, a, window)? {
+            return Ok(Contest::Single(single));
+        }
+        Ok(MovingContest::new(g, a, window)?.map_or(Contest::Kept, Contest::Moving))
+    }
+
+    /// The element of `value` at each winner.
+    fn gather(&self, g: &mut Graph, value: NodeId) -> Result<Option<NodeId>> {
+        match self {
+            Contest::Single(contest) => contest.gather(g, value).map(Some),
+            Contest::Moving(contest) => contest.gather(g, value).map(Some),
+            Contest::Kept => Ok(None),
+        }
+    }
+
+    /// `y` added at each winner.
+    fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<Option<NodeId>> {
+        match self {
+            Contest::Single(contest) => contest.scatter(g, y).map(Some),
+            Contest::Moving(contest) => contest.scatter(g, y).map(Some),
+            Contest::Kept => Ok(None),
+        }
+    }
+}
+
+/// A pool whose one window sees every place of the map.
+struct SingleContest {
+    /// The shape `[N, C, 1…]` of what the pool returns.
+    pooled: Shape,
+    /// The shape `[N, C, places]` in which there is a contest.
+    flat: Shape,
+    /// The shape of the pool's input.
+    whole: Shape,
+    /// Which of the places won, `[N, C, places]`.
+    won: NodeId,
+}
+
+impl SingleContest {
+    /// `None` if places lie outside the window, or around the map.
+    fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
+        let whole = g.node(a).shape.clone();
+        let Some((lead, spatial)) = whole.dims().split_at_checked(2) else { return Ok(None) };
+        let Some(lengths) = spatial.iter().map(|d| d.fixed()).collect::<Option<Vec<usize>>>() else {
+            return Ok(None);
+        };
+        let places = lengths.iter().try_fold(1usize, |places, &length| places.checked_mul(length));
+        let Some(places) = places.filter(|&places| places > 0) else { return Ok(None) };
+        let plain = window.pad.iter().all(|&pad| pad == (0, 0)) && window.dilation.iter().all(|&d| d == 1);
+        if window.kernel != lengths || !plain {
+            return Ok(None);
+        }
+        let shaped = |lengths: Vec<usize>| {
+            Shape::new([lead.to_vec(), lengths.into_iter().map(Dim::Fixed).collect()].concat())
+        };
+        let (pooled, flat) = (shaped(vec![1; lengths.len()]), shaped(vec![places]));
+        let contestants = g.reshaped(a, flat.clone())?;
+        let winner = g.add(Op::ArgMax { axis: 2, keep: true }, &[contestants])?;
+        let numbers = Tensor::new([1, 1, places], (0..places as i64).collect::<Vec<_>>())?;
+        let numbers = g.constant(numbers);
+        let won = g.binary(Binary::Equal, winner, numbers)?;
+        Ok(Some(SingleContest { pooled, flat, whole, won }))
+    }
+
+    fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+        let value = g.reshaped(value, self.flat.clone())?;
+        let kept = g.masked(self.won, value)?;
+        let found = g.reduced(Reduction::Sum, kept, &[2], true)?;
+        g.reshaped(found, self.pooled.clone())
+    }
+
+    fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
+        let column = Shape::new([&self.flat.dims()[..2], &[Dim::Fixed(1)]].concat());
+        let y = g.reshaped(y, column)?;
+        let scattered = g.masked(self.won, y)?;
+        g.reshaped(scattered, self.whole.clone())
+    }
+}
+
 /// A max pool taken apart: for each place under the window, whether it won.
-struct Contest {
+struct MovingContest {
     window: Window,
     /// Spatial size of the pool's input.
     lengths: Vec<usize>,
@@ -134,7 +224,7 @@ struct Contest {
     won: Vec<(Vec<usize>, NodeId)>,
 }
 
-impl Contest {
+impl MovingContest {
     /// `None` if the window is too large, or dilated, or of unknown size.
     fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
         let lengths =
@@ -146,7 +236,7 @@ impl Contest {
         if size.is_none_or(|size| size > LARGEST_WINDOW) || window.dilation.iter().any(|&d| d != 1) {
             return Ok(None);
         }
-        let mut contest = Contest { window: window.clone(), lengths, positions, won: Vec::new() };
+        let mut contest = MovingContest { window: window.clone(), lengths, positions, won: Vec::new() };
         let largest = g.add(Op::MaxPool(window.clone()), &[a])?;
         let padded = contest.padded(g, a, f64::from(f32::MIN))?;
         let mut taken: Option<NodeId> = None;

@@ -104,6 +104,8 @@ pub struct Chosen {
     pub name: &'static str,
     /// What it is called in pictures.
     pub title: String,
+    /// What its options came to, those that were not given too; those that mean nothing beside the others are left out.
+    pub options: Vec<(&'static str, String)>,
     /// The method.
     pub method: Arc<dyn Method>,
     /// The numbers it takes at run time.
@@ -131,12 +133,42 @@ impl Chosen {
         Chosen {
             name: "",
             title: title.into(),
+            options: Vec::new(),
             method: Arc::new(method),
             settings,
             alpha: None,
             closed: None,
             relevance: None,
         }
+    }
+
+    /// The options as they are written after the method's name, `key=value,key=value`.
+    pub fn options_text(&self) -> String {
+        written(self.options.iter())
+    }
+
+    /// The method as it is asked for: its name, and those of its options that are not what they are by default.
+    pub fn canonical(&self) -> String {
+        let choices = Entry::find(self.name).map_or(&[][..], |entry| entry.options);
+        let is_default = |(key, value): &&(&str, String)| {
+            choices.iter().any(|choice| choice.key == *key && is_same(value, choice.default))
+        };
+        match written(self.options.iter().filter(|option| !is_default(option))) {
+            options if options.is_empty() => self.name.to_owned(),
+            options => format!("{}:{options}", self.name),
+        }
+    }
+}
+
+fn written<'a>(options: impl Iterator<Item = &'a (&'static str, String)>) -> String {
+    options.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Whether two texts of an option mean the same.
+fn is_same(value: &str, default: &str) -> bool {
+    match (value.parse::<f64>(), default.parse::<f64>()) {
+        (Ok(value), Ok(default)) => value == default,
+        _ => value.eq_ignore_ascii_case(default),
     }
 }
 
@@ -176,7 +208,11 @@ impl Entry {
         let chosen = (self.make)(&mut options)?;
         options.all_used()?;
         chosen.settings.check()?;
-        Ok(Chosen { name: self.name, ..chosen })
+        let read = self.options.iter().filter(|choice| options.is_read(choice.key));
+        let settled =
+            read.map(|choice| (choice.key, options.settled(choice.key).unwrap_or(choice.default).to_owned()));
+        let settled = settled.filter(|(_, value)| !value.is_empty()).collect();
+        Ok(Chosen { name: self.name, options: settled, ..chosen })
     }
 }
 
@@ -209,13 +245,9 @@ pub fn tidied(text: &str) -> Result<(&'static str, String)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let entry = Entry::find(name)?;
     let mut given = Options::parse(inline)?;
-    let same = |value: &str, default: &str| match (value.parse::<f64>(), default.parse::<f64>()) {
-        (Ok(value), Ok(default)) => value == default,
-        _ => value.eq_ignore_ascii_case(default),
-    };
     let mut kept = Vec::new();
     for Choice { key, default, .. } in entry.options {
-        if let Some(value) = given.text(key).filter(|value| !same(value, default)) {
+        if let Some(value) = given.text(key).filter(|value| !is_same(value, default)) {
             let value = value.parse::<f64>().map_or(value, |number| number.to_string());
             kept.push(format!("{key}={value}"));
         }
@@ -263,6 +295,28 @@ mod tests {
             let spelled_out = entry.choose(written).unwrap();
             assert_eq!(format!("{plain:?}"), format!("{spelled_out:?}"), "{}", entry.name);
         }
+    }
+
+    #[test]
+    fn what_options_came_to_gives_the_same_method_again() {
+        let texts = [
+            "splitcam:stabiliser=none,ALPHA=0.30",
+            "splitlrp:map=Pos,theta=0.5",
+            "lrp:composite=alpha-beta,alpha=3",
+            "lrp:rules=conv1=zbox;fc=epsilon(0.01),low=-1/-2/-3",
+        ];
+        for text in texts.into_iter().chain(entries().map(|entry| entry.name)) {
+            let chosen = parse(text, &[]).unwrap();
+            let again = parse(&format!("{}:{}", chosen.name, chosen.options_text()), &[]).unwrap();
+            assert_eq!(format!("{chosen:?}"), format!("{again:?}"));
+        }
+        let of = |text: &str| parse(text, &[]).unwrap().options_text();
+        assert_eq!(
+            of("splitlrp:map=Pos"),
+            "map=pos,stabiliser=scale,theta=0.1,limit=10,pool=convex,input-split=half,relu=max"
+        );
+        assert!(!of("splitcam:stabiliser=none").contains("theta"));
+        assert!(of("lrp:composite=alpha-beta,alpha=3").contains("beta=2"));
     }
 
     #[test]

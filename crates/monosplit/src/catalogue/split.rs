@@ -154,10 +154,11 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
         .input_split(options.one_of("input-split", InputSplit::Half, &inputs)?)
         .relu(options.one_of("relu", ReluMode::Max, &relus)?)
         .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?);
-    let settings = Settings {
-        alpha: vec![options.number("alpha", 0.4, 0.0..=1.0)?],
-        theta: options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?,
-        limit: options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?,
-    };
+    let mut settings =
+        Settings { alpha: vec![options.number("alpha", 0.4, 0.0..=1.0)?], ..Settings::default() };
+    if stabiliser == Stabiliser::Scale {
+        settings.theta = options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?;
+        settings.limit = options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?;
+    }
     Ok((split, settings))
 }

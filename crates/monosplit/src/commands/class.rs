@@ -1,6 +1,6 @@
 //! The options that say which class is explained.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit_explain::Class;
@@ -34,15 +34,7 @@ impl ClassArgs {
 
     /// What the classes are called, and what their scores mean.
     pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, Meaning)> {
-        let classes = model.classes().ok_or_else(|| {
-            model.unfit(
-                "expected one score for each class at the first output; there is nothing to explain".into(),
-            )
-        })?;
-        let labels = match &self.labels {
-            Some(path) => Labels::open(path, classes)?,
-            None => Labels::of(model, classes),
-        };
+        let (labels, classes) = labels(self.labels.as_deref(), model)?;
         let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
         Ok((labels, Meaning::of(classes, output, &model.report().outputs)))
     }
@@ -50,11 +42,29 @@ impl ClassArgs {
     /// The classes to explain.
     pub(crate) fn classes(&self, model: &Model, labels: &Labels) -> Result<Classes> {
         let classes = model.classes().unwrap_or(0);
-        let one = |text: &String| match text.to_ascii_lowercase().as_str() {
-            "top1" | "top" => Ok(None),
-            _ => labels.find(text, classes).map(Some),
-        };
-        self.class.iter().map(one).collect::<Result<_>>().map(Classes)
+        self.class.iter().map(|text| class(text, labels, classes)).collect::<Result<_>>().map(Classes)
+    }
+}
+
+/// What the classes of a network are called, in a file if one is named, and how many there are.
+pub(crate) fn labels(file: Option<&Path>, model: &Model) -> Result<(Labels, usize)> {
+    let classes = model.classes().ok_or_else(|| {
+        model.unfit(
+            "expected one score for each class at the first output; there is nothing to explain".into(),
+        )
+    })?;
+    let labels = match file {
+        Some(path) => Labels::open(path, classes)?,
+        None => Labels::of(model, classes),
+    };
+    Ok((labels, classes))
+}
+
+/// The class that a text means; none is the one with the highest score.
+pub(crate) fn class(text: &str, labels: &Labels, classes: usize) -> Result<Option<usize>> {
+    match text.to_ascii_lowercase().as_str() {
+        "top1" | "top" => Ok(None),
+        _ => labels.find(text, classes).map(Some),
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit_explain::Request;
-use monosplit_graph::{Error, Result, onnx};
+use monosplit_graph::{Result, onnx};
 
+use super::class;
 use super::compute::Precision;
 use super::method::MethodArgs;
 use super::network::NetworkArgs;
@@ -15,6 +16,7 @@ use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
 use crate::failure::{Failure, note};
 use crate::json::Json;
+use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
 use crate::model::Model;
 use crate::table::printable;
@@ -32,8 +34,9 @@ Writes a network and its explanation as one ONNX file that any runtime can run b
 
 The file has the network's own inputs and returns `logits`, `explained_class` and one output
 `saliency/METHOD/LAYER` for each map, for whatever batch it is given. It reads two more inputs that
-may be left out: `class` (one number for all samples or one for each; negative, as it is by default,
-for the class with the highest score) and, for splitcam and splitgrad, `alpha`.
+may be left out: `class` (int64 [1] or [N], one number for all samples or one for each; negative, as
+it is by default, for the class with the highest score) and, for splitcam and splitgrad, `alpha`
+(float32 [], 0 to 1).
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times
@@ -65,9 +68,15 @@ pub(crate) struct Compile {
     #[arg(long, conflicts_with = "class")]
     class_input: bool,
 
-    /// The class is fixed: a number, or top1 for the one with the highest score of each sample.
-    #[arg(long, value_name = "CLASS")]
+    /// The class is fixed: its number, its name, or top1 for the one with the highest score of
+    /// each sample.
+    #[arg(long, value_name = "CLASS", verbatim_doc_comment)]
     class: Option<String>,
+
+    /// Class names, one a line, which the new file keeps. For networks with 1000 classes those of
+    /// ImageNet are built in.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    labels: Option<PathBuf>,
 
     /// Write for this version of the ONNX operators, 13 to 26.
     #[arg(long, value_name = "N", default_value_t = 17)]
@@ -102,9 +111,17 @@ impl Compile {
                 "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
             );
         }
-        let compilation = Compilation::new(&model, self.class(&model)?, &maps, precision)?;
+        let (labels, classes) = class::labels(self.labels.as_deref(), &model)?;
+        let class = self.class(&labels, classes)?;
+        let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
+        if self.labels.is_some() {
+            compilation = compilation.labelled(&labels);
+        }
+        if let ClassSource::Fixed(class) = class {
+            compilation = compilation.class_name(labels.named(class));
+        }
         let graph = compilation.graph();
-        let options = compilation.export_options().opset(i64::from(self.opset)).half(self.fp16);
+        let options = compilation.export_options().opset(i64::from(self.opset));
         let bytes = onnx::write(graph, &options)?;
         monosplit_graph::write_atomically(&self.output, &bytes)?;
         if self.json {
@@ -161,20 +178,9 @@ impl Compile {
         each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
     }
 
-    fn class(&self, model: &Model) -> Result<ClassSource> {
-        let classes = model.classes().unwrap_or(0);
-        match self.class.as_deref() {
-            None => Ok(ClassSource::Input),
-            Some("top1" | "top") => Ok(ClassSource::Top),
-            Some(number) => {
-                let class = number.parse().ok().filter(|&class: &usize| class < classes);
-                class.map(ClassSource::Fixed).ok_or_else(|| {
-                    Error::argument(format!(
-                        "--class is top1 or a number from 0 to {}, found '{number}'",
-                        classes.saturating_sub(1)
-                    ))
-                })
-            }
-        }
+    fn class(&self, labels: &Labels, classes: usize) -> Result<ClassSource> {
+        let Some(text) = &self.class else { return Ok(ClassSource::Input) };
+        let class = class::class(text, labels, classes)?;
+        Ok(class.map_or(ClassSource::Top, ClassSource::Fixed))
     }
 }

@@ -52,7 +52,8 @@ The network f is split into two monotone convex networks, f = g − h, and the m
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
 scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
 they are defined and without any normalisation. A file that `monosplit compile` wrote holds its own
-maps: they are what is shown, for any --class, and --alpha where it is an input of the file.
+maps: they are what is shown, for any --class, and --alpha where it is an input of the file. If
+there are several, --method and --layer pick one.
 
 Numbers too large for single precision are written without their power of two, which is printed.
 
@@ -349,7 +350,17 @@ fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
         };
         path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
     };
-    shown.iter().map(of).collect()
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(shown.len());
+    for mut next in shown.iter().map(of) {
+        let plain = next.with_extension("");
+        let mut number = 2;
+        while paths.contains(&next) {
+            next = PathBuf::from(format!("{}-{number}.npy", plain.display()));
+            number += 1;
+        }
+        paths.push(next);
+    }
+    paths
 }
 
 fn progress(opened: usize, total: usize, begun: Instant) {

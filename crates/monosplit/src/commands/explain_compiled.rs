@@ -1,12 +1,15 @@
-//! `monosplit explain` on a file that holds its own explanation: its maps are what is shown, and only what the file takes
-//! at run time can be chosen.
+//! `monosplit explain` on a file that holds its own explanation: its maps are what is shown. What the command line says of
+//! methods and layers picks some of them, and only what the file takes at run time can be changed.
+
+use std::collections::BTreeSet;
 
 use monosplit_engine::{Engine, Precision};
-use monosplit_explain::{Explainer, Explanation, Settings, inputs};
+use monosplit_explain::{Explainer, Explanation, Finish, Settings, inputs};
 use monosplit_graph::Result;
 
 use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
+use super::method::Said;
 use crate::compiled::{self, CompiledMap, compiled_maps};
 use crate::model::Model;
 
@@ -28,8 +31,16 @@ impl<'a> CompiledFile<'a> {
         let refused = |what: &str, why: &str| Err(self.model.unfit(format!("{what} {why}")));
         let settled =
             "was settled when this file was compiled; explain the network itself, or compile it anew";
-        if let Some(option) = explain.method.settled() {
-            return refused(option, settled);
+        if explain.method.finish() != Finish::default() {
+            return refused("how a map is finished", settled);
+        }
+        if self.wanted(explain)?.is_empty() {
+            let held = self.maps.iter().map(|map| {
+                let layer = map.layer.as_ref().map_or_else(String::new, |layer| format!(" --layer {layer}"));
+                format!("'--method {}{layer}'", map.method)
+            });
+            let held = held.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+            return refused("it holds no such map; what it shows", &format!("{settled} (it has {held})"));
         }
         if explain.piecewise.is_given() {
             return refused("--piecewise", settled);
@@ -47,6 +58,18 @@ impl<'a> CompiledFile<'a> {
         }
     }
 
+    /// The maps of which all that the command line says of methods and layers is true.
+    fn wanted(&self, explain: &Explain) -> Result<Vec<&CompiledMap>> {
+        let Said { method, options } = explain.method.said()?;
+        let layers = explain.method.layers();
+        let is_wanted = |map: &&CompiledMap| {
+            method.is_none_or(|method| map.method == method)
+                && options.iter().all(|(key, value)| map.option(key) == Some(value))
+                && (layers.is_empty() || map.layer.as_ref().is_some_and(|layer| layers.contains(layer)))
+        };
+        Ok(self.maps.iter().filter(is_wanted).collect())
+    }
+
     /// Its maps, ready to be computed; `given` are the numbers of the command line.
     pub(super) fn prepared(
         &self,
@@ -57,11 +80,12 @@ impl<'a> CompiledFile<'a> {
         let (labels, meaning) = explain.class.labels(self.model)?;
         let settings = self.settings(explain, given);
         settings.check()?;
-        let names: Vec<&str> = self.maps.iter().map(|map| map.output.as_str()).collect();
+        let maps = self.wanted(explain)?;
+        let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
         let explanation = Explanation::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| self.model.unfit(error.to_string()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
-        let shown = self.maps.iter().map(|map| Shown {
+        let shown = maps.iter().map(|map| Shown {
             method: map.method.clone(),
             title: map.title.clone(),
             layer: map.layer.clone(),

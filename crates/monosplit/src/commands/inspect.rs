@@ -1,6 +1,6 @@
 //! `monosplit inspect`: what a network consists of, and what in it cannot be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use monosplit_graph::onnx::Problem;
 use monosplit_graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
 
 use super::network::NetworkArgs;
-use crate::compiled::{self, CompiledMap, compiled_maps};
+use crate::compiled::{self, CompiledMap, Provenance, compiled_maps};
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::model::{Model, ModelOptions, Origin, survey};
@@ -125,7 +125,21 @@ impl Inspect {
 impl Findings {
     fn layers(&self) -> Vec<LayerSummary> {
         let is_layer = |layer: &LayerSummary| !matches!(self.graph.node(layer.node).op, Op::Input);
-        self.graph.layers().into_iter().filter(is_layer).collect()
+        self.layers_with_parameters().into_iter().filter(is_layer).collect()
+    }
+
+    /// What a compiled file adds to a network reads weights that are derived from the network's own.
+    fn layers_with_parameters(&self) -> Vec<LayerSummary> {
+        let (false, Some(scores)) = (self.maps.is_empty(), self.graph.outputs().first()) else {
+            return self.graph.layers();
+        };
+        let mut own = HashSet::from([scores.node]);
+        for (id, node) in self.graph.nodes().rev() {
+            if own.contains(&id) {
+                own.extend(&node.inputs);
+            }
+        }
+        self.graph.layers_trained(|id| own.contains(&id))
     }
 
     fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
@@ -192,18 +206,14 @@ impl Findings {
         }
         table.row(["output".to_owned(), listed(outputs)]);
         if !self.maps.is_empty() {
-            let [version, network] = compiled::provenance(&self.graph).map(|text| text.unwrap_or("unknown"));
-            let precision = compiled::precision(&self.graph).name();
-            table.row([
-                "compiled".to_owned(),
-                format!("from {network} by monosplit {version}, in {precision}"),
-            ]);
+            table.row(["compiled".to_owned(), self.compiled()]);
         }
         for map in &self.maps {
             let layer = map.layer.as_deref().unwrap_or("the image");
             table.row(["explains".to_owned(), format!("{}: {} at {layer}", map.output, map.title)]);
-            table.row([String::new(), in_words(&map.options)]);
-            table.row([String::new(), in_words(&map.finish)]);
+            for words in [&map.options, &map.finish].into_iter().filter(|words| !words.is_empty()) {
+                table.row([String::new(), words.replace(',', ", ")]);
+            }
         }
         table.row(["layers".to_owned(), grouped(layers.len())]);
         table.row(["parameters".to_owned(), grouped(parameters)]);
@@ -212,6 +222,27 @@ impl Findings {
             table.row(["canonical form".to_owned(), done.clone()]);
         }
         table.lines()
+    }
+
+    /// What is true of a compiled file as a whole, in a line.
+    fn compiled(&self) -> String {
+        let Provenance { version, network, class, class_name, weights } = Provenance::of(&self.graph);
+        let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+        let class = match class.as_deref() {
+            Some("input") => "the class is an input".to_owned(),
+            Some("top1") => "for the class with the highest score".to_owned(),
+            other => {
+                let name = class_name.map_or_else(String::new, |name| format!(" ({name})"));
+                format!("for class {}{name}", other.unwrap_or("unknown"))
+            }
+        };
+        format!(
+            "from {} by monosplit {}, in {} (weights {}); {class}",
+            known(network),
+            known(version),
+            compiled::precision(&self.graph).name(),
+            known(weights),
+        )
     }
 
     /// What multiply-adds are counted for: a file written for a batch of a certain size counts all of it.
@@ -251,13 +282,16 @@ impl Findings {
                 ("finish", map.finish.as_str().into()),
             ])
         });
-        let [version, network] = compiled::provenance(&self.graph).map(|text| text.map(str::to_owned).into());
+        let Provenance { version, network, class, class_name, weights } = Provenance::of(&self.graph);
         let precision = compiled::precision(&self.graph).name().into();
         let maps = maps.collect();
         Json::Object(vec![
-            ("version", version),
-            ("network", network),
+            ("version", version.into()),
+            ("network", network.into()),
+            ("class", class.into()),
+            ("class_name", class_name.into()),
             ("precision", precision),
+            ("weights", weights.into()),
             ("maps", maps),
         ])
     }
@@ -324,44 +358,4 @@ fn totals(layers: &[LayerSummary]) -> (usize, usize) {
     layers.iter().fold((0, 0), |(parameters, multiply_adds), layer| {
         (parameters.saturating_add(layer.parameters), multiply_adds.saturating_add(layer.multiply_adds))
     })
-}
-
-/// Options as a compiled file has them, `Split { stabiliser: Scale, alpha: Uniform }`, in words: `stabiliser scale,
-/// alpha uniform`. What is made of other options is shown as these.
-fn in_words(options: &str) -> String {
-    let parts = options.split(['{', '}', ',']).map(str::trim);
-    let parts = parts.filter(|part| part.contains(char::is_alphanumeric));
-    let told = parts.filter_map(|part| match part.split_once(':') {
-        // A name that is followed by a type is that of the options which come next.
-        Some((name, value)) if !opens(options, part) => {
-            Some(format!("{} {}", name.trim().replace('_', "-"), value.trim().to_lowercase()))
-        }
-        Some(_) => None,
-        None if opens(options, part) => None,
-        None => Some(part.to_lowercase()),
-    });
-    told.collect::<Vec<_>>().join(", ")
-}
-
-/// Whether `part` is followed by options in braces.
-fn opens(options: &str, part: &str) -> bool {
-    options.match_indices(part).any(|(at, _)| options[at + part.len()..].trim_start().starts_with('{'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_of_a_compiled_file_are_words() {
-        let options = "SplitCam { split: Split { stabiliser: Scale, input_split: Half }, stream: G, knots: [1.0, 2.0], \
-                       share: Some(0.5) }";
-        let words = in_words(options);
-        assert_eq!(words, "stabiliser scale, input-split half, stream g, knots [1.0, 2.0], share some(0.5)");
-        assert_eq!(in_words("Finish { rectified: false, size: Layer }"), "rectified false, size layer");
-        assert_eq!(
-            (in_words("Saliency"), in_words(""), in_words("}{")),
-            ("saliency".into(), "".into(), "".into())
-        );
-    }
 }

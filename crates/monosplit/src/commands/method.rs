@@ -8,7 +8,7 @@ use monosplit_explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 
-use crate::catalogue::{self, Chosen};
+use crate::catalogue::{self, Chosen, Options};
 
 /// The method that is shown unless another is named.
 const DEFAULT: &str = "splitcam";
@@ -81,6 +81,14 @@ pub(crate) struct MethodArgs {
 
     #[command(flatten)]
     finish: FinishArgs,
+}
+
+/// What was said of the map that is wanted.
+pub(crate) struct Said {
+    /// The method, if one was named.
+    pub(crate) method: Option<&'static str>,
+    /// The options that were given.
+    pub(crate) options: Vec<(&'static str, String)>,
 }
 
 /// How an attribution becomes a map.
@@ -184,31 +192,47 @@ impl MethodArgs {
 
     /// The same, with what the preprocessing of pictures says of their values.
     pub(crate) fn choose_for(&self, preprocess: Option<&Preprocess>) -> Result<Chosen> {
-        let mut options = Vec::new();
+        let method = self.method.as_deref().unwrap_or(DEFAULT);
+        catalogue::parse_knowing(method, &self.options()?, &known_of(preprocess)?)
+    }
+
+    /// The options that were given beside the method, by name.
+    fn options(&self) -> Result<Vec<(String, String)>> {
         let flags = [
             ("stream", &self.stream),
             ("part", &self.part),
             ("map", &self.map),
-            ("alpha", &self.alpha),
+            (inputs::ALPHA, &self.alpha),
             ("shift-at", &self.shift_at),
             ("stabiliser", &self.stabiliser),
-            ("theta", &self.theta),
-            ("limit", &self.limit),
+            (inputs::THETA, &self.theta),
+            (inputs::LIMIT, &self.limit),
             ("pool", &self.pool),
             ("input-split", &self.input_split),
             ("relu", &self.relu),
         ];
-        for (key, value) in flags {
-            options.extend(value.as_ref().map(|value| (key.to_owned(), value.clone())));
-        }
+        let given = flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        let mut options: Vec<(String, String)> = given.collect();
         for text in &self.set {
             let (key, value) = text
                 .split_once('=')
                 .ok_or_else(|| Error::argument(format!("expected --set KEY=VALUE, found '{text}'")))?;
             options.push((key.to_owned(), value.to_owned()));
         }
-        let method = self.method.as_deref().unwrap_or(DEFAULT);
-        catalogue::parse_knowing(method, &options, &known_of(preprocess)?)
+        Ok(options)
+    }
+
+    /// What was said of the method and its options; numbers that a compiled file may take at run time are not among it.
+    pub(crate) fn said(&self) -> Result<Said> {
+        let chosen = self.choose()?;
+        let inline = self.method.as_deref().and_then(|method| method.split_once(':'));
+        let mut given = Options::parse(inline.map_or("", |(_, options)| options))?;
+        let numbers = self.numbers();
+        for (key, value) in self.options()?.iter().filter(|(key, _)| !numbers.contains(&key.as_str())) {
+            given.set(key, value);
+        }
+        let options = chosen.options.into_iter().filter(|(key, _)| given.is_given(key)).collect();
+        Ok(Said { method: self.method.is_some().then_some(chosen.name), options })
     }
 
     /// How an attribution becomes a map.
@@ -220,25 +244,6 @@ impl MethodArgs {
     pub(crate) fn numbers(&self) -> Vec<&'static str> {
         let all = [(inputs::ALPHA, &self.alpha), (inputs::THETA, &self.theta), (inputs::LIMIT, &self.limit)];
         all.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
-    }
-
-    /// The first option given that a compiled file has settled.
-    pub(crate) fn settled(&self) -> Option<&'static str> {
-        let options = [
-            ("--method", self.method.is_some()),
-            ("--layer", !self.layers.is_empty()),
-            ("--set", !self.set.is_empty()),
-            ("--stream", self.stream.is_some()),
-            ("--part", self.part.is_some()),
-            ("--map", self.map.is_some()),
-            ("--shift-at", self.shift_at.is_some()),
-            ("--stabiliser", self.stabiliser.is_some()),
-            ("--pool", self.pool.is_some()),
-            ("--input-split", self.input_split.is_some()),
-            ("--relu", self.relu.is_some()),
-            ("how a map is finished", self.finish() != Finish::default()),
-        ];
-        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 }
 

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 
 use super::demo::quoted;
 use super::{Command, CommandLine, is_written};
+use crate::model::holds_maps;
 
 /// The options that say how a network and its pictures are read: what comes next has to read them in the same way.
 const READING: [&str; 14] = [
@@ -33,8 +34,13 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     if words.iter().any(|word| word == "--json") {
         return None;
     }
-    let (line, does) = suggestion(command)?;
+    let (mut line, mut does) = suggestion(command)?;
     let (written, read) = sorted(arguments);
+    // Any method can be compared on a file that holds some maps, but these are all that explain shows of it.
+    if matches!(command, Command::Compare(_)) && named(&read, &["onnx"]).is_some_and(|file| holds_maps(&file))
+    {
+        (line, does) = ("explain {model} {picture}", "shows the maps the file holds");
+    }
     let file = |endings: &[&str], otherwise: &str| {
         named(&read, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
     };

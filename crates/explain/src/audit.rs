@@ -17,7 +17,7 @@ use crate::reading::{Part, Stream, sensitivity};
 use crate::relevance::EPSILON;
 use crate::scaled::Scale;
 use crate::sensitivity::Sensitivity;
-use crate::split::{Split, Stabiliser};
+use crate::split::{InputSplit, Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
 use crate::walk::Walk;
 use crate::writing::Writing;
@@ -140,7 +140,8 @@ fn beside(
     class: usize,
     engine: &dyn Engine,
 ) -> Result<Beside> {
-    let split = Split::default().stabiliser(Stabiliser::None);
+    // Products of streams keep their sign only where the streams are not negative, the image's included.
+    let split = Split::default().stabiliser(Stabiliser::None).input_split(InputSplit::Signed);
     let mut writing = Writing::new(network, ClassInput::Given)?;
     let reached = network.reached();
     for &id in layers {
@@ -310,6 +311,9 @@ pub struct PairAudit {
     pub excess: f64,
     /// Number of sampled pairs of inputs.
     pub samples: usize,
+    /// Whether activations are multiplied with each other. Then nothing is promised, and nothing was sampled, where an input
+    /// of `g` and `h` is negative; and SplitLRP does not promise to conserve relevance.
+    pub products: bool,
 }
 
 /// Checks `f = g − h`, monotonicity and convexity on `samples` pairs of inputs drawn around `image`.
@@ -334,14 +338,15 @@ pub fn audit_pair(
         Ok([outputs[0].to_f64().to_vec(), outputs[1].to_f64().to_vec()])
     };
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    let mut found = PairAudit { samples, ..PairAudit::default() };
+    let mut found = PairAudit { samples, products: pair.products, ..PairAudit::default() };
     let spread = x.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(1e-3);
     for sample in 0..samples {
         progress(sample, samples);
         let shift: Vec<f64> =
             x.iter().map(|_| if sample == 0 { 0.0 } else { noise.next() * spread }).collect();
-        let plus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| v / 2.0 + s).collect();
-        let minus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| -v / 2.0 + s * 0.5).collect();
+        let divided = |v: f64| if pair.products { v.max(0.0) } else { v / 2.0 };
+        let plus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| divided(*v) + s).collect();
+        let minus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| divided(-v) + s * 0.5).collect();
         let here = run(plus.clone(), minus.clone())?;
         let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
         let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();

@@ -106,6 +106,9 @@ impl Finish {
         if let (Some(_), Some(reduction), Some(axis)) = (own, reduction, axes.channels) {
             map = g.reduced(reduction, map, &[axis], false)?;
         }
+        if axes.channels.is_some() {
+            map = on_patches(g, map, image, axes.image_channels)?;
+        }
         if self.absolute == Absolute::Map {
             map = g.magnitude(map)?;
         }
@@ -137,6 +140,33 @@ fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
     let tiny = g.number(f64::from(f32::MIN_POSITIVE));
     let span = g.binary(Binary::Max, span, tiny)?;
     g.over(shifted, span)
+}
+
+/// A number for each token `[N, T]`, where tokens stand for square patches of the image: a class token in front of them is
+/// dropped and the others return to their places `[N, rows, columns]`. Other maps stay as they are.
+fn on_patches(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
+    let shape = g.node(map).shape.clone();
+    let spatial: Option<Vec<usize>> =
+        (1..image.rank()).filter(|&axis| axis != image_channels).map(|axis| image.fixed_at(axis)).collect();
+    let (Some(&[height, width]), Some(tokens), 2) = (spatial.as_deref(), shape.fixed_at(1), shape.rank())
+    else {
+        return Ok(map);
+    };
+    let grid = |count: usize| {
+        let sides = (1..=height.min(width)).filter(|side| height % side == 0 && width % side == 0);
+        sides.map(|side| (height / side, width / side)).find(|(rows, columns)| rows * columns == count)
+    };
+    let found = [0, 1].into_iter().find_map(|dropped| {
+        let (rows, columns) = grid(tokens.checked_sub(dropped).filter(|&count| count > 1)?)?;
+        Some((dropped, rows, columns))
+    });
+    let Some((dropped, rows, columns)) = found else { return Ok(map) };
+    let mut patches = map;
+    if dropped > 0 {
+        let op = Op::Slice { axis: 1, start: dropped, step: 1, length: rows * columns };
+        patches = g.add(op, &[patches])?;
+    }
+    g.reshaped(patches, Shape::new(vec![shape.dims()[0], Dim::Fixed(rows), Dim::Fixed(columns)]))
 }
 
 /// A map `[N, H, W]` at the spatial size of the image.
@@ -177,4 +207,41 @@ pub(crate) fn resized(
     let op = Op::Resize { axes, interpolation, coordinates };
     let resized = g.add(op, &[channelled])?;
     g.reshaped(resized, Shape::new([&shape.dims()[..1], &spatial].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::{Cpu, Engine};
+    use monosplit_graph::{Kind, Tensor};
+
+    use super::*;
+
+    /// What becomes of `tokens` numbers for an image of this height and width.
+    fn placed(tokens: usize, height: usize, width: usize) -> Tensor {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[tokens]), Kind::Float);
+        let y = on_patches(&mut g, x, &Shape::batched(&[3, height, width]), 1).unwrap();
+        let y = g.scaled(1.0, y).unwrap();
+        g.output("y", y);
+        let numbers: Vec<f32> = (0..2 * tokens).map(|i| i as f32).collect();
+        let program = Cpu::default().compile(&g).unwrap();
+        program.run(&[Tensor::new([2, tokens], numbers).unwrap()]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn tokens_return_to_their_places_without_the_class_token() {
+        let map = placed(7, 8, 12);
+        assert_eq!(map.shape(), [2, 2, 3]);
+        assert_eq!(*map.to_f64(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0]);
+        assert_eq!(placed(6, 8, 12).shape(), [2, 2, 3]);
+        assert_eq!(placed(197, 224, 224).shape(), [2, 14, 14]);
+        assert_eq!(placed(3136, 224, 224).shape(), [2, 56, 56]);
+    }
+
+    #[test]
+    fn numbers_that_are_no_patches_stay_where_they_were() {
+        for tokens in [1, 2, 5, 8, 512] {
+            assert_eq!(placed(tokens, 8, 12).shape(), [2, tokens]);
+        }
+    }
 }

@@ -14,12 +14,15 @@ use crate::sum_stream::bias_shaped;
 /// The two networks.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// `g(x⁺, x⁻)`, convex and non-decreasing in both inputs.
+    /// `g(x⁺, x⁻)`, convex and non-decreasing in both inputs; with products of activations, where both are not negative.
     pub g: Graph,
     /// `h(x⁺, x⁻)`, likewise; `f(x⁺ − x⁻) = g − h`.
     pub h: Graph,
     /// Both in one graph, outputs `g` and `h`, what they share computed once.
     pub both: Graph,
+    /// Whether activations are multiplied with each other. Such a product is taken apart into squares of sums of streams,
+    /// which are convex and do not decrease where streams are not negative, as they are wherever `x⁺` and `x⁻` are not.
+    pub products: bool,
 }
 
 /// The positive and the negative stream of a value.
@@ -41,10 +44,10 @@ impl Streams {
 
 /// Splits `source` into two monotone convex networks.
 ///
-/// An error names the first node that is not made of affine maps, ReLUs and maxima; smooth activations can be
+/// An error names the first node that is not made of affine maps, ReLUs, maxima and products; smooth functions can be
 /// replaced by piecewise-linear ones beforehand.
 pub fn materialise(source: &Graph) -> Result<Pair> {
-    let (graph, logits) = write(source, |_, streams| Ok(streams))?;
+    let Written { graph, logits, products } = write(source, |_, streams| Ok(streams))?;
     let with_outputs = |outputs: &[(&str, NodeId)]| {
         let mut graph = graph.clone();
         outputs.iter().for_each(|(name, id)| graph.output(*name, *id));
@@ -54,13 +57,14 @@ pub fn materialise(source: &Graph) -> Result<Pair> {
         g: with_outputs(&[("g", logits.plus)])?,
         h: with_outputs(&[("h", logits.minus)])?,
         both: with_outputs(&[("g", logits.plus), ("h", logits.minus)])?,
+        products,
     })
 }
 
 /// The pair with both streams lowered by what they have in common after every node, which changes neither their
 /// difference nor any gradient (Theorem "Shifting in the forward pass"): `f = g − h` without the cancellation.
 pub(crate) fn recentred_pair(source: &Graph) -> Result<Graph> {
-    let (mut graph, logits) = write(source, |g, streams| {
+    let Written { mut graph, logits, .. } = write(source, |g, streams| {
         let difference = g.minus(streams.plus, streams.minus)?;
         let opposite = g.negated(difference)?;
         Ok(Streams { plus: g.rectified(difference)?, minus: g.rectified(opposite)? })
@@ -70,11 +74,22 @@ pub(crate) fn recentred_pair(source: &Graph) -> Result<Graph> {
     graph.pruned()
 }
 
+struct Written {
+    graph: Graph,
+    logits: Streams,
+    products: bool,
+}
+
 /// Both streams in one graph, `after` applied to the pair of every node.
-fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>) -> Result<(Graph, Streams)> {
+fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>) -> Result<Written> {
     let network = Network::new(source)?;
-    let mut writer =
-        Writer { network: &network, graph: Graph::new(), constants: HashMap::new(), streams: HashMap::new() };
+    let mut writer = Writer {
+        network: &network,
+        graph: Graph::new(),
+        constants: HashMap::new(),
+        streams: HashMap::new(),
+        products: false,
+    };
     let input = network.graph().node(network.input());
     let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
     let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
@@ -88,7 +103,7 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
         }
     }
     let logits = writer.streams[&network.logits()];
-    Ok((writer.graph, logits))
+    Ok(Written { graph: writer.graph, logits, products: writer.products })
 }
 
 /// The nodes that the class scores are computed from. The steps of a composition that stands in for another node are not
@@ -109,6 +124,7 @@ struct Writer<'a> {
     graph: Graph,
     constants: HashMap<NodeId, NodeId>,
     streams: HashMap<NodeId, Streams>,
+    products: bool,
 }
 
 impl Writer<'_> {
@@ -191,7 +207,12 @@ impl Writer<'_> {
                 let (right, left) = (self.rectified(z)?, self.rectified(z.swapped())?);
                 self.added(right, left)
             }
-            Op::Unary(Unary::Clip { min, max }) => self.clipped(node.inputs[0], *min, *max),
+            Op::Unary(Unary::Clip { min, max }) => self.clipped(self.streams[&node.inputs[0]], *min, *max),
+            Op::Unary(Unary::HardSigmoid { alpha, beta }) => self.hard_sigmoid(node.inputs[0], *alpha, *beta),
+            Op::Unary(Unary::HardSwish) => {
+                let gate = self.hard_sigmoid(node.inputs[0], 1.0 / 6.0, 0.5)?;
+                self.convex_product(self.streams[&node.inputs[0]], gate, |g, a, b| g.times(a, b))
+            }
             Op::Binary(Binary::Max) => {
                 let contestants = [self.operand(node.inputs[0])?, self.operand(node.inputs[1])?];
                 self.maximum(&contestants)
@@ -208,7 +229,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A product with one constant factor.
+    /// A product of two activations, or of one with a constant.
     fn product(
         &mut self,
         node: &Node,
@@ -224,11 +245,11 @@ impl Writer<'_> {
                 let w = self.constant(a)?;
                 self.scaled(self.streams[&b], w, |g, x, w| apply(g, w, x))
             }
+            (true, true) => self.convex_product(self.streams[&a], self.streams[&b], apply),
             _ => Err(not_split(node)),
         }
     }
 
-    /// `z⁺ = W⁺a⁺ + W⁻a⁻`, `z⁻ = W⁻a⁺ + W⁺a⁻`
     fn scaled(
         &mut self,
         a: Streams,
@@ -236,10 +257,48 @@ impl Writer<'_> {
         apply: impl Fn(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
     ) -> Result<Streams> {
         let w = self.parts(weight)?;
+        self.multiplied(a, w, apply)
+    }
+
+    /// `z⁺ = W⁺a⁺ + W⁻a⁻`, `z⁻ = W⁻a⁺ + W⁺a⁻`
+    fn multiplied(
+        &mut self,
+        a: Streams,
+        w: Streams,
+        apply: impl Fn(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
+    ) -> Result<Streams> {
         let g = &mut self.graph;
         let (pp, nn) = (apply(g, a.plus, w.plus)?, apply(g, a.minus, w.minus)?);
         let (np, pn) = (apply(g, a.plus, w.minus)?, apply(g, a.minus, w.plus)?);
         Ok(Streams { plus: g.plus(pp, nn)?, minus: g.plus(np, pn)? })
+    }
+
+    /// `z⁺ = ½(a⁺ + b⁺)² + ½(a⁻ + b⁻)²`, `z⁻ = ½(a⁺ + b⁻)² + ½(a⁻ + b⁺)²`, summed as the product sums. The products of the
+    /// streams themselves would do for `z⁺ − z⁻` and never decrease, but `uv` is not convex; both are raised by
+    /// `½(a⁺² + a⁻² + b⁺² + b⁻²)`, which makes squares of them.
+    fn convex_product(
+        &mut self,
+        a: Streams,
+        b: Streams,
+        apply: impl Fn(&mut Graph, NodeId, NodeId) -> Result<NodeId>,
+    ) -> Result<Streams> {
+        self.products = true;
+        let z = self.multiplied(a, b, &apply)?;
+        let g = &mut self.graph;
+        let half_squares = |g: &mut Graph, streams: Streams| {
+            let squares = streams.map(|stream| g.times(stream, stream))?;
+            let both = g.plus(squares.plus, squares.minus)?;
+            g.scaled(0.5, both)
+        };
+        let ones = |g: &mut Graph, streams: Streams| {
+            let zeros = g.scaled(0.0, streams.plus)?;
+            g.offset(1.0, zeros)
+        };
+        let (of_a, of_b) = (half_squares(g, a)?, half_squares(g, b)?);
+        let (beside_a, beside_b) = (ones(g, b)?, ones(g, a)?);
+        let (of_a, of_b) = (apply(g, of_a, beside_a)?, apply(g, beside_b, of_b)?);
+        let raised = g.plus(of_a, of_b)?;
+        z.map(|stream| g.plus(stream, raised))
     }
 
     fn with_bias(&mut self, z: Streams, node: &Node) -> Result<Streams> {
@@ -288,8 +347,7 @@ impl Writer<'_> {
     }
 
     /// `clip(z) = low + relu(z − low) − relu(z − high)`
-    fn clipped(&mut self, z: NodeId, low: f64, high: f64) -> Result<Streams> {
-        let z = self.streams[&z];
+    fn clipped(&mut self, z: Streams, low: f64, high: f64) -> Result<Streams> {
         let mut result = z;
         if low.is_finite() {
             let below = self.number(low);
@@ -304,6 +362,15 @@ impl Writer<'_> {
             result = self.added(result, rectified.swapped())?;
         }
         Ok(result)
+    }
+
+    /// `clip(αx + β, 0, 1)`
+    fn hard_sigmoid(&mut self, x: NodeId, alpha: f64, beta: f64) -> Result<Streams> {
+        let slope = self.graph.number(alpha);
+        let line = self.scaled(self.streams[&x], slope, |g, a, b| g.times(a, b))?;
+        let beta = self.number(beta);
+        let line = self.added(line, beta)?;
+        self.clipped(line, 0.0, 1.0)
     }
 
     fn number(&mut self, value: f64) -> Streams {
@@ -480,8 +547,8 @@ fn is_positive_linear(op: &Op) -> bool {
 
 fn not_split(node: &Node) -> Error {
     Error::unsupported(format!(
-        "{} is not made of affine maps, ReLUs and maxima, so the network has no pair of monotone convex networks; \
-         smooth activations can be replaced by piecewise-linear ones first",
+        "{} is not made of affine maps, ReLUs, maxima and products, so the network has no pair of monotone convex \
+         networks; smooth functions can be replaced by piecewise-linear ones first",
         node.op.name()
     ))
     .at(node.label.display())

@@ -102,7 +102,12 @@ impl Cut {
         let mut above = Graph::new();
         let mut copies: HashMap<NodeId, NodeId> = HashMap::new();
         let at = graph.node(self.at);
-        copies.insert(self.at, above.input("value", at.shape.clone(), at.kind));
+        let value = above.input("value", at.shape.clone(), at.kind);
+        if at.op == Op::Input {
+            // The image goes by its own name above the cut too: a method may be asked for it as for any layer.
+            above.label_mut(value).absorb(at.label.clone());
+        }
+        copies.insert(self.at, value);
         for (id, name) in self.crossing.iter().zip(names) {
             let node = graph.node(*id);
             copies.insert(*id, above.input(name.as_str(), node.shape.clone(), node.kind));

@@ -11,8 +11,8 @@ use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
 use monosplit_graph::onnx::{self, ImportOptions, Survey};
 use monosplit_graph::passes::{
-    Canonical, CanonicalOptions, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, piecewise,
-    recognise_activations,
+    Canonical, CanonicalOptions, Observation, PiecewiseOptions, PiecewiseReport, canonicalise,
+    multiplicative_form, piecewise,
 };
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Dim, Error, Graph, Node, Result, Tensor};
@@ -101,6 +101,40 @@ pub struct Model {
     defaults: Vec<(String, Tensor)>,
 }
 
+/// How far a network is off whose smooth functions were replaced.
+#[derive(Clone, Debug, Default)]
+pub struct Approximation {
+    /// The functions, and how far off each is by itself.
+    pub functions: Vec<PiecewiseReport>,
+    /// The largest change of a class score on the samples.
+    pub scores: f64,
+    /// The largest class score.
+    pub largest_score: f64,
+}
+
+impl Approximation {
+    fn widen(&mut self, before: &[Tensor], after: &[Tensor]) {
+        let (Some(before), Some(after)) = (before.first(), after.first()) else { return };
+        for (b, a) in before.to_f64().iter().zip(after.to_f64().iter()) {
+            let change = (a - b).abs();
+            if change > self.scores || change.is_nan() {
+                self.scores = change;
+            }
+            self.largest_score = self.largest_score.max(b.abs());
+        }
+    }
+
+    /// The largest change of a class score over the largest score.
+    pub fn relative(&self) -> f64 {
+        self.scores / self.largest_score.max(f64::MIN_POSITIVE)
+    }
+
+    /// The function that is farthest off by itself.
+    pub fn worst(&self) -> Option<&PiecewiseReport> {
+        self.functions.iter().max_by(|a, b| a.error_in_range.total_cmp(&b.error_in_range))
+    }
+}
+
 impl Model {
     /// Opens a network and brings it into canonical form.
     pub fn open(origin: Origin, options: &ModelOptions) -> Result<Self> {
@@ -129,16 +163,17 @@ impl Model {
         &self.origin
     }
 
-    /// The network with its smooth activations replaced by piecewise-linear ones of `knots` knots each, fitted to the
-    /// values they see on `samples`, and how far each is off.
+    /// The network with its smooth functions replaced by piecewise-linear ones of `knots` knots each, fitted to the
+    /// values they see on `samples`, and how far it is off. Softmax and norms are spelled out first; what is left are
+    /// affine maps, maxima and products.
     pub fn piecewise(
         &self,
         samples: &[Tensor],
         knots: usize,
         engine: &dyn Engine,
-    ) -> Result<(Model, Vec<PiecewiseReport>)> {
-        let recognised = recognise_activations(&self.canonical)?;
-        let observation = Observation::new(&recognised)?;
+    ) -> Result<(Model, Approximation)> {
+        let spelled_out = multiplicative_form(&self.canonical)?;
+        let observation = Observation::new(&spelled_out)?;
         let mut options = PiecewiseOptions { knots, ..PiecewiseOptions::default() };
         if !observation.nodes.is_empty() {
             let program = engine.compile(&observation.graph)?;
@@ -146,8 +181,17 @@ impl Model {
                 observation.widen(&program.run(std::slice::from_ref(sample))?, &mut options.ranges);
             }
         }
-        let (canonical, reports) = piecewise(&recognised, &options)?;
-        Ok((Model { canonical, ..self.clone() }, reports))
+        let (canonical, functions) = piecewise(&spelled_out, &options)?;
+        if functions.is_empty() {
+            return Ok((self.clone(), Approximation::default()));
+        }
+        let mut found = Approximation { functions, ..Approximation::default() };
+        let (before, after) = (engine.compile(&self.canonical)?, engine.compile(&canonical)?);
+        for sample in samples {
+            let [before, after] = [&before, &after].map(|program| program.run(std::slice::from_ref(sample)));
+            found.widen(&before?, &after?);
+        }
+        Ok((Model { canonical, ..self.clone() }, found))
     }
 
     /// The network as it was written down.

@@ -7,7 +7,7 @@ mod reference;
 use std::path::Path;
 
 use monosplit::Tensor;
-use monosplit::catalogue::entries;
+use monosplit::catalogue::{Family, entries};
 use monosplit::engine::{Cpu, Engine};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
@@ -28,7 +28,9 @@ fn methods(rewrites: bool) -> Vec<&'static str> {
         let chosen = monosplit::catalogue::parse(name, &[]).unwrap();
         matches!(chosen.method.procedure(), Procedure::Rewrite(_)) == rewrites
     };
-    entries().map(|entry| entry.name).filter(is_rewrite).collect()
+    // The networks here have no attention.
+    let entries = entries().filter(|entry| entry.family != Family::Attention);
+    entries.map(|entry| entry.name).filter(is_rewrite).collect()
 }
 
 fn compiled(folder: &Folder, network: &str, words: &[&str]) -> String {

@@ -146,6 +146,7 @@ fn stage() -> Folder {
     copy(&assets.join("digits.onnx"), "model.onnx");
     copy(&assets.join("digits/3.png"), "three.png");
     copy(&program::model("softplus_mish_silu/torchscript-18.onnx"), "gelu.onnx");
+    copy(&program::model("transformer/torchscript-17.onnx"), "transformer.onnx");
     let values = (0..3 * 128 * 128).map(|i| (i % 17) as f32 / 17.0).collect::<Vec<_>>();
     folder.write("x.npy", npy::write(&Tensor::new(vec![1, 3, 128, 128], values).unwrap()));
     folder.write("short.toml", "[train]\nepochs = 1\n");

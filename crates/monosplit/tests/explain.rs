@@ -351,9 +351,17 @@ fn channels_are_added_up_wherever_they_are() {
     assert_eq!(at(&["--size", "input"]).shape(), &image[..3]);
     let (network, x) = golden("transformer", "torchscript-17");
     let at = |layer: &str| map(&folder, &network, &x, &["--layer", layer]);
-    for (layer, tokens) in [("/Transpose:out", 9), ("norm1", 10), ("qkv:out", 10), ("mlp.0", 10)] {
-        assert_eq!(at(layer).shape(), [2, tokens], "{layer}");
+    for layer in ["/Transpose:out", "norm1", "qkv:out", "mlp.0"] {
+        assert_eq!(
+            at(layer).shape(),
+            [2, 3, 3],
+            "{layer}: tokens return to the grid of patches, the class token does not"
+        );
     }
+    let kept = map(&folder, &network, &x, &["--layer", "norm1", "--channels", "keep"]);
+    assert_eq!(kept.shape(), [2, 10, 12]);
+    let cam = map(&folder, &network, &x, &["--layer", "norm1", "--method", "hirescam", "--size", "input"]);
+    assert_eq!(cam.shape(), [2, 12, 12]);
     let words = ["explain", &network, &x, "--layer", "/Transpose_1:out"];
     refuses(words, &["/Transpose_1", "[3, N, 2, 10, 6]", "samples along its first axis"]);
 }

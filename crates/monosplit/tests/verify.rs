@@ -50,24 +50,52 @@ fn every_claim_holds_on_the_reference_networks() {
 }
 
 #[test]
-fn smooth_networks_are_told_what_was_not_checked_and_why() {
+fn smooth_networks_are_told_what_does_not_apply_and_why() {
     for (file, node) in [
         ("transformer/torchscript-17", "norm1"),
-        ("squeeze_excite_hard/torchscript-14", "HardSwish"),
         ("caffe/handmade-13", "LRN"),
         ("softplus_mish_silu/torchscript-13", "Softplus"),
     ] {
         let said = succeeds(["verify", &path(&format!("{file}.onnx"))]).out;
         let first = said.lines().next().unwrap();
-        assert!(first.starts_with("not checked  f = g − h, monotone, convex"), "{said}");
-        assert!(first.contains("is not made of affine maps, ReLUs and maxima"), "{said}");
+        assert!(first.starts_with("does not apply  f = g − h, monotone, convex"), "{said}");
+        assert!(first.contains("is not made of affine maps, ReLUs, maxima and products"), "{said}");
         assert!(first.to_lowercase().contains(&node.to_lowercase()), "{said}");
         for line in said.lines().skip(1).take(5) {
-            let relevance = line.starts_with("not checked  SplitLRP conserves relevance");
+            let relevance = line.starts_with("does not apply  SplitLRP conserves relevance");
             let why = relevance && line.contains("products of activations");
-            let gradients = line.starts_with("not checked  stream gradients are not negative");
-            assert!(line.starts_with("holds  ") || why || gradients, "{file}: {said}");
+            assert!(line.starts_with("holds  ") || why, "{file}: {said}");
         }
+    }
+}
+
+#[test]
+fn networks_with_products_are_checked_where_no_input_is_negative() {
+    let said = succeeds(["verify", &path("squeeze_excite_hard/torchscript-14.onnx")]).out;
+    let verdicts = verdicts(&said);
+    assert_eq!(verdicts.len(), CLAIMS, "{said}");
+    for (line, verdict) in said.lines().zip(&verdicts) {
+        let claim = line[16..].trim_start();
+        let expected = match claim {
+            c if c.starts_with("SplitLRP") => &["does not apply"][..],
+            c if c.starts_with("f = g − h, the networks") => &["holds", "not checked"],
+            _ => &["holds"],
+        };
+        assert!(expected.contains(verdict), "{said}");
+    }
+    assert!(said.contains("none below zero"), "{said}");
+}
+
+#[test]
+fn piecewise_networks_hold_exactly_and_say_how_far_they_are_from_the_network() {
+    for file in ["transformer/torchscript-17", "softplus_mish_silu/torchscript-13"] {
+        let said = succeeds(["verify", &path(&format!("{file}.onnx")), "--piecewise", "32"]);
+        assert!(said.errors.contains("replaced, 32 knots each"), "{}", said.errors);
+        let verdicts = verdicts(&said.out);
+        assert_eq!(verdicts[0], "holds", "{}", said.out);
+        assert!(said.out.starts_with("holds           f = g − h "), "{}", said.out);
+        assert_eq!(verdicts.last(), Some(&"up to error"), "{}", said.out);
+        assert!(!verdicts.contains(&"FAILS"), "{}", said.out);
     }
 }
 

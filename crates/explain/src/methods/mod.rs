@@ -1,6 +1,7 @@
 //! The methods, one file each, with their options.
 
 mod ablation_cam;
+mod attention;
 mod control;
 mod deconvolution;
 mod deep_lift;
@@ -32,6 +33,7 @@ mod split_stream;
 mod xgrad_cam;
 
 pub use ablation_cam::{Ablated, AblationCam};
+pub use attention::{Attention, Layers};
 pub use control::{GroundTruth, ImageItself, RandomMap};
 pub use deconvolution::Deconvolution;
 pub use deep_lift::{DeepLift, PoolChange};

@@ -9,6 +9,7 @@ mod backward;
 mod coefficients;
 mod deep;
 mod literal;
+mod multiplicative;
 mod network;
 mod noise;
 mod pair;

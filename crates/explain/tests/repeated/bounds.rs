@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use monosplit_engine::{Cpu, Engine, Precision, Profile, Program};
+use monosplit_engine::{Cpu, Engine, Loop, Precision, Profile, Program};
 use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
@@ -76,6 +76,10 @@ impl Program for CountingProgram {
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         self.program.run_profiled(inputs)
+    }
+
+    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
+        self.program.into_loop(state)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use monosplit_explain::methods::{
     Definition, FeatureAblation, ImageItself, IntegratedGradients, KernelShap, Lime, Measure, Occlusion,
-    Rise, ScoreCam,
+    Rise, ScoreCam, SmoothGrad,
 };
 use monosplit_explain::{Baseline, Features, Quadrature};
 use monosplit_graph::batch::rows;
@@ -288,4 +288,14 @@ fn scorecam_lies_between_the_channels_by_both_definitions() {
             assert!((least - 1e-9..=greatest + 1e-9).contains(v), "{definition:?}: {least} {v} {greatest}");
         }
     }
+}
+
+#[test]
+fn the_image_is_a_layer_like_any_other_and_goes_by_its_name() {
+    let (graph, images) = (network(), kept("images"));
+    let name = graph.node(graph.inputs()[0]).label.tensor.clone();
+    let smooth = || SmoothGrad { samples: 3, ..SmoothGrad::default() };
+    let named = map(&graph, smooth(), Some(&name), &double(), &images);
+    let unnamed = map(&graph, smooth(), None, &double(), &images);
+    assert_eq!(named.values.to_f64(), unnamed.values.to_f64());
 }

@@ -85,12 +85,14 @@ impl Curve {
     }
 }
 
-/// `offset + Σ coefficient·relu(x − knot)`.
+/// `offset + Σ coefficient·relu(direction·x − knot)`.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpolation {
     pub(crate) knots: Vec<f64>,
     pub(crate) coefficients: Vec<f64>,
     pub(crate) offset: f64,
+    /// 1, or −1 for a function that is constant on the right.
+    pub(crate) direction: f64,
 }
 
 impl Interpolation {
@@ -113,25 +115,27 @@ impl Interpolation {
 
     fn through(curve: &Curve, knots: Vec<f64>) -> Self {
         let last = knots.len() - 1;
-        let value = |i: usize| match i {
+        let value = |(i, &x): (usize, &f64)| match i {
             0 => curve.left,
-            _ if i == last => curve.right_line(knots[i]),
-            _ => curve.value(knots[i]),
+            _ if i == last => curve.right_line(x),
+            _ => curve.value(x),
         };
-        let mut slope = 0.0;
-        let mut coefficients = Vec::with_capacity(knots.len());
-        for i in 0..last {
-            let next = (value(i + 1) - value(i)) / (knots[i + 1] - knots[i]);
-            coefficients.push(next - slope);
-            slope = next;
-        }
-        coefficients.push(curve.right.0 - slope);
-        Interpolation { knots, coefficients, offset: curve.left }
+        let values: Vec<f64> = knots.iter().enumerate().map(value).collect();
+        Interpolation::chords(knots, &values, curve.right.0, 1.0)
+    }
+
+    /// The chords between the points `(knot, value)`, constant before the first, with `slope` after the last.
+    pub(crate) fn chords(knots: Vec<f64>, values: &[f64], slope: f64, direction: f64) -> Self {
+        let pairs = knots.windows(2).zip(values.windows(2));
+        let slopes = pairs.map(|(x, y)| (y[1] - y[0]) / (x[1] - x[0])).chain([slope]);
+        let coefficients = slopes.scan(0.0, |before, slope| Some(slope - std::mem::replace(before, slope)));
+        let coefficients = coefficients.collect();
+        Interpolation { knots, coefficients, offset: values[0], direction }
     }
 
     pub(crate) fn value(&self, x: f64) -> f64 {
         let bends = self.knots.iter().zip(&self.coefficients);
-        self.offset + bends.map(|(t, c)| c * (x - t).max(0.0)).sum::<f64>()
+        self.offset + bends.map(|(t, c)| c * (self.direction * x - t).max(0.0)).sum::<f64>()
     }
 
     /// The largest distance from `curve` within `range` and anywhere, on a dense grid.

@@ -4,6 +4,7 @@
 mod batch_norm;
 mod canonical;
 mod constants;
+mod convex;
 mod decompose;
 mod dropout;
 mod function;
@@ -28,7 +29,7 @@ pub use dropout::mask_dropout;
 pub use identities::drop_identities;
 pub use matrix_form::matrix_form;
 pub use max_form::max_form;
-pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, piecewise};
+pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, multiplicative_form, piecewise};
 pub use portable::portable;
 pub use rewrite::{NodeMap, Rewrite, Step};
 pub use sharing::share_constants;

@@ -1,4 +1,6 @@
-//! Smooth activations replaced by small ReLU networks: one hidden layer with a unit per knot, applied to every element.
+//! Smooth functions replaced by small ReLU networks: one hidden layer with a unit per knot, applied to every element.
+//! Besides activations these are the exponential, the reciprocal and the reciprocal root that softmax and the norms are
+//! made of; what is left then are affine maps, maxima and products: a multiplicative Maxout network.
 
 use std::collections::HashMap;
 
@@ -8,22 +10,25 @@ use crate::op::{Op, Unary, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
+use super::convex::{Convex, convex_function};
+use super::decompose::decompose;
 use super::interpolation::{Curve, Interpolation};
 use super::rewrite::{Rewrite, Step};
-use super::smooth::{SmoothActivation, smooth_activations};
+use super::smooth::{recognise_activations, smooth_activations};
 
 /// How many knots a function may have.
 const KNOTS: std::ops::RangeInclusive<usize> = 4..=1024;
 
-/// How closely smooth activations are approximated, and where.
+/// How closely smooth functions are approximated, and where.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PiecewiseOptions {
-    /// Knots per activation, from 4 to 1024. The error falls with their square; the memory of the map grows with
-    /// them, since every knot is a channel while the activation is computed.
+    /// Knots per function, from 4 to 1024. The error falls with their square; the memory of the map grows with
+    /// them, since every knot is a channel while the function is computed.
     pub knots: usize,
-    /// The values an activation sees, by the node that produces them; see [`Observation`].
+    /// The values a function sees, by the node that produces them; see [`Observation`].
     pub ranges: HashMap<NodeId, (f64, f64)>,
-    /// The range of those not listed.
+    /// The range of those not listed. An exponential, a reciprocal or a reciprocal root is only replaced where its own is
+    /// finite, and the latter two where it is positive: elsewhere nothing is near them.
     pub range: (f64, f64),
 }
 
@@ -35,65 +40,117 @@ impl Default for PiecewiseOptions {
     }
 }
 
-/// How well one activation was approximated.
+/// How well one function was approximated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PiecewiseReport {
-    /// The activation in the graph that was given.
+    /// The node in the graph that was given.
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// The function replaced.
-    pub function: Unary,
+    /// The name of the function replaced.
+    pub function: &'static str,
     /// Number of knots.
     pub knots: usize,
     /// The range it was fitted to.
     pub range: (f64, f64),
     /// Largest error within that range.
     pub error_in_range: f64,
-    /// Largest error anywhere.
+    /// Largest error anywhere; infinite for functions that grow faster than straight lines.
     pub error: f64,
 }
 
-/// Replaces every smooth activation ([`smooth_activations`]) by a continuous piecewise-linear function of it, written
-/// `b + Σ cᵢ·relu(x − tᵢ)`, and says how large the errors are.
+/// The form in which [`piecewise`] finds all it can replace: activations in one node each, softmax, norms, divisions and
+/// powers spelled out.
+pub fn multiplicative_form(graph: &Graph) -> Result<Graph> {
+    decompose(&recognise_activations(graph)?)
+}
+
+/// A smooth function of a value.
+#[derive(Clone, Copy)]
+enum Smooth {
+    Activation(Unary),
+    Convex(Convex),
+}
+
+/// All of them, by the node that ends each: what it is and which value it is a function of.
+fn smooth_functions(graph: &Graph) -> HashMap<NodeId, (Smooth, NodeId)> {
+    let activations = smooth_activations(graph);
+    let mut found: HashMap<NodeId, (Smooth, NodeId)> =
+        activations.iter().map(|a| (a.node, (Smooth::Activation(a.function), a.input))).collect();
+    for (id, _) in graph.nodes() {
+        if let Some((function, input)) = convex_function(graph, id) {
+            found.entry(id).or_insert((Smooth::Convex(function), input));
+        }
+    }
+    found
+}
+
+/// What stands in for a smooth function, and how far off it is within a range and anywhere.
+struct Fit {
+    name: &'static str,
+    line: Interpolation,
+    error_in_range: f64,
+    error: f64,
+}
+
+impl Smooth {
+    /// `None` if the function cannot be approximated there.
+    fn fit(self, knots: usize, range: (f64, f64)) -> Option<Fit> {
+        match self {
+            Smooth::Activation(function) => {
+                let curve = Curve::of(function)?;
+                let line = Interpolation::new(&curve, knots, range);
+                let (error_in_range, error) = line.errors(&curve, range);
+                Some(Fit { name: function.name(), line, error_in_range, error })
+            }
+            Smooth::Convex(function) => {
+                let line = function.lines(knots, range)?;
+                let error_in_range = function.error(&line, range);
+                Some(Fit { name: function.name(), line, error_in_range, error: f64::INFINITY })
+            }
+        }
+    }
+}
+
+/// Replaces every smooth activation ([`smooth_activations`]), and every exponential, reciprocal and reciprocal square root
+/// whose range is known, by a continuous piecewise-linear function, written `b + Σ cᵢ·relu(±x − tᵢ)`, and says how large the
+/// errors are. [`multiplicative_form`] first spells out what these hide in.
 ///
-/// Between the first and the last knot the function is interpolated, densest in the range given and where it bends most;
-/// outside it is its asymptote exactly (GELU: 0 and `x`; tanh: −1 and 1; ELU: −α and `x`). In the graph it is a
+/// An activation is interpolated between the first and the last knot, densest in the range given and where it bends most;
+/// outside it is its asymptote exactly (GELU: 0 and `x`; tanh: −1 and 1; ELU: −α and `x`). The other three are convex, and
+/// become the maximum of chords between points on them. In the graph the function is a
 /// convolution with kernel 1 from one channel to a channel per knot, a ReLU, and a convolution back: two affine nodes
 /// deep, whatever the number of knots.
 pub fn piecewise(graph: &Graph, options: &PiecewiseOptions) -> Result<(Graph, Vec<PiecewiseReport>)> {
     if !KNOTS.contains(&options.knots) {
         return Err(Error::argument(format!(
-            "an activation can have from {} to {} knots, not {}",
+            "a function can have from {} to {} knots, not {}",
             KNOTS.start(),
             KNOTS.end(),
             options.knots
         )));
     }
-    let found = smooth_activations(graph);
-    let found: HashMap<NodeId, SmoothActivation> = found.into_iter().map(|a| (a.node, a)).collect();
+    let found = smooth_functions(graph);
     let mut reports = Vec::new();
     let graph = Rewrite::run(graph, |rewrite, id, node| {
-        let Some(activation) = found.get(&id) else { return Ok(Step::Keep) };
-        let Some(curve) = Curve::of(activation.function) else { return Ok(Step::Keep) };
+        let Some(&(function, input)) = found.get(&id) else { return Ok(Step::Keep) };
         let Some(columns) = as_columns(&node.shape) else { return Ok(Step::Keep) };
-        let range = *options.ranges.get(&activation.input).unwrap_or(&options.range);
+        let range = *options.ranges.get(&input).unwrap_or(&options.range);
         if range.0.is_nan() || range.1.is_nan() || range.0 > range.1 {
             return Err(Error::argument(format!("from {} to {} is not a range", range.0, range.1)));
         }
-        let line = Interpolation::new(&curve, options.knots, range);
-        let (error_in_range, error) = line.errors(&curve, range);
+        let Some(fit) = function.fit(options.knots, range) else { return Ok(Step::Keep) };
         reports.push(PiecewiseReport {
             node: id,
             name: node.label.display().to_string(),
-            function: activation.function,
-            knots: line.knots.len(),
+            function: fit.name,
+            knots: fit.line.knots.len(),
             range,
-            error_in_range,
-            error,
+            error_in_range: fit.error_in_range,
+            error: fit.error,
         });
-        let x = rewrite.value(activation.input);
-        subnetwork(&mut rewrite.target, x, columns, &line).map(Step::Replace)
+        let x = rewrite.value(input);
+        subnetwork(&mut rewrite.target, x, columns, &fit.line).map(Step::Replace)
     })?;
     Ok((graph, reports))
 }
@@ -111,7 +168,7 @@ fn subnetwork(g: &mut Graph, x: NodeId, columns: Shape, line: &Interpolation) ->
     let shape = g.node(x).shape.clone();
     let knots = line.knots.len();
     let each = Op::Conv { window: Window::new([1]), groups: 1 };
-    let to_knots = g.constant(Tensor::new([knots, 1, 1], vec![1.0; knots])?);
+    let to_knots = g.constant(Tensor::new([knots, 1, 1], vec![line.direction; knots])?);
     let thresholds = g.constant(Tensor::vector(line.knots.iter().map(|t| -t).collect::<Vec<f64>>()));
     let from_knots = g.constant(Tensor::new([1, knots, 1], line.coefficients.clone())?);
     let offset = g.constant(Tensor::vector(vec![line.offset]));
@@ -122,7 +179,7 @@ fn subnetwork(g: &mut Graph, x: NodeId, columns: Shape, line: &Interpolation) ->
     g.reshaped(y, shape)
 }
 
-/// What to run on calibration inputs to learn which values the smooth activations of a graph see.
+/// What to run on calibration inputs to learn which values the smooth functions of a graph see.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// The graph to run: its outputs are those values.
@@ -132,9 +189,9 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Prepares to observe the smooth activations of `graph`.
+    /// Prepares to observe the smooth functions of `graph`.
     pub fn new(graph: &Graph) -> Result<Self> {
-        let mut nodes: Vec<NodeId> = smooth_activations(graph).iter().map(|a| a.input).collect();
+        let mut nodes: Vec<NodeId> = smooth_functions(graph).values().map(|(_, input)| *input).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let mut observed = graph.clone();
@@ -213,7 +270,7 @@ mod tests {
         let range = options.ranges[&half];
         assert!(range.0 < -0.9 && range.0 >= -1.0 && range.1 > 0.9 && range.1 <= 1.0, "{range:?}");
         let (new, reports) = piecewise(&g, &options).unwrap();
-        assert_eq!((reports.len(), reports[0].function, reports[0].range), (1, Unary::Silu, range));
+        assert_eq!((reports.len(), reports[0].function, reports[0].range), (1, "Silu", range));
         assert!(distance(&g, &new, 1.0) <= 1.001 * reports[0].error_in_range);
         assert!(reports[0].error_in_range < 0.25 * reports[0].error);
     }

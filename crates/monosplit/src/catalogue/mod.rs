@@ -1,6 +1,7 @@
 //! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
 //! options here and nowhere below.
 
+mod attention;
 mod averaged;
 mod backpropagation;
 mod cam;
@@ -63,6 +64,8 @@ pub enum Family {
     Backpropagation,
     /// Activations of a layer, weighted and added up.
     Cam,
+    /// What tokens attend to.
+    Attention,
     /// Relevance handed down from layer to layer.
     Propagation,
     /// Parts of the image taken away.
@@ -73,11 +76,12 @@ pub enum Family {
 
 impl Family {
     /// All of them, in the order they are listed.
-    pub const ALL: [Family; 7] = [
+    pub const ALL: [Family; 8] = [
         Family::Split,
         Family::Gradient,
         Family::Backpropagation,
         Family::Cam,
+        Family::Attention,
         Family::Propagation,
         Family::Perturbation,
         Family::Control,
@@ -90,6 +94,7 @@ impl Family {
             Family::Gradient => "gradients",
             Family::Backpropagation => "modified backpropagation",
             Family::Cam => "class activation maps",
+            Family::Attention => "attention",
             Family::Propagation => "propagation",
             Family::Perturbation => "perturbation",
             Family::Control => "controls",
@@ -181,6 +186,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         backpropagation::ENTRIES,
         cam::ENTRIES,
         masking_cam::ENTRIES,
+        attention::ENTRIES,
         propagation::ENTRIES,
         perturbation::ENTRIES,
         control::ENTRIES,

@@ -135,7 +135,7 @@ impl Explain {
         let mut feed = Feed::new(&model, sources, preprocess)?;
         let waiting = feed.take(1)?;
         let model = match waiting.first() {
-            Some(first) => self.piecewise.apply(model, &first.tensor, &*engine)?,
+            Some(first) => self.piecewise.apply(model, &first.tensor, &*engine)?.0,
             None => model,
         };
         let prepared = match CompiledFile::of(&model) {

@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Kind, Result, Tensor};
 
 use super::compute::Precision;
 use crate::failure::note;
-use crate::model::{Model, ModelOptions, Origin};
+use crate::model::{Approximation, Model, ModelOptions, Origin};
 use crate::table::counted;
 use monosplit_graph::batch::stack;
 
@@ -44,11 +44,12 @@ pub(crate) struct NetworkArgs {
     no_transform_input: bool,
 }
 
-/// The option to make smooth activations piecewise linear.
+/// The option to make smooth functions piecewise linear.
 #[derive(Args)]
 pub(crate) struct PiecewiseArgs {
-    /// Replace smooth activations (GELU, SiLU, sigmoid, …) by ReLU networks with N knots each,
-    /// fitted to the values they see on the first input; the errors are printed.
+    /// Replace smooth functions (GELU, SiLU, sigmoid, …; the exponentials, reciprocals and roots
+    /// in softmax and norms) by ReLU networks with N knots each, fitted to the values they see
+    /// on the first input; the errors are printed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=1024), verbatim_doc_comment)]
     piecewise: Option<u32>,
 }
@@ -59,27 +60,34 @@ impl PiecewiseArgs {
         self.piecewise.is_some()
     }
 
-    /// The network to work on, its smooth activations fitted to `sample` if that was asked for.
-    pub(crate) fn apply(&self, model: Model, sample: &Tensor, engine: &dyn Engine) -> Result<Model> {
-        let Some(knots) = self.piecewise else { return Ok(model) };
+    /// The network to work on, its smooth functions fitted to `sample` if that was asked for, and how far off it is.
+    pub(crate) fn apply(
+        &self,
+        model: Model,
+        sample: &Tensor,
+        engine: &dyn Engine,
+    ) -> Result<(Model, Option<Approximation>)> {
+        let Some(knots) = self.piecewise else { return Ok((model, None)) };
         let sample = match model.fixed_batch()? {
             Some(size) => stack(&vec![sample.clone(); size], Kind::Float)?,
             None => sample.clone(),
         };
-        let (model, reports) = model.piecewise(&[sample], knots as usize, engine)?;
-        match reports.iter().max_by(|a, b| a.error_in_range.total_cmp(&b.error_in_range)) {
-            None => note("the network has no smooth activation to replace"),
+        let (model, found) = model.piecewise(&[sample], knots as usize, engine)?;
+        match found.worst() {
+            None => note("the network has no smooth function to replace"),
             Some(worst) => note(&format!(
-                "{} replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}",
-                counted(reports.len(), "smooth activation"),
+                "{} replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}; \
+                 class scores move by at most {:.1e} of the largest",
+                counted(found.functions.len(), "smooth function"),
                 worst.error_in_range,
-                worst.function.name(),
+                worst.function,
                 worst.name,
                 worst.range.0,
-                worst.range.1
+                worst.range.1,
+                found.relative()
             )),
         }
-        Ok(model)
+        Ok((model, Some(found)))
     }
 }
 

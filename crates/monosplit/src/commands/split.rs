@@ -78,7 +78,7 @@ impl SplitCommand {
         }
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
         let sample = self.preprocessing.one_sample(&model, self.fit_to.as_ref())?;
-        let model = self.piecewise.apply(model, &sample, &Cpu::default())?;
+        let (model, _) = self.piecewise.apply(model, &sample, &Cpu::default())?;
         let pair = materialise(model.graph())?;
         for (name, graph, path) in [("g", &pair.g, &self.out_g), ("h", &pair.h, &self.out_h)] {
             let least = self.save(graph, path)?;

@@ -16,7 +16,7 @@ use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::manner::is_watched;
-use crate::model::Model;
+use crate::model::{Approximation, Model};
 use crate::table::{Align, Table};
 use monosplit_graph::batch::stack;
 
@@ -41,9 +41,13 @@ The network f is split into g and h. Checked are: that f = g − h, that g and h
 are convex (on sampled pairs of inputs, through the two networks themselves, in double precision);
 that at every layer the streams differ by exactly the network's activation and the sensitivities by
 exactly its gradient; that no stream gradient is negative; that SplitLRP conserves relevance; that
-the prediction has the same bits with and without an explanation. What a network with smooth nodes
-does not promise, and what rounding hides, is said not to be checked. A table shows how large the
-streams grow, layer by layer, under each stabiliser.
+the prediction has the same bits with and without an explanation. What the theory does not promise
+for such a network is said not to apply, what rounding hides not to be checked. A table shows how
+large the streams grow, layer by layer, under each stabiliser.
+
+The theory covers affine maps, ReLUs, maxima and products. --piecewise N brings a network of smooth
+functions, softmax and norms into that form; every claim is then checked on the new network, and the
+last line says how far that is from the one you gave.
 
 A network written by `monosplit train` is also held to what it promises itself: its weights, its
 convexity, its monotonicity.
@@ -81,8 +85,38 @@ pub(crate) struct Verify {
 struct Finding {
     claim: &'static str,
     found: String,
-    /// Whether it holds; `None` if it could not be checked.
-    holds: Option<bool>,
+    verdict: Verdict,
+}
+
+/// What can be said of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It holds, to rounding.
+    Holds,
+    /// It holds of a network nearby, and of this one up to the error that is said.
+    UpToError,
+    /// It does not hold.
+    Fails,
+    /// Rounding hides whether it holds.
+    NotChecked,
+    /// The theory does not promise it for such a network.
+    DoesNotApply,
+}
+
+impl Verdict {
+    fn of(holds: bool) -> Self {
+        if holds { Verdict::Holds } else { Verdict::Fails }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::UpToError => "up to error",
+            Verdict::Fails => "FAILS",
+            Verdict::NotChecked => "not checked",
+            Verdict::DoesNotApply => "does not apply",
+        }
+    }
 }
 
 impl Verify {
@@ -104,12 +138,13 @@ impl Verify {
             }
         };
         let engine = self.compute.engine()?;
-        let model = self.piecewise.apply(model, &sample, &*engine)?;
+        let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let audit = audit(model.graph(), &image, &*engine)?;
         let double = self.compute.processor().precision(EnginePrecision::F64);
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
         let mut findings = findings(&audit, &pair);
+        findings.extend(approximation.filter(|a| !a.functions.is_empty()).map(|a| approximation_finding(&a)));
         if let Some(promise) = Promise::check(model.original(), &image, self.samples as usize, &double)? {
             findings.extend(promise_findings(&promise));
         }
@@ -118,7 +153,7 @@ impl Verify {
         } else {
             print(&audit, &findings, out)?;
         }
-        let failed = findings.iter().any(|finding| finding.holds == Some(false));
+        let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fails);
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 }
@@ -138,26 +173,25 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
             found: format!(
                 "their difference is carried as it is: largest error {forward:.1e}, {layers} layers"
             ),
-            holds: Some(forward == 0.0),
+            verdict: Verdict::of(forward == 0.0),
         },
         Finding {
             claim: "δᵍ − δʰ = gradient at every layer",
             found: format!(
                 "their difference is carried as it is: largest error {backward:.1e}, {layers} layers"
             ),
-            holds: Some(backward == 0.0),
+            verdict: Verdict::of(backward == 0.0),
         },
         Finding {
             claim: "stream gradients are not negative",
             found: format!("smallest {:.1e} of the largest", least.min(0.0)),
-            // With products of activations the theorem asks for streams that are not negative themselves.
-            holds: pair.is_ok().then_some(least >= -GRADIENT_ROUNDING),
+            verdict: Verdict::of(least >= -GRADIENT_ROUNDING),
         },
-        relevance_finding(audit, pair.is_ok()),
+        relevance_finding(audit, pair.as_ref().is_ok_and(|pair| !pair.products)),
         Finding {
             claim: "predictions are not disturbed",
             found: if audit.same_bits { "same bits".into() } else { "bits differ".into() },
-            holds: Some(audit.same_bits),
+            verdict: Verdict::of(audit.same_bits),
         },
     ]);
     findings
@@ -171,21 +205,21 @@ fn promise_findings(promise: &Promise) -> Vec<Finding> {
         findings.push(Finding {
             claim: "trained weights are not negative",
             found: format!("{}: smallest {least:e}, of {name}", promise.restriction),
-            holds: Some(*least >= 0.0),
+            verdict: Verdict::of(*least >= 0.0),
         });
     }
     if promise.restriction.is_convex() {
         findings.push(Finding {
             claim: "trained streams are convex",
             found: format!("largest excess at a midpoint {:.1e} of their size, {on}", promise.excess),
-            holds: Some(promise.excess <= ROUNDING),
+            verdict: Verdict::of(promise.excess <= ROUNDING),
         });
     }
     if promise.restriction.is_monotone() {
         findings.push(Finding {
             claim: "trained streams never decrease",
             found: format!("largest decrease {:.1e} of their size, {on}", promise.decrease),
-            holds: Some(promise.decrease <= ROUNDING),
+            verdict: Verdict::of(promise.decrease <= ROUNDING),
         });
     }
     findings
@@ -198,8 +232,11 @@ fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
         true => format!("{loss} (ε = 1e-6 takes {:.2} %)", -100.0 * audit.stabilised_loss),
         false => format!("{loss}; smooth nodes and products of activations do not promise it"),
     };
-    let holds = promised.then_some(audit.relevance_loss.abs() <= RELEVANCE);
-    Finding { claim: "SplitLRP conserves relevance", found, holds }
+    let verdict = match promised {
+        true => Verdict::of(audit.relevance_loss.abs() <= RELEVANCE),
+        false => Verdict::DoesNotApply,
+    };
+    Finding { claim: "SplitLRP conserves relevance", found, verdict }
 }
 
 fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
@@ -209,13 +246,14 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
             return vec![Finding {
                 claim: "f = g − h, monotone, convex",
                 found: error.to_string(),
-                holds: None,
+                verdict: Verdict::DoesNotApply,
             }];
         }
     };
-    let on = format!("{} pairs of inputs", pair.samples);
+    let place = if pair.products { ", none below zero" } else { "" };
+    let on = format!("{} pairs of inputs{place}", pair.samples);
     let overflow = !pair.magnitude.is_finite();
-    let seen = |holds: bool| (!overflow).then_some(holds);
+    let seen = |holds: bool| if overflow { Verdict::NotChecked } else { Verdict::of(holds) };
     let size = if overflow { "g and h pass what doubles hold; " } else { "" };
     vec![
         Finding {
@@ -224,18 +262,18 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
                 "largest error {:.1e} of the scores, streams lowered after every node, {on}",
                 pair.relative_difference
             ),
-            holds: Some(pair.relative_difference <= ROUNDING),
+            verdict: Verdict::of(pair.relative_difference <= ROUNDING),
         },
         plain_finding(pair),
         Finding {
             claim: "g and h never decrease",
             found: format!("{size}largest decrease {:.1e} of their size, {on}", pair.decrease),
-            holds: seen(pair.decrease <= ROUNDING),
+            verdict: seen(pair.decrease <= ROUNDING),
         },
         Finding {
             claim: "g and h are convex",
             found: format!("{size}largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
-            holds: seen(pair.excess <= ROUNDING),
+            verdict: seen(pair.excess <= ROUNDING),
         },
     ]
 }
@@ -252,17 +290,24 @@ fn plain_finding(pair: &PairAudit) -> Finding {
             "g and h reach {:.1e}, of which doubles keep 16 digits: nothing is left of their difference",
             pair.magnitude
         );
-        return Finding { claim, found, holds: None };
+        return Finding { claim, found, verdict: Verdict::NotChecked };
     }
     let found = format!("largest error {:.1e}; g and h reach {:.1e}", pair.plain_difference, pair.magnitude);
-    Finding { claim, found, holds: Some(pair.plain_difference <= ROUNDING * pair.magnitude) }
+    let verdict = Verdict::of(pair.plain_difference <= ROUNDING * pair.magnitude);
+    Finding { claim, found, verdict }
 }
 
-fn word(holds: Option<bool>) -> &'static str {
-    match holds {
-        Some(true) => "holds",
-        Some(false) => "FAILS",
-        None => "not checked",
+/// What was said before is said of the network with straight lines.
+fn approximation_finding(found: &Approximation) -> Finding {
+    let functions = found.functions.len();
+    let worst = found.worst().map_or(0.0, |worst| worst.error_in_range);
+    Finding {
+        claim: "all this of the network as it was",
+        found: format!(
+            "scores move by at most {:.1e} of the largest; {functions} functions, none off by more than {worst:.1e}",
+            found.relative()
+        ),
+        verdict: Verdict::UpToError,
     }
 }
 
@@ -277,7 +322,7 @@ fn name(stabiliser: Stabiliser) -> &'static str {
 
 fn print(audit: &Audit, findings: &[Finding], out: &mut dyn Write) -> Result<(), Failure> {
     for finding in findings {
-        writeln!(out, "{:<12} {:<36} {}", word(finding.holds), finding.claim, finding.found)?;
+        writeln!(out, "{:<15} {:<36} {}", finding.verdict.word(), finding.claim, finding.found)?;
     }
     writeln!(
         out,
@@ -321,7 +366,7 @@ fn json(model: &Model, audit: &Audit, findings: &[Finding]) -> Json {
         Json::Object(vec![
             ("claim", finding.claim.into()),
             ("found", finding.found.as_str().into()),
-            ("verdict", word(finding.holds).into()),
+            ("verdict", finding.verdict.word().into()),
         ])
     });
     let layers = audit.layers.iter().map(|layer| {
@@ -371,14 +416,14 @@ mod tests {
         (audit, pair)
     }
 
-    fn verdicts(audit: &Audit, pair: &PairAudit) -> Vec<Option<bool>> {
-        findings(audit, &Ok(*pair)).iter().map(|finding| finding.holds).collect()
+    fn verdicts(audit: &Audit, pair: &PairAudit) -> Vec<Verdict> {
+        findings(audit, &Ok(*pair)).iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
     fn a_sound_network_passes_and_every_single_defect_is_found() {
         let (audit, pair) = sound();
-        assert_eq!(verdicts(&audit, &pair), vec![Some(true); 9]);
+        assert_eq!(verdicts(&audit, &pair), vec![Verdict::Holds; 9]);
         let pairs = [
             PairAudit { relative_difference: 1e-6, ..pair },
             PairAudit { plain_difference: 1e-3, ..pair },
@@ -400,8 +445,8 @@ mod tests {
         let doctored = pairs.map(|pair| verdicts(&audit, &pair)).into_iter();
         let doctored = doctored.chain(audits.map(|audit| verdicts(&audit, &pair)));
         for (i, verdicts) in doctored.enumerate() {
-            assert_eq!(verdicts.iter().position(|&v| v == Some(false)), Some(i));
-            assert_eq!(verdicts.iter().filter(|&&v| v == Some(false)).count(), 1);
+            assert_eq!(verdicts.iter().position(|&v| v == Verdict::Fails), Some(i));
+            assert_eq!(verdicts.iter().filter(|&&v| v == Verdict::Fails).count(), 1);
         }
     }
 
@@ -418,27 +463,31 @@ mod tests {
             excess: f64::NAN,
             ..pair
         };
-        let passed = findings(&audit, &Ok(pair)).into_iter().filter(|finding| finding.holds == Some(true));
+        let passed =
+            findings(&audit, &Ok(pair)).into_iter().filter(|finding| finding.verdict == Verdict::Holds);
         let passed: Vec<&str> = passed.map(|finding| finding.claim).collect();
         assert_eq!(passed, ["δᵍ − δʰ = gradient at every layer", "predictions are not disturbed"]);
     }
 
     #[test]
     fn a_difference_that_rounding_swallows_is_not_said_to_hold() {
+        use Verdict::{Holds, NotChecked};
         let (audit, pair) = sound();
         let drowned = PairAudit { magnitude: 1e31, plain_difference: 5.0, ..pair };
-        assert_eq!(verdicts(&audit, &drowned)[..4], [Some(true), None, Some(true), Some(true)]);
+        assert_eq!(verdicts(&audit, &drowned)[..4], [Holds, NotChecked, Holds, Holds]);
         let overflown = PairAudit { magnitude: f64::INFINITY, plain_difference: f64::NAN, ..pair };
-        assert_eq!(verdicts(&audit, &overflown)[..4], [Some(true), None, None, None]);
+        assert_eq!(verdicts(&audit, &overflown)[..4], [Holds, NotChecked, NotChecked, NotChecked]);
     }
 
     #[test]
     fn relevance_may_end_only_where_nothing_was_promised() {
         let (mut audit, pair) = sound();
         audit.relevance_loss = -0.5;
-        assert_eq!(findings(&audit, &Ok(pair))[7].holds, Some(false));
+        assert_eq!(findings(&audit, &Ok(pair))[7].verdict, Verdict::Fails);
         let smooth = findings(&audit, &Err(Error::argument("a smooth node")));
-        assert!(smooth.iter().all(|finding| finding.holds != Some(false)));
+        assert!(smooth.iter().all(|finding| finding.verdict != Verdict::Fails));
+        let products = findings(&audit, &Ok(PairAudit { products: true, ..pair }));
+        assert_eq!(products[7].verdict, Verdict::DoesNotApply);
     }
 
     #[test]

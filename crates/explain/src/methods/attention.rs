@@ -1,0 +1,214 @@
+//! What tokens attend to: the baselines for vision transformers. Attention is found by what it is, a softmax over one
+//! axis of a square of tokens, whatever the network calls it.
+
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
+
+use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::writing::Writing;
+
+/// Attention from the class token to the patches; from all tokens on the average where there is no class token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attention {
+    /// How the attention of several layers becomes one.
+    pub over: Layers,
+}
+
+/// How the attention of several layers becomes one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Layers {
+    /// Only the last is taken, its heads averaged.
+    #[default]
+    Last,
+    /// `∏ (½A + ½I)`, heads averaged: attention rollout.
+    Rollout,
+    /// `R ← R + mean_h(max(A ⊙ ∂y/∂A, 0))·R` from `R = I`: attention times gradient.
+    TimesGradient,
+}
+
+impl Method for Attention {
+    fn name(&self) -> String {
+        match self.over {
+            Layers::Last => "attention",
+            Layers::Rollout => "attention-rollout",
+            Layers::TimesGradient => "attention-x-gradient",
+        }
+        .into()
+    }
+
+    fn procedure(&self) -> Procedure<'_> {
+        Procedure::Rewrite(self)
+    }
+}
+
+impl Rewrite for Attention {
+    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+        if at != writing.image() {
+            return Err(Error::argument("attention is read off for the image as a whole; name no layer"));
+        }
+        let (layers, tokens) = attentions(writing)?;
+        let mut rolled = None;
+        for &layer in layers.iter().skip(if self.over == Layers::Last { layers.len() - 1 } else { 0 }) {
+            let step = self.step(writing, layer, tokens)?;
+            rolled = Some(match rolled {
+                None => step,
+                Some(before) => {
+                    let op = Op::MatMul { trans_a: false, trans_b: false };
+                    writing.graph.add(op, &[step, before])?
+                }
+            });
+        }
+        let rolled = rolled.ok_or_else(no_attention)?;
+        let value = to_patches(writing, rolled, tokens)?;
+        Ok(Attribution::per_place(value, at))
+    }
+}
+
+impl Attention {
+    /// What one layer multiplies by, `[N, T, T]`.
+    fn step(&self, writing: &mut Writing<'_>, layer: NodeId, tokens: usize) -> Result<NodeId> {
+        let mut weights = layer;
+        if self.over == Layers::TimesGradient {
+            let gradient = writing.gradient(layer)?;
+            let both = writing.graph.times(layer, gradient)?;
+            weights = writing.graph.rectified(both)?;
+        }
+        let g = &mut writing.graph;
+        let mean = g.reduced(Reduction::Mean, weights, &[1], false)?;
+        let share = match self.over {
+            Layers::Last => return Ok(mean),
+            Layers::Rollout => 0.5,
+            Layers::TimesGradient => 1.0,
+        };
+        let diagonal = (0..tokens * tokens).map(|i| if i % (tokens + 1) == 0 { share } else { 0.0 });
+        let identity = g.constant(Tensor::new([tokens, tokens], diagonal.collect::<Vec<f64>>())?);
+        let mean = g.scaled(share, mean)?;
+        g.plus(mean, identity)
+    }
+}
+
+/// The attention of every layer, `[N, heads, T, T]`, the first first, and the number of tokens.
+fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
+    let reached = writing.network.reached();
+    let square = |id: NodeId| {
+        let node = writing.network.graph().node(id);
+        let (from, to) = (node.shape.fixed_at(2)?, node.shape.fixed_at(3)?);
+        let whole = node.shape.rank() == 4 && node.shape.dims()[0] == writing.network.samples();
+        (node.op == Op::Softmax { axis: 3 } && from == to && whole && to > 1).then_some(to)
+    };
+    let nodes =
+        writing.network.nodes().filter(|(id, _)| writing.network.is_active(*id) && reached[id.index()]);
+    let found: Vec<(NodeId, usize)> = nodes.filter_map(|(id, _)| Some((id, square(id)?))).collect();
+    let &(_, tokens) = found.last().ok_or_else(no_attention)?;
+    if found.iter().any(|&(_, other)| other != tokens) {
+        return Err(Error::unsupported(
+            "layers of attention have different numbers of tokens, which attention cannot be followed through",
+        ));
+    }
+    Ok((found.into_iter().map(|(id, _)| id).collect(), tokens))
+}
+
+/// The row of the class token without itself, `[N, T − 1]`, where patches and one token more make up the tokens; the mean
+/// of all rows otherwise.
+fn to_patches(writing: &mut Writing<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
+    let side = (tokens as f64).sqrt().round() as usize;
+    let g = &mut writing.graph;
+    if side * side == tokens {
+        return g.reduced(Reduction::Mean, rolled, &[1], false);
+    }
+    let row = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[rolled])?;
+    let patches = g.add(Op::Slice { axis: 2, start: 1, step: 1, length: tokens - 1 }, &[row])?;
+    let samples = g.node(patches).shape.dims()[0];
+    g.reshaped(patches, Shape::new(vec![samples, Dim::Fixed(tokens - 1)]))
+}
+
+fn no_attention() -> Error {
+    Error::unsupported("the network has no attention: no softmax over one axis of a square of tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::{Cpu, Precision};
+    use monosplit_graph::op::Window;
+    use monosplit_graph::{Graph, Kind, Noise};
+
+    use super::*;
+    use crate::{Class, Explainer, Map, Question, Request, Settings};
+
+    const TOKENS: usize = 7;
+
+    /// Two layers of attention with two heads over a class token and six patches; none without `attentive`.
+    fn network(attentive: bool) -> Graph {
+        let noise = Noise::new(4);
+        let weight = |g: &mut Graph, shape: &[usize], seed: u64| {
+            let noise = noise.numbered(seed);
+            let count = shape.iter().product::<usize>() as u64;
+            let values: Vec<f64> = (0..count).map(|i| noise.gaussian(i)).collect();
+            g.constant(Tensor::new(shape, values).unwrap())
+        };
+        let times = |g: &mut Graph, a: NodeId, b: NodeId, trans_b: bool| {
+            g.add(Op::MatMul { trans_a: false, trans_b }, &[a, b]).unwrap()
+        };
+        let mut g = Graph::new();
+        let x = g.input("image", Shape::batched(&[1, 4, 6]), Kind::Float);
+        let kernel = weight(&mut g, &[4, 1, 2, 2], 0);
+        let mut window = Window::new([2, 2]);
+        window.stride = vec![2, 2];
+        let patches = g.add(Op::Conv { window, groups: 1 }, &[x, kernel]).unwrap();
+        let flat = g.reshaped(patches, Shape::batched(&[4, 6])).unwrap();
+        let flat = g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[flat]).unwrap();
+        let first = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[flat]).unwrap();
+        let class = g.scaled(0.0, first).unwrap();
+        let mut tokens = g.add(Op::Concat { axis: 1 }, &[class, flat]).unwrap();
+        for layer in 0..if attentive { 2 } else { 0 } {
+            let heads = [1, 2, 3].map(|seed| {
+                let w = weight(&mut g, &[4, 4], 10 * layer + seed);
+                let mapped = times(&mut g, tokens, w, false);
+                let split = g.reshaped(mapped, Shape::batched(&[TOKENS, 2, 2])).unwrap();
+                g.add(Op::Transpose { axes: vec![0, 2, 1, 3] }, &[split]).unwrap()
+            });
+            let scores = times(&mut g, heads[0], heads[1], true);
+            let weights = g.add(Op::Softmax { axis: 3 }, &[scores]).unwrap();
+            let mixed = times(&mut g, weights, heads[2], false);
+            let mixed = g.add(Op::Transpose { axes: vec![0, 2, 1, 3] }, &[mixed]).unwrap();
+            let mixed = g.reshaped(mixed, Shape::batched(&[TOKENS, 4])).unwrap();
+            tokens = g.plus(tokens, mixed).unwrap();
+        }
+        let pooled = g.reduced(Reduction::Mean, tokens, &[1], false).unwrap();
+        let head = weight(&mut g, &[4, 3], 99);
+        let scores = times(&mut g, pooled, head, false);
+        g.output("scores", scores);
+        g
+    }
+
+    fn map(graph: &Graph, over: Layers) -> Result<Map> {
+        let engine = Cpu::default().precision(Precision::F64);
+        let explainer = Explainer::new(graph, &[Request::at_input(Attention { over })], &engine)?;
+        let noise = Noise::new(8);
+        let image = Tensor::new([2, 1, 4, 6], (0..48).map(|i| noise.gaussian(i)).collect::<Vec<f64>>())?;
+        let settings = Settings::default();
+        Ok(explainer.answer(&Question::new(&image, &Class::Index(1), &settings))?.maps.remove(0))
+    }
+
+    #[test]
+    fn attention_lies_on_the_grid_of_patches_and_is_a_distribution_at_most() {
+        for over in [Layers::Last, Layers::Rollout] {
+            let map = map(&network(true), over).unwrap();
+            assert_eq!(map.values.shape(), [2, 2, 3]);
+            for sample in map.values.to_f64().chunks(6) {
+                let sum: f64 = sample.iter().sum();
+                assert!(sample.iter().all(|&v| v > 0.0) && sum < 1.0, "{sample:?}");
+            }
+        }
+        let map = map(&network(true), Layers::TimesGradient).unwrap();
+        assert_eq!(map.values.shape(), [2, 2, 3]);
+        assert!(map.values.to_f64().iter().all(|&v| v >= 0.0));
+        assert!(map.values.to_f64().iter().any(|&v| v > 0.0));
+    }
+
+    #[test]
+    fn a_network_without_attention_says_so() {
+        let error = map(&network(false), Layers::Rollout).unwrap_err().to_string();
+        assert!(error.contains("no attention"), "{error}");
+    }
+}

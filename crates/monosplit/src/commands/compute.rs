@@ -7,8 +7,8 @@ use monosplit_graph::{Error, Result, Tensor};
 /// How and by what a network is computed.
 #[derive(Args)]
 pub(crate) struct ComputeArgs {
-    /// Compute in single (f32) or double (f64) precision; on a card also with factors rounded to 10
-    /// (tf32) or 7 (bf16) bits after the point, as its tensor cores take them.
+    /// Compute in single (f32) or double (f64) precision; on a card also with factors rounded to
+    /// 10 (tf32) or 7 (bf16) bits after the point, as its tensor cores take them.
     #[arg(
         long,
         value_name = "KIND",

@@ -89,13 +89,12 @@ pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> 
     let options = Options(options);
     let model = Model::open(Origin::onnx(model), &ModelOptions::default())?;
     let (engine, clock) = engine(&options)?;
-    let engine = &*engine;
     let input = Path::new(options.need("input")?);
     let bytes = std::fs::read(input).map_err(|cause| Error::io(input, &cause))?;
     let images = npy::read(&bytes)?;
     let job: Option<Box<dyn Job>> = match kind {
-        "forward" => Some(Box::new(Forward { inference: Inference::new(&model, engine)?, images })),
-        "method" => method::load(&model, images, engine, &options)?,
+        "forward" => Some(Box::new(Forward { inference: Inference::new(&model, &*engine)?, images })),
+        "method" => method::load(&model, images, &*engine, &options)?,
         "metric" => metric::load(&model, &images, engine, &options)?,
         _ => return Err(Error::argument(format!("unknown job {kind}: forward, method, metric"))),
     };

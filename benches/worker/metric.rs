@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use monosplit::catalogue;
 use monosplit::engine::Engine;
 use monosplit::explain::{Class, Explainer, Finish, Request, Settings, Size};
-use monosplit::graph::npy;
+use monosplit::graph::{Graph, npy};
 use monosplit::{Error, Inference, Model, Result, Tensor};
-use monosplit_eval::{Case, Metric, Network, metrics};
+use monosplit_eval::{Case, Changes, Erosions, Metric, Network, metrics};
 
 use crate::Results;
 use crate::job::{Job, Options};
@@ -18,7 +18,7 @@ use crate::job::{Job, Options};
 pub(crate) fn load(
     model: &Model,
     images: &Tensor,
-    engine: &dyn Engine,
+    engine: Box<dyn Engine>,
     options: &Options<'_>,
 ) -> Result<Option<Box<dyn Job>>> {
     let chosen = catalogue::parse(options.get("name").unwrap_or("gradient"), &[])?;
@@ -26,9 +26,12 @@ pub(crate) fn load(
     let finish = Finish { size: Size::Input, ..Finish::default() };
     let requests = [Request::of(chosen.method.clone(), layer).finish(finish)];
     let network = Examined {
-        inference: Mutex::new(Inference::new(model, engine)?),
-        explainer: Explainer::new(model.graph(), &requests, engine)?,
+        inference: Mutex::new(Inference::new(model, &*engine)?),
+        explainer: Explainer::new(model.graph(), &requests, &*engine)?,
         settings: chosen.settings,
+        graph: model.graph().clone(),
+        engine,
+        erosions: Erosions::default(),
     };
     let class = options.number("class")?.unwrap_or(0);
     let maps = match options.get("maps") {
@@ -77,6 +80,9 @@ struct Examined {
     inference: Mutex<Inference>,
     explainer: Explainer,
     settings: Settings,
+    graph: Graph,
+    engine: Box<dyn Engine>,
+    erosions: Erosions,
 }
 
 impl Network for Examined {
@@ -84,6 +90,10 @@ impl Network for Examined {
         let mut inference =
             self.inference.lock().map_err(|_| Error::argument("the network has failed before"))?;
         inference.run(std::slice::from_ref(images))
+    }
+
+    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
+        self.erosions.scores(&self.graph, &*self.engine, image, changes)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {

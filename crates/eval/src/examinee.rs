@@ -10,6 +10,7 @@ use monosplit_explain::{Class, Explainer, Map, Question, Request, Settings};
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
+use crate::erosions::{Changes, Erosions};
 use crate::metric::Network;
 use crate::randomisation::{randomised, trained};
 
@@ -23,13 +24,20 @@ pub struct Examinee<'a> {
     /// An explanation without maps is the network alone, at any batch size.
     scores: Explainer,
     compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
+    erosions: Erosions,
 }
 
 impl<'a> Examinee<'a> {
     /// Compiles `graph`, whose first input is the image `[N, C, H, W]` and whose first output holds the class scores.
     pub fn new(graph: &'a Graph, engine: &'a dyn Engine) -> Result<Self> {
         let scores = Explainer::new(graph, &[], engine)?;
-        Ok(Examinee { graph, engine, scores, compiled: Mutex::new(Vec::new()) })
+        Ok(Examinee {
+            graph,
+            engine,
+            scores,
+            compiled: Mutex::new(Vec::new()),
+            erosions: Erosions::default(),
+        })
     }
 
     /// The graph.
@@ -216,6 +224,11 @@ pub(crate) struct Watched<'p> {
 impl Network for Watched<'_> {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
         self.examinee.scores(images)
+    }
+
+    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
+        let Examinee { graph, engine, erosions, .. } = self.examinee;
+        erosions.scores(graph, *engine, image, changes)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {

@@ -3,6 +3,7 @@
 
 mod candidate;
 pub mod dataset;
+mod erosions;
 mod examinee;
 pub mod experiment;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod sweep;
 mod timing;
 
 pub use candidate::{Candidate, Source};
+pub use erosions::{Area, Changes, Erosions};
 pub use examinee::{Examinee, Maps, Panel};
 pub use judging::Judging;
 pub use metric::{Better, Case, Metric, Network, Silence};

@@ -2,10 +2,19 @@
 
 use monosplit_graph::{Result, Tensor};
 
+use crate::erosions::Changes;
+
 /// The network under examination, as metrics see it.
 pub trait Network: Sync {
     /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
     fn scores(&self, images: &Tensor) -> Result<Tensor>;
+
+    /// The class scores `[steps, classes]` of one image `[1, C, H, W]` after each of several small changes that add up;
+    /// `None` where it is as good to ask for the scores of all the changed images.
+    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
+        let _ = (image, changes);
+        Ok(None)
+    }
 
     /// The explanations `[N, H, W]` of preprocessed images for one class, by the method under examination.
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;

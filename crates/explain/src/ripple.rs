@@ -48,7 +48,7 @@ pub(crate) struct Ripple {
 
 /// The values of the stations for the samples in question, the image first.
 pub(crate) struct Calm<N> {
-    values: Vec<Buffer<N>>,
+    pub(crate) values: Vec<Buffer<N>>,
 }
 
 /// What was changed of the copies of a batch: of each an area, its numbers somewhere in a buffer that all share.
@@ -116,6 +116,26 @@ impl Ripple {
             each.push(Patch { area, offset, start, size });
         }
         Patches { values: values.into(), each }
+    }
+
+    /// Lays patches of one image, one after the other, into the values of the stations, the last one included, and
+    /// appends to `rows` what the last one is after each.
+    pub(crate) fn erode<N: Number>(
+        &self,
+        values: &mut [Vec<N>],
+        mut patches: Patches<N>,
+        rows: &mut Vec<N>,
+    ) -> Result<()> {
+        for (leg, value) in self.legs.iter().zip(values.iter_mut()) {
+            patches = leg.carry(value, patches)?;
+        }
+        if let (Some(leg), Some(value)) = (self.legs.last(), values.last_mut()) {
+            for patch in &patches.each {
+                patch.lay(&patches.values, value, leg.to.size, [0, 0]);
+                rows.extend_from_slice(value);
+            }
+        }
+        Ok(())
     }
 
     /// Lays into each sample's value at the last station what its changed image makes of it: `samples` says whose value
@@ -186,29 +206,63 @@ impl Leg {
         Ok(Leg { program, reach, from, to, piece })
     }
 
-    /// From patches at one station to those at the next.
+    /// From patches at one station to those at the next, each in a value of its own.
     fn travel<N: Number>(&self, calm: &[N], samples: &[usize], patches: Patches<N>) -> Result<Patches<N>> {
-        let (from, to, length) = (&self.from, &self.to, self.from.length());
-        let mut pieces = Vec::with_capacity(samples.len() * from.channels * self.piece[0] * self.piece[1]);
-        let mut each = Vec::with_capacity(samples.len());
+        let length = self.from.length();
+        let mut pieces = Pieces::new(self, samples.len());
         for (&sample, patch) in samples.iter().zip(&patches.each) {
-            let area = [0, 1].map(|axis| self.reach[axis].affected(&patch.area[axis], to.size[axis]));
-            let start = [0, 1]
-                .map(|axis| self.reach[axis].piece_start(&area[axis], self.piece[axis], from.size[axis]));
-            let at = pieces.len();
-            for channel in calm[sample * length..(sample + 1) * length].chunks(from.size[0] * from.size[1]) {
-                for line in channel.chunks(from.size[1]).skip(start[0]).take(self.piece[0]) {
-                    pieces.extend_from_slice(&line[start[1]..start[1] + self.piece[1]]);
-                }
-            }
-            patch.lay(&patches.values, &mut pieces[at..], self.piece, start);
-            each.push((area, [0, 1].map(|axis| start[axis] / self.reach[axis].step as usize)));
+            let at = pieces.values.len();
+            let start = pieces.cut(self, &calm[sample * length..(sample + 1) * length], patch);
+            patch.lay(&patches.values, &mut pieces.values[at..], self.piece, start);
         }
-        let shape = batch_of(samples.len(), &[from.channels, self.piece[0], self.piece[1]]);
-        let found = self.program.run(&[Tensor::new(shape, N::data(pieces))?])?.swap_remove(0);
+        pieces.arrive(self)
+    }
+
+    /// From patches at one station to those at the next, all in one value, which keeps them.
+    fn carry<N: Number>(&self, value: &mut [N], patches: Patches<N>) -> Result<Patches<N>> {
+        let mut pieces = Pieces::new(self, patches.each.len());
+        for patch in &patches.each {
+            patch.lay(&patches.values, value, self.from.size, [0, 0]);
+            pieces.cut(self, value, patch);
+        }
+        pieces.arrive(self)
+    }
+}
+
+/// What is cut out of values at the beginning of a leg: the area each will have reached at its end, and where it begins there.
+struct Pieces<N> {
+    values: Vec<N>,
+    each: Vec<(Area, [usize; 2])>,
+}
+
+impl<N: Number> Pieces<N> {
+    fn new(leg: &Leg, count: usize) -> Self {
+        let size = leg.from.channels * leg.piece[0] * leg.piece[1];
+        Pieces { values: Vec::with_capacity(count * size), each: Vec::with_capacity(count) }
+    }
+
+    /// Cuts the piece that a patch reaches out of a value; the first row and column of it.
+    fn cut(&mut self, leg: &Leg, value: &[N], patch: &Patch) -> [usize; 2] {
+        let (from, to) = (&leg.from, &leg.to);
+        let area = [0, 1].map(|axis| leg.reach[axis].affected(&patch.area[axis], to.size[axis]));
+        let start =
+            [0, 1].map(|axis| leg.reach[axis].piece_start(&area[axis], leg.piece[axis], from.size[axis]));
+        for channel in value.chunks(from.size[0] * from.size[1]) {
+            for line in channel.chunks(from.size[1]).skip(start[0]).take(leg.piece[0]) {
+                self.values.extend_from_slice(&line[start[1]..start[1] + leg.piece[1]]);
+            }
+        }
+        self.each.push((area, [0, 1].map(|axis| start[axis] / leg.reach[axis].step as usize)));
+        start
+    }
+
+    /// What the leg makes of the pieces.
+    fn arrive(self, leg: &Leg) -> Result<Patches<N>> {
+        let shape = batch_of(self.each.len(), &[leg.from.channels, leg.piece[0], leg.piece[1]]);
+        let found = leg.program.run(&[Tensor::new(shape, N::data(self.values))?])?.swap_remove(0);
         let size = [found.shape()[2], found.shape()[3]];
-        let row = to.channels * size[0] * size[1];
-        let each = each.into_iter().enumerate();
+        let row = leg.to.channels * size[0] * size[1];
+        let each = self.each.into_iter().enumerate();
         let each = each.map(|(i, (area, start))| Patch { area, offset: i * row, start, size }).collect();
         Ok(Patches { values: N::of(&found), each })
     }
@@ -347,6 +401,7 @@ mod tests {
     use monosplit_graph::{Kind, Noise};
 
     use super::*;
+    use crate::erosion::Erosion;
     use crate::question::{Class, Settings};
 
     fn weights(shape: &[usize], seed: u64) -> Tensor {
@@ -418,6 +473,36 @@ mod tests {
             let apart = rows.iter().zip(&*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(apart < 1e-12, "{area:?}: {apart}");
             assert_ne!(rows, untouched);
+        }
+    }
+
+    #[test]
+    fn changes_that_add_up_leave_what_computing_everything_again_leaves() {
+        let (network, engine) = (network(), Cpu::default().precision(Precision::F64));
+        let erosion = Erosion::new(network.graph(), [5, 4], &engine).unwrap().unwrap();
+        let image = weights(&[1, 2, 61, 47], 7);
+        let corners = [(0, 0), (3, 2), (56, 43), (20, 17), (22, 19), (31, 30), (55, 41), (3, 1), (0, 0)];
+        let areas: Vec<Area> = corners.iter().map(|&(y, x)| [y..y + 5, x..x + 4]).collect();
+        let mut change = |step: usize, image: &mut [f32]| {
+            for (plane, y) in (0..2).flat_map(|plane| areas[step][0].clone().map(move |y| (plane, y))) {
+                let row = (plane * 61 + y) * 47;
+                image[row + areas[step][1].start..row + areas[step][1].end].fill(step as f32);
+            }
+        };
+        let whole = engine.compile(network.graph()).unwrap();
+        let mut eroded = image.to_f32().to_vec();
+        let mut expected = Vec::new();
+        for step in 0..areas.len() {
+            change(step, &mut eroded);
+            let shown = Tensor::new([1, 2, 61, 47], eroded.clone()).unwrap();
+            expected.extend_from_slice(&whole.run(&[shown]).unwrap()[0].to_f64());
+        }
+        let image = Tensor::new([1, 2, 61, 47], image.to_f32().to_vec()).unwrap();
+        for batch in [1, 2, 4, 20] {
+            let found = erosion.scores(&image, &areas, batch, &mut change).unwrap();
+            assert_eq!(found.shape(), [areas.len(), 3]);
+            let apart = found.to_f64().iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < 1e-12, "batch {batch}: {apart}");
         }
     }
 

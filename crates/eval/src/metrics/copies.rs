@@ -105,7 +105,7 @@ impl<'a> Copies<'a> {
 }
 
 /// The scores of each image; an error unless there is one row for each and the class is among them.
-fn rows(scores: &Tensor, images: usize, class: usize) -> Result<Vec<Vec<f64>>> {
+pub(crate) fn rows(scores: &Tensor, images: usize, class: usize) -> Result<Vec<Vec<f64>>> {
     match *scores.shape() {
         [samples, classes] if samples == images && class < classes => {
             Ok(scores.to_f64().chunks(classes).map(<[f64]>::to_vec).collect())

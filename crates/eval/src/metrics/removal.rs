@@ -4,8 +4,12 @@
 use monosplit_graph::Result;
 
 use super::baseline::Baseline;
-use super::copies::after_each;
+use super::copies::{after_each, rows};
+use crate::erosions::{Area, Changes};
 use crate::subject::Subject;
+
+/// A part is small if it spans no more than one in so many rows and columns.
+const SMALL: usize = 4;
 
 /// What counts as one feature of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +54,20 @@ impl Parts {
     fn part(&self, index: usize) -> &[usize] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.places[start..self.ends[index]]
+    }
+
+    /// The rows and columns that each of the first `steps` parts lies within, if these are small.
+    fn areas(&self, steps: usize, height: usize, width: usize) -> Option<Vec<Area>> {
+        let area = |index: usize| -> Option<Area> {
+            let places = || self.part(index).iter();
+            let range = |of: fn(usize, usize) -> usize, length: usize| {
+                let (least, most) =
+                    (places().map(|&p| of(p, width)).min()?, places().map(|&p| of(p, width)).max()?);
+                ((most + 1 - least) * SMALL <= length).then_some(least..most + 1)
+            };
+            Some([range(|place, width| place / width, height)?, range(|place, width| place % width, width)?])
+        };
+        (self.unit == Unit::Pixel && steps > 0).then(|| (0..steps).map(area).collect())?
     }
 
     /// Overwrites part `index` of an image of so many pixels with the level of each channel.
@@ -105,6 +123,13 @@ impl<'a> Removal<'a> {
     /// What the network says after each of the first `steps` parts is gone.
     pub(crate) fn curve(&self, steps: usize, batch: usize, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
         let apply = |step: usize, image: &mut [f32]| self.apply(step, image);
+        let case = self.subject.case;
+        if let Some(areas) = self.parts.areas(steps, self.subject.height, self.subject.width) {
+            let changes = Changes { areas: &areas, change: &apply, batch };
+            if let Some(scores) = case.network.scores_after(case.image, changes)? {
+                return Ok(rows(&scores, steps, case.class)?.iter().map(|row| read(row)).collect());
+            }
+        }
         after_each(self.subject.case, &self.subject.image, steps, batch, &apply, read)
     }
 }

@@ -60,7 +60,7 @@ impl Outline {
 
     pub(crate) fn too_large(&self, id: NodeId, limit: usize) -> Error {
         let value = &self.values[id.index()];
-        Error::argument(format!(
+        Error::memory(format!(
             "a value of shape {} takes the run over the memory limit of {} MiB; use a smaller batch or raise the limit",
             value.shape,
             limit >> 20
@@ -80,35 +80,41 @@ impl Outline {
             )));
         }
         let mut batch = None;
-        for (id, tensor) in self.inputs.iter().zip(inputs) {
-            let value = &self.values[id.index()];
-            let misfit = |why: &str| {
-                Error::shape(format!(
-                    "input '{}' should be {} values of shape {}, found {} of shape {:?}{why}",
-                    value.name,
-                    value.kind,
-                    value.shape,
-                    tensor.kind(),
-                    tensor.shape()
-                ))
-            };
-            if tensor.kind() != value.kind || tensor.shape().len() != value.shape.rank() {
-                return Err(misfit(""));
-            }
-            for (&dim, &length) in value.shape.dims().iter().zip(tensor.shape()) {
-                match dim {
-                    Dim::Fixed(n) if n != length => return Err(misfit("")),
-                    Dim::Batch(0) if length != 0 => return Err(misfit("")),
-                    Dim::Fixed(_) | Dim::Batch(0) => {}
-                    Dim::Batch(k) if !length.is_multiple_of(k) => return Err(misfit("")),
-                    Dim::Batch(k) => match *batch.get_or_insert(length / k) {
-                        n if n == length / k => {}
-                        n => return Err(misfit(&format!("; the batch size so far is {n}"))),
-                    },
-                }
-            }
+        for (&id, tensor) in self.inputs.iter().zip(inputs) {
+            self.check(id, tensor, &mut batch)?;
         }
         Ok(batch.unwrap_or(1))
+    }
+
+    /// Whether a tensor can be what the input `id` is given, at the batch size so far, which it may settle.
+    pub(crate) fn check(&self, id: NodeId, tensor: &Tensor, batch: &mut Option<usize>) -> Result<()> {
+        let value = &self.values[id.index()];
+        let misfit = |why: &str| {
+            Error::shape(format!(
+                "input '{}' should be {} values of shape {}, found {} of shape {:?}{why}",
+                value.name,
+                value.kind,
+                value.shape,
+                tensor.kind(),
+                tensor.shape()
+            ))
+        };
+        if tensor.kind() != value.kind || tensor.shape().len() != value.shape.rank() {
+            return Err(misfit(""));
+        }
+        for (&dim, &length) in value.shape.dims().iter().zip(tensor.shape()) {
+            match dim {
+                Dim::Fixed(n) if n != length => return Err(misfit("")),
+                Dim::Batch(0) if length != 0 => return Err(misfit("")),
+                Dim::Fixed(_) | Dim::Batch(0) => {}
+                Dim::Batch(k) if !length.is_multiple_of(k) => return Err(misfit("")),
+                Dim::Batch(k) => match *batch.get_or_insert(length / k) {
+                    n if n == length / k => {}
+                    n => return Err(misfit(&format!("; the batch size so far is {n}"))),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Concrete shapes of all values that `plan` computes, if they fit into `limit` bytes; real numbers have

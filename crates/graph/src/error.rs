@@ -21,6 +21,8 @@ pub enum ErrorKind {
     UnknownName,
     /// A caller handed over something that cannot be right.
     Argument,
+    /// There is not enough memory for what was asked.
+    Memory,
 }
 
 /// A failure: its kind, the node it concerns where there is one, and a sentence that says what was
@@ -51,6 +53,11 @@ impl Error {
     /// A well-formed file asks for something this crate does not do.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// There is not enough memory.
+    pub fn memory(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Memory, message)
     }
 
     /// Values do not fit the op they enter.

@@ -44,7 +44,11 @@ impl Resident {
 
     /// Copies what the steps have come to into `state`.
     pub(crate) fn tell(&mut self, state: &mut State) -> Result<()> {
-        let mut values = self.steps.state()?.into_iter();
+        let values = self.steps.state()?;
+        if values.len() != tensors(state)?.len() {
+            return Err(Error::argument("the state has not as many values as it began with"));
+        }
+        let mut values = values.into_iter();
         let mut next =
             || values.next().ok_or_else(|| Error::argument("the state has fewer values than it began with"));
         for parameter in &mut state.parameters {

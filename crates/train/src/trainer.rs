@@ -74,6 +74,8 @@ pub struct Trainer<'a> {
     trained: Vec<usize>,
     kept_apart: Vec<usize>,
     order: Vec<usize>,
+    /// Whether the loss has become infinite.
+    failed: bool,
 }
 
 impl<'a> Trainer<'a> {
@@ -120,8 +122,17 @@ impl<'a> Trainer<'a> {
         let plan = Plan::new(&blueprint, data.train.shape(), settings.batch)?;
         let state = State::new(&settings, &plan)?;
         let stepping = stepping(&plan, &settings, &state)?;
-        let mut trainer =
-            Trainer { settings, data, plan, stepping, state, trained, kept_apart, order: Vec::new() };
+        let mut trainer = Trainer {
+            settings,
+            data,
+            plan,
+            stepping,
+            state,
+            trained,
+            kept_apart,
+            order: Vec::new(),
+            failed: false,
+        };
         trainer.begin()?;
         Ok(trainer)
     }
@@ -139,6 +150,7 @@ impl<'a> Trainer<'a> {
             )));
         }
         self.state = state;
+        self.failed = false;
         self.begin()
     }
 
@@ -165,15 +177,19 @@ impl<'a> Trainer<'a> {
     /// Brings the state to where the steps are.
     fn catch_up(&mut self) -> Result<()> {
         if let Stepping::Resident { resident, ahead, .. } = &mut self.stepping
-            && std::mem::replace(ahead, false)
+            && *ahead
         {
             resident.tell(&mut self.state)?;
+            *ahead = false;
         }
         Ok(())
     }
 
     /// Writes a checkpoint, whole or not at all.
     pub fn save(&mut self, checkpoint: &Path) -> Result<()> {
+        if self.failed {
+            return Err(Error::argument("the training has failed; go on from its last checkpoint"));
+        }
         self.catch_up()?;
         self.state.save(checkpoint, &self.settings, &self.plan)
     }
@@ -243,6 +259,8 @@ impl<'a> Trainer<'a> {
         let drawn = self.order[first..first + batch].to_vec();
         let (loss, hits) = self.moved(&drawn)?;
         if !loss.is_finite() {
+            // Where the state stays with the engine it has moved already.
+            self.failed = true;
             return Err(Error::argument(format!(
                 "the loss is {loss} at step {}; use a smaller learning rate",
                 self.state.step
@@ -334,7 +352,8 @@ impl<'a> Trainer<'a> {
     }
 
     /// The trained network: the best one where training may stop early, else the last.
-    pub fn network(&self) -> Result<Graph> {
+    pub fn network(&mut self) -> Result<Graph> {
+        self.catch_up()?;
         match &self.state.best {
             Some((parameters, statistics)) => self.graph_of(parameters, statistics),
             None => self.current(),

@@ -1,11 +1,14 @@
 //! What is found out about a card once and kept on disk: compiled kernels, and which algorithm is fastest for a
-//! convolution. Both are only a matter of time: without the folder everything is found out again.
+//! convolution. Without the folder everything is found out again, and another algorithm, with other last bits, may come out as
+//! the fastest.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use monosplit_graph::write_atomically;
+
+use super::device::OPTIONS;
 
 /// The environment variable that names the folder.
 const VARIABLE: &str = "MONOSPLIT_CACHE";
@@ -34,17 +37,22 @@ fn fingerprint(text: &[u8]) -> u64 {
     })
 }
 
+/// The choices a file holds; none if there is no such file.
+fn read(folder: Option<&PathBuf>, file: &str) -> HashMap<String, i32> {
+    let text = folder.and_then(|folder| std::fs::read_to_string(folder.join(file)).ok());
+    let line = |line: &str| {
+        let (key, algorithm) = line.rsplit_once(' ')?;
+        Some((key.to_string(), algorithm.parse().ok()?))
+    };
+    text.unwrap_or_default().lines().filter_map(line).collect()
+}
+
 impl Cache {
     /// What is known about `machine`, a card and its libraries.
     pub(super) fn of(machine: &str) -> Self {
         let folder = folder();
         let file = format!("convolutions-{:016x}.txt", fingerprint(machine.as_bytes()));
-        let text = folder.as_ref().and_then(|folder| std::fs::read_to_string(folder.join(&file)).ok());
-        let line = |line: &str| {
-            let (key, algorithm) = line.rsplit_once(' ')?;
-            Some((key.to_string(), algorithm.parse().ok()?))
-        };
-        let algorithms = text.unwrap_or_default().lines().filter_map(line).collect();
+        let algorithms = read(folder.as_ref(), &file);
         Cache { folder, file, algorithms: Mutex::new(algorithms) }
     }
 
@@ -56,6 +64,10 @@ impl Cache {
     /// Remembers the choice for a convolution.
     pub(super) fn keep_algorithm(&self, convolution: &str, algorithm: i32) {
         let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another process may have written since.
+        for (key, other) in read(self.folder.as_ref(), &self.file) {
+            algorithms.entry(key).or_insert(other);
+        }
         algorithms.insert(convolution.to_string(), algorithm);
         let mut lines: Vec<String> = algorithms.iter().map(|(key, a)| format!("{key} {a}\n")).collect();
         lines.sort();
@@ -77,7 +89,7 @@ impl Cache {
     }
 
     fn code_file(&self, source: &str) -> String {
-        let of = format!("{}{source}", self.file);
+        let of = format!("{} {} {source}", self.file, OPTIONS.join(" "));
         format!("kernels-{:016x}-{}.bin", fingerprint(of.as_bytes()), source.len())
     }
 

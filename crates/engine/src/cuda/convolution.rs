@@ -55,6 +55,8 @@ pub(super) struct Choice {
     /// Bytes it works in.
     pub(super) workspace: usize,
     double: bool,
+    /// Whether factors may not be rounded.
+    exact: bool,
 }
 
 /// A convolution ready to be computed.
@@ -86,19 +88,18 @@ impl Choice {
             numbers(&geometry.dilation),
             geometry.groups
         );
-        let chosen = match device.cache.algorithm(&key) {
-            Some(chosen) => chosen,
-            None => {
-                let chosen = choice.fastest(device)?;
+        let known = device.cache.algorithm(&key);
+        // What a file says need not be true.
+        if known.is_some_and(|chosen| choice.settle(device, chosen).is_ok()) {
+            return Ok(choice);
+        }
+        match choice.fastest(device)? {
+            Some(chosen) => {
+                choice.settle(device, chosen)?;
                 device.cache.keep_algorithm(&key, chosen);
-                chosen
             }
-        };
-        if choice.settle(device, chosen).is_err() {
-            // What a file says need not be true.
-            let chosen = choice.fastest(device)?;
-            device.cache.keep_algorithm(&key, chosen);
-            choice.settle(device, chosen)?;
+            // The plainest algorithm always sums in one order; that it was tried in need is not remembered.
+            None => choice.settle(device, joined(if sought == Sought::Result { 0 } else { 1 }, 3))?,
         }
         Ok(choice)
     }
@@ -115,6 +116,7 @@ impl Choice {
             algorithm: 0,
             workspace: 0,
             double: math == Math::F64,
+            exact: matches!(math, Math::F32 | Math::F64),
         };
         let (kind, compute, arithmetic) = match math {
             Math::F64 => (CUDNN_DATA_DOUBLE, CUDNN_DATA_DOUBLE, CUDNN_FMA_MATH),
@@ -171,7 +173,7 @@ impl Choice {
     }
 
     /// Tries all algorithms; the fastest that is deterministic. Fourier transforms round too much to be asked.
-    fn fastest(&self, device: &Device) -> Result<i32> {
+    fn fastest(&self, device: &Device) -> Result<Option<i32>> {
         const MOST: usize = 10;
         let (mut found, handle) = (0i32, device.convolutions);
         macro_rules! best {
@@ -180,9 +182,22 @@ impl Choice {
                 let (a, b, c) = $order;
                 // SAFETY: the library writes at most as many results as there is room for, and says how many.
                 unsafe {
-                    dnn::$find(handle, a, b, self.window, c, MOST as i32, &mut found, results.as_mut_ptr())
-                        .result()
-                        .or_say("try convolutions")?;
+                    let tried = dnn::$find(
+                        handle,
+                        a,
+                        b,
+                        self.window,
+                        c,
+                        MOST as i32,
+                        &mut found,
+                        results.as_mut_ptr(),
+                    );
+                    if tried == dnn::cudnnStatus_t::CUDNN_STATUS_ALLOC_FAILED {
+                        return Err(Error::memory(
+                            "the card has no memory to try convolutions; use a smaller batch",
+                        ));
+                    }
+                    tried.result().or_say("try convolutions")?;
                     results.set_len((found.max(0) as usize).min(MOST));
                 }
                 let usable = results.iter().filter(|r| {
@@ -216,14 +231,12 @@ impl Choice {
                 [2u32, 6]
             ),
         };
-        // Where nothing was found to say so of itself, the plainest algorithm is tried, which always sums in one order.
-        let plainest = if self.sought == Sought::Result { 0 } else { 1 };
-        Ok(best.unwrap_or(joined(plainest, 3)))
+        Ok(best)
     }
 
     /// Takes the algorithm `chosen` and asks what memory it needs.
     fn settle(&mut self, device: &Device, chosen: i32) -> Result<()> {
-        let arithmetic = match chosen % 16 {
+        let arithmetic = match if self.exact { 3 } else { chosen % 16 } {
             1 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
             2 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
             3 => dnn::cudnnMathType_t::CUDNN_FMA_MATH,

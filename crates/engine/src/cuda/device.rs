@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result as driver, sys};
@@ -16,6 +16,10 @@ use super::cache::Cache;
 
 /// Memory cuBLAS works in; given to it once, so that it needs none of its own while work is recorded.
 const PRODUCT_WORKSPACE: usize = 32 << 20;
+
+/// What kernels are compiled with besides: sums and products round each by itself, so that bits do not depend on what runs
+/// together.
+pub(super) const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// What the driver's libraries answer, as an error that says what was being done.
 pub(super) trait Checked<T> {
@@ -43,6 +47,7 @@ pub(super) struct Device {
     clock: [sys::CUevent; 2],
     /// Nanoseconds it has computed.
     pub(super) busy: AtomicU64,
+    said: AtomicBool,
     turn: Mutex<()>,
 }
 
@@ -147,6 +152,7 @@ impl Device {
                 modules: Mutex::default(),
                 clock,
                 busy: AtomicU64::new(0),
+                said: AtomicBool::new(false),
                 turn: Mutex::default(),
             }))
         }
@@ -163,6 +169,13 @@ impl Device {
         // SAFETY: the context is retained for as long as `self` lives.
         unsafe { driver::ctx::set_current(self.context) }.or_say("be used")?;
         Ok(Turn { _guard: guard })
+    }
+
+    /// Tells the user something, once for this card.
+    pub(super) fn say_once(&self, note: &str) {
+        if !self.said.swap(true, Ordering::Relaxed) {
+            eprintln!("{note}");
+        }
     }
 
     /// Waits until everything asked for is done.
@@ -246,7 +259,7 @@ fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
     let program = nvrtc::result::create_program(&text, None).or_say("start its compiler")?;
     // SAFETY: the program was just made and is destroyed once, at the end.
     unsafe {
-        let options = [architecture, "--std=c++17", "--fmad=false"];
+        let options = [architecture, OPTIONS[0], OPTIONS[1]];
         let compiled = nvrtc::result::compile_program(program, &options);
         let code = match compiled {
             Ok(()) => machine_code(program),
@@ -289,7 +302,7 @@ impl Memory {
         let at = unsafe { driver::malloc_sync(bytes) };
         let at = at.map_err(|_| {
             let free = device.free_memory().unwrap_or(0);
-            Error::argument(format!(
+            Error::memory(format!(
                 "the card has no memory for {} MiB more, {} MiB are free; use a smaller batch",
                 bytes >> 20,
                 free >> 20
@@ -314,6 +327,11 @@ impl Memory {
         // SAFETY: the range was just checked; ordinary memory is read before the call returns.
         unsafe { driver::memcpy_htod_async(self.at + offset as u64, elements, self.device.stream) }
             .or_say("take numbers")
+    }
+
+    /// Waits until the card has done what it was told.
+    pub(super) fn finish(&self) -> Result<()> {
+        self.device.finish()
     }
 
     /// Copies numbers from `offset` bytes from the start.

@@ -66,7 +66,7 @@ impl Source {
                         Reading::One => "0".to_string(),
                         Reading::Broadcast => format!("place(i, axes, s{position})"),
                     };
-                    let _ = write!(parameters, ", const {kind} *__restrict__ p{position}");
+                    let _ = write!(parameters, ", const {kind} *p{position}");
                     let _ = writeln!(arrays, "      {kind} l{position}[{AT_ONCE}];");
                     let _ = writeln!(loads, "        l{position}[k] = p{position}[{at}];");
                     let _ = writeln!(takes, "        {kind} x{position} = l{position}[k];");
@@ -82,7 +82,7 @@ impl Source {
             names.insert(id, name);
         }
         for (position, output) in outputs.iter().enumerate() {
-            let _ = write!(parameters, ", {} *__restrict__ q{position}", kind_name(graph.node(*output).kind));
+            let _ = write!(parameters, ", {} *q{position}", kind_name(graph.node(*output).kind));
             let name = names.get(output).ok_or_else(|| Error::argument("an output is not computed"))?;
             let _ = writeln!(body, "        q{position}[i] = {name};");
         }

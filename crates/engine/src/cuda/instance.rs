@@ -40,6 +40,8 @@ pub(super) struct Instance {
     /// What was given last for inputs that are the same for all samples: often it is given again.
     held: Vec<Option<Tensor>>,
     holds: bool,
+    /// What is on its way to the card.
+    sent: Vec<Tensor>,
     /// Offset of every slot.
     slots: Vec<usize>,
     arena: Memory,
@@ -85,6 +87,7 @@ impl Instance {
             shapes,
             held: vec![None; inputs.len()],
             holds: true,
+            sent: Vec::new(),
             inputs,
             slots,
             arena,
@@ -108,47 +111,45 @@ impl Instance {
         let shape = self.shapes[id.index()].clone();
         let real = program.math.bytes();
         let offset = match program.plan.places[id.index()] {
-            Place::Constant(_) => return program.constant_site(id),
+            Place::Constant(known) => {
+                return Ok(Site { shape, ..program.constant_site(known)? });
+            }
             Place::Input(position) => *self.inputs.get(position).ok_or_else(|| program.outline.lost(id))?,
             Place::Slot { slot, part } => {
                 self.slots[slot] + part * count(&shape) * element_bytes(value.kind, real)
             }
-            Place::Nowhere => match self.renamed(program, id) {
-                Some(read) => return Ok(Site { shape, ..self.site(program, read)? }),
-                None => return Err(program.outline.lost(id)),
-            },
+            Place::Nowhere => return Err(program.outline.lost(id)),
         };
         Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind, constant: false })
-    }
-
-    /// The value that a value without a place of its own is another name for.
-    fn renamed(&self, program: &CudaProgram, id: NodeId) -> Option<NodeId> {
-        let value = &program.outline.values[id.index()];
-        (value.op == "Reshape").then(|| value.inputs[0])
     }
 
     /// Copies inputs to the card, from the `first` on.
     pub(super) fn upload(&mut self, program: &CudaProgram, first: usize, inputs: &[Tensor]) -> Result<()> {
         for (position, tensor) in (first..).zip(inputs) {
-            let offset = &self.inputs[position];
-            if self.held[position].as_ref().is_some_and(|held| held.is(tensor)) {
+            let id = program.outline.inputs[position];
+            // What nobody reads has no place.
+            let unread = program.plan.places[id.index()] == Place::Nowhere;
+            if unread || self.held[position].as_ref().is_some_and(|held| held.is(tensor)) {
                 continue;
             }
-            let value = &program.outline.values[program.outline.inputs[position].index()];
-            self.held[position] = (self.holds && !value.shape.is_batched()).then(|| tensor.clone());
-            match tensor.data() {
-                Data::I64(values) => self.arena.write(*offset, values)?,
-                Data::Bool(values) => self.arena.write(*offset, values)?,
-                _ if program.math == Math::F64 => self.arena.write(*offset, &tensor.to_f64())?,
-                _ => self.arena.write(*offset, &tensor.to_f32())?,
+            let batched = program.outline.values[id.index()].shape.is_batched();
+            self.held[position] = (self.holds && !batched).then(|| tensor.clone());
+            let sent = given(tensor, program.math, tensor.shape())?;
+            let offset = self.inputs[position];
+            match sent.data() {
+                Data::I64(values) => self.arena.write(offset, values)?,
+                Data::Bool(values) => self.arena.write(offset, values)?,
+                Data::F64(values) => self.arena.write(offset, values)?,
+                Data::F32(values) => self.arena.write(offset, values)?,
             }
+            self.sent.push(sent);
         }
         Ok(())
     }
 
     /// The first `wanted` outputs.
     pub(super) fn download(
-        &self,
+        &mut self,
         program: &CudaProgram,
         inputs: &[Tensor],
         wanted: usize,
@@ -157,8 +158,10 @@ impl Instance {
         program.fault.read(0, &mut mark)?;
         let mut outputs = Vec::new();
         for &id in program.outline.outputs.iter().take(wanted) {
-            if let Place::Input(position) = program.plan.places[id.index()] {
-                outputs.push(given(&inputs[position], program.math, &self.shapes[id.index()])?);
+            if let Place::Input(position) = program.plan.places[id.index()]
+                && let Some(input) = inputs.get(position)
+            {
+                outputs.push(given(input, program.math, &self.shapes[id.index()])?);
                 continue;
             }
             let site = self.site(program, id)?;
@@ -169,6 +172,7 @@ impl Instance {
             outputs.push(read(memory, offset, &site, program.math)?);
         }
         program.device.finish()?;
+        self.sent.clear();
         if mark[0] != 0 {
             program.fault.write(0, &[0i32])?;
             program.device.finish()?;
@@ -201,7 +205,10 @@ impl Instance {
             .or_say("record")?;
             let told = self.commands.iter().try_for_each(|command| command.enqueue(device));
             let graph = driver::stream::end_capture(device.stream).or_say("record")?;
-            told?;
+            if let Err(error) = told {
+                let _ = driver::graph::destroy(graph);
+                return Err(error);
+            }
             let executable = driver::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
             match executable.or_say("keep what was recorded") {
                 Ok(executable) => Ok(Recording { graph, executable }),
@@ -346,6 +353,7 @@ fn read(memory: &Memory, offset: usize, site: &Site, math: Math) -> Result<Tenso
         (Kind::Bool, _) => {
             let mut values = vec![0u8; length];
             memory.read(offset, &mut values)?;
+            memory.finish()?;
             Tensor::new(shape, values.iter().map(|&value| value != 0).collect::<Vec<bool>>())
         }
         (Kind::Float, Math::F64) => {

@@ -34,7 +34,8 @@ pub enum Arithmetic {
     F32,
     /// On tensor cores, factors rounded to 10 bits after the point and sums in single precision.
     Tf32,
-    /// On tensor cores, factors rounded to 7 bits after the point and sums in single precision.
+    /// On tensor cores, factors rounded to 7 bits after the point and sums in single precision; results of convolutions are
+    /// rounded so as well.
     Bf16,
 }
 
@@ -56,8 +57,8 @@ impl Math {
 
 /// Runs graphs on an NVIDIA card.
 ///
-/// The same inputs give the same bits at every run on one machine. What the fastest algorithm for a convolution is, is
-/// found out once and kept in a folder for caches (`MONOSPLIT_CACHE`, or the system's own).
+/// What the fastest algorithm for a convolution is, is found out once and kept in a folder for caches (`MONOSPLIT_CACHE`, or
+/// the system's own). As long as it is there, the same inputs give the same bits at every run on one machine.
 #[derive(Clone)]
 pub struct Cuda {
     device: Arc<Device>,

@@ -105,7 +105,7 @@ impl Product {
             }
         };
         if [rows, inner, columns, last].iter().any(|&n| i32::try_from(n).is_err()) {
-            return Err(Error::argument("a matrix is too large for the card's library; use a smaller batch"));
+            return Err(Error::memory("a matrix is too large for the card's library; use a smaller batch"));
         }
         Ok((0..steps).map(product).collect())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUmodule;
-use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
+use monosplit_graph::{Data, Dim, Error, ErrorKind, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
 use super::command::{Arguments, Command, Launch};
@@ -15,7 +15,7 @@ use super::instance::{Instance, Segment};
 use super::layout::{Walk, broadcast_strides};
 use super::lowering::lowered;
 use super::resident::Resident;
-use super::translator::{Site, Translator};
+use super::translator::{MOST_ELEMENTS, Site, Translator, too_large};
 use crate::outline::{Outline, element_bytes};
 use crate::plan::{Plan, known, needed};
 use crate::schedule::{Choices, Work};
@@ -159,8 +159,13 @@ impl CudaProgram {
                 for command in &translator.commands {
                     command.enqueue(&self.device)?;
                 }
+                let mut mark = [0i32];
+                self.fault.read(0, &mut mark)?;
                 self.device.finish()?;
                 drop(translator);
+                if mark[0] != 0 {
+                    return Err(fault(&self.outline, mark[0]));
+                }
                 Constant { memory: Arc::new(memory), site }
             }
         };
@@ -202,6 +207,9 @@ impl CudaProgram {
         let count = shape.count();
         if count == 0 {
             return Ok(());
+        }
+        if count > MOST_ELEMENTS {
+            return Err(too_large());
         }
         let mut arguments = Arguments::default().with(count as u32);
         let mut repeated = Vec::new();
@@ -337,13 +345,10 @@ impl CudaProgram {
             return self.run_in_pieces(batch, fits, inputs);
         }
         match self.run_whole(batch, inputs) {
-            Err(error)
-                if self.divisible && batch > 1 && error.to_string().contains("use a smaller batch") =>
-            {
+            Err(error) if self.divisible && batch > 1 && error.kind() == ErrorKind::Memory => {
                 let piece = batch.div_ceil(2);
-                eprintln!(
-                    "note: a batch of {batch} does not fit the card's memory; it is computed in pieces"
-                );
+                self.device
+                    .say_once("monosplit: a batch does not fit the card's memory; it is computed in pieces");
                 *self.fits.lock().unwrap_or_else(PoisonError::into_inner) = piece;
                 self.run_in_pieces(batch, piece, inputs)
             }
@@ -361,6 +366,7 @@ impl Program for CudaProgram {
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         let batch = self.outline.batch(inputs)?;
         let _turn = self.device.turn()?;
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut instance = Instance::new(self, batch)?;
         instance.run(self, inputs)?;
         instance.run_profiled(self, inputs)
@@ -429,7 +435,13 @@ fn is_divisible(graph: &Graph) -> bool {
         let elsewhere = node.shape.dims().iter().skip(1).any(|dim| matches!(dim, Dim::Batch(_)));
         depends[id.index()] =
             node.inputs.iter().any(|input| depends[input.index()]) || node.shape.is_batched();
-        if elsewhere || (depends[id.index()] && !first) {
+        // Joined or picked along the first axis, samples of a piece would not be those of the whole.
+        let mixed = match node.op {
+            Op::Concat { axis: 0 } => node.shape.is_batched(),
+            Op::Gather { axis: 0 } => depends[node.inputs[0].index()],
+            _ => false,
+        };
+        if elsewhere || mixed || (depends[id.index()] && !first) {
             return false;
         }
     }

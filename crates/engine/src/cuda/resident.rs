@@ -30,6 +30,16 @@ impl Resident {
         Ok(resident)
     }
 
+    /// Whether these are what `count` inputs from the `first` on can be given.
+    fn check(&self, first: usize, count: usize, tensors: &[Tensor]) -> Result<()> {
+        if tensors.len() != count {
+            return Err(Error::argument(format!("expected {count} values, found {}", tensors.len())));
+        }
+        let outline = &self.program.outline;
+        let mut pairs = outline.inputs.iter().skip(first).zip(tensors);
+        pairs.try_for_each(|(&id, tensor)| outline.check(id, tensor, &mut None))
+    }
+
     /// Inputs that are not state.
     fn given(&self) -> usize {
         self.program.outline.inputs.len().saturating_sub(self.count)
@@ -38,9 +48,7 @@ impl Resident {
 
 impl Loop for Resident {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        if inputs.len() != self.given() {
-            return Err(Error::argument(format!("expected {} inputs, found {}", self.given(), inputs.len())));
-        }
+        self.check(0, self.given(), inputs)?;
         let _turn = self.program.device.turn()?;
         let wanted = self.program.outline.outputs.len().saturating_sub(self.count);
         self.instance.upload(&self.program, 0, inputs)?;
@@ -57,8 +65,9 @@ impl Loop for Resident {
     }
 
     fn set_state(&mut self, state: Vec<Tensor>) -> Result<()> {
-        let _turn = self.program.device.turn()?;
         let first = self.given();
+        self.check(first, self.count, &state)?;
+        let _turn = self.program.device.turn()?;
         self.instance.upload(&self.program, first, &state)?;
         self.program.device.finish()
     }

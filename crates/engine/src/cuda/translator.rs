@@ -64,6 +64,11 @@ pub(super) struct Translator<'a> {
     pub(super) scratch: Vec<Memory>,
 }
 
+/// A value has more elements than kernels count.
+pub(super) fn too_large() -> Error {
+    Error::memory("a value is too large for the card; use a smaller batch")
+}
+
 fn product(lengths: &[usize]) -> usize {
     lengths.iter().product()
 }
@@ -101,7 +106,7 @@ impl Translator<'_> {
             return Ok(());
         }
         if inputs.iter().chain([out]).any(|site| site.count() > MOST_ELEMENTS) {
-            return Err(Error::argument("a value is too large for the card; use a smaller batch"));
+            return Err(too_large());
         }
         match op {
             Op::Conv { window, groups } => self.convolution(window, *groups, inputs, out),
@@ -425,14 +430,17 @@ impl Translator<'_> {
         }
         if window.pad.iter().all(|(before, after)| before == after) {
             let large = product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL);
-            if groups == 1 && large && !w.constant {
+            if groups == 1 && large && !w.constant && is_kernel(window, &x.shape, &w.shape, &out.shape) {
                 return self.correlation(window, inputs, out);
             }
             let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;
             return self.convolve(geometry, Sought::Result, [x.clone(), w.clone(), out.clone()], 0);
         }
         let (padded, plain) = padded(window, x);
-        let bytes = padded.count().saturating_mul(self.math.bytes()).next_multiple_of(256);
+        if padded.count() > MOST_ELEMENTS {
+            return Err(too_large());
+        }
+        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
         let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &out.shape)?;
         let at = self.convolve_scratch(&geometry, Sought::Result, bytes)?;
         let padded = Site { at, ..padded };
@@ -453,7 +461,10 @@ impl Translator<'_> {
             return self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0);
         }
         let (padded, plain) = padded(window, out);
-        let bytes = padded.count().saturating_mul(self.math.bytes()).next_multiple_of(256);
+        if padded.count() > MOST_ELEMENTS {
+            return Err(too_large());
+        }
+        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
         let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &y.shape)?;
         let at = self.convolve_scratch(&geometry, Sought::Input, bytes)?;
         let padded = Site { at, ..padded };
@@ -552,6 +563,17 @@ impl Translator<'_> {
     fn convert(&mut self, kernel: &str, from: u64, to: u64, count: usize) -> Result<()> {
         self.launch(kernel, count, Arguments::default().with(from).with(to).with(count as u32))
     }
+}
+
+/// Whether the result of a convolution has the size of a kernel that, slid over the input, leaves a result of the size of the
+/// convolution's own kernel.
+fn is_kernel(window: &Window, x: &[usize], w: &[usize], out: &[usize]) -> bool {
+    (0..window.axes()).all(|axis| {
+        let (before, after) = window.pad[axis];
+        let span = window.stride[axis] * (out[axis + 2] - 1) + 1;
+        let room = (x[axis + 2] + before + after).checked_sub(span);
+        room.is_some_and(|room| room / window.dilation[axis] + 1 == w[axis + 2])
+    })
 }
 
 /// A value with a convolution's padding around it, and the window without.

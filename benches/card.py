@@ -1,6 +1,6 @@
 """monosplit on an NVIDIA card beside PyTorch on the same card: forward pass, plain saliency, and SplitCAM with SplitGrad at
 all layers, of VGG16 and ResNet18, one picture and 32. Both do one repeat each in turn; times are the card's own, without
-the way of numbers to and from it, and a second column has everything. Needs PyTorch, torchvision and onnx, and the
+the way of numbers to and from it. Needs PyTorch, torchvision and onnx, and the
 worker:
 
     cargo build --release -p monosplit-bench --features cuda
@@ -12,7 +12,6 @@ import pathlib
 import statistics
 import sys
 import tempfile
-import time
 
 import numpy as np
 import onnx
@@ -80,7 +79,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {arguments.precision}, milliseconds, median of {arguments.repeats}")
-    print("| work | network | batch | monosplit on the card | with transfers | PyTorch on the card | ratio | target |\n|---|---|---|---|---|---|---|---|")
+    print("| work | network | batch | monosplit on the card | PyTorch on the card | ratio | target |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name in arguments.networks.split(","):
@@ -102,19 +101,16 @@ def main():
                         for _ in range(4):
                             ours.go()
                             on_card(peer)
-                        times, walls, theirs = [], [], []
+                        times, theirs = [], []
                         for _ in range(arguments.repeats):
-                            began = time.perf_counter()
                             times.append(1e3 * ours.go())
-                            walls.append(1e3 * (time.perf_counter() - began))
                             theirs.append(on_card(peer))
                         if arguments.profile and kind == ["method"] and "remembering=yes" not in options:
                             arguments.profile.mkdir(parents=True, exist_ok=True)
                             ours.ask("profile", (arguments.profile / f"{work}-{name}-{batch}.txt").resolve())
                     target = TARGETS.get((work, name, batch))
-                    # A repeat this short is done twice by the worker.
                     median = statistics.median
-                    print(f"| {work} | {name} | {batch} | {median(times):.2f} | {median(walls):.1f} | {median(theirs):.2f} "
+                    print(f"| {work} | {name} | {batch} | {median(times):.2f} | {median(theirs):.2f} "
                           f"| {median(times) / median(theirs):.2f} | {target or ''} |", flush=True)
 
 

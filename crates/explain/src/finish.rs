@@ -4,6 +4,7 @@ use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeA
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
 use crate::channels::Axes;
+use crate::patches::Grid;
 use crate::scaled::{Scale, Scaled};
 
 /// How channels become one number for each place.
@@ -146,21 +147,10 @@ fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
 /// dropped and the others return to their places `[N, rows, columns]`. Other maps stay as they are.
 fn on_patches(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
-    let spatial: Option<Vec<usize>> =
-        (1..image.rank()).filter(|&axis| axis != image_channels).map(|axis| image.fixed_at(axis)).collect();
-    let (Some(&[height, width]), Some(tokens), 2) = (spatial.as_deref(), shape.fixed_at(1), shape.rank())
-    else {
+    let (Some(tokens), 2) = (shape.fixed_at(1), shape.rank()) else { return Ok(map) };
+    let Some(Grid { dropped, rows, columns }) = Grid::of(image, image_channels, tokens) else {
         return Ok(map);
     };
-    let grid = |count: usize| {
-        let sides = (1..=height.min(width)).filter(|side| height % side == 0 && width % side == 0);
-        sides.map(|side| (height / side, width / side)).find(|(rows, columns)| rows * columns == count)
-    };
-    let found = [0, 1].into_iter().find_map(|dropped| {
-        let (rows, columns) = grid(tokens.checked_sub(dropped).filter(|&count| count > 1)?)?;
-        Some((dropped, rows, columns))
-    });
-    let Some((dropped, rows, columns)) = found else { return Ok(map) };
     let mut patches = map;
     if dropped > 0 {
         let op = Op::Slice { axis: 1, start: dropped, step: 1, length: rows * columns };

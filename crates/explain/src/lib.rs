@@ -68,6 +68,7 @@ pub mod methods;
 mod network;
 mod number;
 mod pair;
+mod patches;
 mod quadrature;
 mod question;
 mod quotient;

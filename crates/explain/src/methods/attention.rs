@@ -5,6 +5,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
 
 use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::patches::Grid;
 use crate::writing::Writing;
 
 /// Attention from the class token to the patches; from all tokens on the average where there is no class token.
@@ -108,12 +109,15 @@ fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
     Ok((found.into_iter().map(|(id, _)| id).collect(), tokens))
 }
 
-/// The row of the class token without itself, `[N, T − 1]`, where patches and one token more make up the tokens; the mean
-/// of all rows otherwise.
+/// The row of the class token without itself, `[N, T − 1]`, where patches of the image and one token more make up the
+/// tokens; the mean of all rows otherwise.
 fn to_patches(writing: &mut Writing<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
-    let side = (tokens as f64).sqrt().round() as usize;
+    let input = writing.network.input();
+    let channels = writing.network.axes(input)?.image_channels;
+    let image = &writing.network.graph().node(input).shape;
+    let class_token = Grid::of(image, channels, tokens).is_some_and(|grid| grid.dropped == 1);
     let g = &mut writing.graph;
-    if side * side == tokens {
+    if !class_token {
         return g.reduced(Reduction::Mean, rolled, &[1], false);
     }
     let row = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[rolled])?;

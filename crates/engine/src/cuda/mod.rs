@@ -11,6 +11,7 @@ mod elementwise;
 mod instance;
 mod layout;
 mod lowering;
+mod pieces;
 mod product;
 mod program;
 mod resident;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUmodule;
-use monosplit_graph::{Data, Dim, Error, ErrorKind, Graph, Kind, NodeId, Op, Result, Tensor};
+use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
 use super::command::{Arguments, Command, Launch};
@@ -25,8 +25,6 @@ use crate::{Loop, Profile, Program};
 const PRELUDE: &str = include_str!("prelude.cu");
 /// The kernels that are always there.
 const KERNELS: &str = include_str!("kernels.cu");
-/// Batch sizes whose memory and commands are kept.
-const KEPT: usize = 3;
 
 /// What is scheduled on a card: products with magnitudes are as fast with stored ones, and nothing stays in a cache.
 const CHOICES: Choices =
@@ -54,10 +52,10 @@ pub(super) struct CudaProgram {
     /// The node that reports an index out of range, counted from 1.
     pub(super) fault: Memory,
     /// Whether samples do not depend on each other, so that a batch may be computed in pieces.
-    divisible: bool,
-    instances: Mutex<Vec<(usize, Instance)>>,
+    pub(super) divisible: bool,
+    pub(super) instances: Mutex<Vec<(usize, Instance)>>,
     /// The largest batch that fits the card's memory, once that is known.
-    fits: Mutex<usize>,
+    pub(super) fits: Mutex<usize>,
 }
 
 // SAFETY: modules are handles of the device, which outlives the program and is used by one thread at a time.
@@ -275,86 +273,6 @@ impl CudaProgram {
         }
         translator.node(&self.graph.node(nodes[0]).op, &inputs, &out, nodes[0].index() as i32 + 1)
     }
-
-    /// Runs a batch that fits.
-    fn run_whole(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let _turn = self.device.turn()?;
-        let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = match instances.iter().position(|(size, _)| *size == batch) {
-            Some(position) => position,
-            None => {
-                if instances.len() >= KEPT {
-                    instances.remove(0);
-                }
-                let made = Instance::new(self, batch).or_else(|error| match instances.is_empty() {
-                    true => Err(error),
-                    false => {
-                        instances.clear();
-                        Instance::new(self, batch)
-                    }
-                });
-                instances.push((batch, made?));
-                instances.len() - 1
-            }
-        };
-        // The last is the one used last.
-        let used = instances.remove(position);
-        instances.push(used);
-        let last = instances.len() - 1;
-        let run = instances[last].1.run(self, inputs);
-        if run.is_err() {
-            instances.remove(last);
-        }
-        run
-    }
-
-    /// Runs a batch in pieces of `piece` samples.
-    fn run_in_pieces(&self, batch: usize, piece: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.outline.outputs.len()];
-        let mut start = 0;
-        while start < batch {
-            let count = piece.min(batch - start);
-            let cut = |(id, tensor): (&NodeId, &Tensor)| match self.outline.values[id.index()]
-                .shape
-                .dims()
-                .first()
-            {
-                Some(&Dim::Batch(k)) => monosplit_graph::batch::rows(tensor, k * start..k * (start + count)),
-                _ => Ok(tensor.clone()),
-            };
-            let some = self.outline.inputs.iter().zip(inputs).map(cut).collect::<Result<Vec<_>>>()?;
-            for (parts, output) in parts.iter_mut().zip(self.run_fitting(count, &some)?) {
-                parts.push(output);
-            }
-            start += count;
-        }
-        let joined = |(id, parts): (&NodeId, Vec<Tensor>)| {
-            let value = &self.outline.values[id.index()];
-            match value.shape.is_batched() {
-                true => monosplit_graph::batch::stack(&parts, value.kind),
-                false => parts.into_iter().next().ok_or_else(|| self.outline.lost(*id)),
-            }
-        };
-        self.outline.outputs.iter().zip(parts).map(joined).collect()
-    }
-
-    /// Runs a batch, in pieces if it does not fit the card's memory.
-    fn run_fitting(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let fits = *self.fits.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch > fits && self.divisible {
-            return self.run_in_pieces(batch, fits, inputs);
-        }
-        match self.run_whole(batch, inputs) {
-            Err(error) if self.divisible && batch > 1 && error.kind() == ErrorKind::Memory => {
-                let piece = batch.div_ceil(2);
-                self.device
-                    .say_once("monosplit: a batch does not fit the card's memory; it is computed in pieces");
-                *self.fits.lock().unwrap_or_else(PoisonError::into_inner) = piece;
-                self.run_in_pieces(batch, piece, inputs)
-            }
-            other => other,
-        }
-    }
 }
 
 impl Program for CudaProgram {
@@ -452,4 +370,33 @@ fn is_divisible(graph: &Graph) -> bool {
 pub(super) fn fault(outline: &Outline, mark: i32) -> Error {
     let name = (mark as usize).checked_sub(1).and_then(|index| outline.values.get(index));
     Error::argument("an index is out of range").at(name.map_or("a gather", |value| &value.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::op::Reduction;
+    use monosplit_graph::{Op, Shape};
+
+    use super::*;
+
+    #[test]
+    fn a_batch_is_divided_only_where_samples_keep_to_themselves() {
+        let divisible = |write: fn(&mut Graph, NodeId) -> Result<NodeId>| {
+            let mut graph = Graph::new();
+            let x = graph.input("x", Shape::batched(&[3, 4]), Kind::Float);
+            let y = write(&mut graph, x).unwrap();
+            graph.output("y", y);
+            is_divisible(&graph)
+        };
+        assert!(divisible(|g, x| g.reduced(Reduction::Mean, x, &[1], true)));
+        assert!(divisible(|g, x| g.reshaped(x, Shape::batched(&[12]))));
+        assert!(!divisible(|g, x| g.reduced(Reduction::Mean, x, &[0], false)));
+        assert!(!divisible(|g, x| g.add(Op::Concat { axis: 0 }, &[x, x])));
+        assert!(!divisible(|g, x| g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])));
+        assert!(!divisible(|g, x| {
+            let index = g.add(Op::ArgMax { axis: 1, keep: false }, &[x])?;
+            let index = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[index])?;
+            g.add(Op::Gather { axis: 0 }, &[x, index])
+        }));
+    }
 }

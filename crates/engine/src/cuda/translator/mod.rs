@@ -1,19 +1,22 @@
 //! From a node with concrete shapes to what the card is told. Elementwise nodes have kernels of their own; everything else
 //! is one of those of `kernels.cu`, a convolution or a matrix product.
 
+mod convolutions;
+
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUmodule;
 use monosplit_graph::op::{Divisor as Divided, Interpolation, Padding, Reduction, ResizeAxis, Window};
 use monosplit_graph::{Error, Kind, Op, Result};
 
-use super::Math;
-use super::command::{Arguments, Command, Launch};
-use super::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
-use super::device::{Device, Memory};
-use super::layout::{self, Divisor, Margins, Pool, RANK, Walk, axes, broadcast_strides, strides, strides_of};
-use super::product::{Operand, Product};
 use crate::cpu::kernels::resize;
+use crate::cuda::Math;
+use crate::cuda::command::{Arguments, Command, Launch};
+use crate::cuda::device::{Device, Memory};
+use crate::cuda::layout::{
+    self, Divisor, Margins, Pool, RANK, Walk, axes, broadcast_strides, strides, strides_of,
+};
+use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
 
 /// Elements that are worth a block of threads.
@@ -22,8 +25,6 @@ const LONG: usize = 128;
 const COLUMN: usize = 32;
 /// Elements of a part of a long sum.
 const PART: usize = 1 << 14;
-/// Elements of a kernel beyond which it may be the gradient of another.
-const LARGE_KERNEL: usize = 49;
 /// Elements a value may have: kernels count with 31 bits.
 pub(super) const MOST_ELEMENTS: usize = i32::MAX as usize;
 
@@ -69,17 +70,12 @@ pub(super) fn too_large() -> Error {
     Error::memory("a value is too large for the card; use a smaller batch")
 }
 
-fn product(lengths: &[usize]) -> usize {
+pub(super) fn product(lengths: &[usize]) -> usize {
     lengths.iter().product()
 }
 
-fn small(lengths: impl IntoIterator<Item = usize>) -> Result<Vec<i32>> {
-    let small = |n| i32::try_from(n).map_err(|_| Error::argument("an axis is too long for the card"));
-    lengths.into_iter().map(small).collect()
-}
-
 impl Translator<'_> {
-    fn launch(&mut self, kernel: &str, count: usize, arguments: Arguments) -> Result<()> {
+    pub(super) fn launch(&mut self, kernel: &str, count: usize, arguments: Arguments) -> Result<()> {
         let function = self.device.function(self.kernels, kernel)?;
         self.commands.push(Command::Launch(Launch::each(function, count, arguments)));
         Ok(())
@@ -92,7 +88,7 @@ impl Translator<'_> {
     }
 
     /// Memory to work in, for one command.
-    fn scratch(&mut self, bytes: usize) -> Result<u64> {
+    pub(super) fn scratch(&mut self, bytes: usize) -> Result<u64> {
         let largest = self.scratch.last().map_or(0, |memory| memory.bytes);
         if largest < bytes || self.scratch.is_empty() {
             self.scratch.push(Memory::new(self.device, bytes.max(2 * largest))?);
@@ -152,7 +148,7 @@ impl Translator<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         x: &Site,
         x_offset: i64,
@@ -194,7 +190,13 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn pad(&mut self, padding: Padding, pads: &[(usize, usize)], x: &Site, out: &Site) -> Result<()> {
+    pub(super) fn pad(
+        &mut self,
+        padding: Padding,
+        pads: &[(usize, usize)],
+        x: &Site,
+        out: &Site,
+    ) -> Result<()> {
         let (mode, constant) = match padding {
             Padding::Constant(value) => (0, value),
             Padding::Reflect => (1, 0.0),
@@ -419,203 +421,5 @@ impl Translator<'_> {
         let all = Product::all(&a, &b, (out.at, &out.shape), self.math)?;
         self.commands.extend(all.into_iter().map(Command::Product));
         Ok(())
-    }
-
-    /// Where padding differs before and after, the input is padded first.
-    fn convolution(&mut self, window: &Window, groups: usize, inputs: &[Site], out: &Site) -> Result<()> {
-        let (x, w) = (&inputs[0], &inputs[1]);
-        if x.count() == 0 || w.count() == 0 {
-            self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
-            return Ok(());
-        }
-        if window.pad.iter().all(|(before, after)| before == after) {
-            let large = product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL);
-            if groups == 1 && large && !w.constant && is_kernel(window, &x.shape, &w.shape, &out.shape) {
-                return self.correlation(window, inputs, out);
-            }
-            let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;
-            return self.convolve(geometry, Sought::Result, [x.clone(), w.clone(), out.clone()], 0);
-        }
-        let (padded, plain) = padded(window, x);
-        if padded.count() > MOST_ELEMENTS {
-            return Err(too_large());
-        }
-        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
-        let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &out.shape)?;
-        let at = self.convolve_scratch(&geometry, Sought::Result, bytes)?;
-        let padded = Site { at, ..padded };
-        let pads: Vec<(usize, usize)> = [(0, 0); 2].into_iter().chain(window.pad.iter().copied()).collect();
-        self.pad(Padding::Constant(0.0), &pads, x, &padded)?;
-        self.convolve(geometry, Sought::Result, [padded, w.clone(), out.clone()], bytes)
-    }
-
-    /// Where padding differs before and after, more is computed and cut.
-    fn transposed(&mut self, window: &Window, groups: usize, inputs: &[Site], out: &Site) -> Result<()> {
-        let (y, w) = (&inputs[0], &inputs[1]);
-        if y.count() == 0 || w.count() == 0 {
-            self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
-            return Ok(());
-        }
-        if window.pad.iter().all(|(before, after)| before == after) {
-            let geometry = Geometry::new(window, groups, &out.shape, &w.shape, &y.shape)?;
-            return self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0);
-        }
-        let (padded, plain) = padded(window, out);
-        if padded.count() > MOST_ELEMENTS {
-            return Err(too_large());
-        }
-        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
-        let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &y.shape)?;
-        let at = self.convolve_scratch(&geometry, Sought::Input, bytes)?;
-        let padded = Site { at, ..padded };
-        self.convolve(geometry, Sought::Input, [padded.clone(), w.clone(), y.clone()], bytes)?;
-        let from = strides_of(&padded.shape);
-        let offset = window.pad.iter().zip(&from[2..]).map(|((before, _), stride)| *before as i64 * stride);
-        let offset = offset.sum();
-        self.copy(&padded, offset, from, out, 0, strides_of(&out.shape), &out.shape)
-    }
-
-    /// A convolution with a kernel larger than its result, as the gradient of a kernel is one: with samples for channels
-    /// and stride and dilation exchanged, the result is the kernel.
-    fn correlation(&mut self, window: &Window, inputs: &[Site], out: &Site) -> Result<()> {
-        let exchanged = |site: &Site| {
-            let mut turned = site.clone();
-            turned.shape.swap(0, 1);
-            turned
-        };
-        let (x, y, kernel) = (exchanged(&inputs[0]), exchanged(&inputs[1]), exchanged(out));
-        let turned = Window {
-            kernel: kernel.shape[2..].to_vec(),
-            stride: window.dilation.clone(),
-            dilation: window.stride.clone(),
-            ..window.clone()
-        };
-        let geometry = Geometry::new(&turned, 1, &x.shape, &kernel.shape, &y.shape)?;
-        let sizes = [&x, &y, &kernel].map(|site| (site.count() * self.math.bytes()).next_multiple_of(256));
-        let before = sizes.iter().sum();
-        let base = self.convolve_scratch(&geometry, Sought::Kernel, before)?;
-        let x = Site { at: base, ..x };
-        let y = Site { at: base + sizes[0] as u64, ..y };
-        let kernel = Site { at: y.at + sizes[1] as u64, ..kernel };
-        for (from, to) in [(&inputs[0], &x), (&inputs[1], &y)] {
-            self.exchange(from, to)?;
-        }
-        self.convolve(geometry, Sought::Kernel, [x, kernel.clone(), y], before)?;
-        self.exchange(&kernel, out)
-    }
-
-    /// Copies with the first two axes exchanged.
-    fn exchange(&mut self, from: &Site, to: &Site) -> Result<()> {
-        let mut along = strides_of(&from.shape);
-        along.swap(0, 1);
-        self.copy(from, 0, along, to, 0, strides_of(&to.shape), &to.shape)
-    }
-
-    /// Memory whose first `before` bytes are the caller's and whose rest is what [`Translator::convolve`] needs.
-    fn convolve_scratch(&mut self, geometry: &Geometry, sought: Sought, before: usize) -> Result<u64> {
-        let choice = Choice::new(self.device, geometry, sought, self.math)?;
-        self.scratch(before + choice.workspace + self.halves(geometry).iter().sum::<usize>())
-    }
-
-    /// Bytes of input, kernel and result in half the size, if they are computed so.
-    fn halves(&self, geometry: &Geometry) -> [usize; 3] {
-        let bytes = |dims: &[i32]| dims.iter().map(|&n| n as usize).product::<usize>() * 2;
-        let sizes = [&geometry.input, &geometry.kernel, &geometry.result].map(|dims| bytes(dims));
-        match self.math {
-            Math::Bf16 => sizes.map(|size| size.next_multiple_of(256)),
-            _ => [0; 3],
-        }
-    }
-
-    /// `[input, kernel, result]`, of which one is sought, with `before` bytes of scratch memory left alone.
-    fn convolve(
-        &mut self,
-        geometry: Geometry,
-        sought: Sought,
-        sites: [Site; 3],
-        before: usize,
-    ) -> Result<()> {
-        let choice = Choice::new(self.device, &geometry, sought, self.math)?;
-        let halves = self.halves(&geometry);
-        let base = self.scratch(before + choice.workspace + halves.iter().sum::<usize>())? + before as u64;
-        let starts = [0, halves[0], halves[0] + halves[1]].map(|start| base + start as u64);
-        let workspace = base + halves.iter().sum::<usize>() as u64;
-        let written = match sought {
-            Sought::Input => 0,
-            Sought::Kernel => 1,
-            Sought::Result => 2,
-        };
-        let half = self.math == Math::Bf16;
-        let at = |index: usize| if half { starts[index] } else { sites[index].at };
-        if half {
-            for index in (0..3).filter(|&index| index != written) {
-                self.convert("to_bfloat16", sites[index].at, starts[index], sites[index].count())?;
-            }
-        }
-        let tensors = Tensors { input: at(0), kernel: at(1), result: at(2) };
-        self.commands.push(Command::Convolution(Box::new(Convolution { choice, tensors, workspace })));
-        if half {
-            self.convert("from_bfloat16", starts[written], sites[written].at, sites[written].count())?;
-        }
-        Ok(())
-    }
-
-    fn convert(&mut self, kernel: &str, from: u64, to: u64, count: usize) -> Result<()> {
-        self.launch(kernel, count, Arguments::default().with(from).with(to).with(count as u32))
-    }
-}
-
-/// Whether the result of a convolution has the size of a kernel that, slid over the input, leaves a result of the size of the
-/// convolution's own kernel.
-fn is_kernel(window: &Window, x: &[usize], w: &[usize], out: &[usize]) -> bool {
-    (0..window.axes()).all(|axis| {
-        let (before, after) = window.pad[axis];
-        let span = window.stride[axis] * (out[axis + 2] - 1) + 1;
-        let room = (x[axis + 2] + before + after).checked_sub(span);
-        room.is_some_and(|room| room / window.dilation[axis] + 1 == w[axis + 2])
-    })
-}
-
-/// A value with a convolution's padding around it, and the window without.
-fn padded(window: &Window, x: &Site) -> (Site, Window) {
-    let mut larger = x.clone();
-    for (length, (before, after)) in larger.shape[2..].iter_mut().zip(&window.pad) {
-        *length += before + after;
-    }
-    (larger, Window { pad: vec![(0, 0); window.axes()], ..window.clone() })
-}
-
-impl Geometry {
-    fn new(
-        window: &Window,
-        groups: usize,
-        input: &[usize],
-        kernel: &[usize],
-        result: &[usize],
-    ) -> Result<Self> {
-        let axes = window.axes();
-        if !(1..=3).contains(&axes) {
-            return Err(Error::unsupported(format!(
-                "cuDNN convolves over 1 to 3 axes, found {axes}; use --engine cpu"
-            )));
-        }
-        // One axis is two, the first of length one.
-        let wide = |shape: &[usize]| match axes {
-            1 => small([shape[0], shape[1], 1, shape[2]]),
-            _ => small(shape.iter().copied()),
-        };
-        let spatial = |values: &dyn Fn(usize) -> usize, missing: usize| match axes {
-            1 => small([missing, values(0)]),
-            _ => small((0..axes).map(values)),
-        };
-        Ok(Geometry {
-            input: wide(input)?,
-            kernel: wide(kernel)?,
-            result: wide(result)?,
-            pad: spatial(&|axis| window.pad[axis].0, 0)?,
-            stride: spatial(&|axis| window.stride[axis], 1)?,
-            dilation: spatial(&|axis| window.dilation[axis], 1)?,
-            groups: small([groups])?[0],
-        })
     }
 }

@@ -280,6 +280,22 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
     assert!(run(CLASSES as i64, 0.4).is_err());
 }
 
+/// Every file a network is read from is one that is not written over.
+#[test]
+fn external_data_are_not_written_over() {
+    let folder = Folder::new();
+    for name in ["torchscript-11.onnx", "torchscript-11.onnx.data"] {
+        folder.write(name, std::fs::read(model(&format!("resnet/{name}"))).unwrap());
+    }
+    let [network, data] =
+        ["torchscript-11.onnx", "torchscript-11.onnx.data"].map(|name| text(&folder.path(name)));
+    let before = std::fs::read(&data).unwrap();
+    let other = text(&folder.path("other.onnx"));
+    refuses(["compile", &network, "-o", &data], &["would be replaced", "another file"]);
+    refuses(["split", &network, "--out-g", &data, "--out-h", &other], &["would be replaced", "another file"]);
+    assert_eq!(std::fs::read(&data).unwrap(), before);
+}
+
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {

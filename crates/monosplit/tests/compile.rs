@@ -296,6 +296,35 @@ fn external_data_are_not_written_over() {
     assert_eq!(std::fs::read(&data).unwrap(), before);
 }
 
+/// ONNX Runtime has these activations in single precision, or at some operator sets, only.
+#[test]
+fn activations_are_spelled_out_in_double_precision() {
+    let folder = Folder::new();
+    let x = samples(&folder);
+    let activations = [
+        Unary::LeakyRelu { slope: 0.1 },
+        Unary::Elu { alpha: 0.5 },
+        Unary::Selu { alpha: 1.5, gamma: 1.25 },
+        Unary::Celu { alpha: 0.5 },
+        Unary::Softplus,
+        Unary::Mish,
+    ];
+    for activation in activations {
+        let end = Some(Op::Unary(activation));
+        let network = Small { end, ..Small::default() }.save(&folder, "small.onnx");
+        let native = map(&folder, &network, &x, &["--method", "gradient", "--precision", "f64"]);
+        for opset in ["13", "17", "26"] {
+            let words = ["--method", "gradient", "--precision", "f64", "--opset", opset];
+            let path = compiled(&folder, &network, &words);
+            let read = survey(&path).read;
+            let is_left = |op: &Op| matches!(op, Op::Unary(f) if f.name() == activation.name());
+            assert!(read.nodes().all(|(_, node)| !is_left(&node.op)), "{activation:?} at {opset}");
+            let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+            assert!(error < 1e-6, "{activation:?} at operator set {opset}: {error:e}");
+        }
+    }
+}
+
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {

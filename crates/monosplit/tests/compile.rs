@@ -325,6 +325,57 @@ fn activations_are_spelled_out_in_double_precision() {
     }
 }
 
+/// What a file reads or returns of its own has one name in every compiled file, whether its method reads it or not.
+#[test]
+fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
+    let folder = Folder::new();
+    let path = text(&folder.path("explained.onnx"));
+    for input in ["class", "alpha", "theta", "limit", "logits", "explained_class"] {
+        let network = Small { input, ..Small::default() }.save(&folder, "small.onnx");
+        for words in [["--method", "splitcam"], ["--method", "gradient"], ["--class", "1"]] {
+            let all = [&["compile", &network, "-o", &path][..], &words[..]].concat();
+            refuses(all, &[&format!("'{input}'"), "another name"]);
+        }
+    }
+    assert!(!Path::new(&path).exists());
+}
+
+/// Numbers that only decide between others are seen too.
+#[test]
+fn a_theta_or_a_limit_that_is_out_of_range_gives_no_map() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let path = compiled(
+        &folder,
+        &network,
+        &["--method", "splitlrp", "--layer", "layer4.2.conv2", "--precision", "f32"],
+    );
+    let found = survey(&path);
+    let graph = found.graph.unwrap();
+    let names: Vec<&str> = found.defaults.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"limit") && names.contains(&"theta"), "{names:?}");
+    let compiled = Cpu::default().compile(&graph).unwrap();
+    let run = |changed: &str, value: f32| {
+        let given = |name: &str| match found.defaults.iter().find(|(input, _)| input == name) {
+            Some(_) if name == changed => Tensor::scalar(value),
+            Some((_, default)) => default.clone(),
+            None => numbers(&[1, 3, 128, 128], 17),
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        let outputs = compiled.run(&inputs.collect::<Vec<_>>()).unwrap();
+        (outputs[0].to_f32().into_vec(), outputs[2].to_f32().into_vec())
+    };
+    let (scores, plain) = run("", 0.0);
+    assert!(plain.iter().all(|value| value.is_finite()));
+    for (name, value) in
+        [("limit", -1.0), ("limit", f32::NAN), ("theta", 0.0), ("theta", 2.0), ("theta", f32::NAN)]
+    {
+        let (found, map) = run(name, value);
+        assert!(map.iter().all(|value| value.is_nan()), "{name} {value}");
+        assert_eq!(found, scores);
+    }
+}
+
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {

@@ -41,7 +41,11 @@ it is by default, for the class with the highest score) and, for splitcam and sp
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times
-(occlusion, …) are no graph and are refused.")]
+(occlusion, …) are no graph and are refused.
+
+The box rule of lrp needs the least and the largest value of a pixel. They are settled by what
+--preset and the options beside it, or the network's file, say of pictures; where neither says
+anything they are -3 and 3, and a note says so.")]
 pub(crate) struct Compile {
     /// The network, an ONNX file (leave it out with --arch and --weights).
     #[arg(value_name = "MODEL")]

@@ -408,6 +408,9 @@ fn external_data_are_not_written_over() {
     refuses(["compile", &network, "-o", &data], &["would be replaced", "another file"]);
     refuses(["split", &network, "--out-g", &data, "--out-h", &other], &["would be replaced", "another file"]);
     assert_eq!(std::fs::read(&data).unwrap(), before);
+    let labels = text(&folder.write("labels.txt", "ant\nbee\n"));
+    let joined = format!("--labels={labels}");
+    refuses(["compile", &network, &joined, "-o", &labels], &["would be replaced", "another file"]);
 }
 
 /// Weights that are derived from others are nobody's parameters.

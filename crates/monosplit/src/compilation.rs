@@ -1,7 +1,7 @@
 //! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
 //! that may change at run time as inputs that may be left out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use monosplit_engine::Precision;
@@ -12,7 +12,7 @@ use monosplit_explain::{
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{matrix_form, portable, share_constants};
-use monosplit_graph::{Error, Graph, Label, Node, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
 use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
@@ -82,6 +82,7 @@ impl Compilation {
         maps: &[(&Chosen, Request)],
         precision: Precision,
     ) -> Result<Self> {
+        check_inputs(model)?;
         let requests: Vec<Request> =
             maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
@@ -109,9 +110,6 @@ impl Compilation {
         let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
         for (name, range) in RANGES {
             graph = within_range(&graph, name, range)?;
-        }
-        if has_input(&graph, SCORES) {
-            return Err(model.unfit(format!("its input is called '{SCORES}', as the scores of the file are")));
         }
         let mut outputs: Vec<Output> = graph.outputs().to_vec();
         outputs[0].name = SCORES.to_owned();
@@ -247,6 +245,19 @@ fn unname_inner_values(graph: &mut Graph) {
     inner.into_iter().for_each(|id| *graph.label_mut(id) = Label::default());
 }
 
+/// An error if an input of the network is called what the file calls something of its own, whatever its methods read: the
+/// name means the same in every compiled file.
+fn check_inputs(model: &Model) -> Result<()> {
+    let taken = [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, EXPLAINED];
+    match taken.into_iter().find(|name| has_input(model.graph(), name)) {
+        Some(name) => Err(model.unfit(format!(
+            "its input is called '{name}', as something that compiled files read or return is; give the network's input \
+             another name, and compile it then"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn has_input(graph: &Graph, name: &str) -> bool {
     graph.inputs().iter().any(|&id| graph.node(id).label.tensor == name)
 }
@@ -268,29 +279,40 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     fixed.pruned()
 }
 
-/// `graph` with a number that is not one where an input lies outside its range: what the program refuses must not become
-/// a map that looks like any other.
+/// `graph` with maps of numbers that are none where an input they read lies outside its range: what the program refuses
+/// must not become a map that looks like any other. It is the maps that are guarded, because what is no number can get
+/// lost on the way to them, in a comparison or a maximum.
 fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<Graph> {
-    let Some(&old) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
+    let Some(&number) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
         return Ok(graph.clone());
     };
+    let reached = reached_from(graph, number);
     let mut guarded = Graph::new();
-    let mut given: HashMap<NodeId, NodeId> = HashMap::new();
-    for &id in graph.inputs() {
-        let Node { label, shape, kind, .. } = graph.node(id);
-        let mut value = guarded.input(label.tensor.clone(), shape.clone(), *kind);
-        if id == old {
-            let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));
-            let too_low = guarded.binary(Binary::Less, value, low)?;
-            let too_high = guarded.binary(Binary::Less, high, value)?;
-            let outside = guarded.binary(Binary::Or, too_low, too_high)?;
-            value = guarded.select(outside, none, value)?;
+    let map = graph.copy_into_with(&mut guarded, &HashMap::new())?;
+    let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));
+    let above = guarded.binary(Binary::LessOrEqual, low, map[number])?;
+    let below = guarded.binary(Binary::LessOrEqual, map[number], high)?;
+    let inside = guarded.binary(Binary::And, above, below)?;
+    for output in graph.outputs() {
+        let mut value = map[output.node];
+        let is_map = guarded.node(value).kind == Kind::Float && !output.name.ends_with("/exponent");
+        if is_map && reached.contains(&output.node) {
+            value = guarded.select(inside, value, none)?;
         }
-        given.insert(id, value);
+        guarded.output(output.name.clone(), value);
     }
-    let map = graph.copy_into_with(&mut guarded, &given)?;
-    graph.outputs().iter().for_each(|output| guarded.output(output.name.clone(), map[output.node]));
     guarded.pruned()
+}
+
+/// The nodes whose values depend on one.
+fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
+    let mut reached = HashSet::from([start]);
+    for (id, node) in graph.nodes() {
+        if node.inputs.iter().any(|input| reached.contains(input)) {
+            reached.insert(id);
+        }
+    }
+    reached
 }
 
 /// The run-time numbers of the methods, which are inputs they share.

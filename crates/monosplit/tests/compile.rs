@@ -11,8 +11,9 @@ use monosplit::catalogue::{Family, entries};
 use monosplit::engine::{Cpu, Engine};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
-use monosplit::graph::npy;
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
+use monosplit::graph::op::Unary;
+use monosplit::graph::{Op, npy};
 use monosplit::{Model, ModelOptions, Origin, compiled_maps};
 use networks::{CLASSES, SIDE, Small, numbers};
 use program::{Folder, crates, model, refuses, succeeds};
@@ -134,6 +135,8 @@ fn what_is_fixed_is_no_input() {
         let path = compiled(&folder, &network, &["--method", "gradient", "--class", class]);
         assert!(survey(&path).defaults.is_empty());
         assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
+        // The class it has may be said, and no other.
+        assert!(relative_error(&map(&folder, &path, &x, &["--class", shown]), &native) < 1e-6);
         refuses(["explain", &path, &x, "--class", "1"], &["--class", "not an input of this file"]);
         refuses(["explain", &path, &x, "--alpha", "0.2"], &["--alpha", "not an input of this file"]);
     }
@@ -150,6 +153,7 @@ fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
     assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
     let said = succeeds(["inspect", &path]).out;
     assert!(said.contains("for class 2 (red fox)"), "{said}");
+    assert!(relative_error(&map(&folder, &path, &x, &["--class", "red fox"]), &native) < 1e-6);
     // The names stay with the file.
     let said = succeeds(["explain", &path, &x, "--out", &text(&folder.path("pictures"))]).out;
     assert!(said.contains("red fox"), "{said}");
@@ -201,6 +205,11 @@ fn one_map_of_several_is_picked_by_what_it_is() {
         let found = map(&folder, &path, &x, words);
         assert!(relative_error(&found, &map(&folder, &network, &x, words)) < 1e-6, "{words:?}");
     }
+    let path_at_image = text(&folder.path("image.onnx"));
+    succeeds(["compile", &network, "--methods", "gradient,gradcam", "-o", &path_at_image]);
+    let gradient = map(&folder, &network, &x, &["--method", "gradient"]);
+    let found = map(&folder, &path_at_image, &x, &["--layer", "input"]);
+    assert!(relative_error(&found, &gradient) < 1e-6);
     let (out, raw) = (text(&folder.path("all")), text(&folder.path("all.npy")));
     succeeds(["explain", &path, &x, "--layer", "conv", "--out", &out, "--raw", &raw]);
     let written: Vec<String> = folder.names().into_iter().filter(|name| name.starts_with("all.")).collect();
@@ -280,6 +289,130 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
     assert!(run(CLASSES as i64, 0.4).is_err());
 }
 
+/// Numbers that only decide between others are seen too.
+#[test]
+fn a_theta_or_a_limit_that_is_out_of_range_gives_no_map() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let path = compiled(
+        &folder,
+        &network,
+        &["--method", "splitlrp", "--layer", "layer4.2.conv2", "--precision", "f32"],
+    );
+    let found = survey(&path);
+    let graph = found.graph.unwrap();
+    let names: Vec<&str> = found.defaults.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"limit") && names.contains(&"theta"), "{names:?}");
+    let compiled = Cpu::default().compile(&graph).unwrap();
+    let run = |changed: &str, value: f32| {
+        let given = |name: &str| match found.defaults.iter().find(|(input, _)| input == name) {
+            Some(_) if name == changed => Tensor::scalar(value),
+            Some((_, default)) => default.clone(),
+            None => numbers(&[1, 3, 128, 128], 17),
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        let outputs = compiled.run(&inputs.collect::<Vec<_>>()).unwrap();
+        (outputs[0].to_f32().into_vec(), outputs[2].to_f32().into_vec())
+    };
+    let (scores, plain) = run("", 0.0);
+    assert!(plain.iter().all(|value| value.is_finite()));
+    for (name, value) in
+        [("limit", -1.0), ("limit", f32::NAN), ("theta", 0.0), ("theta", 2.0), ("theta", f32::NAN)]
+    {
+        let (found, map) = run(name, value);
+        assert!(map.iter().all(|value| value.is_nan()), "{name} {value}");
+        assert_eq!(found, scores);
+    }
+}
+
+/// ONNX Runtime has these activations in single precision, or at some operator sets, only.
+#[test]
+fn activations_are_spelled_out_in_double_precision() {
+    let folder = Folder::new();
+    let x = samples(&folder);
+    let activations = [
+        Unary::LeakyRelu { slope: 0.1 },
+        Unary::Elu { alpha: 0.5 },
+        Unary::Selu { alpha: 1.5, gamma: 1.25 },
+        Unary::Celu { alpha: 0.5 },
+        Unary::Softplus,
+        Unary::Mish,
+    ];
+    for activation in activations {
+        let end = Some(Op::Unary(activation));
+        let network = Small { end, ..Small::default() }.save(&folder, "small.onnx");
+        let native = map(&folder, &network, &x, &["--method", "gradient", "--precision", "f64"]);
+        for opset in ["13", "17", "26"] {
+            let words = ["--method", "gradient", "--precision", "f64", "--opset", opset];
+            let path = compiled(&folder, &network, &words);
+            let read = survey(&path).read;
+            let is_left = |op: &Op| matches!(op, Op::Unary(f) if f.name() == activation.name());
+            assert!(read.nodes().all(|(_, node)| !is_left(&node.op)), "{activation:?} at {opset}");
+            let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+            assert!(error < 1e-6, "{activation:?} at operator set {opset}: {error:e}");
+        }
+    }
+}
+
+/// What a file reads or returns of its own has one name in every compiled file, whether its method reads it or not.
+#[test]
+fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
+    let folder = Folder::new();
+    let path = text(&folder.path("explained.onnx"));
+    for input in ["class", "alpha", "theta", "limit", "logits", "explained_class"] {
+        let network = Small { input, ..Small::default() }.save(&folder, "small.onnx");
+        for words in [["--method", "splitcam"], ["--method", "gradient"], ["--class", "1"]] {
+            let all = [&["compile", &network, "-o", &path][..], &words[..]].concat();
+            refuses(all, &[&format!("'{input}'"), "another name"]);
+        }
+    }
+    assert!(!Path::new(&path).exists());
+}
+
+/// LRP's box is that of the values that pictures have, as `explain` knows them.
+#[test]
+fn the_box_of_pictures_is_the_one_explain_takes() {
+    let folder = Folder::new();
+    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let picture = text(&crates().join("monosplit/assets/chelsea.png"));
+    let lrp = ["--method", "lrp", "--precision", "f64"];
+    let native = map(&folder, &network, &picture, &lrp);
+    let path = compiled(&folder, &network, &[&lrp[..], &["--preset", "imagenet"]].concat());
+    assert!(relative_error(&map(&folder, &path, &picture, &[]), &native) < 1e-6);
+    let said = |words: &[&str]| {
+        let path = text(&folder.path("other.onnx"));
+        succeeds([&["compile", &network, "-o", &path][..], words].concat()).errors
+    };
+    let remark = "nothing says how pictures are preprocessed";
+    assert!(said(&["--method", "lrp"]).contains(remark));
+    for words in [
+        &["--method", "lrp:low=-2,high=2"][..],
+        &["--method", "lrp", "--preset", "unit"],
+        &["--method", "gradcam"],
+    ] {
+        assert!(!said(words).contains(remark), "{words:?}");
+    }
+}
+
+/// Every file a network is read from is one that is not written over.
+#[test]
+fn external_data_are_not_written_over() {
+    let folder = Folder::new();
+    for name in ["torchscript-11.onnx", "torchscript-11.onnx.data"] {
+        folder.write(name, std::fs::read(model(&format!("resnet/{name}"))).unwrap());
+    }
+    let [network, data] =
+        ["torchscript-11.onnx", "torchscript-11.onnx.data"].map(|name| text(&folder.path(name)));
+    let before = std::fs::read(&data).unwrap();
+    let other = text(&folder.path("other.onnx"));
+    refuses(["compile", &network, "-o", &data], &["would be replaced", "another file"]);
+    refuses(["split", &network, "--out-g", &data, "--out-h", &other], &["would be replaced", "another file"]);
+    assert_eq!(std::fs::read(&data).unwrap(), before);
+    let labels = text(&folder.write("labels.txt", "ant\nbee\n"));
+    let joined = format!("--labels={labels}");
+    refuses(["compile", &network, &joined, "-o", &labels], &["would be replaced", "another file"]);
+}
+
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {
@@ -332,6 +465,10 @@ fn split_lrp_is_compiled_in_the_precision_it_is_explained_in() {
     let precision = |words: &[&str]| succeeds(["inspect", &compiled(&folder, &network, words)]).out;
     assert!(precision(&["--method", "splitlrp"]).contains("in f64"));
     assert!(precision(&["--methods", "splitcam,splitlrp"]).contains("in f64"));
+    let path = text(&folder.path("both.onnx"));
+    let remarks = |methods: &str| succeeds(["compile", &network, "-o", &path, "--methods", methods]).errors;
+    assert!(remarks("splitcam,splitlrp").contains("the whole file is computed in double precision"));
+    assert!(!remarks("splitlrp").contains("the whole file"));
     assert!(precision(&["--method", "splitlrp", "--precision", "f32"]).contains("in f32"));
     assert!(precision(&["--method", "splitcam"]).contains("in f32"));
 }
@@ -386,7 +523,9 @@ fn what_is_refused_leaves_no_file() {
     let refused =
         Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
-    let refused: [(&[&str], &str); 4] = [
+    let refused: [(&[&str], &str); 6] = [
+        (&["--precision", "tf32"], "f32 or f64"),
+        (&["--precision", "bf16"], "f32 or f64"),
         (&["--opset", "12"], "operator set 12"),
         (&["--class", "99"], "there is no class 99"),
         (&["--layer", "nowhere"], "nowhere"),

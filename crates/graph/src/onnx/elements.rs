@@ -233,7 +233,9 @@ fn open_inside(folder: &Path, location: &str) -> Result<(File, u64)> {
     if !metadata.is_file() {
         return Err(Error::malformed(format!("its external data '{location}' is not a file")));
     }
-    Ok((File::open(&path).map_err(missing)?, metadata.len()))
+    let file = File::open(&path).map_err(missing)?;
+    crate::keep(&path);
+    Ok((file, metadata.len()))
 }
 
 #[cfg(test)]

@@ -71,21 +71,10 @@ impl Exporter<'_> {
     fn unary(&mut self, function: Unary, kind: Kind, x: &str) -> Result<()> {
         let name = function.name();
         match function {
+            _ if self.double && self.spelled_out(function, x)? => {}
             Unary::LeakyRelu { slope } => self.finish(name, &[x], &[("alpha", float(slope))]),
-            // ONNX has this one in single precision only: alpha·elu(x/alpha) is the same.
-            Unary::Celu { alpha } if self.double => {
-                let alpha = self.float("alpha", alpha)?;
-                let small = self.emit("Div", &[x, &alpha], &[]);
-                let curve = self.emit("Elu", &[&small], &[]);
-                self.finish("Mul", &[&curve, &alpha], &[]);
-            }
             Unary::Elu { alpha } | Unary::Celu { alpha } => {
                 self.finish(name, &[x], &[("alpha", float(alpha))])
-            }
-            Unary::Selu { alpha, gamma } if self.double => {
-                let gamma = self.float("gamma", gamma)?;
-                let curve = self.emit("Elu", &[x], &[("alpha", float(alpha))]);
-                self.finish("Mul", &[&curve, &gamma], &[]);
             }
             Unary::Selu { alpha, gamma } => {
                 self.finish(name, &[x], &[("alpha", float(alpha)), ("gamma", float(gamma))])
@@ -130,6 +119,75 @@ impl Exporter<'_> {
             _ => self.finish(name, &[x], &[]),
         }
         Ok(())
+    }
+
+    /// An activation that ONNX Runtime has in single precision only, or at some operator sets only, in terms of what it
+    /// always has in double precision; whether it is one.
+    fn spelled_out(&mut self, function: Unary, x: &str) -> Result<bool> {
+        match function {
+            Unary::LeakyRelu { slope } => {
+                let (above, below) = self.parts(x)?;
+                let slope = self.float("slope", slope)?;
+                let below = self.emit("Mul", &[&below, &slope], &[]);
+                self.finish("Add", &[&above, &below], &[]);
+            }
+            Unary::Elu { alpha } => {
+                let (above, curve) = self.bend(x, 1.0, alpha)?;
+                self.finish("Add", &[&above, &curve], &[]);
+            }
+            Unary::Celu { alpha } => {
+                let (above, curve) = self.bend(x, alpha, alpha)?;
+                self.finish("Add", &[&above, &curve], &[]);
+            }
+            Unary::Selu { alpha, gamma } => {
+                let (above, curve) = self.bend(x, 1.0, alpha)?;
+                let sum = self.emit("Add", &[&above, &curve], &[]);
+                let gamma = self.float("gamma", gamma)?;
+                self.finish("Mul", &[&sum, &gamma], &[]);
+            }
+            Unary::Softplus => {
+                let (above, tail) = self.soft_parts(x)?;
+                self.finish("Add", &[&above, &tail], &[]);
+            }
+            Unary::Mish => {
+                let (above, tail) = self.soft_parts(x)?;
+                let soft = self.emit("Add", &[&above, &tail], &[]);
+                let gate = self.emit("Tanh", &[&soft], &[]);
+                self.finish("Mul", &[x, &gate], &[]);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// `max(x, 0)` and `min(x, 0)`.
+    fn parts(&mut self, x: &str) -> Result<(String, String)> {
+        let zero = self.float("zero", 0.0)?;
+        Ok((self.emit("Max", &[x, &zero], &[]), self.emit("Min", &[x, &zero], &[])))
+    }
+
+    /// `max(x, 0)` and `height·(exp(min(x/width, 0)) − 1)`.
+    fn bend(&mut self, x: &str, width: f64, height: f64) -> Result<(String, String)> {
+        let zero = self.float("zero", 0.0)?;
+        let above = self.emit("Max", &[x, &zero], &[]);
+        let width = self.float("width", width)?;
+        let scaled = self.emit("Div", &[x, &width], &[]);
+        let below = self.emit("Min", &[&scaled, &zero], &[]);
+        let (one, height) = (self.float("one", 1.0)?, self.float("height", height)?);
+        let power = self.emit("Exp", &[&below], &[]);
+        let curve = self.emit("Sub", &[&power, &one], &[]);
+        Ok((above, self.emit("Mul", &[&curve, &height], &[])))
+    }
+
+    /// `max(x, 0)` and `log(1 + exp(−|x|))`, which neither overflows.
+    fn soft_parts(&mut self, x: &str) -> Result<(String, String)> {
+        let (zero, one) = (self.float("zero", 0.0)?, self.float("one", 1.0)?);
+        let above = self.emit("Max", &[x, &zero], &[]);
+        let size = self.emit("Abs", &[x], &[]);
+        let down = self.emit("Neg", &[&size], &[]);
+        let power = self.emit("Exp", &[&down], &[]);
+        let sum = self.emit("Add", &[&power, &one], &[]);
+        Ok((above, self.emit("Log", &[&sum], &[])))
     }
 
     /// `slope·x + height`.

@@ -69,6 +69,11 @@ pub(crate) fn class(text: &str, labels: &Labels, classes: usize) -> Result<Optio
 }
 
 impl Classes {
+    /// Whether each of them is this one.
+    pub(crate) fn are_all(&self, class: Option<usize>) -> bool {
+        self.0.iter().all(|given| *given == class)
+    }
+
     /// The classes of `count` inputs from `first` on.
     pub(crate) fn of(&self, first: usize, count: usize) -> Result<Class> {
         let given: Vec<Option<usize>> = match &*self.0 {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit_explain::Request;
-use monosplit_graph::{Result, onnx};
+use monosplit_graph::{Error, Result, onnx};
 
 use super::class;
 use super::compute::Precision;
-use super::method::MethodArgs;
+use super::method::{MethodArgs, known_of};
 use super::network::NetworkArgs;
+use super::preprocessing::ValueArgs;
 use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
@@ -40,7 +41,11 @@ it is by default, for the class with the highest score) and, for splitcam and sp
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times
-(occlusion, …) are no graph and are refused.")]
+(occlusion, …) are no graph and are refused.
+
+The box rule of lrp needs the least and the largest value of a pixel. They are settled by what
+--preset and the options beside it, or the network's file, say of pictures; where neither says
+anything they are -3 and 3, and a note says so.")]
 pub(crate) struct Compile {
     /// The network, an ONNX file (leave it out with --arch and --weights).
     #[arg(value_name = "MODEL")]
@@ -94,23 +99,22 @@ pub(crate) struct Compile {
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    values: ValueArgs,
 }
 
 impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.output)?;
-        let chosen = self.chosen()?;
+        self.check_precision()?;
+        self.chosen(&[])?;
         let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
+        let chosen = self.chosen_for(&model)?;
         let maps = self.maps(&model, &chosen);
         let precision =
             self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
-        if precision == monosplit_engine::Precision::F32
-            && Compilation::own_precision(&maps) == monosplit_engine::Precision::F64
-        {
-            note(
-                "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
-            );
-        }
+        self.remark_on_precision(&maps);
         let (labels, classes) = class::labels(self.labels.as_deref(), &model)?;
         let class = self.class(&labels, classes)?;
         let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
@@ -153,11 +157,58 @@ impl Compile {
         Ok(())
     }
 
-    fn chosen(&self) -> Result<Vec<Chosen>> {
-        match &self.methods {
-            Some(list) => catalogue::words(list)?.iter().map(|word| catalogue::parse(word, &[])).collect(),
-            None => Ok(vec![self.method.choose()?]),
+    /// Says what a precision means for maps that need another one.
+    fn remark_on_precision(&self, maps: &[(&Chosen, Request)]) {
+        use monosplit_engine::Precision::{F32, F64};
+        let need =
+            |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
+        match self.precision.map(monosplit_engine::Precision::from) {
+            Some(F32) if need(F64) => note(
+                "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
+            ),
+            None if need(F64) && need(F32) => note(
+                "because of splitlrp the whole file is computed in double precision, which takes several times as long; \
+                 a file of its own for splitlrp spares the other maps",
+            ),
+            _ => {}
         }
+    }
+
+    /// A file has the precisions that ONNX has.
+    fn check_precision(&self) -> Result<()> {
+        match self.precision {
+            Some(Precision::Tf32 | Precision::Bf16) => Err(Error::argument(
+                "--precision tf32 and bf16 are arithmetic of a card; a file is compiled in f32 or f64",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The methods, with what is `known` of the values of pictures.
+    fn chosen(&self, known: &[(&'static str, String)]) -> Result<Vec<Chosen>> {
+        let Some(list) = &self.methods else { return Ok(vec![self.method.choose_knowing(known)?]) };
+        catalogue::words(list)?.iter().map(|word| catalogue::parse_knowing(word, &[], known)).collect()
+    }
+
+    /// The methods as `explain` chooses them for pictures, where the preprocessing is known. Where it would be a guess,
+    /// what depends on it is left as it is for numbers, and that is said.
+    fn chosen_for(&self, model: &Model) -> Result<Vec<Chosen>> {
+        let known = self.values.is_known(model);
+        if !known && model.picture_input().is_err() {
+            return self.chosen(&[]);
+        }
+        let seen = self.chosen(&known_of(Some(&self.values.preprocess(model)?))?)?;
+        if known {
+            return Ok(seen);
+        }
+        let plain = self.chosen(&[])?;
+        if let Some(guessed) = plain.iter().zip(&seen).find_map(|(plain, seen)| differing(plain, seen)) {
+            note(&format!(
+                "nothing says how pictures are preprocessed, so {guessed}; --preset imagenet settles what explain takes \
+                 for pictures"
+            ));
+        }
+        Ok(plain)
     }
 
     /// The maps of each method, at each of the layers.
@@ -183,4 +234,11 @@ impl Compile {
         let class = class::class(text, labels, classes)?;
         Ok(class.map_or(ClassSource::Top, ClassSource::Fixed))
     }
+}
+
+/// The options of a method that are others in `seen`, if there are any.
+fn differing(plain: &Chosen, seen: &Chosen) -> Option<String> {
+    let others = plain.options.iter().filter(|option| !seen.options.contains(option));
+    let others: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
+    (!others.is_empty()).then(|| format!("{} is compiled with {}", plain.name, others.join(" and ")))
 }

@@ -10,7 +10,7 @@ use monosplit_graph::Result;
 use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
 use super::method::Said;
-use crate::compiled::{self, CompiledMap, compiled_maps};
+use crate::compiled::{self, CompiledMap, Provenance, compiled_maps};
 use crate::model::Model;
 
 /// A compiled file.
@@ -49,7 +49,7 @@ impl<'a> CompiledFile<'a> {
             return refused("--by-layer", "needs the network itself; this file holds finished maps");
         }
         let given = explain.method.numbers();
-        let asked = given.into_iter().chain(explain.class.is_given().then_some(inputs::CLASS));
+        let asked = given.into_iter().chain((!self.has_class_of(explain)?).then_some(inputs::CLASS));
         match asked.into_iter().find(|name| !self.reads(name)) {
             Some(name) => {
                 refused(&format!("--{name}"), "is not an input of this file; compile it so that it is")
@@ -58,14 +58,34 @@ impl<'a> CompiledFile<'a> {
         }
     }
 
+    /// Whether no class was asked for, or the one the file always explains.
+    fn has_class_of(&self, explain: &Explain) -> Result<bool> {
+        if !explain.class.is_given() {
+            return Ok(true);
+        }
+        let Some(own) = Provenance::of(self.model.original()).class else { return Ok(false) };
+        let own = match own.as_str() {
+            "top1" => None,
+            number => match number.parse() {
+                Ok(number) => Some(number),
+                Err(_) => return Ok(false),
+            },
+        };
+        let (labels, _) = explain.class.labels(self.model)?;
+        Ok(explain.class.classes(self.model, &labels)?.are_all(own))
+    }
+
     /// The maps of which all that the command line says of methods and layers is true.
     fn wanted(&self, explain: &Explain) -> Result<Vec<&CompiledMap>> {
         let Said { method, options } = explain.method.said()?;
         let layers = explain.method.layers();
+        // Outputs at the image are named so.
+        let is_at =
+            |map: &CompiledMap| layers.iter().any(|layer| layer == map.layer.as_deref().unwrap_or("input"));
         let is_wanted = |map: &&CompiledMap| {
             method.is_none_or(|method| map.method == method)
                 && options.iter().all(|(key, value)| map.option(key) == Some(value))
-                && (layers.is_empty() || map.layer.as_ref().is_some_and(|layer| layers.contains(layer)))
+                && (layers.is_empty() || is_at(map))
         };
         Ok(self.maps.iter().filter(is_wanted).collect())
     }

@@ -192,8 +192,13 @@ impl MethodArgs {
 
     /// The same, with what the preprocessing of pictures says of their values.
     pub(crate) fn choose_for(&self, preprocess: Option<&Preprocess>) -> Result<Chosen> {
+        self.choose_knowing(&known_of(preprocess)?)
+    }
+
+    /// The same, with what is `known` of the values of pictures, as options of methods.
+    pub(crate) fn choose_knowing(&self, known: &[(&'static str, String)]) -> Result<Chosen> {
         let method = self.method.as_deref().unwrap_or(DEFAULT);
-        catalogue::parse_knowing(method, &self.options()?, &known_of(preprocess)?)
+        catalogue::parse_knowing(method, &self.options()?, known)
     }
 
     /// The options that were given beside the method, by name.

@@ -33,7 +33,7 @@ mod subject;
 mod train;
 mod verify;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -158,11 +158,13 @@ fn is_written(word: &OsString) -> bool {
 
 /// What is named on the command line, and not as something to write, is not written over.
 fn keep_what_is_read(arguments: &[OsString]) {
-    for pair in arguments.windows(2).filter(|pair| !is_written(&pair[0])) {
-        let path = std::path::Path::new(&pair[1]);
-        if path.is_file() {
-            monosplit_graph::keep(path);
-        }
+    let words = arguments.windows(2).filter(|pair| !is_written(&pair[0])).map(|pair| pair[1].as_os_str());
+    let joined = arguments.iter().filter_map(|word| {
+        let (option, value) = word.to_str()?.split_once('=')?;
+        (option.starts_with("--") && !WRITTEN.contains(&option)).then_some(OsStr::new(value))
+    });
+    for path in words.chain(joined).map(std::path::Path::new).filter(|path| path.is_file()) {
+        monosplit_graph::keep(path);
     }
 }
 

@@ -15,18 +15,8 @@ use crate::model::Model;
 #[derive(Args)]
 #[command(next_help_heading = "Preprocessing of pictures")]
 pub(crate) struct PreprocessingArgs {
-    /// How the network was trained to see pictures:
-    ///   imagenet      torchvision's networks: shorter side to 256, centre 224×224, RGB in 0 … 1
-    ///                 less the mean (0.485, 0.456, 0.406), over the deviation
-    ///                 (0.229, 0.224, 0.225)
-    ///   imagenet-bgr  Caffe's and Keras' older ones: the same crop, BGR in 0 … 255 less
-    ///                 (103.939, 116.779, 123.68)
-    ///   unit          the same crop, RGB in 0 … 1
-    ///   none          the picture as it is, RGB in 0 … 255
-    /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
-    /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
-    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
-    preset: Option<Preset>,
+    #[command(flatten)]
+    values: ValueArgs,
 
     /// Scale the shorter side to N pixels before cropping.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -55,6 +45,24 @@ pub(crate) struct PreprocessingArgs {
         verbatim_doc_comment
     )]
     filter: Filter,
+}
+
+/// What values the pixels of a picture become.
+#[derive(Args)]
+#[command(next_help_heading = "Preprocessing of pictures")]
+pub(crate) struct ValueArgs {
+    /// How the network was trained to see pictures:
+    ///   imagenet      torchvision's networks: shorter side to 256, centre 224×224, RGB in 0 … 1
+    ///                 less the mean (0.485, 0.456, 0.406), over the deviation
+    ///                 (0.229, 0.224, 0.225)
+    ///   imagenet-bgr  Caffe's and Keras' older ones: the same crop, BGR in 0 … 255 less
+    ///                 (103.939, 116.779, 123.68)
+    ///   unit          the same crop, RGB in 0 … 1
+    ///   none          the picture as it is, RGB in 0 … 255
+    /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
+    /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    preset: Option<Preset>,
 
     /// Subtract these instead of the preset's mean: one number for each channel in the order the
     /// network reads them, or one for all.
@@ -129,15 +137,7 @@ impl PreprocessingArgs {
     /// The preprocessing for a network that reads pictures.
     pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
         let size = model.picture_input()?.size;
-        let said = model.original().metadata().iter().find(|(key, _)| key == PRESET);
-        let preset = match (self.preset, said) {
-            (Some(Preset::Imagenet), _) => image::Preset::Imagenet,
-            (Some(Preset::ImagenetBgr), _) => image::Preset::ImagenetBgr,
-            (Some(Preset::Unit), _) => image::Preset::Unit,
-            (Some(Preset::None), _) => image::Preset::None,
-            (None, Some((_, name))) => name.parse::<image::Preset>()?,
-            (None, None) => image::Preset::default(),
-        };
+        let preset = self.values.preset(model)?;
         let mut preprocess = preset.options().fit(size, self.fit()?)?.filter(match self.filter {
             Filter::Bilinear => image::Filter::Bilinear,
             Filter::Bicubic => image::Filter::Bicubic,
@@ -149,6 +149,50 @@ impl PreprocessingArgs {
         if let Some(side) = self.crop {
             preprocess = preprocess.crop(Some((side as usize, side as usize)));
         }
+        self.values.applied(preprocess, size)
+    }
+
+    fn fit(&self) -> Result<image::Fit> {
+        let explicit = self.resize.is_some() || self.crop.is_some();
+        match self.fit {
+            Some(Fit::Squash) if explicit => Err(Error::argument(
+                "--fit squash scales to the network's size; leave out --resize and --crop, or the --fit",
+            )),
+            Some(Fit::Squash) => Ok(image::Fit::Squash),
+            Some(Fit::Crop) => Ok(image::Fit::Crop),
+            Some(Fit::Auto) => Ok(image::Fit::Auto),
+            None if explicit => Ok(image::Fit::Crop),
+            None => Ok(image::Fit::Auto),
+        }
+    }
+}
+
+impl ValueArgs {
+    /// What becomes of the values of a picture, wherever it is cut out.
+    pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
+        let size = model.picture_input()?.size;
+        self.applied(self.preset(model)?.options().fit(size, image::Fit::Auto)?, size)
+    }
+
+    /// Whether the command line or the network's file says it; otherwise it is a guess.
+    pub(crate) fn is_known(&self, model: &Model) -> bool {
+        let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
+        self.preset.is_some() || changed || said(model).is_some()
+    }
+
+    fn preset(&self, model: &Model) -> Result<image::Preset> {
+        match (self.preset, said(model)) {
+            (Some(Preset::Imagenet), _) => Ok(image::Preset::Imagenet),
+            (Some(Preset::ImagenetBgr), _) => Ok(image::Preset::ImagenetBgr),
+            (Some(Preset::Unit), _) => Ok(image::Preset::Unit),
+            (Some(Preset::None), _) => Ok(image::Preset::None),
+            (None, Some(name)) => name.parse(),
+            (None, None) => Ok(image::Preset::default()),
+        }
+    }
+
+    /// A preset's preprocessing with what was given instead.
+    fn applied(&self, mut preprocess: Preprocess, size: [usize; 3]) -> Result<Preprocess> {
         if self.bgr {
             if size[0] != 3 {
                 return Err(Error::argument("--bgr was given, but the network reads one channel"));
@@ -169,20 +213,12 @@ impl PreprocessingArgs {
         }
         Ok(preprocess)
     }
+}
 
-    fn fit(&self) -> Result<image::Fit> {
-        let explicit = self.resize.is_some() || self.crop.is_some();
-        match self.fit {
-            Some(Fit::Squash) if explicit => Err(Error::argument(
-                "--fit squash scales to the network's size; leave out --resize and --crop, or the --fit",
-            )),
-            Some(Fit::Squash) => Ok(image::Fit::Squash),
-            Some(Fit::Crop) => Ok(image::Fit::Crop),
-            Some(Fit::Auto) => Ok(image::Fit::Auto),
-            None if explicit => Ok(image::Fit::Crop),
-            None => Ok(image::Fit::Auto),
-        }
-    }
+/// The preset that the network's file names.
+fn said(model: &Model) -> Option<&str> {
+    let found = model.original().metadata().iter().find(|(key, _)| key == PRESET);
+    found.map(|(_, name)| name.as_str())
 }
 
 /// Pseudo-random numbers between −1 and 1, the same every time.

@@ -35,6 +35,8 @@ pub(crate) struct Small {
     pub(crate) branch: bool,
     /// What is done to the scores at the end.
     pub(crate) end: Option<Op>,
+    /// What its input is called.
+    pub(crate) input: &'static str,
 }
 
 impl Default for Small {
@@ -46,6 +48,7 @@ impl Default for Small {
             rectified: true,
             branch: false,
             end: None,
+            input: "x",
         }
     }
 }
@@ -54,7 +57,7 @@ impl Small {
     pub(crate) fn save(&self, folder: &Folder, name: &str) -> String {
         let mut g = Graph::new();
         let lengths = [self.samples, Dim::Fixed(3), Dim::Fixed(SIDE), Dim::Fixed(SIDE)];
-        let x = g.input("x", Shape::new(lengths), Kind::Float);
+        let x = g.input(self.input, Shape::new(lengths), Kind::Float);
         let (w, b) = (g.constant(numbers(&[4, 3, 3, 3], 1)), g.constant(Tensor::vector(vec![self.bias; 4])));
         let mut window = Window::new([3, 3]);
         window.pad = vec![(1, 1); 2];

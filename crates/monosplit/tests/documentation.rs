@@ -24,7 +24,8 @@ enum Instead {
 }
 
 /// Commands of which no good end is expected, by a part of them.
-const EXCEPTIONS: [(&str, Instead); 2] = [
+const EXCEPTIONS: [(&str, Instead); 3] = [
+    ("--engine cuda", Instead::Says("'cuda'")),
     ("--engine onnxruntime", Instead::Says("MONOSPLIT_ONNXRUNTIME")),
     ("train mnist/ --table --runs runs/  ", Instead::GoesOn),
 ];

@@ -47,6 +47,8 @@ METHODS = [
     ("SplitLRP comb, first block", ["--method", "splitlrp", "--layer", "FIRST"], False),
     ("SplitLRP comb, size, first block", ["--method", "splitlrp", "--layer", "FIRST", "--abs", "map"], False),
     ("SplitLRP pos, first block", ["--method", "splitlrp", "--map", "pos", "--layer", "FIRST"], False),
+    ("AttnLRP, first block", ["--method", "attn-lrp", "--layer", "FIRST"], False),
+    ("AttnLRP, size, first block", ["--method", "attn-lrp", "--layer", "FIRST", "--abs", "map"], False),
     ("gradient", ["--method", "gradient", "--layer", "IMAGE"], False),
     ("saliency", ["--method", "saliency", "--layer", "IMAGE"], False),
     ("SmoothGrad of squares", ["--method", "smoothgrad:samples=20,stdev=0.2,of=square"], False),
@@ -54,6 +56,7 @@ METHODS = [
     ("occlusion", ["--method", "occlusion:window=4,stride=4"], False),
     ("SplitCAM g, image", ["--method", "splitcam", "--layer", "IMAGE"], True),
     ("SplitLRP comb, image", ["--method", "splitlrp", "--layer", "IMAGE"], True),
+    ("AttnLRP, image", ["--method", "attn-lrp", "--layer", "IMAGE"], True),
     ("gradient × input", ["--method", "input-x-gradient", "--layer", "IMAGE"], True),
     ("integrated gradients", ["--method", "integrated-gradients"], True),
 ]

@@ -156,6 +156,33 @@ fn convolutions_of_any_window_are_matrix_products() {
     }
 }
 
+/// Laid out at every pixel, the taps of a patch are as many times the picture.
+#[test]
+fn windows_side_by_side_are_tiles_no_larger_than_the_picture() {
+    for (kernel, pad, output_padding, tiles) in
+        [([3, 2], 0, 0, true), ([4, 4], 0, 0, true), ([3, 3], 1, 1, false), ([2, 2], 0, 1, false)]
+    {
+        let mut window = Window::new(kernel);
+        window.stride = kernel.to_vec();
+        window.pad = vec![(pad, 0); 2];
+        let mut g = Graph::new();
+        let y = g.input("y", Shape::batched(&[4, 3, 5]), Kind::Float);
+        let w = g.constant(random(Noise::new(1), &[4, 2, kernel[0], kernel[1]], 100.0));
+        let b = g.constant(random(Noise::new(2), &[2], 100.0));
+        let output_padding = vec![output_padding; 2];
+        let op = Op::ConvTranspose { window, groups: 1, output_padding };
+        let x = g.add(op, &[y, w, b]).unwrap();
+        g.output("x", x);
+        let inputs = [random(Noise::new(3), &[2, 4, 3, 5], 100.0)];
+        compare_after(matrix_form, &g, &inputs, &["ConvTranspose"], &format!("{kernel:?} {pad}"));
+        let size = |shape: &Shape| shape.at(1).map_or(0, |lengths| lengths.iter().product::<usize>());
+        let picture = size(&g.node(x).shape);
+        let written = matrix_form(&g).unwrap();
+        let largest = written.nodes().filter(|(_, n)| !n.is_constant()).map(|(_, n)| size(&n.shape)).max();
+        assert_eq!(largest <= Some(picture), tiles, "{kernel:?} {pad}");
+    }
+}
+
 #[test]
 fn averages_under_any_window_are_sums() {
     for seed in 0..300 {

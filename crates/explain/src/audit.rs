@@ -238,7 +238,7 @@ fn growth(
     let mut growth = vec![[f64::NAN; 4]; layers.len()];
     for (column, stabiliser) in STABILISERS.into_iter().enumerate() {
         let split = Split::default().stabiliser(stabiliser);
-        let scale = Scale { samples: network.samples() };
+        let scale = Scale::of(network);
         let mut g = network.graph().clone();
         g.set_outputs(Vec::new());
         let thresholds = (stabiliser == Stabiliser::Scale)

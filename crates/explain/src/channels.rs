@@ -81,10 +81,10 @@ fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
         | Op::BatchNorm { .. }
         | Op::GroupNorm { .. }
         | Op::LocalResponseNorm { .. } => Some(1),
-        Op::LayerNorm { axis: 2, .. } if rank == 3 => Some(2),
+        Op::LayerNorm { axis, .. } if rank >= 3 && axis + 1 == rank => Some(*axis),
         Op::MatMul { trans_a: false, .. } => {
             let weight = graph.node(*node.inputs.get(1)?);
-            (weight.is_constant() && weight.shape.rank() == 2 && rank == 3).then_some(2)
+            (weight.is_constant() && weight.shape.rank() == 2 && rank >= 3).then(|| rank - 1)
         }
         _ => None,
     }
@@ -180,5 +180,21 @@ mod tests {
         let dense = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[tokens, w]).unwrap();
         let found = [x, patches, flat, tokens, dense].map(|at| Axes::of(&g, at, x).channels);
         assert_eq!(found, [Some(1), Some(1), Some(1), Some(2), Some(2)]);
+    }
+
+    #[test]
+    fn a_grid_of_tokens_has_its_channels_last() {
+        let mut g = Graph::new();
+        let x = g.input("x", shape(&[4, 6, 6]), Kind::Float);
+        let w = weights(&mut g, &[5, 4, 2, 2]);
+        let patches = g.add(Op::Conv { window: Window::new([2, 2]), groups: 1 }, &[x, w]).unwrap();
+        let grid = g.add(Op::Transpose { axes: vec![0, 2, 3, 1] }, &[patches]).unwrap();
+        let scale = weights(&mut g, &[5]);
+        let normal = g.add(Op::LayerNorm { axis: 3, epsilon: 1e-5 }, &[grid, scale]).unwrap();
+        let w = weights(&mut g, &[5, 7]);
+        let dense = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[normal, w]).unwrap();
+        let active = g.unary(Unary::Gelu, dense).unwrap();
+        let found = [patches, grid, normal, dense, active].map(|at| Axes::of(&g, at, x).channels);
+        assert_eq!(found, [Some(1), Some(3), Some(3), Some(3), Some(3)]);
     }
 }

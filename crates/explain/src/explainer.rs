@@ -340,7 +340,7 @@ fn finishing(source: &Graph, prepared: &dyn Prepared, request: &Request) -> Resu
     let attribution = g.input("attribution", monosplit_graph::Shape::new(dims), Kind::Float);
     let image = network.graph().node(network.input()).shape.clone();
     let value = Scaled::plain(attribution, 0.0);
-    let scale = Scale { samples: Dim::Batch(1) };
+    let scale = Scale::per_sample_of(Dim::Batch(1));
     let map = request.finish.write(&mut g, &scale, value, site.channels, axes, &image)?;
     g.output(request.output_name(), map.value);
     g.pruned()

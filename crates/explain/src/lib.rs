@@ -100,7 +100,7 @@ pub use explanation::{ClassInput, Explanation, Reading, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use gradients::gradients;
-pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Rule};
+pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
     Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,
     Target,

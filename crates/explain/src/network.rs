@@ -140,6 +140,18 @@ impl Network {
         self.graph.node(self.input).shape.dims().first().copied().unwrap_or(Dim::Fixed(1))
     }
 
+    /// Whether something is computed from several samples at once, as the statistics of a batch are.
+    pub(crate) fn mixes_samples(&self) -> bool {
+        let over_samples = |node: &Node, axes: &[usize]| {
+            let dims = self.graph.node(node.inputs[0]).shape.dims();
+            sample_axis(dims, self.samples()).is_some_and(|(axis, _)| axes.contains(&axis))
+        };
+        self.nodes().any(|(id, node)| match &node.op {
+            Op::Reduce { axes, .. } => self.is_active(id) && over_samples(node, axes),
+            _ => false,
+        })
+    }
+
     /// The axes of a value that a map is made of; an error if its first axis does not run over the samples.
     pub(crate) fn axes(&self, at: NodeId) -> Result<Axes> {
         let node = self.graph.node(at);

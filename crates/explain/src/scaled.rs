@@ -5,7 +5,7 @@
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
 
-use crate::network::sample_axis;
+use crate::network::{Network, sample_axis};
 
 /// A value is rescaled before an operation that could take it past two to this power.
 const LIMIT: f64 = 110.0;
@@ -30,8 +30,9 @@ pub(crate) struct Scaled {
 /// Writes arithmetic on [`Scaled`] values. Knows how samples are laid out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Length of the sample axis of the network's input.
-    pub(crate) samples: Dim,
+    /// Length of the sample axis of the network's input; none where samples depend on each other and have one exponent
+    /// together.
+    samples: Option<Dim>,
 }
 
 impl Scaled {
@@ -56,6 +57,23 @@ impl Scaled {
 }
 
 impl Scale {
+    /// One exponent for each of so many samples.
+    pub(crate) fn per_sample_of(samples: Dim) -> Self {
+        Scale { samples: Some(samples) }
+    }
+
+    /// One exponent for each sample of a network, if it treats them apart.
+    pub(crate) fn of(network: &Network) -> Self {
+        Scale { samples: (!network.mixes_samples()).then(|| network.samples()) }
+    }
+
+    /// The sample axis of a value, how many of its elements belong to a sample, and the number of samples.
+    fn axis(&self, g: &Graph, id: NodeId) -> Option<(usize, usize, Dim)> {
+        let samples = self.samples?;
+        let (axis, per_sample) = sample_axis(g.node(id).shape.dims(), samples)?;
+        Some((axis, per_sample, samples))
+    }
+
     /// `a`, ready for an operation that enlarges it by at most two to the power `growth`.
     pub(crate) fn ready(&self, g: &mut Graph, a: Scaled, growth: f64) -> Result<Scaled> {
         if a.bound + growth <= LIMIT {
@@ -102,7 +120,7 @@ impl Scale {
     /// The largest element of each sample.
     pub(crate) fn largest(&self, g: &mut Graph, a: NodeId) -> Result<NodeId> {
         let shape = g.node(a).shape.clone();
-        let Some((axis, per_sample)) = sample_axis(shape.dims(), self.samples) else {
+        let Some((axis, per_sample, samples)) = self.axis(g, a) else {
             let axes: Vec<usize> = (0..shape.rank()).collect();
             return if axes.is_empty() { Ok(a) } else { g.reduced(Reduction::Max, a, &axes, false) };
         };
@@ -111,22 +129,22 @@ impl Scale {
         if per_sample == 1 {
             return Ok(largest);
         }
-        let grouped = g.reshaped(largest, Shape::new([self.samples, Dim::Fixed(per_sample)]))?;
+        let grouped = g.reshaped(largest, Shape::new([samples, Dim::Fixed(per_sample)]))?;
         g.reduced(Reduction::Max, grouped, &[1], false)
     }
 
     /// One number per sample, shaped to be broadcast against `like`.
     pub(crate) fn per_sample(&self, g: &mut Graph, numbers: NodeId, like: NodeId) -> Result<NodeId> {
         let shape = g.node(like).shape.clone();
-        let Some((axis, per_sample)) = sample_axis(shape.dims(), self.samples) else { return Ok(numbers) };
+        let Some((axis, per_sample, samples)) = self.axis(g, like) else { return Ok(numbers) };
         if g.node(numbers).shape.rank() == 0 {
             return Ok(numbers);
         }
         let numbers = if per_sample == 1 {
             numbers
         } else {
-            let column = g.reshaped(numbers, Shape::new([self.samples, Dim::Fixed(1)]))?;
-            g.add(Op::Expand { shape: Shape::new([self.samples, Dim::Fixed(per_sample)]) }, &[column])?
+            let column = g.reshaped(numbers, Shape::new([samples, Dim::Fixed(1)]))?;
+            g.add(Op::Expand { shape: Shape::new([samples, Dim::Fixed(per_sample)]) }, &[column])?
         };
         let mut dims = vec![Dim::Fixed(1); shape.rank()];
         dims[axis] = shape.dims()[axis];
@@ -179,7 +197,7 @@ impl Scale {
 
     /// `value`, or `other` if only that has a sample axis: exponents are laid out by it.
     fn sampled(&self, g: &Graph, value: NodeId, other: NodeId) -> NodeId {
-        let has_samples = |id: NodeId| sample_axis(g.node(id).shape.dims(), self.samples).is_some();
+        let has_samples = |id: NodeId| self.axis(g, id).is_some();
         if !has_samples(value) && has_samples(other) { other } else { value }
     }
 

@@ -46,7 +46,7 @@ impl SumStream {
         thresholds: Option<Thresholds>,
         keep_contributions: bool,
     ) -> Result<Self> {
-        let scale = Scale { samples: network.samples() };
+        let scale = Scale::of(network);
         let stream = SumStream { streams: HashMap::new(), contributions: HashMap::new() };
         let mut builder = Builder { network, split, scale, thresholds, stream, keep_contributions };
         for (id, node) in network.nodes() {

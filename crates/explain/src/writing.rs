@@ -35,7 +35,7 @@ impl<'a> Writing<'a> {
         let table = graph.constant(Tensor::vector(numbers));
         let class = class_numbers(&mut graph, network, class, table)?;
         let seed = one_hot(&mut graph, class, table)?;
-        let scale = Scale { samples: network.samples() };
+        let scale = Scale::of(network);
         Ok(Writing { network, graph, scale, class, seed, shared: HashMap::new() })
     }
 

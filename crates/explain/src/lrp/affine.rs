@@ -1,9 +1,11 @@
 //! An affine layer seen from the one input that depends on the image: `z = W·x + b`, with the means to compute the same
 //! with other inputs, weights and biases. Every rule is written with these.
 
+use monosplit_graph::op::Binary;
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
 use crate::linear::{Coefficients, batch_norm_scale, transpose};
+use crate::network::Network;
 use crate::sum_stream::affine_bias;
 use crate::walk::Edge;
 
@@ -30,18 +32,30 @@ impl Kind {
 /// An affine node and what it is made of.
 pub(super) struct Affine<'a> {
     pub(super) kind: Kind,
-    /// The node, and the value `z` it computes.
+    /// The value `z`: the node's own, or what a bias that is added after it makes of that.
     pub(super) z: NodeId,
     pub(super) x: NodeId,
     pub(super) weight: NodeId,
     pub(super) bias: Option<NodeId>,
+    id: NodeId,
     node: &'a Node,
     index: usize,
 }
 
+/// The constant that is a layer's bias, added by a node of its own as exporters do over tokens, and that node.
+pub(super) fn later_bias(network: &Network, layer: NodeId) -> Option<(NodeId, NodeId)> {
+    let node = network.graph().node(layer);
+    let &[(sum, Some(index))] = network.readers(layer) else { return None };
+    let reader = network.graph().node(sum);
+    let bare = matches!(node.op, Op::MatMul { .. }) && node.inputs.len() == 2;
+    let added = reader.op == Op::Binary(Binary::Add) && reader.shape == node.shape;
+    let single = |id| network.active_inputs(id).len() == 1;
+    (bare && added && single(layer) && single(sum)).then(|| (reader.inputs[1 - index], sum))
+}
+
 impl<'a> Affine<'a> {
     /// The affine layer at the upper end of an edge, if it is one.
-    pub(super) fn of(g: &mut Graph, edge: &Edge<'a>) -> Result<Option<Self>> {
+    pub(super) fn of(g: &mut Graph, network: &Network, edge: &Edge<'a>) -> Result<Option<Self>> {
         let Edge { id, node, index, active } = *edge;
         let Some(kind) = Kind::of(&node.op).filter(|_| active == 1) else { return Ok(None) };
         let (weight, bias) = match (&node.op, index) {
@@ -50,7 +64,11 @@ impl<'a> Affine<'a> {
             (_, 0) => (node.inputs[1], node.inputs.get(2).copied()),
             _ => return Ok(None),
         };
-        Ok(Some(Affine { kind, z: id, x: node.inputs[index], weight, bias, node, index }))
+        let (bias, z) = match later_bias(network, id) {
+            Some((later, sum)) => (Some(later), sum),
+            None => (bias, id),
+        };
+        Ok(Some(Affine { kind, z, x: node.inputs[index], weight, bias, id, node, index }))
     }
 
     /// `weight·x + bias`
@@ -77,6 +95,6 @@ impl<'a> Affine<'a> {
         }
         let mut operands = self.node.inputs.clone();
         operands[1 - self.index] = weight;
-        transpose(g, self.z, self.index, c, Coefficients { operands: &operands, magnitude: false })
+        transpose(g, self.id, self.index, c, Coefficients { operands: &operands, magnitude: false })
     }
 }

@@ -10,6 +10,18 @@ const STABILISER: f64 = 1e-6;
 /// The stabiliser where one rule is used everywhere, as Captum has it.
 const CAPTUM_STABILISER: f64 = 1e-9;
 
+/// What becomes of the relevance of products of activations, and of the softmaxes and norms that are made of such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Products {
+    /// A factor that gates (a sigmoid, a softmax, a normaliser) is held as if it were constant, and the other has all;
+    /// half to each where both or neither do (Ali et al. 2022). Constants that are added take nothing.
+    #[default]
+    GatesHeld,
+    /// Half to each factor; `R_i = x_i (R_i − s_i Σ_j R_j)` through a softmax `s` of `x`; only the deviation that a norm
+    /// divides by is held. A constant that is added takes its share, as a bias does (Achtibat et al. 2024: AttnLRP).
+    Halved,
+}
+
 /// A choice of rules for the layers of a network.
 ///
 /// Activations hand relevance on as it is; sums, average pools and interpolations share it in proportion to
@@ -30,6 +42,8 @@ pub struct Composite {
     pub normalisation: Rule,
     /// Rules for layers by name; the first that fits counts, before all of the above.
     pub named: Vec<NamedRule>,
+    /// What products of activations do.
+    pub products: Products,
     /// The ε of all denominators but those of [`Rule::Epsilon`].
     pub stabiliser: f64,
 }
@@ -92,6 +106,12 @@ impl Composite {
         Composite { stabiliser: CAPTUM_STABILISER, name: "gamma".into(), ..Composite::everywhere(rule) }
     }
 
+    /// AttnLRP: relevance passes attention, to queries and keys too. The paper has the ε rule for affine layers, and the γ
+    /// rule in vision transformers, where it is less noisy.
+    pub fn attention(rule: Rule) -> Self {
+        Composite { name: "attention".into(), products: Products::Halved, ..Composite::everywhere(rule) }
+    }
+
     /// One rule for all affine layers.
     pub fn everywhere(rule: Rule) -> Self {
         Composite {
@@ -102,6 +122,7 @@ impl Composite {
             dense: rule.clone(),
             normalisation: rule,
             named: Vec::new(),
+            products: Products::GatesHeld,
             stabiliser: STABILISER,
         }
     }

@@ -3,16 +3,20 @@
 //!
 //! | node | rule |
 //! |---|---|
-//! | activations, constants added or multiplied | relevance as it is |
+//! | activations, constants added or multiplied | relevance as it is; a constant added right after a fully connected layer is its bias |
 //! | sums, differences, average pools, means, interpolation | shares by contribution, `x ⊙ Jᵀ(R/stab(z))` |
 //! | max pooling, the larger of two | all to the winner |
 //! | joining, cutting, padding, moving | by transposition |
 //! | products of two activations | all to the signal where one factor gates (a sigmoid, a softmax, a normaliser), which is held as if it were constant (Ali et al. 2022); half to each where both or neither do |
 //! | softmax | only as a gate |
+//!
+//! A composite with [`Products::Halved`] has the rules of AttnLRP for products, softmaxes, norms and added constants
+//! instead.
 
 mod affine;
 mod composite;
 mod conservation;
+mod function;
 mod rule;
 mod signs;
 
@@ -22,7 +26,7 @@ use std::rc::Rc;
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
-pub use composite::{Composite, NamedRule};
+pub use composite::{Composite, NamedRule, Products};
 pub use conservation::{Conservation, LayerRelevance};
 pub use rule::Rule;
 
@@ -32,7 +36,8 @@ use crate::network::Network;
 use crate::quotient::stabilised_quotient;
 use crate::sum_stream::{first_wins, is_shape_node};
 use crate::walk::{Edge, Rules};
-use affine::{Affine, Kind};
+use affine::{Affine, Kind, later_bias};
+use function::Functions;
 use rule::Setting;
 use signs::non_negative;
 
@@ -43,6 +48,7 @@ pub(crate) struct Relevance {
     /// Whether no affine layer lies before a node.
     first: Vec<bool>,
     non_negative: Vec<bool>,
+    functions: Functions,
     /// `R/stab(z)` of the nodes met so far, which all their inputs share.
     quotients: HashMap<NodeId, NodeId>,
 }
@@ -66,6 +72,7 @@ impl Relevance {
             composite: composite.clone(),
             first: first_layers(network),
             non_negative: non_negative(network.graph()),
+            functions: Functions::of(network, composite.products == Products::Halved),
             quotients: HashMap::new(),
         })
     }
@@ -90,29 +97,33 @@ impl Relevance {
     /// A product of two activations.
     fn product(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
         let [own, other] = [edge.index, 1 - edge.index].map(|i| self.is_gate(edge.node.inputs[i]));
-        match (own, other) {
-            (true, false) => Ok(None),
-            (false, true) => self.shared(g, edge, 1.0, r).map(Some),
+        match (own, other, self.composite.products) {
+            (true, false, _) => Ok(None),
+            (false, true, Products::GatesHeld) => self.shared(g, edge, 1.0, r).map(Some),
+            (false, true, Products::Halved) if matches!(edge.node.op, Op::Binary(_)) => {
+                let shape = g.node(edge.node.inputs[edge.index]).shape.clone();
+                g.summed_to(r, &shape).map(Some)
+            }
+            (false, true, Products::Halved) => self.shared(g, edge, 1.0, r).map(Some),
             _ => self.shared(g, edge, 0.5, r).map(Some),
         }
     }
 
-    /// Whether a value weighs others: what a saturating or normalising function left, maybe moved or scaled since.
+    /// Whether a value weighs others: what a saturating or normalising function left, maybe moved or scaled since. Of
+    /// those only normalisers count where products are halved.
     fn is_gate(&self, mut id: NodeId) -> bool {
+        let saturating = self.composite.products == Products::GatesHeld;
         loop {
             let node = self.network.graph().node(id);
             match &node.op {
-                Op::Softmax { .. } | Op::LogSoftmax { .. } => return true,
+                Op::Unary(Unary::Sqrt | Unary::Reciprocal) => return true,
+                Op::Softmax { .. } | Op::LogSoftmax { .. } => return saturating,
                 Op::Unary(
-                    Unary::Sigmoid
-                    | Unary::HardSigmoid { .. }
-                    | Unary::Tanh
-                    | Unary::Erf
-                    | Unary::Exp
-                    | Unary::Sqrt
-                    | Unary::Reciprocal,
-                ) => return true,
-                Op::Unary(Unary::Clip { min, max }) => return min.is_finite() && max.is_finite(),
+                    Unary::Sigmoid | Unary::HardSigmoid { .. } | Unary::Tanh | Unary::Erf | Unary::Exp,
+                ) => return saturating,
+                Op::Unary(Unary::Clip { min, max }) => {
+                    return saturating && min.is_finite() && max.is_finite();
+                }
                 Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {}
                 op if is_shape_node(op) => {}
                 _ => return false,
@@ -122,19 +133,19 @@ impl Relevance {
         }
     }
 
-    /// Softmax is spelled out in simpler nodes; that its last step is reached means that relevance was to pass it.
-    fn refuse_softmax(&self, id: NodeId) -> Result<()> {
-        let spelled_out = self.network.readers(id).iter().filter(|(_, index)| index.is_none());
-        for (reader, _) in spelled_out {
-            let node = self.network.graph().node(*reader);
-            if matches!(node.op, Op::Softmax { .. } | Op::LogSoftmax { .. }) {
-                return Err(Error::unsupported(
-                    "relevance cannot pass a softmax that weighs nothing; name a layer above it",
-                )
-                .at(node.label.display()));
-            }
+    /// What crosses an edge within a function that is passed as a whole, and nothing off the way through it; `None` for an
+    /// edge of something else.
+    fn within_function(&self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<Option<NodeId>>> {
+        let Some(softmax) = self.functions.softmax_ending_at(edge.id) else {
+            return Ok(self.functions.route(edge.id).map(|route| (edge.index == route).then_some(r)));
+        };
+        if self.composite.products == Products::GatesHeld || !softmax.is_plain {
+            return Err(Error::unsupported(
+                "relevance cannot pass a softmax that weighs nothing; name a layer above it",
+            )
+            .at(self.network.graph().node(softmax.id).label.display()));
         }
-        Ok(())
+        Ok(Some(if edge.index == 0 { Some(softmax.hand_down(g, r)?) } else { None }))
     }
 }
 
@@ -147,8 +158,10 @@ impl Rules for Relevance {
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
         let Edge { id, node, index, active } = *edge;
-        self.refuse_softmax(id)?;
-        if let Some(layer) = Affine::of(g, edge)? {
+        if let Some(passed) = self.within_function(g, edge, r)? {
+            return Ok(passed);
+        }
+        if let Some(layer) = Affine::of(g, &self.network, edge)? {
             let rule = self.composite.rule(layer.kind, self.first[id.index()], &node.label);
             let setting = Setting {
                 stabiliser: self.composite.stabiliser,
@@ -160,6 +173,8 @@ impl Rules for Relevance {
             return contest.scatter(g, r).map(Some);
         }
         let shape = g.node(node.inputs[index]).shape.clone();
+        // The rule of the layer below counts its bias.
+        let is_bias = later_bias(&self.network, node.inputs[index]).is_some();
         match &node.op {
             Op::Unary(_) => Ok(Some(r)),
             Op::Binary(Binary::PRelu | Binary::Pow) if index == 0 => g.summed_to(r, &shape).map(Some),
@@ -172,7 +187,11 @@ impl Rules for Relevance {
             Op::Binary(Binary::Mul) | Op::MatMul { .. } if active == 2 && index < 2 => {
                 self.product(g, edge, r)
             }
-            Op::Binary(Binary::Add | Binary::Sub) if active == 2 => self.shared(g, edge, 1.0, r).map(Some),
+            Op::Binary(Binary::Add | Binary::Sub)
+                if active == 2 || (self.composite.products == Products::Halved && !is_bias) =>
+            {
+                self.shared(g, edge, 1.0, r).map(Some)
+            }
             Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min)
                 if active == 1 =>
             {

@@ -6,6 +6,7 @@ mod agreement;
 #[path = "../asked/mod.rs"]
 mod asked;
 mod backward;
+mod batch_statistics;
 mod coefficients;
 mod deep;
 mod literal;

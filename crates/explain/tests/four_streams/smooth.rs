@@ -8,6 +8,8 @@ pub(crate) fn value(function: Unary, z: f64) -> f64 {
         Unary::Sigmoid => 1.0 / (1.0 + (-z).exp()),
         Unary::Softplus => (1.0 + z.exp()).ln(),
         Unary::Silu => z / (1.0 + (-z).exp()),
+        Unary::Sqrt => z.sqrt(),
+        Unary::Reciprocal => 1.0 / z,
         other => panic!("the generator makes no {}", other.name()),
     }
 }
@@ -19,6 +21,8 @@ pub(crate) fn slope(function: Unary, z: f64) -> f64 {
         Unary::Sigmoid => sigmoid * (1.0 - sigmoid),
         Unary::Softplus => sigmoid,
         Unary::Silu => sigmoid * (1.0 + z * (1.0 - sigmoid)),
+        Unary::Sqrt => 0.5 / z.sqrt(),
+        Unary::Reciprocal => -1.0 / (z * z),
         other => panic!("the generator makes no {}", other.name()),
     }
 }

@@ -1,4 +1,5 @@
-//! LRP, DeepLIFT and DeepSHAP: what Zennit and Captum found on small networks, and what must hold on any.
+//! LRP, DeepLIFT and DeepSHAP: what Zennit, Captum and a transcription found on small networks, and what must hold on any.
 
+mod attention;
 mod golden;
 mod properties;

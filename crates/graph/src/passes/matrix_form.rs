@@ -65,6 +65,12 @@ fn transposed(
     let (Some(from), Some(to)) = (spatial(&g.node(inputs[0]).shape), spatial(&node.shape)) else {
         return Ok(None);
     };
+    let tiles = from.iter().zip(&window.stride).map(|(&n, &s)| n.checked_mul(s));
+    let plain = window.dilation.iter().all(|&d| d == 1) && window.pad.iter().all(|&pad| pad == (0, 0));
+    let side_by_side = plain && window.kernel == window.stride;
+    if side_by_side && groups == 1 && tiles.eq(to.iter().map(|&n| Some(n))) {
+        return tiled(g, inputs, window, &from, &to).map(Some);
+    }
     let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
     let (Some(spans), Some(weight)) = (spans, turned(g, inputs[1], groups)?) else { return Ok(None) };
     let mut x = apart(g, inputs[0], &from, &window.stride)?;
@@ -76,6 +82,38 @@ fn transposed(
     let back = Window { stride: ones, ..window.clone() };
     let operands: Vec<NodeId> = [weight].into_iter().chain(inputs.get(2).copied()).collect();
     product(g, x, &operands, &back, groups, &to).map(Some)
+}
+
+/// A transposed convolution whose windows lie side by side: every element becomes a tile of its own. Patches of a vision
+/// transformer are such, and there are too many taps in one to lay them all out at every pixel.
+fn tiled(g: &mut Graph, inputs: &[NodeId], window: &Window, from: &[usize], to: &[usize]) -> Result<NodeId> {
+    let axes = window.axes();
+    let (batch, channels) = (g.node(inputs[0]).shape.dims()[0], g.node(inputs[0]).shape.dims()[1]);
+    let outputs = g.node(inputs[1]).shape.dims()[1];
+    let (taps, count): (usize, usize) = (window.kernel.iter().product(), from.iter().product());
+    let depth = outputs.fixed().and_then(|n| n.checked_mul(taps)).unwrap_or(0);
+    let kernels = g.reshaped(inputs[1], Shape::new([channels, Dim::Fixed(depth)]))?;
+    let kernels = g.add(Op::Transpose { axes: vec![1, 0] }, &[kernels])?;
+    let elements = g.reshaped(inputs[0], Shape::new([batch, channels, Dim::Fixed(count)]))?;
+    let product = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[kernels, elements])?;
+    let lengths = window.kernel.iter().chain(from).map(|&n| Dim::Fixed(n));
+    let shape: Vec<Dim> = [batch, outputs].into_iter().chain(lengths).collect();
+    let product = g.reshaped(product, Shape::new(shape))?;
+    let order = [0, 1].into_iter().chain((0..axes).flat_map(|axis| [2 + axes + axis, 2 + axis])).collect();
+    let tiles = g.add(Op::Transpose { axes: order }, &[product])?;
+    let lengths = to.iter().map(|&n| Dim::Fixed(n));
+    let shape: Vec<Dim> = [batch, outputs].into_iter().chain(lengths).collect();
+    let value = g.reshaped(tiles, Shape::new(shape))?;
+    biased(g, value, inputs.get(2).copied())
+}
+
+/// A number added to every channel.
+fn biased(g: &mut Graph, value: NodeId, bias: Option<NodeId>) -> Result<NodeId> {
+    let Some(bias) = bias else { return Ok(value) };
+    let mut column = vec![Dim::Fixed(1); g.node(value).shape.rank()];
+    column[1] = g.node(value).shape.dims()[1];
+    let bias = g.reshaped(bias, Shape::new(column))?;
+    g.plus(value, bias)
 }
 
 /// The product of kernels with what each position of the window sees. `operands` are the kernels and perhaps a bias;
@@ -117,15 +155,7 @@ fn product(
     let lengths = positions.iter().map(|&n| Dim::Fixed(n));
     let shape: Vec<Dim> = [batch, Dim::Fixed(outputs)].into_iter().chain(lengths).collect();
     let value = g.reshaped(product, Shape::new(shape))?;
-    match operands.get(1) {
-        None => Ok(value),
-        Some(&bias) => {
-            let mut column = vec![1; axes + 2];
-            column[1] = outputs;
-            let bias = g.reshaped(bias, Shape::fixed(&column))?;
-            g.plus(value, bias)
-        }
-    }
+    biased(g, value, operands.get(1).copied())
 }
 
 /// What the window sees along one axis, each of its taps as channels of their own.

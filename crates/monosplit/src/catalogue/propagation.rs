@@ -86,6 +86,20 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: lrp,
     },
+    Entry {
+        name: "attn-lrp",
+        family: Family::Propagation,
+        summary: "LRP that passes attention by the rules of AttnLRP: half of a product to each factor, softmax by \
+                  its Taylor expansion, norms with their deviation held",
+        citation: "Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers, \
+                   ICML 2024",
+        options: &[
+            choice("gamma", "0", "γ of the rule of convolutions and fully connected layers; 0 is the rule ε"),
+            choice("epsilon", "1e-6", "ε of all denominators"),
+            choice("seed", "score", "what is handed down: the score, or one"),
+        ],
+        make: attention_lrp,
+    },
 ];
 
 fn deep_lift(options: &mut Options) -> Result<Chosen> {
@@ -141,9 +155,20 @@ fn lrp(options: &mut Options) -> Result<Chosen> {
             composite.name
         )));
     }
+    let title = format!("LRP {}", title(&composite.name));
+    handed_down(options, composite, title)
+}
+
+fn attention_lrp(options: &mut Options) -> Result<Chosen> {
+    let gamma = options.number("gamma", 0.0, 0.0..=1e6)?;
+    let stabiliser = options.number("epsilon", 1e-6, f64::MIN_POSITIVE..=1e6)?;
+    let rule = if gamma > 0.0 { Rule::Gamma { gamma } } else { Rule::Epsilon { epsilon: stabiliser } };
+    handed_down(options, Composite { stabiliser, ..Composite::attention(rule) }, "AttnLRP".into())
+}
+
+fn handed_down(options: &mut Options, composite: Composite, title: String) -> Result<Chosen> {
     let seeds = [("score", RelevanceSeed::Score), ("one", RelevanceSeed::One)];
     let seed = options.one_of("seed", RelevanceSeed::Score, &seeds)?;
-    let title = format!("LRP {}", title(&composite.name));
     let lrp = Lrp { composite, seed };
     Ok(Chosen { relevance: Some(lrp.clone()), ..Chosen::new(lrp, title) })
 }

@@ -1,0 +1,142 @@
+//! AttnLRP against a transcription of its rules in double precision (`scripts/make_attention_relevance.py`), and what
+//! becomes of the total.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_explain::methods::{Lrp, RelevanceSeed};
+use monosplit_explain::{
+    Channels, Class, Composite, Conservation, Explainer, Finish, Products, Request, Rule, Settings,
+};
+use monosplit_graph::onnx::{self, ImportOptions};
+use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::passes::{CanonicalOptions, Stored, canonicalise};
+use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Shape, Tensor, npy};
+
+fn double() -> Cpu {
+    Cpu::default().precision(Precision::F64)
+}
+
+fn array(name: &str) -> Tensor {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attention");
+    npy::read(&std::fs::read(folder.join(name)).unwrap()).unwrap()
+}
+
+fn transformer() -> Graph {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attention/network.onnx");
+    let graph = onnx::open(&file, &ImportOptions::default()).unwrap();
+    let evaluate = |g: &Graph| double().compile(g)?.run(&[]);
+    let options = CanonicalOptions { stored: Stored::Double, ..CanonicalOptions::default() };
+    canonicalise(&graph, options, &evaluate).unwrap().0
+}
+
+fn relevance(composite: Composite, layer: Option<String>) -> Vec<f64> {
+    let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+    let method = Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
+    let request = Request::of(method, layer).finish(finish);
+    let explainer = Explainer::new(&transformer(), &[request], &double()).unwrap();
+    let classes = array("classes.npy").to_i64().unwrap().iter().map(|&c| c as usize).collect();
+    let found = explainer.explain(&array("x.npy"), &Class::PerSample(classes), &Settings::default()).unwrap();
+    found.maps[0].values.to_f64().into_vec()
+}
+
+fn agrees(found: &[f64], expected: &str) {
+    let expected = array(expected).to_f64().into_vec();
+    assert_eq!(found.len(), expected.len());
+    let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
+    let apart = found.iter().zip(&expected).fold(0f64, |most, (a, b)| most.max((a - b).abs()));
+    assert!(apart <= 1e-9 * largest, "{apart:e} of {largest:e}");
+}
+
+fn epsilon() -> Rule {
+    Rule::Epsilon { epsilon: 1e-6 }
+}
+
+#[test]
+fn relevance_passes_attention_as_transcribed() {
+    agrees(&relevance(Composite::attention(epsilon()), None), "image.npy");
+    agrees(&relevance(Composite::attention(epsilon()), Some("block.norm1:in".into())), "block.npy");
+    agrees(&relevance(Composite::attention(Rule::Gamma { gamma: 0.25 }), None), "gamma.npy");
+}
+
+/// `x W` over the last axis, without a bias.
+fn mapped(g: &mut Graph, noise: &Noise, name: &str, x: NodeId, columns: usize) -> NodeId {
+    let rows = g.node(x).shape.dims().last().and_then(|dim| dim.fixed()).unwrap();
+    let values: Vec<f64> = (0..rows * columns).map(|i| noise.stream(name).gaussian(i as u64) * 0.6).collect();
+    let w = g.constant(Tensor::new([rows, columns], values).unwrap());
+    g.add_named(Label::named(name), Op::MatMul { trans_a: false, trans_b: false }, &[x, w]).unwrap()
+}
+
+/// Attention over a norm, then a gate, without biases: `[N, 4, 6]` to scores.
+fn block(noise: &Noise) -> Graph {
+    let mut g = Graph::new();
+    let x = g.input("image", Shape::batched(&[4, 6]), Kind::Float);
+    let scale = g.constant(Tensor::vector(vec![1.25; 6]));
+    let norm = Op::LayerNorm { axis: 2, epsilon: 1e-3 };
+    let y = g.add_named(Label::named("norm"), norm, &[x, scale]).unwrap();
+    let [q, k, v] = ["q", "k", "v"].map(|name| mapped(&mut g, noise, name, y, 6));
+    let dots = Op::MatMul { trans_a: false, trans_b: true };
+    let logits = g.add_named(Label::named("logits"), dots, &[q, k]).unwrap();
+    let weights = g.add_named(Label::named("weights"), Op::Softmax { axis: 2 }, &[logits]).unwrap();
+    let mix = Op::MatMul { trans_a: false, trans_b: false };
+    let mixed = g.add_named(Label::named("mixed"), mix, &[weights, v]).unwrap();
+    let gate = mapped(&mut g, noise, "gate", mixed, 6);
+    let gate = g.add_named(Label::named("open"), Op::Unary(Unary::Sigmoid), &[gate]).unwrap();
+    let gated = g.add_named(Label::named("gated"), Op::Binary(Binary::Mul), &[mixed, gate]).unwrap();
+    let pooled = g.reduced(Reduction::Mean, gated, &[1], false).unwrap();
+    let scores = mapped(&mut g, noise, "head", pooled, 3);
+    g.output("scores", scores);
+    g
+}
+
+/// All rules but that of the softmax keep the total: what the image lacks of the score is what went missing there.
+#[test]
+fn only_softmax_takes_relevance() {
+    for seed in 0..6 {
+        let noise = Noise::new(seed);
+        let network = block(&noise);
+        let rule = Rule::Epsilon { epsilon: 1e-13 };
+        let composite = Composite { stabiliser: 1e-13, ..Composite::attention(rule) };
+        assert_eq!(composite.products, Products::Halved);
+        let lrp = Lrp { composite, seed: RelevanceSeed::Score };
+        let values: Vec<f64> = (0..48).map(|i| noise.stream("x").gaussian(i)).collect();
+        let images = Tensor::new([2, 4, 6], values).unwrap();
+        let conservation = Conservation::new(&network, &lrp, &double()).unwrap();
+        let layers = conservation.totals(&images, &Class::Top).unwrap();
+        let total = |name: &str| &layers.iter().find(|layer| layer.layer == name).unwrap().totals;
+        for row in 0..2 {
+            let [head, gated, mixed, weights, v, logits, q, k, norm, image] =
+                ["head", "gated", "mixed", "weights", "v", "logits", "q", "k", "norm", "image"]
+                    .map(|name| total(name)[row]);
+            let size = layers.iter().fold(1f64, |most, layer| most.max(layer.totals[row].abs()));
+            let same = |a: f64, b: f64| assert!((a - b).abs() <= 1e-7 * size, "{seed}: {a} and {b}");
+            same(head, gated);
+            same(gated, mixed);
+            same(weights, mixed / 2.0);
+            same(v, mixed / 2.0);
+            same(q, logits / 2.0);
+            same(k, logits / 2.0);
+            same(norm, head - (weights - logits));
+            same(image, norm);
+            assert!((weights - logits).abs() > 1e-6, "{seed}: {weights} and {logits}");
+        }
+    }
+}
+
+#[test]
+fn a_softmax_that_weighs_nothing_is_passed_only_by_its_own_rule() {
+    let mut g = Graph::new();
+    let x = g.input("image", Shape::batched(&[4, 6]), Kind::Float);
+    let weights = g.add_named(Label::named("weights"), Op::Softmax { axis: 2 }, &[x]).unwrap();
+    let pooled = g.reduced(Reduction::Mean, weights, &[1], false).unwrap();
+    let scores = mapped(&mut g, &Noise::new(1), "head", pooled, 3);
+    g.output("scores", scores);
+    let compiled = |composite: Composite| {
+        let method = Lrp { composite, seed: RelevanceSeed::Score };
+        Explainer::new(&g, &[Request::at_input(method)], &double())
+    };
+    assert!(compiled(Composite::attention(epsilon())).is_ok());
+    let refused = compiled(Composite::everywhere(epsilon())).err().unwrap().to_string();
+    assert!(refused.contains("softmax"), "{refused}");
+}

@@ -98,7 +98,7 @@ impl Cache {
         if let Some(folder) = &self.folder
             && std::fs::create_dir_all(folder).is_ok()
         {
-            let _ = write_atomically(&folder.join(file), bytes);
+            let _ = write_atomically(folder.join(file), bytes);
         }
     }
 }

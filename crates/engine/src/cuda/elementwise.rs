@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use monosplit_graph::op::{Binary, Unary};
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result};
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape};
 
 /// Elements one thread takes at a time, so that their reads wait together.
 pub(super) const AT_ONCE: usize = 4;
@@ -46,51 +46,79 @@ impl Source {
     pub(super) fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId], outputs: &[NodeId]) -> Result<Self> {
         let shape = &graph.node(nodes[0]).shape;
         let mut names: HashMap<NodeId, String> = HashMap::new();
-        let mut inputs = Vec::new();
-        let [mut parameters, mut arrays, mut loads, mut takes, mut single, mut body] =
-            [const { String::new() }; 6];
+        let mut text = Text::default();
         for &id in nodes {
             let node = graph.node(id);
             let mut operands = Vec::with_capacity(node.inputs.len());
             for input in node.inputs.iter().map(|input| same[input.index()]) {
-                if !names.contains_key(&input) {
-                    let (position, read) = (inputs.len(), graph.node(input));
-                    let reading = match read.shape.count() {
-                        _ if read.shape == *shape => Reading::Along,
-                        Some(Dim::Fixed(1)) => Reading::One,
-                        _ => Reading::Broadcast,
-                    };
-                    let kind = kind_name(read.kind);
-                    let at = match reading {
-                        Reading::Along => "i".to_string(),
-                        Reading::One => "0".to_string(),
-                        Reading::Broadcast => format!("place(i, axes, s{position})"),
-                    };
-                    let _ = write!(parameters, ", const {kind} *p{position}");
-                    let _ = writeln!(arrays, "      {kind} l{position}[{AT_ONCE}];");
-                    let _ = writeln!(loads, "        l{position}[k] = p{position}[{at}];");
-                    let _ = writeln!(takes, "        {kind} x{position} = l{position}[k];");
-                    let _ = writeln!(single, "        {kind} x{position} = p{position}[{at}];");
-                    names.insert(input, format!("x{position}"));
-                    inputs.push((input, reading));
-                }
-                operands.push((names[&input].clone(), graph.node(input).kind));
+                let read = graph.node(input);
+                let name = match names.get(&input) {
+                    Some(name) => name.clone(),
+                    None => text.read(input, read, shape),
+                };
+                names.insert(input, name.clone());
+                operands.push((name, read.kind));
             }
             let name = format!("v{}", names.len());
             let value = expression(&node.op, &operands, node.kind)?;
-            let _ = writeln!(body, "        {} {name} = {value};", kind_name(node.kind));
+            let _ = writeln!(text.body, "        {} {name} = {value};", kind_name(node.kind));
             names.insert(id, name);
         }
         for (position, output) in outputs.iter().enumerate() {
-            let _ = write!(parameters, ", {} *q{position}", kind_name(graph.node(*output).kind));
             let name = names.get(output).ok_or_else(|| Error::argument("an output is not computed"))?;
-            let _ = writeln!(body, "        q{position}[i] = {name};");
+            let _ = write!(text.parameters, ", {} *q{position}", kind_name(graph.node(*output).kind));
+            let _ = writeln!(text.body, "        q{position}[i] = {name};");
         }
-        if inputs.iter().any(|(_, reading)| *reading == Reading::Broadcast) {
+        Ok(text.finish())
+    }
+}
+
+/// A kernel being written.
+#[derive(Default)]
+struct Text {
+    inputs: Vec<(NodeId, Reading)>,
+    parameters: String,
+    /// Room for what is read at once, how it is filled, and how one element of it is taken out.
+    arrays: String,
+    loads: String,
+    takes: String,
+    /// How one element is read alone.
+    single: String,
+    body: String,
+}
+
+impl Text {
+    /// Reads another value; what it is called from here on.
+    fn read(&mut self, input: NodeId, read: &Node, shape: &Shape) -> String {
+        let reading = match read.shape.count() {
+            _ if read.shape == *shape => Reading::Along,
+            Some(Dim::Fixed(1)) => Reading::One,
+            _ => Reading::Broadcast,
+        };
+        let (kind, number) = (kind_name(read.kind), self.inputs.len());
+        let at = match reading {
+            Reading::Along => "i".to_string(),
+            Reading::One => "0".to_string(),
+            Reading::Broadcast => format!("place(i, axes, s{number})"),
+        };
+        let _ = write!(self.parameters, ", const {kind} *p{number}");
+        let _ = writeln!(self.arrays, "      {kind} l{number}[{AT_ONCE}];");
+        let _ = writeln!(self.loads, "        l{number}[k] = p{number}[{at}];");
+        let _ = writeln!(self.takes, "        {kind} x{number} = l{number}[k];");
+        let _ = writeln!(self.single, "        {kind} x{number} = p{number}[{at}];");
+        self.inputs.push((input, reading));
+        format!("x{number}")
+    }
+
+    fn finish(self) -> Source {
+        let Text { inputs, mut parameters, arrays, loads, takes, single, body } = self;
+        let repeated =
+            || inputs.iter().enumerate().filter(|(_, (_, reading))| *reading == Reading::Broadcast);
+        if repeated().next().is_some() {
             parameters.push_str(", Axes axes");
         }
-        for (position, _) in inputs.iter().enumerate().filter(|(_, (_, r))| *r == Reading::Broadcast) {
-            let _ = write!(parameters, ", Strides s{position}");
+        for (number, _) in repeated() {
+            let _ = write!(parameters, ", Strides s{number}");
         }
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n{parameters}) {{\n  \
@@ -106,7 +134,7 @@ impl Source {
             name = Source::NAME,
             last = AT_ONCE - 1,
         );
-        Ok(Source { text, inputs })
+        Source { text, inputs }
     }
 }
 
@@ -247,8 +275,6 @@ fn pair(binary: Binary, (a, ka): (&str, Kind), (b, kb): (&str, Kind), to: Kind) 
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::Shape;
-
     use super::*;
 
     #[test]

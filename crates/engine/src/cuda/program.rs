@@ -30,6 +30,9 @@ const KERNELS: &str = include_str!("kernels.cu");
 const CHOICES: Choices =
     Choices { share: true, fuse: true, finish: false, batch: true, streams: false, reorder: true };
 
+/// Elementwise kernels and their names, by the node they begin with.
+type Sources = HashMap<NodeId, (Source, String)>;
+
 /// A value that depends on no input.
 #[derive(Clone)]
 struct Constant {
@@ -47,7 +50,7 @@ pub(super) struct CudaProgram {
     kernels: CUmodule,
     written: CUmodule,
     /// For what runs in an elementwise kernel, by its first node: the kernel and its name.
-    sources: HashMap<NodeId, (Source, String)>,
+    sources: Sources,
     constants: HashMap<NodeId, Constant>,
     /// The node that reports an index out of range, counted from 1.
     pub(super) fault: Memory,
@@ -314,11 +317,7 @@ fn is_elementwise(op: &Op) -> bool {
 }
 
 /// The elementwise kernels of a program by the node they begin with, and the text of all, each once.
-fn sources(
-    graph: &Graph,
-    plan: &Plan,
-    derived: &[NodeId],
-) -> Result<(HashMap<NodeId, (Source, String)>, String)> {
+fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, String)> {
     let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
     for step in &plan.steps {
         let nodes = step.work.nodes();

@@ -486,15 +486,7 @@ mod tests {
         for round in 0..1000 {
             let graph = random_graph(&mut random);
             let (known, needed) = (known(&graph), needed(&graph));
-            let on = |bit: usize| round & (1 << bit) != 0;
-            let choices = Choices {
-                share: on(0),
-                fuse: on(1),
-                finish: on(4),
-                batch: on(2),
-                streams: on(2),
-                reorder: on(3),
-            };
+            let choices = Choices::without(round);
             let plan = Plan::new(&graph, &known, &needed, choices);
             follow(&graph, &plan);
             batched += plan.steps.iter().filter(|step| matches!(step.work, Work::Batched(_))).count();

@@ -26,6 +26,14 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
+    /// Those whose bit is not set.
+    #[cfg(test)]
+    pub(crate) fn without(bits: usize) -> Self {
+        let on = |bit: usize| bits & (1 << bit) == 0;
+        let (batch, reorder) = (on(2), on(3));
+        Choices { share: on(0), fuse: on(1), finish: on(4), batch, streams: batch, reorder }
+    }
+
     /// All of them.
     pub(crate) const ALL: Choices =
         Choices { share: true, fuse: true, finish: true, batch: true, streams: true, reorder: true };

@@ -248,14 +248,7 @@ pub(crate) fn batch_norm_scale(g: &mut Graph, node: &Node, epsilon: f64) -> Resu
     let variance = g.offset(epsilon, node.inputs[4])?;
     let deviation = g.unary(Unary::Sqrt, variance)?;
     let scale = g.over(node.inputs[1], deviation)?;
-    per_channel(g, scale, node.shape.rank())
-}
-
-/// A vector over channels, shaped to meet axis 1 of a value of rank `rank`.
-pub(crate) fn per_channel(g: &mut Graph, vector: NodeId, rank: usize) -> Result<NodeId> {
-    let mut dims = vec![Dim::Fixed(1); rank];
-    dims[1] = g.node(vector).shape.dims()[0];
-    g.reshaped(vector, Shape::new(dims))
+    g.per_channel(scale, node.shape.rank())
 }
 
 fn spread(g: &mut Graph, y: NodeId, input: &Shape, axes: &[usize], mean: bool) -> Result<NodeId> {

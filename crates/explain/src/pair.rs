@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use monosplit_graph::op::{Binary, Padding, Reduction, Unary, Window};
 use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
 
-use crate::linear::{apply_parts_transposed, batch_norm_scale, per_channel, signed_resize};
+use crate::linear::{apply_parts_transposed, batch_norm_scale, signed_resize};
 use crate::network::Network;
 use crate::sum_stream::bias_shaped;
 
@@ -317,7 +317,7 @@ impl Writer<'_> {
         let g = &mut self.graph;
         let scale = batch_norm_scale(g, &local, epsilon)?;
         let rank = node.shape.rank();
-        let (bias, mean) = (per_channel(g, local.inputs[2], rank)?, per_channel(g, local.inputs[3], rank)?);
+        let (bias, mean) = (g.per_channel(local.inputs[2], rank)?, g.per_channel(local.inputs[3], rank)?);
         let moved = g.times(mean, scale)?;
         let shift = g.minus(bias, moved)?;
         let z = self.scaled(self.streams[&node.inputs[0]], scale, |g, a, b| g.times(a, b))?;

@@ -8,7 +8,7 @@ use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::contest::Contest;
 use crate::growth::{Direction, growth};
-use crate::linear::{batch_norm_scale, is_multilinear, per_channel, resized_in_magnitude};
+use crate::linear::{batch_norm_scale, is_multilinear, resized_in_magnitude};
 use crate::network::Network;
 use crate::rectifier::{Rectifier, rectifier};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
@@ -449,7 +449,7 @@ fn relu_of_difference(g: &mut Graph, bound: f64, z: NodeId) -> Result<NodeId> {
 /// `bias − mean·scale/√(variance + ε)`, given the quotient.
 fn batch_norm_shift(g: &mut Graph, node: &Node, scale: NodeId) -> Result<NodeId> {
     let rank = node.shape.rank();
-    let (bias, mean) = (per_channel(g, node.inputs[2], rank)?, per_channel(g, node.inputs[3], rank)?);
+    let (bias, mean) = (g.per_channel(node.inputs[2], rank)?, g.per_channel(node.inputs[3], rank)?);
     let moved = g.times(mean, scale)?;
     g.minus(bias, moved)
 }
@@ -457,7 +457,7 @@ fn batch_norm_shift(g: &mut Graph, node: &Node, scale: NodeId) -> Result<NodeId>
 /// The bias of an affine node, shaped to be added to its output.
 pub(crate) fn bias_shaped(g: &mut Graph, node: &Node, bias: NodeId) -> Result<NodeId> {
     match node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } => per_channel(g, bias, node.shape.rank()),
+        Op::Conv { .. } | Op::ConvTranspose { .. } => g.per_channel(bias, node.shape.rank()),
         _ => Ok(bias),
     }
 }

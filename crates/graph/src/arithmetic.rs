@@ -112,6 +112,13 @@ impl Graph {
         self.add(Op::Reshape { shape }, &[a])
     }
 
+    /// A vector over channels, shaped to meet axis 1 of a value of rank `rank`.
+    pub fn per_channel(&mut self, vector: NodeId, rank: usize) -> Result<NodeId> {
+        let mut dims = vec![Dim::Fixed(1); rank];
+        dims[1] = self.node(vector).shape.dims()[0];
+        self.reshaped(vector, Shape::new(dims))
+    }
+
     /// `a` summed over the axes along which a value of shape `shape` was broadcast to it: the transpose of
     /// broadcasting.
     pub fn summed_to(&mut self, a: NodeId, shape: &Shape) -> Result<NodeId> {

@@ -323,15 +323,7 @@ mod tests {
                 writer.step().unwrap();
             }
             let graph = writer.finish();
-            let on = |bit: usize| round & (1 << bit) == 0;
-            let some = Choices {
-                share: on(0),
-                fuse: on(1),
-                finish: on(4),
-                batch: on(2),
-                streams: on(2),
-                reorder: on(3),
-            };
+            let some = Choices::without(round);
             let [plain, some, all] = [OFF, some, Choices::ALL].map(|choices| compiled(&graph, choices));
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)

@@ -1,9 +1,10 @@
-//! A graph in the ops the card has kernels for: normalisations and softmax spelled out, and what is added to convolutions
-//! and products left to the elementwise kernels, which take it along with what follows.
+//! A graph in the ops the card has kernels for: normalisations and softmax spelled out, padding that differs before and after
+//! left to a node of its own, and what is added to convolutions and products to the elementwise kernels, which take it along
+//! with what follows.
 
-use monosplit_graph::op::Unary;
+use monosplit_graph::op::{Padding, Unary, Window};
 use monosplit_graph::passes::{Rewrite, Step, primitive};
-use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
+use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
 /// Rewrites `graph`.
 pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
@@ -11,9 +12,17 @@ pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
         let inputs = rewrite.inputs(node);
         let (g, rank) = (&mut rewrite.target, node.shape.rank());
         let value = match &node.op {
-            Op::Conv { .. } | Op::ConvTranspose { .. } if inputs.len() > 2 => {
-                let plain = g.add(node.op.clone(), &inputs[..2])?;
-                let bias = per_channel(g, inputs[2], rank)?;
+            Op::Conv { window, .. } | Op::ConvTranspose { window, .. }
+                if inputs.len() == 2 && !is_even(window) =>
+            {
+                Some(evenly_padded(g, node, &inputs)?)
+            }
+            Op::Conv { window, .. } | Op::ConvTranspose { window, .. } if inputs.len() > 2 => {
+                let plain = match is_even(window) {
+                    true => g.add(node.op.clone(), &inputs[..2])?,
+                    false => evenly_padded(g, node, &inputs[..2])?,
+                };
+                let bias = g.per_channel(inputs[2], rank)?;
                 Some(g.plus(plain, bias)?)
             }
             Op::MatMul { .. } if inputs.len() > 2 => {
@@ -26,7 +35,7 @@ pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
                 let factor = g.over(inputs[1], deviation)?;
                 let moved = g.times(inputs[3], factor)?;
                 let shift = g.minus(inputs[2], moved)?;
-                let (factor, shift) = (per_channel(g, factor, rank)?, per_channel(g, shift, rank)?);
+                let (factor, shift) = (g.per_channel(factor, rank)?, g.per_channel(shift, rank)?);
                 let scaled = g.times(inputs[0], factor)?;
                 Some(g.plus(scaled, shift)?)
             }
@@ -41,17 +50,37 @@ pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// A vector over channels, shaped to meet axis 1 of a value of rank `rank`.
-fn per_channel(g: &mut Graph, vector: NodeId, rank: usize) -> Result<NodeId> {
-    let mut dims = vec![Dim::Fixed(1); rank];
-    dims[1] = g.node(vector).shape.dims()[0];
-    g.reshaped(vector, Shape::new(dims))
+/// Whether there is as much padding before as after each axis, as cuDNN has it.
+fn is_even(window: &Window) -> bool {
+    window.pad.iter().all(|(before, after)| before == after)
+}
+
+/// A convolution without padding of its own: of a padded value, or cut out of a larger result if it is transposed.
+fn evenly_padded(g: &mut Graph, node: &Node, inputs: &[NodeId]) -> Result<NodeId> {
+    let bare = |window: &Window| Window { pad: vec![(0, 0); window.axes()], ..window.clone() };
+    match &node.op {
+        Op::Conv { window, groups } => {
+            let pads = [(0, 0); 2].into_iter().chain(window.pad.iter().copied()).collect();
+            let padded = g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[inputs[0]])?;
+            g.add(Op::Conv { window: bare(window), groups: *groups }, &[padded, inputs[1]])
+        }
+        Op::ConvTranspose { window, groups, output_padding } => {
+            let output_padding = output_padding.clone();
+            let op = Op::ConvTranspose { window: bare(window), groups: *groups, output_padding };
+            let mut value = g.add(op, inputs)?;
+            for (axis, &(start, _)) in window.pad.iter().enumerate() {
+                let length = node.shape.fixed_at(axis + 2).unwrap_or(0);
+                value = g.add(Op::Slice { axis: axis + 2, start, step: 1, length }, &[value])?;
+            }
+            Ok(value)
+        }
+        op => g.add(op.clone(), inputs),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::op::Window;
-    use monosplit_graph::{Kind, Noise, Tensor};
+    use monosplit_graph::{Kind, Noise, Shape, Tensor};
 
     use super::*;
     use crate::{Cpu, Engine, Precision};
@@ -71,6 +100,10 @@ mod tests {
         let [w, back] = [1, 2].map(|seed| constant(&mut graph, &[4, 4, 3, 3], seed));
         let [a, b, c, d] = [3, 4, 5, 6].map(|seed| constant(&mut graph, &[4], seed));
         let window = Window { pad: vec![(1, 1); 2], ..Window::new([3, 3]) };
+        let uneven = Window { pad: vec![(2, 0), (0, 2)], ..window.clone() };
+        let x = graph.add(Op::Conv { window: uneven.clone(), groups: 1 }, &[x, w]).unwrap();
+        let back_again = Op::ConvTranspose { window: uneven, groups: 1, output_padding: vec![0, 0] };
+        let x = graph.add(back_again, &[x, back, d]).unwrap();
         let y = graph.add(Op::Conv { window: window.clone(), groups: 1 }, &[x, w, a]).unwrap();
         let y = graph.add(Op::BatchNorm { epsilon: 0.1 }, &[y, a, b, c, d]).unwrap();
         let up = Op::ConvTranspose { window, groups: 1, output_padding: vec![0, 0] };
@@ -87,6 +120,11 @@ mod tests {
             engine.compile(graph).unwrap().run(&image).unwrap()[0].to_f64().to_vec()
         };
         let simple = lowered(&graph).unwrap();
+        let windows = simple.nodes().filter_map(|(_, node)| match &node.op {
+            Op::Conv { window, .. } | Op::ConvTranspose { window, .. } => Some(is_even(window)),
+            _ => None,
+        });
+        assert_eq!(windows.collect::<Vec<bool>>(), [true; 4]);
         let left = ["BatchNormalization", "GroupNormalization", "Softmax"];
         assert!(simple.nodes().all(|(_, node)| !left.contains(&node.op.name())));
         for (found, expected) in run(&simple).iter().zip(run(&graph)) {

@@ -1,10 +1,10 @@
 //! Convolutions, their transposes and the gradients of kernels as commands: what cuDNN is told, and what is done around it
 //! where it asks for more than it is given.
 
-use monosplit_graph::op::{Padding, Window};
+use monosplit_graph::op::Window;
 use monosplit_graph::{Error, Result};
 
-use super::{MOST_ELEMENTS, Site, Translator, product, too_large};
+use super::{Site, Translator, product};
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command};
 use crate::cuda::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
@@ -19,7 +19,6 @@ fn small(lengths: impl IntoIterator<Item = usize>) -> Result<Vec<i32>> {
 }
 
 impl Translator<'_> {
-    /// Where padding differs before and after, the input is padded first.
     pub(super) fn convolution(
         &mut self,
         window: &Window,
@@ -28,32 +27,14 @@ impl Translator<'_> {
         out: &Site,
     ) -> Result<()> {
         let (x, w) = (&inputs[0], &inputs[1]);
-        if x.count() == 0 || w.count() == 0 {
-            self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
-            return Ok(());
+        let large = product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL);
+        if groups == 1 && large && !w.constant && is_kernel(window, &x.shape, &w.shape, &out.shape) {
+            return self.correlation(window, inputs, out);
         }
-        if window.pad.iter().all(|(before, after)| before == after) {
-            let large = product(&w.shape[2..]) > product(&out.shape[2..]).max(LARGE_KERNEL);
-            if groups == 1 && large && !w.constant && is_kernel(window, &x.shape, &w.shape, &out.shape) {
-                return self.correlation(window, inputs, out);
-            }
-            let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;
-            return self.convolve(geometry, Sought::Result, [x.clone(), w.clone(), out.clone()], 0);
-        }
-        let (padded, plain) = padded(window, x);
-        if padded.count() > MOST_ELEMENTS {
-            return Err(too_large());
-        }
-        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
-        let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &out.shape)?;
-        let at = self.convolve_scratch(&geometry, Sought::Result, bytes)?;
-        let padded = Site { at, ..padded };
-        let pads: Vec<(usize, usize)> = [(0, 0); 2].into_iter().chain(window.pad.iter().copied()).collect();
-        self.pad(Padding::Constant(0.0), &pads, x, &padded)?;
-        self.convolve(geometry, Sought::Result, [padded, w.clone(), out.clone()], bytes)
+        let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;
+        self.convolve(geometry, Sought::Result, [x.clone(), w.clone(), out.clone()], 0)
     }
 
-    /// Where padding differs before and after, more is computed and cut.
     pub(super) fn transposed(
         &mut self,
         window: &Window,
@@ -62,27 +43,8 @@ impl Translator<'_> {
         out: &Site,
     ) -> Result<()> {
         let (y, w) = (&inputs[0], &inputs[1]);
-        if y.count() == 0 || w.count() == 0 {
-            self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
-            return Ok(());
-        }
-        if window.pad.iter().all(|(before, after)| before == after) {
-            let geometry = Geometry::new(window, groups, &out.shape, &w.shape, &y.shape)?;
-            return self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0);
-        }
-        let (padded, plain) = padded(window, out);
-        if padded.count() > MOST_ELEMENTS {
-            return Err(too_large());
-        }
-        let bytes = (padded.count() * self.math.bytes()).next_multiple_of(256);
-        let geometry = Geometry::new(&plain, groups, &padded.shape, &w.shape, &y.shape)?;
-        let at = self.convolve_scratch(&geometry, Sought::Input, bytes)?;
-        let padded = Site { at, ..padded };
-        self.convolve(geometry, Sought::Input, [padded.clone(), w.clone(), y.clone()], bytes)?;
-        let from = strides_of(&padded.shape);
-        let offset = window.pad.iter().zip(&from[2..]).map(|((before, _), stride)| *before as i64 * stride);
-        let offset = offset.sum();
-        self.copy(&padded, offset, from, out, 0, strides_of(&out.shape), &out.shape)
+        let geometry = Geometry::new(window, groups, &out.shape, &w.shape, &y.shape)?;
+        self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0)
     }
 
     /// A convolution with a kernel larger than its result, as the gradient of a kernel is one: with samples for channels
@@ -184,15 +146,6 @@ fn is_kernel(window: &Window, x: &[usize], w: &[usize], out: &[usize]) -> bool {
         let room = (x[axis + 2] + before + after).checked_sub(span);
         room.is_some_and(|room| room / window.dilation[axis] + 1 == w[axis + 2])
     })
-}
-
-/// A value with a convolution's padding around it, and the window without.
-fn padded(window: &Window, x: &Site) -> (Site, Window) {
-    let mut larger = x.clone();
-    for (length, (before, after)) in larger.shape[2..].iter_mut().zip(&window.pad) {
-        *length += before + after;
-    }
-    (larger, Window { pad: vec![(0, 0); window.axes()], ..window.clone() })
 }
 
 impl Geometry {

@@ -104,6 +104,12 @@ impl Translator<'_> {
         if inputs.iter().chain([out]).any(|site| site.count() > MOST_ELEMENTS) {
             return Err(too_large());
         }
+        // What sums over nothing is zero.
+        let sums = matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. });
+        if sums && inputs.iter().any(|site| site.count() == 0) {
+            self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
+            return Ok(());
+        }
         match op {
             Op::Conv { window, groups } => self.convolution(window, *groups, inputs, out),
             Op::ConvTranspose { window, groups, .. } => self.transposed(window, *groups, inputs, out),
@@ -413,11 +419,6 @@ impl Translator<'_> {
     fn matmul(&mut self, trans_a: bool, trans_b: bool, inputs: &[Site], out: &Site) -> Result<()> {
         let a = Operand { at: inputs[0].at, shape: &inputs[0].shape, transposed: trans_a };
         let b = Operand { at: inputs[1].at, shape: &inputs[1].shape, transposed: trans_b };
-        if inputs[..2].iter().any(|site| site.count() == 0) {
-            let bytes = out.count() * self.math.bytes();
-            self.commands.push(Command::Clear { at: out.at, bytes });
-            return Ok(());
-        }
         let all = Product::all(&a, &b, (out.at, &out.shape), self.math)?;
         self.commands.extend(all.into_iter().map(Command::Product));
         Ok(())

@@ -44,7 +44,9 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     let file = |endings: &[&str], otherwise: &str| {
         named(&read, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
     };
-    let model = file(&["onnx"], if given(&words, "arch") { "" } else { "MODEL.onnx" });
+    // Weights read by the name of their architecture need no file; a training's architecture is another thing.
+    let nameless = given(&words, "arch") && !matches!(command, Command::Train(_));
+    let model = file(&["onnx"], if nameless { "" } else { "MODEL.onnx" });
     let written = named(&written, &["onnx"]);
     // An experiment goes into a store of the same name unless another is named.
     let store =

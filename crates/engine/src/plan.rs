@@ -181,7 +181,7 @@ impl Planner<'_> {
                         self.plan.steps.push(Step { work: Work::One(id), outputs: vec![id] });
                     }
                 }
-                work @ (Work::Fused(_) | Work::Finished(_)) => {
+                work @ (Work::Fused(_) | Work::Finished(_) | Work::Reduced(_)) => {
                     self.plan.steps.push(Step { work, outputs: Vec::new() });
                 }
                 work => {
@@ -247,7 +247,7 @@ impl Planner<'_> {
             }
         }
         for step in &mut self.plan.steps {
-            if let Work::Fused(nodes) | Work::Finished(nodes) = &step.work {
+            if let Work::Fused(nodes) | Work::Finished(nodes) | Work::Reduced(nodes) = &step.work {
                 let wanted = |id: &&NodeId| self.last_read[id.index()] != NEVER || self.leaves[id.index()];
                 step.outputs = nodes.iter().filter(wanted).copied().collect();
             }
@@ -308,7 +308,7 @@ impl Planner<'_> {
         let elementwise = match &step.work {
             Work::Fused(_) => true,
             Work::One(id) => matches!(self.graph.node(*id).op, Op::Unary(_)),
-            Work::Finished(_) | Work::Batched(_) | Work::Streams(_) => false,
+            Work::Finished(_) | Work::Reduced(_) | Work::Batched(_) | Work::Streams(_) => false,
         };
         if !elementwise || old.len() != new.len() || !new.iter().all(|id| step.outputs.contains(id)) {
             return false;
@@ -412,7 +412,7 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::op::{Binary, Unary, Window};
+    use monosplit_graph::op::{Binary, Reduction, Unary, Window};
     use monosplit_graph::{Shape, Tensor};
 
     use super::*;
@@ -427,7 +427,12 @@ mod tests {
             let recent = ids.len().saturating_sub(6);
             let a = ids[random.within(recent, ids.len() - 1)];
             let b = ids[random.within(recent, ids.len() - 1)];
-            ids.push(match random.within(0, 5) {
+            ids.push(match random.within(0, 6) {
+                6 => {
+                    let op = Op::Reduce { reduction: Reduction::Max, axes: vec![1], keep: true };
+                    let reduced = g.add(op, &[a]).unwrap();
+                    g.add(Op::Binary(Binary::Add), &[reduced, b]).unwrap()
+                }
                 0 => g.add(Op::Identity, &[a]).unwrap(),
                 1 => g.add(Op::Unary(Unary::Exp), &[a]).unwrap(),
                 2 => g.add(Op::Conv { window: Window::new([1]), groups: 1 }, &[a, w]).unwrap(),
@@ -482,7 +487,7 @@ mod tests {
     #[test]
     fn whoever_reads_a_value_finds_it() {
         let mut random = Random::new(18);
-        let mut batched = 0;
+        let (mut batched, mut reduced) = (0, 0);
         for round in 0..1000 {
             let graph = random_graph(&mut random);
             let (known, needed) = (known(&graph), needed(&graph));
@@ -490,8 +495,10 @@ mod tests {
             let plan = Plan::new(&graph, &known, &needed, choices);
             follow(&graph, &plan);
             batched += plan.steps.iter().filter(|step| matches!(step.work, Work::Batched(_))).count();
+            reduced += plan.steps.iter().filter(|step| matches!(step.work, Work::Reduced(_))).count();
         }
         assert!(batched > 20, "too few graphs have anything to batch: {batched}");
+        assert!(reduced > 20, "too few graphs have anything to reduce: {reduced}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Choices {
     pub(crate) fuse: bool,
     /// Run them on the results of a convolution while these are still in cache.
     pub(crate) finish: bool,
+    /// Run them and the reductions that alone read them together, so that they are never written.
+    pub(crate) reduce: bool,
     /// Run convolutions with the same weights together.
     pub(crate) batch: bool,
     /// Run products with the same weights together, and store no magnitudes of large matrices; asks for `batch`.
@@ -31,12 +33,19 @@ impl Choices {
     pub(crate) fn without(bits: usize) -> Self {
         let on = |bit: usize| bits & (1 << bit) == 0;
         let (batch, reorder) = (on(2), on(3));
-        Choices { share: on(0), fuse: on(1), finish: on(4), batch, streams: batch, reorder }
+        Choices { share: on(0), fuse: on(1), finish: on(4), reduce: on(5), batch, streams: batch, reorder }
     }
 
-    /// All of them.
-    pub(crate) const ALL: Choices =
-        Choices { share: true, fuse: true, finish: true, batch: true, streams: true, reorder: true };
+    /// Those a processor profits from.
+    pub(crate) const ALL: Choices = Choices {
+        share: true,
+        fuse: true,
+        finish: true,
+        reduce: false,
+        batch: true,
+        streams: true,
+        reorder: true,
+    };
 }
 
 /// Nodes that are computed together.
@@ -48,6 +57,9 @@ pub(crate) enum Work {
     Fused(Vec<NodeId>),
     /// A convolution, then elementwise nodes of its shape that are all that read it, in topological order.
     Finished(Vec<NodeId>),
+    /// Elementwise nodes of one shape, in topological order, then reductions over the same axes, never the last, that are
+    /// all that read them.
+    Reduced(Vec<NodeId>),
     /// Convolutions that do the same with the same weights to values of one shape.
     Batched(Vec<NodeId>),
     /// Products of different values with one matrix of weights or its magnitudes.
@@ -58,7 +70,11 @@ impl Work {
     pub(crate) fn nodes(&self) -> &[NodeId] {
         match self {
             Work::One(node) => std::slice::from_ref(node),
-            Work::Fused(nodes) | Work::Finished(nodes) | Work::Batched(nodes) | Work::Streams(nodes) => nodes,
+            Work::Fused(nodes)
+            | Work::Finished(nodes)
+            | Work::Reduced(nodes)
+            | Work::Batched(nodes)
+            | Work::Streams(nodes) => nodes,
         }
     }
 }
@@ -69,6 +85,9 @@ const MOST_FUSED: usize = 48;
 const LARGE: usize = 1 << 15;
 /// Values a convolution is given at once, at most.
 const MOST_BATCHED: usize = 4;
+
+/// Reductions that run together, at most.
+const MOST_REDUCED: usize = 4;
 
 /// The order of work.
 #[derive(Clone, Debug)]
@@ -201,12 +220,12 @@ impl Scheduler<'_> {
             order = better;
         }
         let work = order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect();
+        let work = if self.choices.reduce { self.reduced(work) } else { work };
         if self.choices.finish { self.finished(work) } else { work }
     }
 
-    /// Lets convolutions take along the elementwise nodes that alone read them, where nothing these read besides is
-    /// still to come.
-    fn finished(&self, mut work: Vec<Work>) -> Vec<Work> {
+    /// Where every computed node is computed, and where it is read.
+    fn traced(&self, work: &[Work]) -> (Vec<usize>, HashMap<NodeId, Vec<usize>>) {
         let mut position = vec![usize::MAX; self.graph.len()];
         let mut readers: HashMap<NodeId, Vec<usize>> = HashMap::new();
         for (at, step) in work.iter().enumerate() {
@@ -217,7 +236,57 @@ impl Scheduler<'_> {
                 }
             }
         }
-        let leaves = |id: NodeId| self.graph.outputs().iter().any(|o| self.same[o.node.index()] == id);
+        (position, readers)
+    }
+
+    fn leaves(&self, id: NodeId) -> bool {
+        self.graph.outputs().iter().any(|output| self.same[output.node.index()] == id)
+    }
+
+    /// Lets elementwise nodes take along the reductions that alone read them.
+    fn reduced(&self, mut work: Vec<Work>) -> Vec<Work> {
+        let (_, readers) = self.traced(&work);
+        let mut taken = vec![false; work.len()];
+        for at in 0..work.len() {
+            let Work::Fused(nodes) = &work[at] else { continue };
+            let outside = nodes.iter().flat_map(|id| readers.get(id).into_iter().flatten());
+            let mut steps: Vec<usize> = outside.copied().filter(|&reader| reader != at).collect();
+            steps.sort_unstable();
+            steps.dedup();
+            let axes = steps.first().and_then(|&first| self.reduced_axes(&work[first]));
+            let alike = steps.iter().all(|&step| self.reduced_axes(&work[step]) == axes);
+            let real = nodes.iter().all(|&id| !self.leaves(id) && self.graph.node(id).kind != Kind::Int);
+            if axes.is_none() || !alike || !real || steps.len() > MOST_REDUCED {
+                continue;
+            }
+            let together = nodes.iter().chain(steps.iter().flat_map(|&step| work[step].nodes()));
+            work[at] = Work::Reduced(together.copied().collect());
+            steps.iter().for_each(|&step| taken[step] = true);
+        }
+        work.into_iter().zip(taken).filter(|(_, taken)| !taken).map(|(work, _)| work).collect()
+    }
+
+    /// The axes that work reduces real numbers over, if that is all it does and the last is not among them.
+    fn reduced_axes<'a>(&'a self, work: &Work) -> Option<&'a [usize]> {
+        let Work::One(id) = work else { return None };
+        let node = self.graph.node(*id);
+        let read = self.graph.node(node.inputs.first().copied()?);
+        match &node.op {
+            Op::Reduce { axes, .. } if node.kind == Kind::Float && read.kind == Kind::Float => {
+                let dims = read.shape.dims();
+                let kept = dims.len().checked_sub(1).is_some_and(|last| !axes.contains(&last));
+                let some = |&axis: &usize| matches!(dims.get(axis), Some(Dim::Fixed(1..)));
+                (kept && axes.iter().all(some)).then_some(axes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets convolutions take along the elementwise nodes that alone read them, where nothing these read besides is
+    /// still to come.
+    fn finished(&self, mut work: Vec<Work>) -> Vec<Work> {
+        let (position, readers) = self.traced(&work);
+        let leaves = |id: NodeId| self.leaves(id);
         let mut taken = vec![false; work.len()];
         for at in 0..work.len() {
             let Work::One(id) = work[at] else { continue };

@@ -76,6 +76,8 @@ impl<R: Real> CpuProgram<R> {
                     Executor::Finished(self.choose(graph, nodes[0], &shelf)?, fusion)
                 }
                 Work::Streams(nodes) => self.streams(graph, known, nodes)?,
+                // Processors do not choose to have it.
+                Work::Reduced(nodes) => return Err(self.outline.lost(nodes[0])),
             };
             let kernel = match &executor {
                 Executor::Kernel(kernel) | Executor::Finished(kernel, _) => Some(kernel),

@@ -294,8 +294,15 @@ mod tests {
         assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
     }
 
-    const OFF: Choices =
-        Choices { share: false, fuse: false, finish: false, batch: false, streams: false, reorder: false };
+    const OFF: Choices = Choices {
+        share: false,
+        fuse: false,
+        finish: false,
+        reduce: false,
+        batch: false,
+        streams: false,
+        reorder: false,
+    };
 
     fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
         let limits = Limits { memory: 1 << 30, accurate: false };

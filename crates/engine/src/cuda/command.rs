@@ -31,6 +31,14 @@ impl Arguments {
         self.starts.push(start);
         self
     }
+
+    /// These, then others.
+    pub(super) fn and(mut self, others: Arguments) -> Self {
+        let before = self.words.len();
+        self.words.extend(others.words);
+        self.starts.extend(others.starts.iter().map(|start| before + start));
+        self
+    }
 }
 
 /// A kernel with its arguments.
@@ -59,7 +67,7 @@ impl Launch {
         Launch { function, blocks: blocks.clamp(1, 1 << 16) as u32, threads, arguments }
     }
 
-    fn enqueue(&self, device: &Device) -> Result<()> {
+    fn enqueue(&self, stream: sys::CUstream) -> Result<()> {
         let words = self.arguments.words.as_ptr();
         let starts = self.arguments.starts.iter();
         // SAFETY: every start lies within the words.
@@ -72,7 +80,7 @@ impl Launch {
                 (self.blocks, 1, 1),
                 (self.threads, 1, 1),
                 0,
-                device.stream,
+                stream,
                 &mut pointers,
             )
         }
@@ -104,19 +112,20 @@ unsafe impl Send for Command {}
 unsafe impl Sync for Command {}
 
 impl Command {
-    /// Tells the card; it does it after everything it was told before. The caller has the card's turn.
-    pub(super) fn enqueue(&self, device: &Device) -> Result<()> {
+    /// Tells the card; it does it after everything it was told before on this lane. The caller has the card's turn.
+    pub(super) fn enqueue(&self, device: &Device, lane: usize) -> Result<()> {
+        let stream = device.lane(lane);
         match self {
-            Command::Launch(launch) => launch.enqueue(device),
-            Command::Convolution(convolution) => convolution.enqueue(device),
-            Command::Product(product) => product.enqueue(device),
+            Command::Launch(launch) => launch.enqueue(stream),
+            Command::Convolution(convolution) => convolution.enqueue(device.convolutions(lane)?),
+            Command::Product(product) => product.enqueue(device.products(lane)?),
             // SAFETY: the program that holds this command holds the memory.
             Command::Clear { at, bytes } => {
-                unsafe { driver::memset_d8_async(*at, 0, *bytes, device.stream) }.or_say("clear memory")
+                unsafe { driver::memset_d8_async(*at, 0, *bytes, stream) }.or_say("clear memory")
             }
             // SAFETY: as above; the ranges do not overlap.
             Command::Copy { from, to, bytes } => {
-                unsafe { driver::memcpy_dtod_async(*to, *from, *bytes, device.stream) }.or_say("copy memory")
+                unsafe { driver::memcpy_dtod_async(*to, *from, *bytes, stream) }.or_say("copy memory")
             }
         }
     }

@@ -175,7 +175,7 @@ impl Choice {
     /// Tries all algorithms; the fastest that is deterministic. Fourier transforms round too much to be asked.
     fn fastest(&self, device: &Device) -> Result<Option<i32>> {
         const MOST: usize = 10;
-        let (mut found, handle) = (0i32, device.convolutions);
+        let (mut found, handle) = (0i32, device.convolutions(0)?);
         macro_rules! best {
             ($find:ident, $perf:ident, $order:expr, $fourier:expr) => {{
                 let mut results: Vec<dnn::$perf> = Vec::with_capacity(MOST);
@@ -243,7 +243,7 @@ impl Choice {
             _ => dnn::cudnnMathType_t::CUDNN_DEFAULT_MATH,
         };
         self.algorithm = chosen / 16;
-        let (handle, bytes) = (device.convolutions, &mut self.workspace);
+        let (handle, bytes) = (device.convolutions(0)?, &mut self.workspace);
         // SAFETY: the descriptors were set when this was made.
         unsafe {
             dnn::cudnnSetConvolutionMathType(self.window, arithmetic).result().or_say("choose arithmetic")?;
@@ -340,13 +340,13 @@ impl Drop for Choice {
 }
 
 impl Convolution {
-    pub(super) fn enqueue(&self, device: &Device) -> Result<()> {
+    pub(super) fn enqueue(&self, library: dnn::cudnnHandle_t) -> Result<()> {
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         let scalar = |index: usize| match self.choice.double {
             true => (&raw const double[index]).cast::<c_void>(),
             false => (&raw const single[index]).cast::<c_void>(),
         };
-        let (one, zero, choice, handle) = (scalar(0), scalar(1), &self.choice, device.convolutions);
+        let (one, zero, choice, handle) = (scalar(0), scalar(1), &self.choice, library);
         let Tensors { input, kernel, result } = self.tensors;
         let (workspace, bytes) = (self.workspace as *mut c_void, choice.workspace);
         // SAFETY: the tensors are memory of the program this belongs to, as large as the descriptors say.

@@ -14,8 +14,10 @@ use monosplit_graph::{Error, Result};
 
 use super::cache::Cache;
 
-/// Memory cuBLAS works in; given to it once, so that it needs none of its own while work is recorded.
+/// Memory cuBLAS works in on every lane; given to it, so that it needs none of its own while work is recorded.
 const PRODUCT_WORKSPACE: usize = 32 << 20;
+/// What may run at the same time.
+pub(super) const LANES: usize = 4;
 
 /// What kernels are compiled with besides: sums and products round each by itself, so that bits do not depend on what runs
 /// together.
@@ -37,10 +39,11 @@ pub(super) struct Device {
     ordinal: i32,
     name: String,
     context: sys::CUcontext,
+    /// The first lane: what numbers come and go by, and what everything starts from and ends with.
     pub(super) stream: sys::CUstream,
-    pub(super) convolutions: cudnn::sys::cudnnHandle_t,
-    pub(super) products: cublas::sys::cublasHandle_t,
-    workspace: sys::CUdeviceptr,
+    lanes: [Lane; LANES],
+    convolutions: cudnn::sys::cudnnHandle_t,
+    products: cublas::sys::cublasHandle_t,
     architecture: String,
     pub(super) cache: Cache,
     modules: Mutex<HashMap<String, sys::CUmodule>>,
@@ -55,6 +58,29 @@ pub(super) struct Device {
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
+
+/// Orders that are followed one after the other, beside those of other lanes.
+#[derive(Clone, Copy)]
+struct Lane {
+    stream: sys::CUstream,
+    /// Where cuBLAS works.
+    workspace: sys::CUdeviceptr,
+}
+
+impl Lane {
+    /// # Safety
+    /// A context is current.
+    unsafe fn open() -> Result<Self> {
+        // SAFETY: the caller's.
+        unsafe {
+            Ok(Lane {
+                stream: driver::stream::create(driver::stream::StreamKind::NonBlocking)
+                    .or_say("take orders")?,
+                workspace: driver::malloc_sync(PRODUCT_WORKSPACE).or_say("spare memory")?,
+            })
+        }
+    }
+}
 
 /// The right to use a card.
 pub(super) struct Turn<'a> {
@@ -124,30 +150,23 @@ impl Device {
             let minor = driver::device::get_attribute(device, MINOR).or_say("tell its generation")?;
             let context = driver::primary_ctx::retain(device).or_say("be opened")?;
             driver::ctx::set_current(context).or_say("be used")?;
-            let stream =
-                driver::stream::create(driver::stream::StreamKind::NonBlocking).or_say("take orders")?;
+            let lanes = [Lane::open()?, Lane::open()?, Lane::open()?, Lane::open()?];
             let convolutions = cudnn::result::create_handle().or_say("start cuDNN")?;
-            cudnn::result::set_stream(convolutions, stream.cast()).or_say("start cuDNN")?;
             let products = cublas::result::create_handle().or_say("start cuBLAS")?;
-            cublas::result::set_stream(products, stream.cast()).or_say("start cuBLAS")?;
             let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
             let clock = [
                 driver::event::create(flags).or_say("keep time")?,
                 driver::event::create(flags).or_say("keep time")?,
             ];
-            let workspace = driver::malloc_sync(PRODUCT_WORKSPACE).or_say("spare memory")?;
-            cublas::sys::cublasSetWorkspace_v2(products, workspace as *mut c_void, PRODUCT_WORKSPACE)
-                .result()
-                .or_say("give cuBLAS memory")?;
             Ok(Arc::new(Device {
                 ordinal: number,
                 cache: Cache::of(&format!("{name} sm_{major}{minor} cudnn {version}")),
                 name,
                 context,
-                stream,
+                stream: lanes[0].stream,
+                lanes,
                 convolutions,
                 products,
-                workspace,
                 architecture: format!("--gpu-architecture=sm_{major}{minor}"),
                 modules: Mutex::default(),
                 clock,
@@ -156,6 +175,32 @@ impl Device {
                 turn: Mutex::default(),
             }))
         }
+    }
+
+    /// Where orders of a lane go.
+    pub(super) fn lane(&self, lane: usize) -> sys::CUstream {
+        self.lanes[lane].stream
+    }
+
+    /// cuDNN, giving its orders to a lane.
+    pub(super) fn convolutions(&self, lane: usize) -> Result<cudnn::sys::cudnnHandle_t> {
+        // SAFETY: both live as long as `self`.
+        unsafe { cudnn::result::set_stream(self.convolutions, self.lane(lane).cast()) }
+            .or_say("use cuDNN")?;
+        Ok(self.convolutions)
+    }
+
+    /// cuBLAS, giving its orders to a lane and working in that lane's memory.
+    pub(super) fn products(&self, lane: usize) -> Result<cublas::sys::cublasHandle_t> {
+        let Lane { stream, workspace } = self.lanes[lane];
+        // SAFETY: as above. A new stream makes the library forget its memory, so that it is told again.
+        unsafe {
+            cublas::result::set_stream(self.products, stream.cast()).or_say("use cuBLAS")?;
+            cublas::sys::cublasSetWorkspace_v2(self.products, workspace as *mut c_void, PRODUCT_WORKSPACE)
+                .result()
+                .or_say("give cuBLAS memory")?;
+        }
+        Ok(self.products)
     }
 
     /// What the card is called.
@@ -244,8 +289,10 @@ impl Drop for Device {
             for event in self.clock {
                 let _ = driver::event::destroy(event);
             }
-            let _ = driver::free_sync(self.workspace);
-            let _ = driver::stream::destroy(self.stream);
+            for lane in self.lanes {
+                let _ = driver::free_sync(lane.workspace);
+                let _ = driver::stream::destroy(lane.stream);
+            }
             if let Ok(device) = driver::device::get(self.ordinal) {
                 let _ = driver::primary_ctx::release(device);
             }
@@ -284,6 +331,39 @@ unsafe fn machine_code(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>> {
         let mut code = vec![0u8; size];
         nvrtc::sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result().or_say("hand over its code")?;
         Ok(code)
+    }
+}
+
+/// A mark in the orders of a lane, for others to wait for.
+pub(super) struct Event(sys::CUevent);
+
+impl Event {
+    /// The caller has the card's turn.
+    pub(super) fn new() -> Result<Self> {
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        driver::event::create(flags).map(Event).or_say("mark its orders")
+    }
+
+    /// Is reached when everything that lane was told so far is done.
+    pub(super) fn record(&self, lane: sys::CUstream) -> Result<()> {
+        // SAFETY: both live.
+        unsafe { driver::event::record(self.0, lane) }.or_say("mark its orders")
+    }
+
+    /// Holds what that lane is told from here on until the event is reached.
+    pub(super) fn hold(&self, lane: sys::CUstream) -> Result<()> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both live.
+        unsafe { driver::stream::wait_event(lane, self.0, flags) }.or_say("wait for a mark")
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once.
+        unsafe {
+            let _ = driver::event::destroy(self.0);
+        }
     }
 }
 

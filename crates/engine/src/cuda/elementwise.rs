@@ -1,5 +1,6 @@
 //! Elementwise nodes as the source of one kernel: every element is read once, goes through all of them in registers, and
-//! is written once. The text does not depend on lengths, so that layers of a network share it.
+//! is written once, or added to what it is reduced to and never written. The text does not depend on lengths, so that
+//! layers of a network share it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -7,7 +8,9 @@ use std::fmt::Write;
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape};
 
-/// Elements one thread takes at a time, so that their reads wait together.
+use super::layout;
+
+/// Neighbouring elements that one thread takes at a time, where all operands allow it.
 pub(super) const AT_ONCE: usize = 4;
 
 /// How an operand is read.
@@ -27,6 +30,8 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The values read, and how.
     pub(super) inputs: Vec<(NodeId, Reading)>,
+    /// The axes that only what is reduced over them leaves the kernel of.
+    pub(super) reduced: Option<Vec<usize>>,
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -44,6 +49,93 @@ impl Source {
     /// The kernel that computes `nodes`, elementwise, of one shape and in topological order, and writes `outputs`. `same`
     /// tells for every node the one that stands for it.
     pub(super) fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId], outputs: &[NodeId]) -> Result<Self> {
+        let (mut text, names) = Text::new(graph, same, nodes)?;
+        for (position, output) in outputs.iter().enumerate() {
+            let name = names.get(output).ok_or_else(|| Error::argument("an output is not computed"))?;
+            let kind = kind_name(graph.node(*output).kind);
+            let _ = write!(text.parameters, ", {kind} *q{position}");
+            let _ = writeln!(text.arrays, "      Four<{kind}> w{position};");
+            let _ = writeln!(text.keeps, "        w{position}.at[k] = {name};");
+            let _ = writeln!(text.stores, "      four(q{position}, i) = w{position};");
+            let _ = writeln!(text.writes, "      q{position}[i] = {name};");
+        }
+        Ok(text.finish())
+    }
+
+    /// The kernel that computes `nodes` and writes nothing of them but what `reductions` make of some, all over the same
+    /// axes of which none is the last.
+    pub(super) fn reduced(
+        graph: &Graph,
+        same: &[NodeId],
+        nodes: &[NodeId],
+        reductions: &[NodeId],
+    ) -> Result<Self> {
+        let (mut text, names) = Text::new(graph, same, nodes)?;
+        let (mut reduced, mut gone) = (Reduced::default(), Vec::new());
+        for (position, id) in reductions.iter().enumerate() {
+            let node = graph.node(*id);
+            let (Op::Reduce { reduction, axes, .. }, Some(name)) =
+                (&node.op, names.get(&same[node.inputs[0].index()]))
+            else {
+                return Err(Error::argument("a value is not reduced"));
+            };
+            reduced.add(position, layout::number_of(*reduction), name);
+            let _ = write!(text.parameters, ", real *q{position}");
+            gone.clone_from(axes);
+        }
+        Ok(text.finish_reduced(&reduced, gone))
+    }
+}
+
+/// The parts of a reduction that are repeated for each of its results.
+#[derive(Default)]
+struct Reduced {
+    begins: String,
+    adds: String,
+    shares: String,
+    joins: String,
+    writes: String,
+}
+
+impl Reduced {
+    /// Another result: what `how` makes of the value `name`.
+    fn add(&mut self, position: usize, how: i32, name: &str) {
+        let join = |a: &str, b: &str| format!("joined<real, double>({how}, {a}, {b})");
+        let (found, column) = (format!("f{position}"), format!("shared[{position}]"));
+        let _ = writeln!(
+            self.begins,
+            "    double {found} = nothing<double>({how}, -(double)INFINITY, (double)INFINITY);"
+        );
+        let _ = writeln!(self.adds, "        {found} = {};", join(&found, &format!("(double){name}")));
+        let _ = writeln!(self.shares, "    {column}[threadIdx.x] = {found};");
+        let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * 32]"));
+        let _ = writeln!(self.joins, "        {column}[threadIdx.x] = {both};");
+        let mean = if how == layout::MEAN { " / (double)r.count" } else { "" };
+        let _ = writeln!(self.writes, "      q{position}[j] = (real)({column}[lane]{mean});");
+    }
+}
+
+/// A kernel being written.
+#[derive(Default)]
+struct Text {
+    inputs: Vec<(NodeId, Reading)>,
+    parameters: String,
+    /// Room for neighbouring elements, how it is filled, and how one element of it is taken out.
+    arrays: String,
+    loads: String,
+    takes: String,
+    /// How one element is read alone.
+    single: String,
+    body: String,
+    /// How one of neighbouring results is kept, how they are written, and how one is written alone.
+    keeps: String,
+    stores: String,
+    writes: String,
+}
+
+impl Text {
+    /// How `nodes` are computed, and what each is called.
+    fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId]) -> Result<(Self, HashMap<NodeId, String>)> {
         let shape = &graph.node(nodes[0]).shape;
         let mut names: HashMap<NodeId, String> = HashMap::new();
         let mut text = Text::default();
@@ -64,30 +156,9 @@ impl Source {
             let _ = writeln!(text.body, "        {} {name} = {value};", kind_name(node.kind));
             names.insert(id, name);
         }
-        for (position, output) in outputs.iter().enumerate() {
-            let name = names.get(output).ok_or_else(|| Error::argument("an output is not computed"))?;
-            let _ = write!(text.parameters, ", {} *q{position}", kind_name(graph.node(*output).kind));
-            let _ = writeln!(text.body, "        q{position}[i] = {name};");
-        }
-        Ok(text.finish())
+        Ok((text, names))
     }
-}
 
-/// A kernel being written.
-#[derive(Default)]
-struct Text {
-    inputs: Vec<(NodeId, Reading)>,
-    parameters: String,
-    /// Room for what is read at once, how it is filled, and how one element of it is taken out.
-    arrays: String,
-    loads: String,
-    takes: String,
-    /// How one element is read alone.
-    single: String,
-    body: String,
-}
-
-impl Text {
     /// Reads another value; what it is called from here on.
     fn read(&mut self, input: NodeId, read: &Node, shape: &Shape) -> String {
         let reading = match read.shape.count() {
@@ -96,45 +167,79 @@ impl Text {
             _ => Reading::Broadcast,
         };
         let (kind, number) = (kind_name(read.kind), self.inputs.len());
-        let at = match reading {
-            Reading::Along => "i".to_string(),
-            Reading::One => "0".to_string(),
-            Reading::Broadcast => format!("place(i, axes, s{number})"),
+        let (load, take, single) = match reading {
+            Reading::Along => (
+                format!("Four<{kind}> l{number} = four(p{number}, i);"),
+                format!("l{number}.at[k]"),
+                format!("p{number}[i]"),
+            ),
+            Reading::One => {
+                (format!("{kind} l{number} = p{number}[0];"), format!("l{number}"), format!("p{number}[0]"))
+            }
+            Reading::Broadcast => (
+                format!("Four<{kind}> l{number} = repeated(p{number}, i, axes, s{number});"),
+                format!("l{number}.at[k]"),
+                format!("p{number}[place(i, axes, s{number})]"),
+            ),
         };
         let _ = write!(self.parameters, ", const {kind} *p{number}");
-        let _ = writeln!(self.arrays, "      {kind} l{number}[{AT_ONCE}];");
-        let _ = writeln!(self.loads, "        l{number}[k] = p{number}[{at}];");
-        let _ = writeln!(self.takes, "        {kind} x{number} = l{number}[k];");
-        let _ = writeln!(self.single, "        {kind} x{number} = p{number}[{at}];");
+        let _ = writeln!(self.loads, "      {load}");
+        let _ = writeln!(self.takes, "        {kind} x{number} = {take};");
+        let _ = writeln!(self.single, "        {kind} x{number} = {single};");
         self.inputs.push((input, reading));
         format!("x{number}")
     }
 
+    /// What is said of operands that are repeated, at the end of the parameters.
+    fn repeated(&self) -> String {
+        let of = |(number, (_, reading)): (usize, &(NodeId, Reading))| {
+            (*reading == Reading::Broadcast).then(|| format!(", Strides s{number}"))
+        };
+        let strides: String = self.inputs.iter().enumerate().filter_map(of).collect();
+        if strides.is_empty() { strides } else { format!(", Axes axes{strides}") }
+    }
+
     fn finish(self) -> Source {
-        let Text { inputs, mut parameters, arrays, loads, takes, single, body } = self;
-        let repeated =
-            || inputs.iter().enumerate().filter(|(_, (_, reading))| *reading == Reading::Broadcast);
-        if repeated().next().is_some() {
-            parameters.push_str(", Axes axes");
-        }
-        for (number, _) in repeated() {
-            let _ = write!(parameters, ", Strides s{number}");
-        }
+        let repeated = self.repeated();
+        let Text { inputs, parameters, arrays, loads, takes, single, body, keeps, stores, writes } = self;
         let text = format!(
-            "extern \"C\" __global__ void {name}(u32 n{parameters}) {{\n  \
-             u32 step = gridDim.x * blockDim.x * {AT_ONCE};\n  \
-             for (u32 start = blockIdx.x * blockDim.x * {AT_ONCE} + threadIdx.x; start < n; start += step) {{\n    \
-             if (start + {last} * blockDim.x < n) {{\n{arrays}      \
+            "extern \"C\" __global__ void {name}(u32 n, u32 wide{parameters}{repeated}) {{\n  \
+             if (wide) {{\n    \
+             for (EACH(q, n / {AT_ONCE})) {{\n      u32 i = q * {AT_ONCE};\n{loads}{arrays}      \
              #pragma unroll\n      \
-             for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n        u32 i = start + k * blockDim.x;\n{loads}      }}\n      \
-             #pragma unroll\n      \
-             for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n        u32 i = start + k * blockDim.x;\n{takes}{body}      }}\n    \
-             }} else {{\n      \
-             for (u32 i = start; i < n; i += blockDim.x) {{\n{single}{body}      }}\n    }}\n  }}\n}}\n",
+             for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n{takes}{body}{keeps}      }}\n{stores}    }}\n    \
+             return;\n  }}\n  \
+             for (EACH(i, n)) {{\n{single}{body}{writes}  }}\n}}\n",
             name = Source::NAME,
-            last = AT_ONCE - 1,
         );
-        Source { text, inputs }
+        Source { text, inputs, reduced: None }
+    }
+
+    /// Neighbouring elements of the result have neighbours in what is reduced: a row of 32 threads reads them together,
+    /// and several rows share what is reduced to one.
+    fn finish_reduced(self, reduced: &Reduced, gone: Vec<usize>) -> Source {
+        let repeated = self.repeated();
+        let Text { inputs, parameters, single, body, .. } = self;
+        let Reduced { begins, adds, shares, joins, writes } = reduced;
+        let results = shares.lines().count();
+        let text = format!(
+            "extern \"C\" __global__ void {name}(u32 n, u32 rows, Reduction r{parameters}{repeated}) {{\n  \
+             __shared__ double shared[{results}][{threads}];\n  \
+             u32 lane = threadIdx.x % 32, row = threadIdx.x / 32;\n  \
+             for (u32 first = blockIdx.x * 32; first < n; first += gridDim.x * 32) {{\n    \
+             u32 j = first + lane;\n{begins}    \
+             if (j < n) {{\n      long long start = place(j, r.kept, r.of_kept);\n      \
+             #pragma unroll 4\n      \
+             for (u32 c = row; c < r.count; c += rows) {{\n        \
+             u32 i = (u32)(start + along(c, r));\n{single}{body}{adds}      }}\n    }}\n{shares}    \
+             __syncthreads();\n    \
+             for (u32 half = rows / 2; half > 0; half /= 2) {{\n      if (row < half) {{\n{joins}      }}\n      \
+             __syncthreads();\n    }}\n    \
+             if (row == 0 && j < n) {{\n{writes}    }}\n    __syncthreads();\n  }}\n}}\n",
+            name = Source::NAME,
+            threads = 32 * layout::MOST_ROWS,
+        );
+        Source { text, inputs, reduced: Some(gone) }
     }
 }
 
@@ -275,6 +380,8 @@ fn pair(binary: Binary, (a, ka): (&str, Kind), (b, kb): (&str, Kind), to: Kind) 
 
 #[cfg(test)]
 mod tests {
+    use monosplit_graph::op::Reduction;
+
     use super::*;
 
     #[test]
@@ -292,5 +399,22 @@ mod tests {
             source.text
         };
         assert_eq!(text(3), text(64));
+    }
+
+    #[test]
+    fn what_is_only_reduced_is_never_written() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::batched(&[3, 4, 4]), Kind::Float);
+        let scale = graph.input("scale", Shape::fixed(&[3, 1, 1]), Kind::Float);
+        let scaled = graph.times(x, scale).unwrap();
+        let squared = graph.times(scaled, scaled).unwrap();
+        let reduce = |reduction| Op::Reduce { reduction, axes: vec![1], keep: false };
+        let sum = graph.add(reduce(Reduction::Sum), &[squared]).unwrap();
+        let mean = graph.add(reduce(Reduction::Mean), &[scaled]).unwrap();
+        let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
+        let source = Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean]).unwrap();
+        assert_eq!(source.reduced, Some(vec![1]));
+        assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
+        assert!(source.text.contains("/ (double)r.count"), "the mean is divided");
     }
 }

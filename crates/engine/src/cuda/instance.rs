@@ -9,7 +9,8 @@ use monosplit_graph::{Data, Error, Kind, NodeId, Result, Tensor};
 
 use super::Math;
 use super::command::Command;
-use super::device::{Checked, Device, Memory};
+use super::device::{Checked, Device, Event, LANES, Memory};
+use super::lanes::Turn;
 use super::program::{CudaProgram, fault};
 use super::translator::Site;
 use crate::effort::Effort;
@@ -23,6 +24,7 @@ const ALIGNMENT: usize = 256;
 /// The commands of one step of the plan.
 pub(super) struct Segment {
     pub(super) step: usize,
+    pub(super) turn: Turn,
     pub(super) commands: Range<usize>,
 }
 
@@ -47,6 +49,13 @@ pub(super) struct Instance {
     arena: Memory,
     commands: Vec<Command>,
     segments: Vec<Segment>,
+    /// For every segment that others wait for, what tells them that it is done.
+    done: Vec<Option<Event>>,
+    /// What tells all lanes that they may begin, and the first that each of the others has ended.
+    begun: Event,
+    ended: Vec<Event>,
+    /// What is copied when all lanes have ended.
+    last: Vec<Command>,
     /// Memory the commands use besides.
     _beside: Vec<Memory>,
     runs: usize,
@@ -82,6 +91,8 @@ impl Instance {
                 place(tenants.max().unwrap_or(0))
             })
             .collect();
+        // Every lane needs memory to work in, so that large batches take one after the other.
+        let lanes = if end > program.device.free_memory()? / 8 { 1 } else { LANES };
         let arena = Memory::new(&program.device, end)?;
         let mut instance = Instance {
             shapes,
@@ -93,15 +104,29 @@ impl Instance {
             arena,
             commands: Vec::new(),
             segments: Vec::new(),
+            done: Vec::new(),
+            begun: Event::new()?,
+            ended: Vec::new(),
+            last: Vec::new(),
             _beside: Vec::new(),
             runs: 0,
             recording: None,
         };
         let mut translator = program.translator();
-        instance.segments = program.segments(&mut translator, &|id| instance.site(program, id))?;
+        let site = |id| instance.site(program, id);
+        let segments = program.segments(&mut translator, lanes, &instance.shapes, &site)?;
         instance.commands = std::mem::take(&mut translator.commands);
         instance._beside = std::mem::take(&mut translator.tables);
-        instance._beside.append(&mut translator.scratch);
+        translator.scratch.iter_mut().for_each(|scratch| instance._beside.append(scratch));
+        let used = segments.iter().map(|segment| segment.turn.lane).max().unwrap_or(0);
+        instance.ended = (0..used).map(|_| Event::new()).collect::<Result<Vec<Event>>>()?;
+        instance.done.resize_with(segments.len(), || None);
+        for &step in segments.iter().flat_map(|segment| &segment.turn.after) {
+            if instance.done[step].is_none() {
+                instance.done[step] = Some(Event::new()?);
+            }
+        }
+        instance.segments = segments;
         Ok(instance)
     }
 
@@ -191,8 +216,26 @@ impl Instance {
             // SAFETY: the recording is of this instance's commands, and its memory lives as long.
             Some(recording) => unsafe { driver::graph::launch(recording.executable, device.stream) }
                 .or_say("run what was recorded"),
-            None => self.commands.iter().try_for_each(|command| command.enqueue(device)),
+            None => self.tell(device),
         }
+    }
+
+    /// Tells the card everything, lane by lane; the first begins before all others and ends after them.
+    fn tell(&self, device: &Device) -> Result<()> {
+        self.begun.record(device.stream)?;
+        (1..=self.ended.len()).try_for_each(|lane| self.begun.hold(device.lane(lane)))?;
+        for (segment, done) in self.segments.iter().zip(&self.done) {
+            let Turn { lane, after } = &segment.turn;
+            let waited = after.iter().filter_map(|&step| self.done[step].as_ref());
+            waited.into_iter().try_for_each(|event| event.hold(device.lane(*lane)))?;
+            self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, *lane))?;
+            done.iter().try_for_each(|event| event.record(device.lane(*lane)))?;
+        }
+        for (lane, event) in (1..).zip(&self.ended) {
+            event.record(device.lane(lane))?;
+            event.hold(device.stream)?;
+        }
+        self.last.iter().try_for_each(|command| command.enqueue(device, 0))
     }
 
     fn record(&self, device: &Device) -> Result<Recording> {
@@ -203,7 +246,7 @@ impl Instance {
                 sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
             )
             .or_say("record")?;
-            let told = self.commands.iter().try_for_each(|command| command.enqueue(device));
+            let told = self.tell(device);
             let graph = driver::stream::end_capture(device.stream).or_say("record")?;
             if let Err(error) = told {
                 let _ = driver::graph::destroy(graph);
@@ -234,7 +277,7 @@ impl Instance {
             }
             let bytes = from.count() * element_bytes(from.kind, program.math.bytes());
             if from.at != to.at && bytes > 0 {
-                self.commands.push(Command::Copy { from: from.at, to: to.at, bytes });
+                self.last.push(Command::Copy { from: from.at, to: to.at, bytes });
             }
         }
         Ok(())
@@ -275,7 +318,7 @@ impl Instance {
             // SAFETY: both events live until the end of this function.
             let milliseconds = unsafe {
                 driver::event::record(begin, device.stream).or_say("keep time")?;
-                self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device))?;
+                self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, 0))?;
                 driver::event::record(end, device.stream).or_say("keep time")?;
                 driver::event::synchronize(end).or_say("keep time")?;
                 driver::event::elapsed(begin, end).or_say("keep time")?

@@ -86,200 +86,249 @@ struct Pool {
     Divisor out[3], in[3];
 };
 
-__device__ __forceinline__ void apart(u32 i, const Divisor length[3], u32 &plane, int at[3]) {
-    for (int axis = 2; axis >= 0; --axis) {
-        u32 next = quotient(i, length[axis]);
-        at[axis] = (int)(i - next * length[axis].by);
-        i = next;
-    }
-    plane = i;
-}
+// A window whose kernel K and stride S along two axes, without dilation, are known when this is compiled; with K = 0 they
+// are not, and there may be three axes.
+template <int K, int S>
+struct Window {
+    const Pool &w;
+    __device__ __forceinline__ int kernel(int axis) const { return K == 0 ? w.kernel[axis] : axis == 0 ? 1 : K; }
+    __device__ __forceinline__ int stride(int axis) const { return K == 0 ? w.stride[axis] : axis == 0 ? 1 : S; }
+    __device__ __forceinline__ int dilation(int axis) const { return K == 0 ? w.dilation[axis] : 1; }
+    __device__ __forceinline__ int before(int axis) const { return K != 0 && axis == 0 ? 0 : w.before[axis]; }
+    __device__ __forceinline__ int input(int axis) const { return K != 0 && axis == 0 ? 1 : w.input[axis]; }
+    __device__ __forceinline__ int output(int axis) const { return K != 0 && axis == 0 ? 1 : w.output[axis]; }
+    __device__ __forceinline__ u32 inputs() const { return (u32)input(0) * input(1) * input(2); }
+    __device__ __forceinline__ u32 outputs() const { return (u32)output(0) * output(1) * output(2); }
+    __device__ __forceinline__ int start(int axis, int p) const { return p * stride(axis) - before(axis); }
 
-__device__ __forceinline__ u32 volume(const int n[3]) { return (u32)n[0] * n[1] * n[2]; }
-
-// The taps [first, end) of a window at position p along an axis that lie inside.
-__device__ __forceinline__ void inside(const Pool &w, int axis, int p, int &first, int &end) {
-    int start = p * w.stride[axis] - w.before[axis], d = w.dilation[axis];
-    first = start < 0 ? (-start + d - 1) / d : 0;
-    int room = w.input[axis] - start;
-    end = room <= 0 ? 0 : (room + d - 1) / d;
-    if (end > w.kernel[axis]) end = w.kernel[axis];
-}
-
-__device__ __forceinline__ bool beats(real candidate, real best) {
-    return candidate > best || (NAN_OF(candidate) && !NAN_OF(best));
-}
-
-// Where in its plane the first largest element under a window lies; -1 if the window covers only padding.
-__device__ int winner(const real *a, const Pool &w, const int at[3]) {
-    int first[3], end[3], found = -1;
-    for (int axis = 0; axis < 3; ++axis) inside(w, axis, at[axis], first[axis], end[axis]);
-    real best = 0;
-    for (int i = first[0]; i < end[0]; ++i) {
-        int z = at[0] * w.stride[0] - w.before[0] + i * w.dilation[0];
-        for (int j = first[1]; j < end[1]; ++j) {
-            int y = at[1] * w.stride[1] - w.before[1] + j * w.dilation[1];
-            for (int k = first[2]; k < end[2]; ++k) {
-                int x = at[2] * w.stride[2] - w.before[2] + k * w.dilation[2];
-                int here = (z * w.input[1] + y) * w.input[2] + x;
-                if (found < 0 || beats(a[here], best)) {
-                    best = a[here];
-                    found = here;
-                }
-            }
+    // The plane and the position within it of the i-th of elements that lie in planes of this size.
+    __device__ __forceinline__ void apart(u32 i, const Divisor length[3], u32 &plane, int at[3]) const {
+#pragma unroll
+        for (int axis = 2; axis >= (K == 0 ? 0 : 1); --axis) {
+            u32 next = quotient(i, length[axis]);
+            at[axis] = (int)(i - next * length[axis].by);
+            i = next;
         }
+        if (K != 0) at[0] = 0;
+        plane = i;
     }
-    return found;
-}
 
-extern "C" __global__ void max_pool(const real *a, real *y, u32 n, Pool w) {
+    // The taps [first, end) at position p along an axis that lie inside.
+    __device__ __forceinline__ void inside(int axis, int p, int &first, int &end) const {
+        int from = start(axis, p), d = dilation(axis);
+        first = from < 0 ? (-from + d - 1) / d : 0;
+        int room = input(axis) - from;
+        end = room <= 0 ? 0 : (room + d - 1) / d;
+        if (end > kernel(axis)) end = kernel(axis);
+    }
+
+    // The positions [first, last] along an axis whose windows may cover place p.
+    __device__ __forceinline__ void covering(int axis, int p, int &first, int &last) const {
+        int low = p + before(axis) - (kernel(axis) - 1) * dilation(axis);
+        first = low <= 0 ? 0 : (low + stride(axis) - 1) / stride(axis);
+        last = (p + before(axis)) / stride(axis);
+        if (last > output(axis) - 1) last = output(axis) - 1;
+    }
+
+    // Calls `each` with the place of every element under the window at `at`.
+    template <typename Each>
+    __device__ __forceinline__ void under(const int at[3], Each each) const {
+        int first[3], end[3];
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) inside(axis, at[axis], first[axis], end[axis]);
+        for (int i = first[0]; i < end[0]; ++i)
+            for (int j = first[1]; j < end[1]; ++j)
+                for (int k = first[2]; k < end[2]; ++k) {
+                    int z = start(0, at[0]) + i * dilation(0), y = start(1, at[1]) + j * dilation(1);
+                    each((z * input(1) + y) * input(2) + start(2, at[2]) + k * dilation(2));
+                }
+    }
+
+    // Calls `each` with the position of every window that may cover a place, and its number within the plane.
+    template <typename Each>
+    __device__ __forceinline__ void over(const int place[3], Each each) const {
+        int first[3], last[3], at[3];
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) covering(axis, place[axis], first[axis], last[axis]);
+        for (at[0] = first[0]; at[0] <= last[0]; ++at[0])
+            for (at[1] = first[1]; at[1] <= last[1]; ++at[1])
+                for (at[2] = first[2]; at[2] <= last[2]; ++at[2]) each(at, (at[0] * output(1) + at[1]) * output(2) + at[2]);
+    }
+
+    // Where in its plane the first largest element under a window lies; -1 if the window covers only padding.
+    __device__ __forceinline__ int winner(const real *a, const int at[3]) const {
+        int found = -1;
+        real best = 0;
+        under(at, [&](int here) {
+            real candidate = a[here];
+            if (found < 0 || candidate > best || (NAN_OF(candidate) && !NAN_OF(best))) {
+                best = candidate;
+                found = here;
+            }
+        });
+        return found;
+    }
+
+    __device__ double divided_by(const int at[3]) const {
+        if (w.even) return w.even;
+        double count = 1;
+        for (int axis = 0; axis < 3; ++axis) {
+            int first, end, covered = 0;
+            inside(axis, at[axis], first, end);
+            if (w.divisor == 0) covered = end - first;
+            else
+                for (int k = 0; k < kernel(axis); ++k)
+                    covered += at[axis] * stride(axis) + k * dilation(axis) < before(axis) + input(axis) + w.after[axis];
+            count *= covered;
+        }
+        return count;
+    }
+};
+
+template <int K, int S>
+__device__ void max_pool(const real *a, real *y, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
         int at[3];
-        apart(i, w.out, plane, at);
-        const real *p = a + (u64)plane * volume(w.input);
-        int won = winner(p, w, at);
+        w.apart(i, pool.out, plane, at);
+        const real *p = a + (u64)plane * w.inputs();
+        int won = w.winner(p, at);
         y[i] = won < 0 ? -INFINITY : p[won];
     }
 }
 
-extern "C" __global__ void winner_gather(const real *a, const real *s, real *y, u32 n, Pool w) {
+template <int K, int S>
+__device__ void winner_gather(const real *a, const real *s, real *y, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
         int at[3];
-        apart(i, w.out, plane, at);
-        u64 start = (u64)plane * volume(w.input);
-        int won = winner(a + start, w, at);
+        w.apart(i, pool.out, plane, at);
+        u64 start = (u64)plane * w.inputs();
+        int won = w.winner(a + start, at);
         y[i] = won < 0 ? (real)0 : s[start + won];
     }
 }
 
-// The positions [first, last] of windows along an axis that may cover place p.
-__device__ __forceinline__ void covering(const Pool &w, int axis, int p, int &first, int &last) {
-    if (w.stride[axis] == w.kernel[axis] && w.dilation[axis] == 1 && w.before[axis] == 0) {
-        first = p / w.stride[axis];
-        last = first < w.output[axis] ? first : first - 1;
-        return;
-    }
-    int span = (w.kernel[axis] - 1) * w.dilation[axis];
-    int low = p + w.before[axis] - span;
-    first = low <= 0 ? 0 : (low + w.stride[axis] - 1) / w.stride[axis];
-    last = (p + w.before[axis]) / w.stride[axis];
-    if (last > w.output[axis] - 1) last = w.output[axis] - 1;
-}
-
 // Where in its plane the winner of every window lies.
-extern "C" __global__ void winner_index(const real *a, int *index, u32 n, Pool w) {
+template <int K, int S>
+__device__ void winner_index(const real *a, int *index, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
         int at[3];
-        apart(i, w.out, plane, at);
-        index[i] = winner(a + (u64)plane * volume(w.input), w, at);
+        w.apart(i, pool.out, plane, at);
+        index[i] = w.winner(a + (u64)plane * w.inputs(), at);
     }
 }
 
 // Every place asks the windows that cover it whether it won: nothing is written twice.
-extern "C" __global__ void winner_scatter(const int *index, const real *y, real *s, u32 n, Pool w) {
+template <int K, int S>
+__device__ void winner_scatter(const int *index, const real *y, real *s, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
-        int place[3], first[3], last[3];
-        apart(i, w.in, plane, place);
-        for (int axis = 0; axis < 3; ++axis) covering(w, axis, place[axis], first[axis], last[axis]);
-        u32 base = plane * volume(w.output);
-        int here = (place[0] * w.input[1] + place[1]) * w.input[2] + place[2];
+        int place[3];
+        w.apart(i, pool.in, plane, place);
+        u32 base = plane * w.outputs();
+        int here = (place[0] * w.input(1) + place[1]) * w.input(2) + place[2];
         real sum = 0;
-        for (int h = first[0]; h <= last[0]; ++h)
-            for (int j = first[1]; j <= last[1]; ++j)
-                for (int k = first[2]; k <= last[2]; ++k) {
-                    u32 from = base + (h * w.output[1] + j) * w.output[2] + k;
-                    if (index[from] == here) sum += y[from];
-                }
+        w.over(place, [&](const int *, int window) {
+            if (index[base + window] == here) sum += y[base + window];
+        });
         s[i] = sum;
     }
 }
 
-__device__ double divided_by(const Pool &w, const int at[3]) {
-    if (w.even) return w.even;
-    double count = 1;
-    for (int axis = 0; axis < 3; ++axis) {
-        int first, end, covered = 0;
-        inside(w, axis, at[axis], first, end);
-        if (w.divisor == 0) covered = end - first;
-        else
-            for (int k = 0; k < w.kernel[axis]; ++k)
-                covered += at[axis] * w.stride[axis] + k * w.dilation[axis] < w.before[axis] + w.input[axis] + w.after[axis];
-        count *= covered;
+// The same where windows of two by two elements cover everything and each other nowhere: every window writes its own.
+extern "C" __global__ void winner_scatter_tiles(const real *a, const real *y, real *s, u32 n, Pool pool) {
+    struct alignas(2 * sizeof(real)) Two { real at[2]; };
+    u32 width = (u32)pool.input[2];
+    for (EACH(i, n)) {
+        u32 row = quotient(i, pool.out[2]), column = i - row * pool.out[2].by;
+        u64 top = (u64)row * 2 * width + 2 * column;
+        Two upper = *(const Two *)(a + top), lower = *(const Two *)(a + top + width);
+        real values[4] = {upper.at[0], upper.at[1], lower.at[0], lower.at[1]};
+        int found = 0;
+#pragma unroll
+        for (int k = 1; k < 4; ++k)
+            if (values[k] > values[found] || (NAN_OF(values[k]) && !NAN_OF(values[found]))) found = k;
+        real won = y[i];
+        *(Two *)(s + top) = Two{{found == 0 ? won : (real)0, found == 1 ? won : (real)0}};
+        *(Two *)(s + top + width) = Two{{found == 2 ? won : (real)0, found == 3 ? won : (real)0}};
     }
-    return count;
 }
 
-extern "C" __global__ void average_pool(const real *a, real *y, u32 n, Pool w) {
+template <int K, int S>
+__device__ void average_pool(const real *a, real *y, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
-        int at[3], first[3], end[3];
-        apart(i, w.out, plane, at);
-        for (int axis = 0; axis < 3; ++axis) inside(w, axis, at[axis], first[axis], end[axis]);
-        const real *p = a + (u64)plane * volume(w.input);
+        int at[3];
+        w.apart(i, pool.out, plane, at);
+        const real *p = a + (u64)plane * w.inputs();
         double sum = 0;
-        for (int h = first[0]; h < end[0]; ++h)
-            for (int j = first[1]; j < end[1]; ++j)
-                for (int k = first[2]; k < end[2]; ++k) {
-                    int z = at[0] * w.stride[0] - w.before[0] + h * w.dilation[0];
-                    int yy = at[1] * w.stride[1] - w.before[1] + j * w.dilation[1];
-                    int x = at[2] * w.stride[2] - w.before[2] + k * w.dilation[2];
-                    sum += p[(z * w.input[1] + yy) * w.input[2] + x];
-                }
-        y[i] = (real)(sum / divided_by(w, at));
+        w.under(at, [&](int here) { sum += p[here]; });
+        y[i] = (real)(sum / w.divided_by(at));
     }
 }
 
-extern "C" __global__ void average_pool_transpose(const real *y, real *s, u32 n, Pool w) {
+template <int K, int S>
+__device__ void average_pool_transpose(const real *y, real *s, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
     for (EACH(i, n)) {
         u32 plane;
-        int place[3], first[3], last[3], at[3];
-        apart(i, w.in, plane, place);
-        for (int axis = 0; axis < 3; ++axis) covering(w, axis, place[axis], first[axis], last[axis]);
+        int place[3];
+        w.apart(i, pool.in, plane, place);
+        const real *p = y + (u64)plane * w.outputs();
         double sum = 0;
-        for (at[0] = first[0]; at[0] <= last[0]; ++at[0])
-            for (at[1] = first[1]; at[1] <= last[1]; ++at[1])
-                for (at[2] = first[2]; at[2] <= last[2]; ++at[2]) {
-                    bool covers = true;
-                    for (int axis = 0; axis < 3; ++axis)
-                        covers = covers && (w.dilation[axis] == 1 || (place[axis] + w.before[axis] - at[axis] * w.stride[axis]) % w.dilation[axis] == 0);
-                    if (covers)
-                        sum += (double)y[(((u64)plane * w.output[0] + at[0]) * w.output[1] + at[1]) * w.output[2] + at[2]] / divided_by(w, at);
-                }
-        s[i] = (real)sum;
+        w.over(place, [&](const int *at, int window) {
+            bool covers = true;
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis)
+                covers = covers && (w.dilation(axis) == 1 || (place[axis] - w.start(axis, at[axis])) % w.dilation(axis) == 0);
+            if (covers) sum += pool.even ? (double)p[window] : (double)p[window] / w.divided_by(at);
+        });
+        s[i] = (real)(pool.even ? sum / pool.even : sum);
     }
 }
 
-// Reductions. 0 sum, 1 mean, 2 maximum, 3 minimum, 4 product. Sums of real numbers are taken in double precision.
-struct Reduction {
-    int how;
-    // Elements reduced to one, and into how many parts they are cut.
-    u32 count, parts;
-    Axes kept, gone;
-    Strides of_kept, of_gone;
-};
+#define POOLS(name, K, S) \
+    extern "C" __global__ void max_pool##name(const real *a, real *y, u32 n, Pool w) { max_pool<K, S>(a, y, n, w); } \
+    extern "C" __global__ void winner_gather##name(const real *a, const real *s, real *y, u32 n, Pool w) { winner_gather<K, S>(a, s, y, n, w); } \
+    extern "C" __global__ void winner_index##name(const real *a, int *index, u32 n, Pool w) { winner_index<K, S>(a, index, n, w); } \
+    extern "C" __global__ void winner_scatter##name(const int *index, const real *y, real *s, u32 n, Pool w) { winner_scatter<K, S>(index, y, s, n, w); } \
+    extern "C" __global__ void average_pool##name(const real *a, real *y, u32 n, Pool w) { average_pool<K, S>(a, y, n, w); } \
+    extern "C" __global__ void average_pool_transpose##name(const real *y, real *s, u32 n, Pool w) { average_pool_transpose<K, S>(y, s, n, w); }
+POOLS(, 0, 0)
+POOLS(_2_2, 2, 2)
+POOLS(_3_2, 3, 2)
 
-// The place of the k-th of the elements that are reduced to one; they often lie at equal distances.
-__device__ __forceinline__ long long along(u32 k, const Reduction &r) {
-    return r.gone.rank <= 1 ? k * r.of_gone.along[0] : place(k, r.gone, r.of_gone);
-}
-
-template <typename T, typename S>
-__device__ __forceinline__ S joined(int how, S a, S b) {
-    switch (how) {
-    case 2: return b > a || NAN_OF(b) ? b : a;
-    case 3: return b < a || NAN_OF(b) ? b : a;
-    case 4: return a * b;
-    default: return a + b;
+// What a transposed convolution makes of products [samples, channels · taps, places]: every element of the result adds up
+// the products that fall on it.
+extern "C" __global__ void fold(const real *products, real *y, u32 n, Pool pool) {
+    Window<0, 0> w{pool};
+    u32 taps = (u32)pool.kernel[0] * pool.kernel[1] * pool.kernel[2];
+    for (EACH(i, n)) {
+        u32 plane;
+        int place[3];
+        w.apart(i, pool.in, plane, place);
+        const real *p = products + (u64)plane * taps * w.outputs();
+        real sum = 0;
+        w.over(place, [&](const int *at, int window) {
+            int tap = 0;
+            bool covers = true;
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis) {
+                int distance = place[axis] - w.start(axis, at[axis]);
+                covers = covers && distance % w.dilation(axis) == 0;
+                tap = tap * w.kernel(axis) + distance / w.dilation(axis);
+            }
+            if (covers) sum += p[(u64)tap * w.outputs() + window];
+        });
+        y[i] = sum;
     }
-}
-
-template <typename S>
-__device__ __forceinline__ S nothing(int how, S low, S high) {
-    return how == 2 ? low : how == 3 ? high : how == 4 ? (S)1 : (S)0;
 }
 
 // One thread for each element of the result: for few elements reduced, or many results.

@@ -1,6 +1,6 @@
 //! How kernels are told where elements lie. The structures are those of `kernels.cu`, field for field.
 
-use monosplit_graph::op::{Divisor as Divided, Window};
+use monosplit_graph::op::{self, Divisor as Divided, Window};
 use monosplit_graph::{Error, Result};
 
 /// Axes a kernel can be told about; neighbouring ones are joined first.
@@ -183,6 +183,18 @@ impl Pool {
     }
 }
 
+/// What follows the names of kernels that are compiled for such a window.
+pub(super) fn compiled_for(window: &Window) -> &'static str {
+    let square = |length: usize, stride: usize| {
+        window.kernel == [length; 2] && window.stride == [stride; 2] && window.dilation == [1; 2]
+    };
+    match () {
+        () if square(2, 2) => "_2_2",
+        () if square(3, 2) => "_3_2",
+        () => "",
+    }
+}
+
 /// What every sum of a pool is divided by, 0 if not all by the same number.
 fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divided>) -> i32 {
     let inside = |axis: usize| {
@@ -198,16 +210,74 @@ fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divi
     }
 }
 
+/// What kernels call the mean.
+pub(super) const MEAN: i32 = 1;
+/// Rows of 32 threads that share what is reduced to one element, at most.
+pub(super) const MOST_ROWS: u32 = 32;
+
+/// What kernels call a reduction.
+pub(super) fn number_of(reduction: op::Reduction) -> i32 {
+    match reduction {
+        op::Reduction::Sum => 0,
+        op::Reduction::Mean => MEAN,
+        op::Reduction::Max => 2,
+        op::Reduction::Min => 3,
+        op::Reduction::Product => 4,
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
-    pub(super) how: i32,
+    how: i32,
     pub(super) count: u32,
-    pub(super) parts: u32,
-    pub(super) kept: Axes,
-    pub(super) gone: Axes,
-    pub(super) of_kept: Strides,
-    pub(super) of_gone: Strides,
+    parts: u32,
+    kept: Axes,
+    gone: Axes,
+    of_kept: Strides,
+    of_gone: Strides,
+}
+
+impl Reduction {
+    /// Of a value of `shape` over the axes `gone`.
+    pub(super) fn new(how: i32, shape: &[usize], gone: &[usize]) -> Result<Self> {
+        let own = strides_of(shape);
+        let part = |wanted: bool| {
+            let axes = (0..shape.len()).filter(|axis| gone.contains(axis) == wanted);
+            let (shape, along): (Vec<usize>, Vec<i64>) = axes.map(|axis| (shape[axis], own[axis])).unzip();
+            Walk::new(&shape, &[along])
+        };
+        let (kept, reduced) = (part(false), part(true));
+        Ok(Reduction {
+            how,
+            count: reduced.shape.iter().product::<usize>() as u32,
+            parts: 1,
+            kept: kept.axes()?,
+            gone: reduced.axes()?,
+            of_kept: kept.along(0),
+            of_gone: reduced.along(0),
+        })
+    }
+
+    /// Whether neighbours of the result are neighbours in what is reduced, and may be read together.
+    pub(super) fn keeps_neighbours(&self) -> bool {
+        let last = self.kept.rank as usize;
+        last > 0 && self.of_kept.along[last - 1] == 1
+    }
+
+    /// Rows of threads that share what is reduced to one element.
+    pub(super) fn rows(&self) -> u32 {
+        match self.count {
+            0..8 => 1,
+            8..128 => 8,
+            _ => MOST_ROWS,
+        }
+    }
+
+    /// The same, every sum cut into so many.
+    pub(super) fn in_parts(self, parts: usize) -> Self {
+        Reduction { parts: parts as u32, ..self }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod convolution;
 mod device;
 mod elementwise;
 mod instance;
+mod lanes;
 mod layout;
 mod lowering;
 mod pieces;

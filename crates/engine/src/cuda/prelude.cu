@@ -38,6 +38,60 @@ __device__ __forceinline__ long long place(u32 i, const Axes &axes, const Stride
     return at;
 }
 
+// Four neighbours, read and written at once.
+template <typename T>
+struct alignas(sizeof(T) >= 4 ? 16 : sizeof(T) * 4) Four {
+    T at[4];
+};
+
+template <typename T>
+__device__ __forceinline__ const Four<T> &four(const T *p, u32 i) { return *(const Four<T> *)(p + i); }
+template <typename T>
+__device__ __forceinline__ Four<T> &four(T *p, u32 i) { return *(Four<T> *)(p + i); }
+
+// The same of a value that is repeated; the four lie along the last axis.
+template <typename T>
+__device__ __forceinline__ Four<T> repeated(const T *p, u32 i, const Axes &axes, const Strides &strides) {
+    const T *from = p + place(i, axes, strides);
+    long long step = strides.along[axes.rank - 1];
+    Four<T> read;
+    if (step == 0) {
+        T one = from[0];
+        for (int k = 0; k < 4; ++k) read.at[k] = one;
+    } else
+        for (int k = 0; k < 4; ++k) read.at[k] = from[k * step];
+    return read;
+}
+
+// Reductions. 0 sum, 1 mean, 2 maximum, 3 minimum, 4 product. Sums of real numbers are taken in double precision.
+struct Reduction {
+    int how;
+    // Elements reduced to one, and into how many parts they are cut.
+    u32 count, parts;
+    Axes kept, gone;
+    Strides of_kept, of_gone;
+};
+
+// The place of the k-th of the elements that are reduced to one; they often lie at equal distances.
+__device__ __forceinline__ long long along(u32 k, const Reduction &r) {
+    return r.gone.rank <= 1 ? k * r.of_gone.along[0] : place(k, r.gone, r.of_gone);
+}
+
+template <typename T, typename S>
+__device__ __forceinline__ S joined(int how, S a, S b) {
+    switch (how) {
+    case 2: return b > a || NAN_OF(b) ? b : a;
+    case 3: return b < a || NAN_OF(b) ? b : a;
+    case 4: return a * b;
+    default: return a + b;
+    }
+}
+
+template <typename S>
+__device__ __forceinline__ S nothing(int how, S low, S high) {
+    return how == 2 ? low : how == 3 ? high : how == 4 ? (S)1 : (S)0;
+}
+
 __device__ __forceinline__ real limited(real x, real min, real max) {
     real raised = x < min ? min : x;
     return raised > max ? max : raised;

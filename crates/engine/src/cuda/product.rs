@@ -6,7 +6,7 @@ use cudarc::cublas::sys as blas;
 use monosplit_graph::{Error, Result};
 
 use super::Math;
-use super::device::{Checked, Device};
+use super::device::Checked;
 use super::layout::{Walk, broadcast_strides, strides_of};
 
 /// One matrix, or one out of each of a batch.
@@ -110,7 +110,7 @@ impl Product {
         Ok((0..steps).map(product).collect())
     }
 
-    pub(super) fn enqueue(&self, device: &Device) -> Result<()> {
+    pub(super) fn enqueue(&self, library: blas::cublasHandle_t) -> Result<()> {
         use blas::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
         let operation = |matrix: &Matrix| if matrix.transposed { CUBLAS_OP_T } else { CUBLAS_OP_N };
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
@@ -136,7 +136,7 @@ impl Product {
         // SAFETY: the operands are memory of the program this product belongs to, as large as the shapes say.
         unsafe {
             blas::cublasGemmStridedBatchedEx(
-                device.products,
+                library,
                 operation(&self.b),
                 operation(&self.a),
                 self.columns as i32,

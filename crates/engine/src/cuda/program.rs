@@ -12,12 +12,13 @@ use super::command::{Arguments, Command, Launch};
 use super::device::{Device, Memory};
 use super::elementwise::{AT_ONCE, Reading, Source};
 use super::instance::{Instance, Segment};
-use super::layout::{Walk, broadcast_strides};
+use super::lanes::{Lanes, Touched};
+use super::layout::{self, Walk, broadcast_strides};
 use super::lowering::lowered;
 use super::resident::Resident;
 use super::translator::{MOST_ELEMENTS, Site, Translator, too_large};
 use crate::outline::{Outline, element_bytes};
-use crate::plan::{Plan, known, needed};
+use crate::plan::{Plan, Step, known, needed};
 use crate::schedule::{Choices, Work};
 use crate::{Loop, Profile, Program};
 
@@ -27,8 +28,17 @@ const PRELUDE: &str = include_str!("prelude.cu");
 const KERNELS: &str = include_str!("kernels.cu");
 
 /// What is scheduled on a card: products with magnitudes are as fast with stored ones, and nothing stays in a cache.
-const CHOICES: Choices =
-    Choices { share: true, fuse: true, finish: false, batch: true, streams: false, reorder: true };
+const CHOICES: Choices = Choices {
+    share: true,
+    fuse: true,
+    finish: false,
+    reduce: true,
+    batch: true,
+    streams: false,
+    reorder: true,
+};
+/// Where neighbours must begin that are read at once.
+const WIDE: u64 = 16;
 
 /// Elementwise kernels and their names, by the node they begin with.
 type Sources = HashMap<NodeId, (Source, String)>;
@@ -115,7 +125,8 @@ impl CudaProgram {
             fault: self.fault.at,
             commands: Vec::new(),
             tables: Vec::new(),
-            scratch: Vec::new(),
+            scratch: Default::default(),
+            lane: 0,
         }
     }
 
@@ -153,12 +164,12 @@ impl CudaProgram {
                 match self.sources.contains_key(&id) {
                     true => {
                         let site_of = |input| Ok(self.constant(input)?.site.clone());
-                        self.elementwise(id, &site, &[site.at], &site_of, &mut translator.commands)?;
+                        self.elementwise(id, &site.shape, &[site.at], &site_of, &mut translator.commands)?;
                     }
                     false => translator.node(op, &inputs, &site, id.index() as i32 + 1)?,
                 }
                 for command in &translator.commands {
-                    command.enqueue(&self.device)?;
+                    command.enqueue(&self.device, 0)?;
                 }
                 let mut mark = [0i32];
                 self.fault.read(0, &mut mark)?;
@@ -199,77 +210,115 @@ impl CudaProgram {
     pub(super) fn elementwise(
         &self,
         first: NodeId,
-        shape: &Site,
+        shape: &[usize],
         outputs: &[u64],
         site: &dyn Fn(NodeId) -> Result<Site>,
         commands: &mut Vec<Command>,
     ) -> Result<()> {
         let (source, name) = self.sources.get(&first).ok_or_else(|| self.outline.lost(first))?;
-        let count = shape.count();
+        let count = shape.iter().product::<usize>();
         if count == 0 {
             return Ok(());
         }
         if count > MOST_ELEMENTS {
             return Err(too_large());
         }
-        let mut arguments = Arguments::default().with(count as u32);
-        let mut repeated = Vec::new();
+        let (mut operands, mut repeated, mut wide) = (Arguments::default(), Vec::new(), count % AT_ONCE == 0);
         for &(input, reading) in &source.inputs {
             let read = site(input)?;
-            arguments = arguments.with(read.at);
+            operands = operands.with(read.at);
+            wide &= reading != Reading::Along || read.at % WIDE == 0;
             if reading == Reading::Broadcast {
-                repeated.push(broadcast_strides(&read.shape, &shape.shape));
+                repeated.push(broadcast_strides(&read.shape, shape));
             }
         }
         for &output in outputs {
-            arguments = arguments.with(output);
+            operands = operands.with(output);
+            wide &= output % WIDE == 0;
         }
         if !repeated.is_empty() {
-            let walk = Walk::new(&shape.shape, &repeated);
-            arguments = arguments.with(walk.axes()?);
+            let walk = Walk::new(shape, &repeated);
+            wide &= walk.shape.last().is_some_and(|last| last % AT_ONCE == 0);
+            operands = operands.with(walk.axes()?);
             for position in 0..repeated.len() {
-                arguments = arguments.with(walk.along(position));
+                operands = operands.with(walk.along(position));
             }
         }
         let function = self.device.function(self.written, name)?;
-        commands.push(Command::Launch(Launch::each(function, count.div_ceil(AT_ONCE), arguments)));
+        let launch = match source.reduced {
+            None => {
+                let arguments = Arguments::default().with(count as u32).with(u32::from(wide)).and(operands);
+                let each = if wide { count / AT_ONCE } else { count };
+                Launch::each(function, each, arguments)
+            }
+            Some(ref gone) => {
+                let table = layout::Reduction::new(0, shape, gone)?;
+                let (results, rows) = (count / (table.count as usize).max(1), table.rows());
+                let head = Arguments::default().with(results as u32).with(rows).with(table);
+                Launch::of(function, results.div_ceil(32), 32 * rows, head.and(operands))
+            }
+        };
+        commands.push(Command::Launch(launch));
         Ok(())
     }
 
-    /// Writes down everything to do at one batch size, step by step.
+    /// Writes down everything to do at one batch size, step by step, on so many lanes. A value has the shape of its node
+    /// and lies at its site.
     pub(super) fn segments(
         &self,
         translator: &mut Translator<'_>,
+        lanes: usize,
+        shapes: &[Vec<usize>],
         site: &dyn Fn(NodeId) -> Result<Site>,
     ) -> Result<Vec<Segment>> {
+        let mut lanes = Lanes::new(lanes);
         let mut segments = Vec::with_capacity(self.plan.steps.len());
         for (position, step) in self.plan.steps.iter().enumerate() {
             let first = translator.commands.len();
-            let nodes = step.work.nodes();
-            self.step(nodes, &step.work, &step.outputs, translator, site)
-                .map_err(|error| error.at(self.outline.name(nodes[0])))?;
-            segments.push(Segment { step: position, commands: first..translator.commands.len() });
+            let start = step.work.nodes()[0];
+            let turn = lanes.next(self.touched(step, site)?);
+            translator.lane = turn.lane;
+            self.step(step, &shapes[start.index()], translator, site)
+                .map_err(|error| error.at(self.outline.name(start)))?;
+            segments.push(Segment { step: position, turn, commands: first..translator.commands.len() });
         }
         Ok(segments)
     }
 
+    /// The memory that a step reads and writes. What depends on no input is never written.
+    fn touched(&self, step: &Step, site: &dyn Fn(NodeId) -> Result<Site>) -> Result<Touched> {
+        let nodes = step.work.nodes();
+        let range = |id: NodeId| {
+            let site = site(id)?;
+            let bytes = site.count() * self.bytes(site.kind);
+            Ok((!site.constant).then(|| site.at..site.at + bytes as u64))
+        };
+        let inputs = nodes.iter().flat_map(|id| &self.outline.values[id.index()].inputs);
+        let outside = inputs.filter(|input| !nodes.contains(input));
+        let read = outside.filter_map(|&id| range(id).transpose()).collect::<Result<_>>()?;
+        let written = step.outputs.iter().filter_map(|&id| range(id).transpose()).collect::<Result<_>>()?;
+        Ok(Touched { read, written })
+    }
+
     fn step(
         &self,
-        nodes: &[NodeId],
-        work: &Work,
-        outputs: &[NodeId],
+        step: &Step,
+        shape: &[usize],
         translator: &mut Translator<'_>,
         site: &dyn Fn(NodeId) -> Result<Site>,
     ) -> Result<()> {
-        let Some(&output) = outputs.first() else { return Ok(()) };
+        let nodes = step.work.nodes();
+        if step.outputs.is_empty() {
+            return Ok(());
+        }
         if self.sources.contains_key(&nodes[0]) {
-            let places = outputs.iter().map(|&id| Ok(site(id)?.at)).collect::<Result<Vec<u64>>>()?;
-            return self.elementwise(nodes[0], &site(output)?, &places, site, &mut translator.commands);
+            let places = step.outputs.iter().map(|&id| Ok(site(id)?.at)).collect::<Result<Vec<u64>>>()?;
+            return self.elementwise(nodes[0], shape, &places, site, &mut translator.commands);
         }
         let inputs = self.outline.values[nodes[0].index()].inputs.iter();
         let mut inputs = inputs.map(|&input| site(input)).collect::<Result<Vec<Site>>>()?;
         let mut out = site(nodes[0])?;
-        if let Work::Batched(nodes) = work {
+        if let Work::Batched(nodes) = &step.work {
             // Values that lie side by side are one batch.
             inputs[0].shape[0] *= nodes.len();
             out.shape[0] *= nodes.len();
@@ -331,7 +380,11 @@ fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, S
     let mut names: HashMap<String, String> = HashMap::new();
     let mut text = String::new();
     for (nodes, outputs) in wanted {
-        let source = Source::new(graph, &plan.same, &nodes, &outputs)?;
+        let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
+        let source = match inner {
+            None => Source::new(graph, &plan.same, &nodes, &outputs)?,
+            Some(inner) => Source::reduced(graph, &plan.same, &nodes[..inner], &outputs)?,
+        };
         let next = format!("elementwise_{}", names.len());
         let name = names.entry(source.text.clone()).or_insert_with(|| {
             text.push_str(&source.text.replace(Source::NAME, &next));

@@ -8,8 +8,13 @@ use super::{Site, Translator, product};
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command};
 use crate::cuda::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
-use crate::cuda::layout::strides_of;
+use crate::cuda::layout::{Pool, strides_of};
+use crate::cuda::product::{Operand, Product};
 
+/// Channels that are too few for cuDNN.
+const FEW_CHANNELS: usize = 4;
+/// Bytes of products that are added up at a time, at most.
+const MOST_FOLDED: usize = 512 << 20;
 /// Elements of a kernel beyond which it may be the gradient of another.
 const LARGE_KERNEL: usize = 49;
 
@@ -43,8 +48,37 @@ impl Translator<'_> {
         out: &Site,
     ) -> Result<()> {
         let (y, w) = (&inputs[0], &inputs[1]);
+        if groups == 1 && out.shape[1] <= FEW_CHANNELS && y.shape[1] > FEW_CHANNELS && window.axes() <= 3 {
+            return self.folded(window, y, w, out);
+        }
         let geometry = Geometry::new(window, groups, &out.shape, &w.shape, &y.shape)?;
         self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0)
+    }
+
+    /// A transposed convolution to few channels, as gradients of pictures are: cuDNN's kernels leave most of the card idle
+    /// there. Every tap is a row of one matrix product, and what falls on the same place is added up after that.
+    fn folded(&mut self, window: &Window, y: &Site, w: &Site, out: &Site) -> Result<()> {
+        let (samples, channels) = (y.shape[0], y.shape[1]);
+        let (taps, places) = (product(&w.shape[1..]), product(&y.shape[2..]));
+        let each = taps * places * self.math.bytes();
+        let piece = (MOST_FOLDED / each.max(1)).clamp(1, samples.max(1));
+        let pool = Pool::new(window, &out.shape[2..], &y.shape[2..], None)?;
+        let products = self.scratch(piece * each)?;
+        let (per_sample, per_result) = (channels * places, product(&out.shape[1..]));
+        for start in (0..samples).step_by(piece) {
+            let count = piece.min(samples - start);
+            let at = |site: &Site, elements: usize| site.at + (start * elements * self.math.bytes()) as u64;
+            let kernel = Operand { at: w.at, shape: &[channels, taps], transposed: true };
+            let given =
+                Operand { at: at(y, per_sample), shape: &[count, channels, places], transposed: false };
+            let all = Product::all(&kernel, &given, (products, &[count, taps, places]), self.math)?;
+            let written = count * per_result;
+            let to = at(out, per_result);
+            self.commands.extend(all.into_iter().map(Command::Product));
+            let arguments = Arguments::default().with(products).with(to).with(written as u32).with(pool);
+            self.launch("fold", written, arguments)?;
+        }
+        Ok(())
     }
 
     /// A convolution with a kernel larger than its result, as the gradient of a kernel is one: with samples for channels

@@ -12,9 +12,9 @@ use monosplit_graph::{Error, Kind, Op, Result};
 use crate::cpu::kernels::resize;
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
-use crate::cuda::device::{Device, Memory};
+use crate::cuda::device::{Device, LANES, Memory};
 use crate::cuda::layout::{
-    self, Divisor, Margins, Pool, RANK, Walk, axes, broadcast_strides, strides, strides_of,
+    self, Divisor, Margins, Pool, RANK, Walk, axes, broadcast_strides, compiled_for, strides, strides_of,
 };
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
@@ -60,9 +60,11 @@ pub(super) struct Translator<'a> {
     /// Where a kernel reports that an index is out of range.
     pub(super) fault: u64,
     pub(super) commands: Vec<Command>,
-    /// Tables, and memory to work in; the last of the latter is the largest.
     pub(super) tables: Vec<Memory>,
-    pub(super) scratch: Vec<Memory>,
+    /// Memory to work in, for each lane; the last is the largest.
+    pub(super) scratch: [Vec<Memory>; LANES],
+    /// The lane that commands are written down for.
+    pub(super) lane: usize,
 }
 
 /// A value has more elements than kernels count.
@@ -89,11 +91,12 @@ impl Translator<'_> {
 
     /// Memory to work in, for one command.
     pub(super) fn scratch(&mut self, bytes: usize) -> Result<u64> {
-        let largest = self.scratch.last().map_or(0, |memory| memory.bytes);
-        if largest < bytes || self.scratch.is_empty() {
-            self.scratch.push(Memory::new(self.device, bytes.max(2 * largest))?);
+        let scratch = &mut self.scratch[self.lane];
+        let largest = scratch.last().map_or(0, |memory| memory.bytes);
+        if largest < bytes || scratch.is_empty() {
+            scratch.push(Memory::new(self.device, bytes.max(2 * largest))?);
         }
-        Ok(self.scratch.last().map_or(0, |memory| memory.at))
+        Ok(scratch.last().map_or(0, |memory| memory.at))
     }
 
     /// Writes down what computes `op` of `inputs`. `mark` stands for the node in the report of a fault.
@@ -334,57 +337,42 @@ impl Translator<'_> {
             arguments = arguments.with(site.at);
         }
         let arguments = arguments.with(out.count() as u32).with(pool);
-        self.launch(kernel, out.count(), arguments)
+        self.launch(&format!("{kernel}{}", compiled_for(window)), out.count(), arguments)
     }
 
-    /// Finds the winners first: places that several windows cover would look for them again and again.
     fn scatter(&mut self, window: &Window, a: &Site, y: &Site, out: &Site) -> Result<()> {
         let pool = Pool::new(window, &a.shape[2..], &y.shape[2..], None)?;
+        let kernel = compiled_for(window);
+        let (windows, places) = (y.count() as u32, out.count() as u32);
+        let covered = (2..a.shape.len()).all(|axis| a.shape[axis] == 2 * y.shape[axis]);
+        if kernel == "_2_2" && covered && window.pad.iter().all(|&pad| pad == (0, 0)) {
+            let arguments = Arguments::default().with(a.at).with(y.at).with(out.at).with(windows).with(pool);
+            return self.launch("winner_scatter_tiles", y.count(), arguments);
+        }
+        // Places that several windows cover would look for winners again and again: they are found first.
         let index = self.scratch(y.count() * size_of::<i32>())?;
-        let arguments = Arguments::default().with(a.at).with(index).with(y.count() as u32).with(pool);
-        self.launch("winner_index", y.count(), arguments)?;
-        let arguments =
-            Arguments::default().with(index).with(y.at).with(out.at).with(out.count() as u32).with(pool);
-        self.launch("winner_scatter", out.count(), arguments)
+        let arguments = Arguments::default().with(a.at).with(index).with(windows).with(pool);
+        self.launch(&format!("winner_index{kernel}"), y.count(), arguments)?;
+        let arguments = Arguments::default().with(index).with(y.at).with(out.at).with(places).with(pool);
+        self.launch(&format!("winner_scatter{kernel}"), out.count(), arguments)
     }
 
     fn reduce(&mut self, reduction: Reduction, gone: &[usize], x: &Site, out: &Site) -> Result<()> {
         if x.kind == Kind::Bool {
             return Err(Error::unsupported(format!("{} is not defined for truth values", reduction.name())));
         }
-        let own = strides_of(&x.shape);
-        let part = |wanted: bool| {
-            let axes = (0..x.shape.len()).filter(|axis| gone.contains(axis) == wanted);
-            let (shape, along): (Vec<usize>, Vec<i64>) = axes.map(|axis| (x.shape[axis], own[axis])).unzip();
-            Walk::new(&shape, &[along])
-        };
-        let (kept, reduced) = (part(false), part(true));
-        let (results, count) = (out.count(), product(&reduced.shape));
-        // Neighbours of the result that are neighbours in x are read together.
-        let columns = kept.strides[0].last() == Some(&1) && count >= COLUMN;
+        let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, gone)?;
+        let (results, count) = (out.count(), table.count as usize);
+        let columns = table.keeps_neighbours() && count >= COLUMN;
         let blocks = count >= LONG && !columns;
         let parts = match blocks {
             true if results < 512 => count.div_ceil(PART).min(4096 / results.max(1)).max(1),
             _ => 1,
         };
-        let table = layout::Reduction {
-            how: match reduction {
-                Reduction::Sum => 0,
-                Reduction::Mean => 1,
-                Reduction::Max => 2,
-                Reduction::Min => 3,
-                Reduction::Product => 4,
-            },
-            count: count as u32,
-            parts: parts as u32,
-            kept: kept.axes()?,
-            gone: reduced.axes()?,
-            of_kept: kept.along(0),
-            of_gone: reduced.along(0),
-        };
+        let table = table.in_parts(parts);
         let (suffix, head) = (x.suffix(), Arguments::default().with(x.at));
         if columns {
-            let rows: u32 = if count >= 128 { 32 } else { 8 };
+            let rows = table.rows();
             let arguments = head.with(out.at).with(results as u32).with(rows).with(table);
             let function = self.device.function(self.kernels, &format!("reduce_columns_{suffix}"))?;
             let launch = Launch::of(function, results.div_ceil(32), 32 * rows, arguments);

@@ -57,8 +57,8 @@ pub(crate) enum Work {
     Fused(Vec<NodeId>),
     /// A convolution, then elementwise nodes of its shape that are all that read it, in topological order.
     Finished(Vec<NodeId>),
-    /// Elementwise nodes of one shape, in topological order, then reductions over the same axes, never the last, that are
-    /// all that read them.
+    /// Elementwise nodes of one shape, in topological order, then reductions over one axis, not the last, that are all that
+    /// read them.
     Reduced(Vec<NodeId>),
     /// Convolutions that do the same with the same weights to values of one shape.
     Batched(Vec<NodeId>),
@@ -253,10 +253,10 @@ impl Scheduler<'_> {
             let mut steps: Vec<usize> = outside.copied().filter(|&reader| reader != at).collect();
             steps.sort_unstable();
             steps.dedup();
-            let axes = steps.first().and_then(|&first| self.reduced_axes(&work[first]));
-            let alike = steps.iter().all(|&step| self.reduced_axes(&work[step]) == axes);
+            let axis = steps.first().and_then(|&first| self.reduced_axis(&work[first]));
+            let alike = steps.iter().all(|&step| self.reduced_axis(&work[step]) == axis);
             let real = nodes.iter().all(|&id| !self.leaves(id) && self.graph.node(id).kind != Kind::Int);
-            if axes.is_none() || !alike || !real || steps.len() > MOST_REDUCED {
+            if axis.is_none() || !alike || !real || steps.len() > MOST_REDUCED {
                 continue;
             }
             let together = nodes.iter().chain(steps.iter().flat_map(|&step| work[step].nodes()));
@@ -266,17 +266,17 @@ impl Scheduler<'_> {
         work.into_iter().zip(taken).filter(|(_, taken)| !taken).map(|(work, _)| work).collect()
     }
 
-    /// The axes that work reduces real numbers over, if that is all it does and the last is not among them.
-    fn reduced_axes<'a>(&'a self, work: &Work) -> Option<&'a [usize]> {
+    /// The axis that work reduces real numbers over, if that is all it does and there are axes behind it.
+    fn reduced_axis(&self, work: &Work) -> Option<usize> {
         let Work::One(id) = work else { return None };
         let node = self.graph.node(*id);
         let read = self.graph.node(node.inputs.first().copied()?);
         match &node.op {
             Op::Reduce { axes, .. } if node.kind == Kind::Float && read.kind == Kind::Float => {
                 let dims = read.shape.dims();
-                let kept = dims.len().checked_sub(1).is_some_and(|last| !axes.contains(&last));
-                let some = |&axis: &usize| matches!(dims.get(axis), Some(Dim::Fixed(1..)));
-                (kept && axes.iter().all(some)).then_some(axes)
+                let &[axis] = axes.as_slice() else { return None };
+                let some = matches!(dims.get(axis), Some(Dim::Fixed(1..)));
+                (some && axis + 1 < dims.len()).then_some(axis)
             }
             _ => None,
         }

@@ -2,7 +2,7 @@
 //! engine there is.
 
 use monosplit_engine::{Cpu, Engine, Precision, Program};
-use monosplit_graph::op::{Binary, Divisor, Unary, Window};
+use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
 use monosplit_graph::{Dim, ErrorKind, Graph, Kind, Label, NodeId, Op, Shape, Tensor};
 
 /// Reproducible numbers in `[-1, 1)`.
@@ -360,6 +360,64 @@ fn transposed_convolutions_are_adjoint_in_whole_programs() {
                 let scale = exact.iter().fold(0f64, |m, v| m.max(v.abs()));
                 let error = single.iter().zip(exact.iter()).map(|(a, b)| (a - b).abs());
                 assert!(error.fold(0f64, f64::max) < 1e-5 * scale, "{kernel} {stride} {groups}");
+            }
+        }
+    }
+}
+
+/// Maps of several layers: values that only sums read, with operands of all kinds, beside a chain that goes on.
+fn maps() -> Graph {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3, 14, 10]), Kind::Float);
+    let scale = g.input("scale", Shape::batched(&[1, 1, 1]), Kind::Float);
+    let mut value = x;
+    for (layer, channels) in [3, 40, 5].into_iter().enumerate() {
+        let slope = g.constant(tensor(&[channels, 1, 1], layer as u64));
+        let half = g.number(0.5);
+        let a = g.times(value, slope).unwrap();
+        let a = g.times(a, scale).unwrap();
+        let b = g.times(a, half).unwrap();
+        let reduce = |reduction, keep| Op::Reduce { reduction, axes: vec![1], keep };
+        let sum = g.add(reduce(Reduction::Sum, false), &[a]).unwrap();
+        let mean = g.add(reduce(Reduction::Mean, true), &[b]).unwrap();
+        let most = g.add(reduce(Reduction::Max, false), &[b]).unwrap();
+        for map in [sum, mean, most] {
+            g.output(format!("map {layer}"), map);
+        }
+        let next = [40, 5, 4][layer];
+        value = conv(&mut g, value, [next, channels, 3, 3], 1, 1);
+        value = g.rectified(value).unwrap();
+        let tiles = g.add(Op::MaxPool(window(2, 2, 0)), &[value]).unwrap();
+        let spread = g.add(Op::WinnerScatter(window(2, 2, 0)), &[value, tiles]).unwrap();
+        value = g.plus(value, spread).unwrap();
+    }
+    let w = g.constant(tensor(&[4, 3, 3, 3], 9));
+    let picture = Op::ConvTranspose { window: window(3, 1, 1), groups: 1, output_padding: vec![0, 0] };
+    let wide = conv(&mut g, value, [8, 4, 3, 3], 1, 1);
+    let few = g.constant(tensor(&[8, 3, 3, 3], 10));
+    let folded = g.add(picture.clone(), &[wide, few]).unwrap();
+    let plain = g.add(picture, &[value, w]).unwrap();
+    g.output("folded", folded);
+    g.output("plain", plain);
+    g
+}
+
+#[test]
+fn all_engines_agree_on_the_maps_of_all_layers() {
+    let graph = maps();
+    for batch in [1, 3] {
+        let inputs = [tensor(&[batch, 3, 14, 10], 3), tensor(&[batch, 1, 1, 1], 4)];
+        let expected = run(Cpu::default().precision(Precision::F64), &graph, &inputs);
+        for engine in engines() {
+            let program = engine.compile_in(&graph, Precision::F64).unwrap();
+            for found in [program.run(&inputs).unwrap(), program.run(&inputs).unwrap()] {
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert_eq!(found.shape(), expected.shape());
+                    let (found, expected) = (found.to_f64(), expected.to_f64());
+                    let size = expected.iter().fold(1.0, |most: f64, v| most.max(v.abs()));
+                    let worst = found.iter().zip(&*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    assert!(worst < 1e-12 * size, "{worst} of {size}");
+                }
             }
         }
     }

@@ -114,6 +114,23 @@ fn a_table_trains_what_is_missing_and_nothing_twice() {
 }
 
 #[test]
+fn a_seed_of_a_table_is_the_same_however_the_table_is_shared_out() {
+    let (folder, base) = prepared();
+    let arch = format!("{base}/small.txt");
+    let table = |runs: &str, seed: &str, seeds: &str| {
+        let runs = format!("{base}/{runs}");
+        let settings =
+            ["--epochs", "2", "--batch", "20", "--samples", "100", "--seed", seed, "--seeds", seeds];
+        let table = ["train", &base, "--table", "--runs", &runs, "--arch", &arch, "--restriction", "DIC"];
+        succeeds([&table[..], &settings].concat());
+    };
+    table("whole", "0", "2");
+    table("part", "1", "1");
+    let network = |runs: &str| std::fs::read(folder.path(runs).join("small-DIC-1.onnx")).unwrap();
+    assert_eq!(network("whole"), network("part"));
+}
+
+#[test]
 fn mistakes_are_said_in_one_line() {
     let (folder, base) = prepared();
     let out = format!("{base}/out.onnx");
@@ -122,6 +139,9 @@ fn mistakes_are_said_in_one_line() {
     refuses(["train", "/absent", "--out", &out], &["folder"]);
     refuses(["train", &base, "--batch", "100000", "--out", &out], &["batch"]);
     refuses(["train", &base, "--rate=-1", "--out", &out], &["--rate"]);
+    refuses(["train", &base, "--decay=nan", "--out", &out], &["--decay"]);
+    refuses(["train", &base, "--warmup=-5", "--out", &out], &["--warmup"]);
+    refuses(["train", &base, "--epochs", "0", "--out", &out], &["--epochs"]);
     refuses(["train", &base], &["--out"]);
     std::fs::write(folder.path("wrong.txt"), "dense 8\nmaxout 3\nscores").unwrap();
     let wrong = format!("{base}/wrong.txt");

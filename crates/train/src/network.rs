@@ -67,7 +67,7 @@ impl Blueprint<'_> {
             let logits = self.stream(g, x, "", values)?;
             return Ok(Scores { logits, streams: None });
         }
-        let first = self.stream(g, x, "g.", values)?;
+        // The last layers of the network are those of g, which speaks for a class.
         let seen = match self.restriction.is_inverted() {
             false => x,
             true => {
@@ -80,6 +80,7 @@ impl Blueprint<'_> {
             }
         };
         let second = self.stream(g, seen, "h.", values)?;
+        let first = self.stream(g, x, "g.", values)?;
         let difference = Op::Binary(monosplit_graph::op::Binary::Sub);
         let logits = g.add_named(Label::named("difference"), difference, &[first, second])?;
         Ok(Scores { logits, streams: Some((first, second)) })
@@ -87,7 +88,7 @@ impl Blueprint<'_> {
 
     fn stream(&self, g: &mut Graph, x: NodeId, prefix: &str, values: &mut dyn Values) -> Result<NodeId> {
         let mut stream =
-            Stream { blueprint: self, prefix, values, value: x, affine: 0, counts: Default::default() };
+            Stream { blueprint: self, prefix, values, value: x, bound: false, counts: Default::default() };
         let layers = self.architecture.layers();
         for (index, layer) in layers.iter().enumerate() {
             let normalised = layers.get(index + 1) == Some(&Layer::Norm);
@@ -103,8 +104,9 @@ struct Stream<'a> {
     prefix: &'a str,
     values: &'a mut dyn Values,
     value: NodeId,
-    /// Affine layers so far.
-    affine: usize,
+    /// Whether the value is no longer an affine map of the input with weights of its own: from here on only weights that
+    /// are not negative keep it convex.
+    bound: bool,
     /// Layers so far, by kind.
     counts: std::collections::HashMap<&'static str, usize>,
 }
@@ -133,6 +135,11 @@ impl Stream<'_> {
                 self.dense(g, name, self.blueprint.classes, true)?
             }
             Layer::Norm => self.norm(g)?,
+            Layer::Average { size } => {
+                let label = Label::named(self.name("average"));
+                let op = Op::AveragePool { window: squares(size), divisor: Divisor::Padded };
+                g.add_named(label, op, &[self.value])?
+            }
             Layer::Maxout { rank } => {
                 let name = self.name("maxout");
                 maxout(g, self.value, rank, &name)?
@@ -145,12 +152,8 @@ impl Stream<'_> {
                 let label = Label::named(self.name("pool"));
                 g.add_named(label, Op::MaxPool(squares(size)), &[self.value])?
             }
-            Layer::Average { size } => {
-                let label = Label::named(self.name("average"));
-                let op = Op::AveragePool { window: squares(size), divisor: Divisor::Padded };
-                g.add_named(label, op, &[self.value])?
-            }
         };
+        self.bound |= !matches!(layer, Layer::Norm | Layer::Average { .. });
         Ok(())
     }
 
@@ -172,9 +175,8 @@ impl Stream<'_> {
             shape,
             role: Role::Weight,
             fan_in,
-            positive: restriction.is_monotone() || (restriction.is_convex() && self.affine > 0),
+            positive: restriction.is_monotone() || (restriction.is_convex() && self.bound),
         };
-        self.affine += 1;
         let mut nodes = vec![self.values.parameter(g, weight)?];
         if bias {
             let bias = self.vector(format!("{name}.bias"), outputs, Role::Bias, fan_in);

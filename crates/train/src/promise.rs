@@ -2,7 +2,8 @@
 //! inputs, and that no weight is negative that may not be.
 
 use monosplit_engine::{Engine, Precision};
-use monosplit_graph::{Error, Graph, Noise, Result, Tensor};
+use monosplit_graph::op::Binary;
+use monosplit_graph::{Error, Graph, Noise, Op, Result, Tensor};
 
 use crate::restriction::Restriction;
 use crate::streams::{restriction_of, streams};
@@ -78,10 +79,7 @@ fn smallest(network: &Graph, restriction: Restriction) -> Option<(f64, String)> 
     if !restriction.is_convex() {
         return None;
     }
-    let first = |name: &str| {
-        let layer = name.trim_start_matches("g.").trim_start_matches("h.");
-        matches!(layer, "conv1.weight" | "dense1.weight" | "scores.weight") && is_first_affine(network, name)
-    };
+    let first = |name: &str| name.ends_with(".weight") && is_first_affine(network, name);
     let restricted = |name: &str| {
         let trained = [".weight", ".bias", ".scale", ".shift"].iter().any(|ending| name.ends_with(ending));
         trained && (restriction.is_monotone() || !first(name))
@@ -89,21 +87,28 @@ fn smallest(network: &Graph, restriction: Restriction) -> Option<(f64, String)> 
     let parameters = network.nodes().filter_map(|(id, node)| {
         let name = &node.label.tensor;
         let tensor = network.constant_value(id).filter(|_| restricted(name))?;
-        Some((tensor.to_f64().iter().copied().fold(f64::INFINITY, f64::min), name.clone()))
+        Some((tensor.to_f64().iter().copied().reduce(least)?, name.clone()))
     });
-    parameters.min_by(|a, b| a.0.total_cmp(&b.0))
+    parameters.reduce(|a, b| if least(a.0, b.0) == a.0 || a.0.is_nan() { a } else { b })
+}
+
+/// The smaller number; what is none is least.
+fn least(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a <= b { a } else { b }
 }
 
 /// Whether the parameter called `name` belongs to the first affine layer of its stream: what that layer reads depends on
-/// no parameter.
+/// no other weights, and no maximum was taken on the way to it.
 fn is_first_affine(network: &Graph, name: &str) -> bool {
-    let mut made_of_parameters = vec![false; network.len()];
+    let mut bound = vec![false; network.len()];
     for (id, node) in network.nodes() {
-        let own = network.constant_value(id).is_some() && node.label.tensor.contains('.');
-        made_of_parameters[id.index()] = own || node.inputs.iter().any(|i| made_of_parameters[i.index()]);
+        let weights = network.constant_value(id).is_some() && node.label.tensor.ends_with(".weight");
+        let bends =
+            matches!(node.op, Op::MaxPool(_) | Op::Unary(_) | Op::Binary(Binary::Max) | Op::Reduce { .. });
+        bound[id.index()] = weights || bends || node.inputs.iter().any(|i| bound[i.index()]);
     }
     let reader = network
         .nodes()
         .find(|(_, node)| node.inputs.iter().any(|&input| network.node(input).label.tensor == name));
-    reader.is_some_and(|(_, node)| node.inputs.first().is_some_and(|x| !made_of_parameters[x.index()]))
+    reader.is_some_and(|(_, node)| node.inputs.first().is_some_and(|x| !bound[x.index()]))
 }

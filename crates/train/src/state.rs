@@ -90,7 +90,7 @@ impl State {
     }
 
     /// Writes a checkpoint, whole or not at all.
-    pub(crate) fn save(&self, path: &Path, settings: &Settings, plan: &Plan) -> Result<()> {
+    pub(crate) fn save(&self, path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<()> {
         let mut tensors = Vec::new();
         let names = || plan.parameters.iter().map(|p| p.name.as_str());
         for ((name, parameter), memory) in names().zip(&self.parameters).zip(&self.memories) {
@@ -109,18 +109,26 @@ impl State {
         tensors.push(("step".to_owned(), Tensor::scalar(i64::try_from(self.step).unwrap_or(i64::MAX))));
         let mut weights = Weights::from_iter(tensors);
         weights.set_property("settings", settings.to_string());
+        weights.set_property("data", data.to_owned());
         write_atomically(path, &weights.to_safetensors()?)
     }
 
     /// Reads a checkpoint of a training with these settings.
-    pub(crate) fn load(path: &Path, settings: &Settings, plan: &Plan) -> Result<Self> {
-        State::read(path, settings, plan)
+    pub(crate) fn load(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {
+        State::read(path, settings, data, plan)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
 
-    fn read(path: &Path, settings: &Settings, plan: &Plan) -> Result<Self> {
+    fn read(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {
         let mut file = Weights::open(path)?;
         check_settings(file.property("settings").unwrap_or(""), &settings.to_string())?;
+        let then = file.property("data").unwrap_or("other data");
+        if then != data {
+            return Err(Error::argument(format!(
+                "the checkpoint was written by a training on {then}, this one is on {data}; use the same data and --samples or \
+                 another --out"
+            )));
+        }
         let mut state = State::new(settings, plan)?;
         for (index, parameter) in plan.parameters.iter().enumerate() {
             let name = &parameter.name;

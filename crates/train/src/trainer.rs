@@ -139,7 +139,7 @@ impl<'a> Trainer<'a> {
 
     /// Goes on where a checkpoint was written.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        let state = State::load(checkpoint, &self.settings, &self.plan)?;
+        let state = State::load(checkpoint, &self.settings, &self.data.fingerprint(), &self.plan)?;
         let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
         let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
         if within.is_none_or(|step| step >= steps) {
@@ -191,7 +191,7 @@ impl<'a> Trainer<'a> {
             return Err(Error::argument("the training has failed; go on from its last checkpoint"));
         }
         self.catch_up()?;
-        self.state.save(checkpoint, &self.settings, &self.plan)
+        self.state.save(checkpoint, &self.settings, &self.data.fingerprint(), &self.plan)
     }
 
     /// How it is trained.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
-use monosplit_train::{Data, Positivity, Restriction, Rule, Samples, Settings, Trainer};
+use monosplit_train::{
+    Architecture, Data, Positivity, Promise, Restriction, Rule, Samples, Settings, Trainer,
+};
 
 const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 32; norm; maxout 2; dense 16; maxout 2; scores";
 
@@ -119,7 +121,14 @@ fn a_checkpoint_of_other_settings_and_a_truncated_one_are_refused() {
     let mut fewer = pictures();
     fewer.train = fewer.train.subset(20, Noise::new(1));
     let mut other = Trainer::new(settings(Restriction::InputConvex), &fewer, 1).unwrap();
-    assert!(other.resume(&file).unwrap_err().to_string().contains("other data"));
+    assert!(other.resume(&file).unwrap_err().to_string().contains("use the same data"));
+    let mut labels = data.train.labels().to_vec();
+    labels.swap(0, 1);
+    let pixels = (0..labels.len()).flat_map(|index| data.train.picture(index).to_vec()).collect();
+    let train = Samples::new(data.train.shape(), pixels, labels).unwrap();
+    let swapped = Data { train, ..pictures() };
+    let mut other = Trainer::new(settings(Restriction::InputConvex), &swapped, 1).unwrap();
+    assert!(other.resume(&file).unwrap_err().to_string().contains("use the same data"));
     let bytes = std::fs::read(&file).unwrap();
     for length in [0, 4, 100, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&file, &bytes[..length]).unwrap();
@@ -176,6 +185,33 @@ fn every_restriction_learns_and_keeps_its_promise_in_the_file_it_writes() {
         for (index, stream) in streams(&network).iter().enumerate() {
             let falls = restriction.is_inverted() && index == 1;
             check_stream(&**stream, restriction, if falls { -1.0 } else { 1.0 });
+        }
+    }
+}
+
+#[test]
+fn a_network_that_begins_with_a_maximum_or_a_norm_keeps_its_promise() {
+    let data = pictures();
+    let engine = Cpu::default();
+    for layers in
+        ["pool 2; dense 12; norm; maxout 2; scores", "relu; conv 4 3; scores", "norm; dense 8; relu; scores"]
+    {
+        for restriction in [Restriction::InputConvex, Restriction::Monotone, Restriction::DifferenceConvex] {
+            let architecture: Architecture = layers.parse().unwrap();
+            let settings =
+                Settings { rate: 1e-2, epochs: 6, batch: 10, ..Settings::new(architecture, restriction) };
+            let mut trainer = Trainer::new(settings, &data, 0).unwrap();
+            while !trainer.is_finished() {
+                trainer.advance().unwrap();
+            }
+            let network = trainer.network().unwrap();
+            for stream in streams(&network) {
+                check_stream(&*stream, restriction, 1.0);
+            }
+            let promise =
+                Promise::check(&network, &data.test.images(&[0]).unwrap(), 3, &engine).unwrap().unwrap();
+            let (least, name) = promise.smallest.unwrap();
+            assert!(least >= 0.0, "{layers} {restriction}: {least} of {name}");
         }
     }
 }

@@ -30,8 +30,8 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The values read, and how.
     pub(super) inputs: Vec<(NodeId, Reading)>,
-    /// The axes that only what is reduced over them leaves the kernel of.
-    pub(super) reduced: Option<Vec<usize>>,
+    /// The axis over which everything is reduced before it leaves the kernel.
+    pub(super) reduced: Option<usize>,
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -63,7 +63,7 @@ impl Source {
     }
 
     /// The kernel that computes `nodes` and writes nothing of them but what `reductions` make of some, all over the same
-    /// axes of which none is the last.
+    /// axis, which is not the last.
     pub(super) fn reduced(
         graph: &Graph,
         same: &[NodeId],
@@ -71,7 +71,7 @@ impl Source {
         reductions: &[NodeId],
     ) -> Result<Self> {
         let (mut text, names) = Text::new(graph, same, nodes)?;
-        let (mut reduced, mut gone) = (Reduced::default(), Vec::new());
+        let (mut reduced, mut gone) = (Reduced::default(), 0);
         for (position, id) in reductions.iter().enumerate() {
             let node = graph.node(*id);
             let (Op::Reduce { reduction, axes, .. }, Some(name)) =
@@ -81,7 +81,7 @@ impl Source {
             };
             reduced.add(position, layout::number_of(*reduction), name);
             let _ = write!(text.parameters, ", real *q{position}");
-            gone.clone_from(axes);
+            gone = axes.first().copied().unwrap_or(0);
         }
         Ok(text.finish_reduced(&reduced, gone))
     }
@@ -108,7 +108,7 @@ impl Reduced {
         );
         let _ = writeln!(self.adds, "        {found} = {};", join(&found, &format!("(double){name}")));
         let _ = writeln!(self.shares, "    {column}[threadIdx.x] = {found};");
-        let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * 32]"));
+        let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * width]"));
         let _ = writeln!(self.joins, "        {column}[threadIdx.x] = {both};");
         let mean = if how == layout::MEAN { " / (double)r.count" } else { "" };
         let _ = writeln!(self.writes, "      q{position}[j] = (real)({column}[lane]{mean});");
@@ -126,6 +126,9 @@ struct Text {
     takes: String,
     /// How one element is read alone.
     single: String,
+    /// How elements along the axis that is reduced are found, and how one is read.
+    ends: String,
+    steps: String,
     body: String,
     /// How one of neighbouring results is kept, how they are written, and how one is written alone.
     keeps: String,
@@ -182,6 +185,19 @@ impl Text {
                 format!("p{number}[place(i, axes, s{number})]"),
             ),
         };
+        // Along one axis every operand is passed in equal steps.
+        let (end, step) = match reading {
+            Reading::Along => (format!("e{number} = p{number} + start"), "c * step".into()),
+            Reading::One => (format!("e{number} = p{number}"), "0".into()),
+            Reading::Broadcast => {
+                (format!("e{number} = p{number} + place(start, axes, s{number})"), format!("c * d{number}"))
+            }
+        };
+        let _ = writeln!(self.ends, "      const {kind} *{end};");
+        if reading == Reading::Broadcast {
+            let _ = writeln!(self.ends, "      u32 d{number} = (u32)place(step, axes, s{number});");
+        }
+        let _ = writeln!(self.steps, "        {kind} x{number} = e{number}[{step}];");
         let _ = write!(self.parameters, ", const {kind} *p{number}");
         let _ = writeln!(self.loads, "      {load}");
         let _ = writeln!(self.takes, "        {kind} x{number} = {take};");
@@ -201,7 +217,7 @@ impl Text {
 
     fn finish(self) -> Source {
         let repeated = self.repeated();
-        let Text { inputs, parameters, arrays, loads, takes, single, body, keeps, stores, writes } = self;
+        let Text { inputs, parameters, arrays, loads, takes, single, body, keeps, stores, writes, .. } = self;
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n, u32 wide{parameters}{repeated}) {{\n  \
              if (wide) {{\n    \
@@ -215,29 +231,28 @@ impl Text {
         Source { text, inputs, reduced: None }
     }
 
-    /// Neighbouring elements of the result have neighbours in what is reduced: a row of 32 threads reads them together,
-    /// and several rows share what is reduced to one.
-    fn finish_reduced(self, reduced: &Reduced, gone: Vec<usize>) -> Source {
+    /// Neighbouring elements of the result have neighbours in what is reduced: a row of threads reads them together, and
+    /// several rows share what is reduced to one where there are few results.
+    fn finish_reduced(self, reduced: &Reduced, gone: usize) -> Source {
         let repeated = self.repeated();
-        let Text { inputs, parameters, single, body, .. } = self;
+        let Text { inputs, parameters, ends, steps, body, .. } = self;
         let Reduced { begins, adds, shares, joins, writes } = reduced;
         let results = shares.lines().count();
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n, u32 rows, Reduction r{parameters}{repeated}) {{\n  \
              __shared__ double shared[{results}][{threads}];\n  \
-             u32 lane = threadIdx.x % 32, row = threadIdx.x / 32;\n  \
-             for (u32 first = blockIdx.x * 32; first < n; first += gridDim.x * 32) {{\n    \
+             u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;\n  \
+             for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {{\n    \
              u32 j = first + lane;\n{begins}    \
-             if (j < n) {{\n      long long start = place(j, r.kept, r.of_kept);\n      \
+             if (j < n) {{\n      u32 step = (u32)r.of_gone.along[0], start = (u32)place(j, r.kept, r.of_kept);\n{ends}      \
              #pragma unroll 4\n      \
-             for (u32 c = row; c < r.count; c += rows) {{\n        \
-             u32 i = (u32)(start + along(c, r));\n{single}{body}{adds}      }}\n    }}\n{shares}    \
+             for (u32 c = row; c < r.count; c += rows) {{\n{steps}{body}{adds}      }}\n    }}\n{shares}    \
              __syncthreads();\n    \
              for (u32 half = rows / 2; half > 0; half /= 2) {{\n      if (row < half) {{\n{joins}      }}\n      \
              __syncthreads();\n    }}\n    \
              if (row == 0 && j < n) {{\n{writes}    }}\n    __syncthreads();\n  }}\n}}\n",
             name = Source::NAME,
-            threads = 32 * layout::MOST_ROWS,
+            threads = layout::MOST_THREADS,
         );
         Source { text, inputs, reduced: Some(gone) }
     }
@@ -413,7 +428,7 @@ mod tests {
         let mean = graph.add(reduce(Reduction::Mean), &[scaled]).unwrap();
         let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
         let source = Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean]).unwrap();
-        assert_eq!(source.reduced, Some(vec![1]));
+        assert_eq!(source.reduced, Some(1));
         assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
         assert!(source.text.contains("/ (double)r.count"), "the mean is divided");
     }

@@ -307,9 +307,10 @@ POOLS(_3_2, 3, 2)
 
 // What a transposed convolution makes of products [samples, channels · taps, places]: every element of the result adds up
 // the products that fall on it.
-extern "C" __global__ void fold(const real *products, real *y, u32 n, Pool pool) {
-    Window<0, 0> w{pool};
-    u32 taps = (u32)pool.kernel[0] * pool.kernel[1] * pool.kernel[2];
+template <int K, int S>
+__device__ void fold(const real *products, real *y, u32 n, const Pool &pool) {
+    Window<K, S> w{pool};
+    u32 taps = (u32)w.kernel(0) * w.kernel(1) * w.kernel(2);
     for (EACH(i, n)) {
         u32 plane;
         int place[3];
@@ -325,11 +326,15 @@ extern "C" __global__ void fold(const real *products, real *y, u32 n, Pool pool)
                 covers = covers && distance % w.dilation(axis) == 0;
                 tap = tap * w.kernel(axis) + distance / w.dilation(axis);
             }
-            if (covers) sum += p[(u64)tap * w.outputs() + window];
+            if (covers) sum += p[tap * w.outputs() + window];
         });
         y[i] = sum;
     }
 }
+
+extern "C" __global__ void fold(const real *p, real *y, u32 n, Pool w) { fold<0, 0>(p, y, n, w); }
+extern "C" __global__ void fold_3_1(const real *p, real *y, u32 n, Pool w) { fold<3, 1>(p, y, n, w); }
+extern "C" __global__ void fold_7_2(const real *p, real *y, u32 n, Pool w) { fold<7, 2>(p, y, n, w); }
 
 // One thread for each element of the result: for few elements reduced, or many results.
 template <typename T, typename S>
@@ -377,13 +382,13 @@ __device__ void reduce_parts(const S *partial, T *y, u32 n, const Reduction &r, 
     }
 }
 
-// Neighbouring elements of the result have neighbours in x: a row of 32 threads reads them together, 8 or 32 rows share
-// what is reduced to one.
+// Neighbouring elements of the result have neighbours in x: a row of threads reads them together, and several rows share
+// what is reduced to one where there are few results.
 template <typename T, typename S>
 __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reduction &r, S low, S high) {
     __shared__ S shared[1024];
-    u32 lane = threadIdx.x % 32, row = threadIdx.x / 32;
-    for (u32 first = blockIdx.x * 32; first < n; first += gridDim.x * 32) {
+    u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;
+    for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
         u32 i = first + lane;
         S found = nothing<S>(r.how, low, high);
         if (i < n) {
@@ -394,7 +399,7 @@ __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reductio
         shared[threadIdx.x] = found;
         __syncthreads();
         for (u32 half = rows / 2; half > 0; half /= 2) {
-            if (row < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half * 32]);
+            if (row < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half * width]);
             __syncthreads();
         }
         if (row == 0 && i < n) y[i] = (T)(r.how == 1 ? shared[lane] / (S)r.count : shared[lane]);

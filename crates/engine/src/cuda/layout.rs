@@ -183,16 +183,16 @@ impl Pool {
     }
 }
 
-/// What follows the names of kernels that are compiled for such a window.
-pub(super) fn compiled_for(window: &Window) -> &'static str {
-    let square = |length: usize, stride: usize| {
-        window.kernel == [length; 2] && window.stride == [stride; 2] && window.dilation == [1; 2]
-    };
-    match () {
-        () if square(2, 2) => "_2_2",
-        () if square(3, 2) => "_3_2",
-        () => "",
-    }
+/// Sides and strides of windows that pools, and that folds, are compiled for.
+pub(super) const POOLS: [(usize, usize); 2] = [(2, 2), (3, 2)];
+pub(super) const FOLDS: [(usize, usize); 2] = [(3, 1), (7, 2)];
+
+/// The kernel of this name for such a window: one that is compiled for it, or that for all.
+pub(super) fn compiled_for(name: &str, all: &[(usize, usize)], window: &Window) -> String {
+    let known = all.iter().find(|(side, stride)| {
+        window.kernel == [*side; 2] && window.stride == [*stride; 2] && window.dilation == [1; 2]
+    });
+    known.map_or_else(|| name.to_string(), |(side, stride)| format!("{name}_{side}_{stride}"))
 }
 
 /// What every sum of a pool is divided by, 0 if not all by the same number.
@@ -212,8 +212,10 @@ fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divi
 
 /// What kernels call the mean.
 pub(super) const MEAN: i32 = 1;
-/// Rows of 32 threads that share what is reduced to one element, at most.
-pub(super) const MOST_ROWS: u32 = 32;
+/// Threads of a block that reduces, at most.
+pub(super) const MOST_THREADS: u32 = 1024;
+/// Threads that keep a card busy.
+const BUSY: usize = 1 << 19;
 
 /// What kernels call a reduction.
 pub(super) fn number_of(reduction: op::Reduction) -> i32 {
@@ -265,13 +267,15 @@ impl Reduction {
         last > 0 && self.of_kept.along[last - 1] == 1
     }
 
-    /// Rows of threads that share what is reduced to one element.
-    pub(super) fn rows(&self) -> u32 {
-        match self.count {
+    /// For so many results, how many threads share what is reduced to one, and how many neighbours a block takes.
+    pub(super) fn rows(&self, results: usize) -> (u32, u32) {
+        let most = match self.count {
             0..8 => 1,
             8..128 => 8,
-            _ => MOST_ROWS,
-        }
+            _ => 32,
+        };
+        let rows = (BUSY / results.max(1)).next_power_of_two().clamp(1, most) as u32;
+        (rows, (256 / rows).max(MOST_THREADS / 32))
     }
 
     /// The same, every sum cut into so many.
@@ -292,6 +296,20 @@ mod tests {
                 let high = ((u64::from(n) * u64::from(d.factor)) >> 32) as u32;
                 assert_eq!(((u64::from(high) + u64::from(n)) >> d.shift) as u32, n / by as u32, "{n}/{by}");
             }
+        }
+    }
+
+    #[test]
+    fn few_results_share_their_sums_among_many_threads() {
+        let of = |channels: usize| Reduction::new(0, &[1, channels, 10, 10], &[1]).unwrap();
+        assert_eq!(of(64).rows(1 << 21), (1, 256));
+        assert_eq!(of(512).rows(1 << 21), (1, 256));
+        assert_eq!(of(64).rows(100), (8, 32));
+        assert_eq!(of(512).rows(100), (32, 32));
+        assert_eq!(of(3).rows(100), (1, 256));
+        for results in [1, 1000, 100_000, 1_000_000] {
+            let (rows, width) = of(512).rows(results);
+            assert!(rows.is_power_of_two() && rows * width <= MOST_THREADS);
         }
     }
 

@@ -251,11 +251,12 @@ impl CudaProgram {
                 let each = if wide { count / AT_ONCE } else { count };
                 Launch::each(function, each, arguments)
             }
-            Some(ref gone) => {
-                let table = layout::Reduction::new(0, shape, gone)?;
-                let (results, rows) = (count / (table.count as usize).max(1), table.rows());
+            Some(axis) => {
+                let table = layout::Reduction::new(0, shape, &[axis])?;
+                let results = count / (table.count as usize).max(1);
+                let (rows, width) = table.rows(results);
                 let head = Arguments::default().with(results as u32).with(rows).with(table);
-                Launch::of(function, results.div_ceil(32), 32 * rows, head.and(operands))
+                Launch::of(function, results.div_ceil(width as usize), width * rows, head.and(operands))
             }
         };
         commands.push(Command::Launch(launch));

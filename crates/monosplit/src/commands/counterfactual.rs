@@ -61,8 +61,8 @@ pub(crate) struct CounterfactualCommand {
     threshold: f32,
 
     /// Measure how well N test pictures are separated.
-    #[arg(long, value_name = "N")]
-    measure: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    measure: Option<u32>,
 
     /// Print JSON, for programs.
     #[arg(long)]
@@ -88,7 +88,7 @@ impl CounterfactualCommand {
         if let Some(count) = self.measure {
             let (_, counterfactuals) = self.open()?;
             let data = self.data()?.ok_or_else(|| Error::argument("--measure needs a folder of data"))?;
-            let found = Separation::measure(&counterfactuals, &data.test, count, progress)?;
+            let found = Separation::measure(&counterfactuals, &data.test, count as usize, progress)?;
             if self.json {
                 object.push(("separation", json(&found)));
             } else {

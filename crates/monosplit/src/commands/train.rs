@@ -1,6 +1,7 @@
 //! `monosplit train`: networks that explain themselves, from labelled pictures to an ONNX file; and the paper's table of
 //! them.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -131,8 +132,8 @@ pub(crate) struct Train {
 #[command(next_help_heading = "Training")]
 struct HowArgs {
     /// How often every sample is seen.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    epochs: usize,
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    epochs: u32,
 
     /// Samples a step.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -150,7 +151,7 @@ struct HowArgs {
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     warmup: f32,
 
-    /// The optimiser: adam, adamw or sgd.
+    /// The optimiser: adam, adamw or sgd (with momentum 0.9).
     #[arg(long, value_name = "NAME", default_value = "adam")]
     optimiser: String,
 
@@ -167,8 +168,8 @@ struct HowArgs {
     spread: f32,
 
     /// Keep a tenth of the samples apart and stop if the loss on them has not fallen for N epochs.
-    #[arg(long, value_name = "N")]
-    patience: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    patience: Option<u32>,
 }
 
 impl HowArgs {
@@ -176,15 +177,15 @@ impl HowArgs {
         let mut settings = Settings::new(architecture, restriction);
         settings.positivity = self.positivity.parse::<Positivity>()?;
         settings.seed = seed;
-        settings.epochs = self.epochs;
+        settings.epochs = self.epochs as usize;
         settings.batch = self.batch;
         settings.rate = positive("--rate", self.rate)?;
         settings.schedule = self.schedule.parse::<Schedule>()?;
-        settings.warmup = self.warmup;
+        settings.warmup = not_negative("--warmup", self.warmup)?;
         settings.optimiser.rule = self.optimiser.parse::<Rule>()?;
-        settings.optimiser.decay = self.decay;
+        settings.optimiser.decay = not_negative("--decay", self.decay)?;
         settings.spread = positive("--spread", self.spread)?;
-        settings.patience = self.patience;
+        settings.patience = self.patience.map(|epochs| epochs as usize);
         Ok(settings)
     }
 }
@@ -196,15 +197,19 @@ fn positive(option: &str, value: f32) -> Result<f32> {
     Err(Error::argument(format!("{option} is {value}, expected a number above zero")))
 }
 
+fn not_negative(option: &str, value: f32) -> Result<f32> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(value);
+    }
+    Err(Error::argument(format!("{option} is {value}, expected zero or a number above it")))
+}
+
 impl Train {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         self.compute.check_training()?;
         let architectures = self.architectures()?;
         let restrictions = self.restrictions()?;
-        let mut data = Data::open(&self.data)?;
-        if let Some(count) = self.samples {
-            data.train = data.train.subset(count, Noise::new(self.seed).stream("samples"));
-        }
+        let data = Data::open(&self.data)?;
         match (&self.out, &self.runs) {
             (_, Some(folder)) if self.table => {
                 std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
@@ -216,7 +221,7 @@ impl Train {
                 };
                 check_writable(path)?;
                 let settings = self.how.settings(architecture.clone(), restriction, self.seed)?;
-                let outcome = self.train(settings, &data, Files::beside(path))?;
+                let outcome = self.train(settings, &self.drawn(&data, self.seed), Files::beside(path))?;
                 if self.json {
                     let object = vec![
                         ("file", path.display().to_string().into()),
@@ -243,6 +248,15 @@ impl Train {
             }
             _ => Err(Error::argument("name the network with --out, or a folder with --table --runs").into()),
         }
+    }
+
+    /// What a training with this seed is given of the data.
+    fn drawn<'a>(&self, data: &'a Data, seed: u64) -> Cow<'a, Data> {
+        let Some(count) = self.samples.filter(|&count| count < data.train.len()) else {
+            return Cow::Borrowed(data);
+        };
+        let train = data.train.subset(count, Noise::new(seed).stream("samples"));
+        Cow::Owned(Data { train, test: data.test.clone(), classes: data.classes.clone() })
     }
 
     fn architectures(&self) -> Result<Vec<Architecture>> {
@@ -291,6 +305,7 @@ impl Train {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let seeds: Vec<u64> = (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect();
+        let samples = self.samples.map_or(data.train.len(), |count| count.min(data.train.len()));
         let mut table = Table::new(&[
             ("network", Align::Left, 24),
             ("restriction", Align::Left, 12),
@@ -309,11 +324,11 @@ impl Train {
                 let trainings = trainings?;
                 for settings in trainings.iter().filter(|_| !self.print) {
                     let files = files_in(folder, settings);
-                    if monosplit_train::Outcome::read(&files.result, settings, data.train.len())?.is_none() {
-                        self.train(settings.clone(), data, files)?;
+                    if monosplit_train::Outcome::read(&files.result, settings, samples)?.is_none() {
+                        self.train(settings.clone(), &self.drawn(data, settings.seed), files)?;
                     }
                 }
-                let cell = Cell::gather(folder, &trainings, data.train.len())?;
+                let cell = Cell::gather(folder, &trainings, samples)?;
                 let percent = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{:.2}", 100.0 * v));
                 let paper = paper_median(architecture.name(), restriction);
                 table.row([

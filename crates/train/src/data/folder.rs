@@ -78,7 +78,7 @@ fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
         match path.into_iter().find(|path| path.is_file()) {
             Some(path) => entries.push((path, class.to_owned())),
             // The first line may name the columns.
-            None if number == 0 => {}
+            None if number == 0 && !is_picture(Path::new(file.trim())) => {}
             None => {
                 return Err(Error::argument(format!(
                     "{}: line {} names '{}', which is not there",

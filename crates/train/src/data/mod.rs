@@ -37,10 +37,46 @@ impl Data {
                 path.display()
             )));
         }
-        match idx::open(path)? {
-            Some(data) => Ok(data),
-            None => folder::open(path),
+        let data = match idx::open(path)? {
+            Some(data) => data,
+            None => folder::open(path)?,
+        };
+        let mut seen = vec![false; data.classes.len()];
+        for &label in &data.train.labels {
+            if let Some(seen) = seen.get_mut(label as usize) {
+                *seen = true;
+            }
         }
+        let (all, with) = (seen.len(), seen.iter().filter(|&&seen| seen).count());
+        match seen.iter().position(|seen| !seen) {
+            _ if with < 2 => Err(Error::argument(format!(
+                "{}: there are samples of {with} class to train on, expected at least two",
+                path.display()
+            ))),
+            Some(class) if 2 * with < all => Err(Error::argument(format!(
+                "{}: labels go up to {}, but only {with} of these classes have samples to train on, '{}' has none; check the labels",
+                path.display(),
+                all - 1,
+                data.classes[class]
+            ))),
+            _ => Ok(data),
+        }
+    }
+
+    /// A number that data with other pictures or labels hardly has.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        for samples in [&self.train, &self.test] {
+            samples.shape.iter().for_each(|&length| add(length as u64));
+            for piece in samples.pixels.chunks(8) {
+                let mut word = [0; 8];
+                word[..piece.len()].copy_from_slice(piece);
+                add(u64::from_le_bytes(word));
+            }
+            samples.labels.iter().for_each(|&label| add(u64::from(label)));
+        }
+        format!("{} and {} samples, {hash:016x}", self.train.len(), self.test.len())
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Site, Translator, product};
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command};
 use crate::cuda::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
-use crate::cuda::layout::{Pool, strides_of};
+use crate::cuda::layout::{FOLDS, Pool, compiled_for, strides_of};
 use crate::cuda::product::{Operand, Product};
 
 /// Channels that are too few for cuDNN.
@@ -76,7 +76,7 @@ impl Translator<'_> {
             let to = at(out, per_result);
             self.commands.extend(all.into_iter().map(Command::Product));
             let arguments = Arguments::default().with(products).with(to).with(written as u32).with(pool);
-            self.launch("fold", written, arguments)?;
+            self.launch(&compiled_for("fold", &FOLDS, window), written, arguments)?;
         }
         Ok(())
     }

@@ -14,7 +14,8 @@ use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
 use crate::cuda::layout::{
-    self, Divisor, Margins, Pool, RANK, Walk, axes, broadcast_strides, compiled_for, strides, strides_of,
+    self, Divisor, Margins, POOLS, Pool, RANK, Walk, axes, broadcast_strides, compiled_for, strides,
+    strides_of,
 };
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
@@ -337,24 +338,24 @@ impl Translator<'_> {
             arguments = arguments.with(site.at);
         }
         let arguments = arguments.with(out.count() as u32).with(pool);
-        self.launch(&format!("{kernel}{}", compiled_for(window)), out.count(), arguments)
+        self.launch(&compiled_for(kernel, &POOLS, window), out.count(), arguments)
     }
 
     fn scatter(&mut self, window: &Window, a: &Site, y: &Site, out: &Site) -> Result<()> {
         let pool = Pool::new(window, &a.shape[2..], &y.shape[2..], None)?;
-        let kernel = compiled_for(window);
         let (windows, places) = (y.count() as u32, out.count() as u32);
-        let covered = (2..a.shape.len()).all(|axis| a.shape[axis] == 2 * y.shape[axis]);
-        if kernel == "_2_2" && covered && window.pad.iter().all(|&pad| pad == (0, 0)) {
+        let tiled = (2..a.shape.len()).all(|axis| a.shape[axis] == 2 * y.shape[axis]);
+        let pairs = window.kernel == [2; 2] && window.stride == [2; 2] && window.dilation == [1; 2];
+        if pairs && tiled && window.pad.iter().all(|&pad| pad == (0, 0)) {
             let arguments = Arguments::default().with(a.at).with(y.at).with(out.at).with(windows).with(pool);
             return self.launch("winner_scatter_tiles", y.count(), arguments);
         }
         // Places that several windows cover would look for winners again and again: they are found first.
         let index = self.scratch(y.count() * size_of::<i32>())?;
         let arguments = Arguments::default().with(a.at).with(index).with(windows).with(pool);
-        self.launch(&format!("winner_index{kernel}"), y.count(), arguments)?;
+        self.launch(&compiled_for("winner_index", &POOLS, window), y.count(), arguments)?;
         let arguments = Arguments::default().with(index).with(y.at).with(out.at).with(places).with(pool);
-        self.launch(&format!("winner_scatter{kernel}"), out.count(), arguments)
+        self.launch(&compiled_for("winner_scatter", &POOLS, window), out.count(), arguments)
     }
 
     fn reduce(&mut self, reduction: Reduction, gone: &[usize], x: &Site, out: &Site) -> Result<()> {
@@ -372,10 +373,10 @@ impl Translator<'_> {
         let table = table.in_parts(parts);
         let (suffix, head) = (x.suffix(), Arguments::default().with(x.at));
         if columns {
-            let rows = table.rows();
+            let (rows, width) = table.rows(results);
             let arguments = head.with(out.at).with(results as u32).with(rows).with(table);
             let function = self.device.function(self.kernels, &format!("reduce_columns_{suffix}"))?;
-            let launch = Launch::of(function, results.div_ceil(32), 32 * rows, arguments);
+            let launch = Launch::of(function, results.div_ceil(width as usize), width * rows, arguments);
             self.commands.push(Command::Launch(launch));
             return Ok(());
         }

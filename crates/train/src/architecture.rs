@@ -196,7 +196,7 @@ impl FromStr for Layer {
             let shown: String = text.chars().take(60).filter(|c| !c.is_control()).collect();
             Error::argument(format!(
                 "'{shown}' is none of: conv CHANNELS KERNEL [stride S] [pad P], dense WIDTH, norm, maxout RANK, relu, \
-                 pool SIZE, average SIZE, scores"
+                 pool SIZE, average SIZE, scores, with numbers from 1 to {MAX_NUMBER}"
             ))
         })
     }

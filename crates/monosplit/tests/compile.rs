@@ -354,6 +354,34 @@ fn activations_are_spelled_out_in_double_precision() {
     }
 }
 
+/// Weights a batch norm is merged into are no numbers of single precision.
+#[test]
+fn merged_weights_are_kept_in_the_precision_asked_for() {
+    let folder = Folder::new();
+    let (network, x) = (text(&model("resnet/torchscript-raw-13.onnx")), text(&model("resnet/x.npy")));
+    let words = ["--method", "gradient", "--layer", "x", "--precision", "f64"];
+    let native = map(&folder, &network, &x, &words);
+    let path = compiled(&folder, &network, &words);
+    let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+    assert!(error < 1e-7, "{error:e}");
+}
+
+#[test]
+fn relevance_through_attention_is_written_into_files() {
+    let folder = Folder::new();
+    let x = text(&model("transformer/x.npy"));
+    for file in ["torchscript-17.onnx", "dynamo-18.onnx"] {
+        let network = text(&model("transformer").join(file));
+        for words in [&["--method", "attn-lrp"][..], &["--method", "attn-lrp", "--set", "gamma=0.25"]] {
+            let words = [words, &["--precision", "f64"]].concat();
+            let native = map(&folder, &network, &x, &words);
+            let path = compiled(&folder, &network, &words);
+            let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+            assert!(error < 1e-6, "{file}: {error:e}");
+        }
+    }
+}
+
 /// What a file reads or returns of its own has one name in every compiled file, whether its method reads it or not.
 #[test]
 fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {

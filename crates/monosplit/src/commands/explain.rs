@@ -90,7 +90,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = contours)]
     pub(super) contours: usize,
 
-    /// Explain N samples at once.
+    /// Explain N samples at once [default: 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 

@@ -47,7 +47,8 @@ in as it is; --preset, --fit and the options below them say how.
 
 Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
 taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
-the first is used. A network written down for a certain batch size runs on any number of inputs.")]
+the first is used. A network written down for a certain batch size runs on any number of inputs.
+In one written down in training mode the samples of a batch depend on each other; a note says so.")]
 pub(crate) struct Run {
     /// The network, an ONNX file (not with --arch), then what to run it on.
     #[arg(value_name = "MODEL INPUT")]

@@ -91,8 +91,8 @@ pub(crate) struct Compile {
     #[arg(long)]
     fp16: bool,
 
-    /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in either,
-    /// and weights too, but for those with a batch norm merged into them where f64 is asked for
+    /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
+    /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
     /// [default: f64 with splitlrp, as explain does it; f32 for all others].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     precision: Option<Precision>,

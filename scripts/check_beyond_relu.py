@@ -64,6 +64,7 @@ COMPILED = [
     ["saliency"],
     ["guided-backprop"],
     ["deconvolution"],
+    ["attn-lrp"],
 ]
 
 

@@ -170,8 +170,7 @@ class Reference:
         return r.reshape(n, 2, 2, PATCH, PATCH).transpose(0, 1, 3, 2, 4).reshape(self.shape), r_x
 
 
-def main():
-    FOLDER.mkdir(parents=True, exist_ok=True)
+def network():
     torch.manual_seed(4)
     net = Transformer().eval()
     with torch.no_grad():
@@ -179,6 +178,12 @@ def main():
             if isinstance(module, nn.LayerNorm):
                 module.weight.uniform_(0.6, 1.4)
                 module.bias.uniform_(-0.3, 0.3)
+    return net
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    net = network()
     image = np.random.default_rng(4).standard_normal((3, 1, 4, 4)).astype(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,6 +9,12 @@ def batch_norm(name, shape, opset, **attributes):
     return Case("BatchNormalization", name, opset, [x(*shape), *statistics], attributes)
 
 
+def trained_batch_norm(name, shape, opset, **attributes):
+    """With the statistics of the batch; the running averages they are put into come after the normalised values."""
+    case = batch_norm(name, shape, opset, training_mode=1, **attributes)
+    return Case(case.op, name, opset, case.inputs, case.attributes, 3)
+
+
 def layer_norm(name, shape, scale, bias=True, opset=17, **attributes):
     inputs = [x(*shape), w(*scale)] + ([w(*scale)] if bias else [])
     return Case("LayerNormalization", name, opset, inputs, attributes)
@@ -31,6 +37,9 @@ CASES = [
     batch_norm("3d", (2, 3, 5), 15),
     batch_norm("2d", (4, 3), 15),
     batch_norm("spatial_stated", (2, 3, 2, 3), 7, spatial=1),
+    trained_batch_norm("training_4d", (3, 2, 4, 3), 15, momentum=0.7),
+    trained_batch_norm("training_3d", (2, 3, 5), 14),
+    trained_batch_norm("training_2d", (4, 3), 14, epsilon=0.1),
     layer_norm("last_axis", (2, 3, 5), (5,)),
     layer_norm("no_bias", (2, 3, 5), (5,), bias=False),
     layer_norm("two_axes", (2, 3, 4, 5), (4, 5), axis=2),

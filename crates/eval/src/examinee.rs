@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
 use monosplit_explain::{Class, Explainer, Map, Question, Request, Settings};
+use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
@@ -30,6 +31,12 @@ pub struct Examinee<'a> {
 impl<'a> Examinee<'a> {
     /// Compiles `graph`, whose first input is the image `[N, C, H, W]` and whose first output holds the class scores.
     pub fn new(graph: &'a Graph, engine: &'a dyn Engine) -> Result<Self> {
+        if samples_interact(graph) {
+            return Err(Error::unsupported(
+                "in this network the samples of a batch depend on each other, so one image has no score of its own; \
+                 export it in evaluation mode",
+            ));
+        }
         let scores = Explainer::new(graph, &[], engine)?;
         Ok(Examinee {
             graph,

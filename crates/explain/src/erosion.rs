@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use monosplit_engine::{Engine, Program};
+use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Dim, Error, Graph, Result, Tensor};
 
 use crate::network::Network;
@@ -32,6 +33,9 @@ struct Parts {
 impl Erosion {
     /// For changes within areas of at most this size; `None` where computing everything again is as good.
     pub fn new(network: &Graph, largest: [usize; 2], engine: &dyn Engine) -> Result<Option<Self>> {
+        if samples_interact(network) {
+            return Ok(None);
+        }
         let network = Network::new(network)?;
         let Some((ripple, last)) = Ripple::new(&network, largest, engine)? else { return Ok(None) };
         let section = Section::at(&network, last, engine)?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use monosplit_engine::{Engine, Precision, Profile, Program};
-use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
 use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
 
 use crate::bindings::bind;
@@ -49,6 +49,8 @@ pub struct Explainer {
     places: Vec<Place>,
     classes: usize,
     samples: Dim,
+    /// Whether what is found of a sample depends on the others of its batch.
+    interacting: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -137,7 +139,8 @@ impl Explainer {
         let repeated = sorted.repeated.iter().map(|request| Asking::new(network, request, engine));
         let repeated = repeated.collect::<Result<Vec<_>>>()?;
         let (classes, samples) = extents(native.explanation.graph());
-        Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples })
+        let interacting = samples_interact(network);
+        Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples, interacting })
     }
 
     /// Compiles an explanation that is written already, all of it in one precision.
@@ -145,14 +148,18 @@ impl Explainer {
         let program = engine.compile_in(explanation.graph(), precision)?;
         let places = (0..explanation.readings().len()).map(Place::Native).collect();
         let (classes, samples) = extents(explanation.graph());
+        let interacting = samples_interact(explanation.graph());
         let native = Compiled { explanation, program, invariant: None };
-        Ok(Explainer { native, double: None, repeated: Vec::new(), places, classes, samples })
+        Ok(Explainer { native, double: None, repeated: Vec::new(), places, classes, samples, interacting })
     }
 
     /// Like [`Explainer::new`], and remembers per class and settings what does not depend on the image: in `convex` mode
     /// the mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
     pub fn remembering(network: &Graph, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
         let mut explainer = Explainer::new(network, requests, engine)?;
+        if explainer.interacting {
+            return Ok(explainer);
+        }
         let native = Sorted::new(requests, engine).native;
         let given = Explanation::new(network, ClassInput::Given, &native)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
@@ -198,6 +205,9 @@ impl Explainer {
         let numbers = question.class.numbers(samples, self.classes)?;
         let mut explained = match self.samples {
             Dim::Fixed(size) if size != samples && size > 0 => {
+                if self.interacting {
+                    check_whole_batches(samples, size)?;
+                }
                 let mut parts = Vec::with_capacity(samples.div_ceil(size));
                 for start in (0..samples).step_by(size) {
                     let picked = || (start..start + size).map(|row| row.min(samples - 1));

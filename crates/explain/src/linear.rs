@@ -255,14 +255,23 @@ fn spread(g: &mut Graph, y: NodeId, input: &Shape, axes: &[usize], mean: bool) -
     let kept =
         input.dims().iter().enumerate().map(|(i, &d)| if axes.contains(&i) { Dim::Fixed(1) } else { d });
     let kept = g.reshaped(y, Shape::new(kept.collect::<Vec<_>>()))?;
-    let share = if mean {
-        let count = axes.iter().try_fold(1usize, |n, &axis| Some(n * input.fixed_at(axis)?));
-        let count = count.ok_or_else(|| Error::unsupported("a mean over the batch cannot be explained"))?;
-        g.scaled(1.0 / count as f64, kept)?
-    } else {
-        kept
+    let share = match (mean, axes.iter().try_fold(1usize, |n, &axis| Some(n * input.fixed_at(axis)?))) {
+        (false, _) => kept,
+        (true, Some(count)) => g.scaled(1.0 / count as f64, kept)?,
+        (true, None) => {
+            let count = count(g, input, axes)?;
+            g.over(kept, count)?
+        }
     };
     g.add(Op::Expand { shape: input.clone() }, &[share])
+}
+
+/// How many elements a value has along `axes`, some of which run over the batch.
+fn count(g: &mut Graph, shape: &Shape, axes: &[usize]) -> Result<NodeId> {
+    let one = g.number(1.0);
+    let along = Shape::new(axes.iter().map(|&axis| shape.dims()[axis]).collect::<Vec<_>>());
+    let ones = g.add(Op::Expand { shape: along }, &[one])?;
+    g.reduced(Reduction::Sum, ones, &(0..axes.len()).collect::<Vec<_>>(), false)
 }
 
 fn transpose_concat(g: &mut Graph, node: &Node, index: usize, y: NodeId, axis: usize) -> Result<NodeId> {

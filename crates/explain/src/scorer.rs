@@ -2,7 +2,8 @@
 //! bounded size. The copies of all samples in question share the batches; no more of them than one batch ever exist.
 
 use monosplit_engine::{Engine, Program};
-use monosplit_graph::{Data, Dim, Error, Result, Tensor, element_count};
+use monosplit_graph::batch::samples_interact;
+use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor, element_count};
 
 use crate::baseline::Baseline;
 use crate::bindings::bind;
@@ -119,6 +120,7 @@ impl Scorer {
             return Scorer::scores(target, engine, batch);
         }
         check_batch(batch)?;
+        check_samples(target.network)?;
         let network = Network::new(target.network)?;
         let Some((ripple, last)) = Ripple::new(&network, largest, engine)? else {
             return Scorer::scores(target, engine, batch);
@@ -130,6 +132,7 @@ impl Scorer {
 
     fn new(target: &Target<'_>, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
         check_batch(batch)?;
+        check_samples(target.network)?;
         Scorer::over(Section::new(target, engine)?, engine, batch, requests)
     }
 
@@ -326,6 +329,17 @@ fn check_batch(batch: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::argument(format!("the batch size is {batch}, expected 1 to {LARGEST_BATCH}")))
+}
+
+/// An error if copies in one batch would change what the network says of each other.
+fn check_samples(network: &Graph) -> Result<()> {
+    if samples_interact(network) {
+        return Err(Error::unsupported(
+            "the method asks about changed copies of a sample by themselves, but in this network the samples of a batch \
+             depend on each other; export it in evaluation mode, or choose a method that asks once",
+        ));
+    }
+    Ok(())
 }
 
 /// How many copies there are in all.

@@ -1,7 +1,54 @@
 //! Batches: tensors whose first axis runs over samples.
 
 use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::op::Op;
+use crate::shape::Dim;
 use crate::tensor::{Data, Kind, Tensor, element_count};
+
+/// Whether the first output of a sample depends on which samples share its batch, as it does where a mean over the batch
+/// is part of the network. Told by shapes: something made from the input no longer runs over samples, or is reduced over
+/// the first axis of an input of fixed batch size.
+pub fn samples_interact(graph: &Graph) -> bool {
+    let (Some(&input), Some(output)) = (graph.inputs().first(), graph.outputs().first()) else {
+        return false;
+    };
+    let Some(&samples) = graph.node(input).shape.dims().first() else { return false };
+    let mut needed = vec![false; graph.len()];
+    needed[output.node.index()] = true;
+    for (id, node) in graph.nodes().rev().filter(|_| samples != Dim::Fixed(1)) {
+        if needed[id.index()] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    let mut made = vec![false; graph.len()];
+    for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
+        made[id.index()] = id == input || node.inputs.iter().any(|input| made[input.index()]);
+        let joined = match (samples, &node.op) {
+            (Dim::Batch(_), _) => !node.shape.is_batched(),
+            (samples, Op::Reduce { axes, .. }) => {
+                axes.contains(&0) && graph.node(node.inputs[0]).shape.dims().first() == Some(&samples)
+            }
+            _ => false,
+        };
+        if made[id.index()] && joined {
+            return true;
+        }
+    }
+    false
+}
+
+/// An error if so many samples do not fill batches of `size`, for a network in which [`samples_interact`]: repeating one to
+/// fill up would change what it says of the others.
+pub fn check_whole_batches(samples: usize, size: usize) -> Result<()> {
+    if samples.checked_rem(size) == Some(0) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "the network was written down for batches of {size}, and in it the samples of a batch depend on each other; \
+         {samples} cannot be asked about, give a multiple of {size}"
+    )))
+}
 
 /// Some rows of a tensor, in the order given.
 pub fn rows(tensor: &Tensor, wanted: impl ExactSizeIterator<Item = usize>) -> Result<Tensor> {
@@ -57,4 +104,43 @@ fn joined<T>(batches: &[Tensor], elements: impl Fn(&Tensor) -> Option<Vec<T>>) -
         all.extend(part);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::NodeId;
+    use crate::op::Reduction;
+    use crate::shape::Shape;
+
+    #[test]
+    fn samples_interact_only_through_what_is_pooled_over_them() {
+        let interact = |samples: Dim, write: fn(&mut Graph, NodeId) -> Result<NodeId>| {
+            let mut graph = Graph::new();
+            let shape = Shape::new(vec![samples, Dim::Fixed(3), Dim::Fixed(4)]);
+            let x = graph.input("x", shape, Kind::Float);
+            let y = write(&mut graph, x).unwrap();
+            graph.output("y", y);
+            samples_interact(&graph)
+        };
+        fn centred(g: &mut Graph, x: NodeId, axes: &[usize]) -> Result<NodeId> {
+            let mean = g.reduced(Reduction::Mean, x, axes, true)?;
+            g.minus(x, mean)
+        }
+        for samples in [Dim::Batch(1), Dim::Fixed(5)] {
+            assert!(interact(samples, |g, x| centred(g, x, &[0, 2])));
+            assert!(!interact(samples, |g, x| centred(g, x, &[1, 2])));
+            // Tokens before samples, as some attention layers have them.
+            assert!(!interact(samples, |g, x| {
+                let turned = g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])?;
+                centred(g, turned, &[0])
+            }));
+        }
+        assert!(!interact(Dim::Fixed(1), |g, x| centred(g, x, &[0, 2])));
+        assert!(!interact(Dim::Batch(1), |g, x| {
+            let loss = g.reduced(Reduction::Mean, x, &[0, 1, 2], false)?;
+            g.output("y", x);
+            Ok(loss)
+        }));
+    }
 }

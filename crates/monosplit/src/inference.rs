@@ -1,7 +1,7 @@
 //! Running a network on samples, however many there are and whatever batch size it was written down for.
 
 use monosplit_engine::{Engine, Profile, Program};
-use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
 use monosplit_graph::{Dim, Error, ErrorKind, Graph, Kind, Result, Tensor};
 
 use crate::model::Model;
@@ -11,6 +11,7 @@ pub struct Inference {
     graph: Graph,
     program: Box<dyn Program>,
     fixed_batch: Option<usize>,
+    interacting: bool,
     sample_shape: Vec<usize>,
     kind: Kind,
     origin: String,
@@ -39,6 +40,7 @@ impl Inference {
         let graph = graph.pruned()?;
         Ok(Inference {
             program: engine.compile(&graph)?,
+            interacting: samples_interact(&graph),
             graph,
             fixed_batch,
             sample_shape: model.sample_shape()?,
@@ -67,7 +69,8 @@ impl Inference {
     }
 
     /// Computes the output for samples, each of which may itself be a batch. A network of fixed batch size runs in
-    /// chunks of that size, the last one filled up with repetitions that are dropped again.
+    /// chunks of that size, the last one filled up with repetitions that are dropped again; it is an error if these would
+    /// change the rest of their chunk.
     pub fn run(&mut self, samples: &[Tensor]) -> Result<Tensor> {
         let all = stack(samples, self.kind)?;
         let count = all.shape().first().copied().unwrap_or(0);
@@ -80,6 +83,9 @@ impl Inference {
             )));
         }
         let Some(size) = self.fixed_batch else { return self.once(all) };
+        if self.interacting {
+            check_whole_batches(count, size)?;
+        }
         let mut parts = Vec::with_capacity(count.div_ceil(size));
         for start in (0..count).step_by(size) {
             let wanted = size.min(count - start);

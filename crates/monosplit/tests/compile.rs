@@ -354,6 +354,38 @@ fn activations_are_spelled_out_in_double_precision() {
     }
 }
 
+/// Weights that a batch norm is merged into are no numbers of single precision, and `explain` has them as what the file has.
+#[test]
+fn merged_weights_are_kept_in_the_precision_asked_for() {
+    let folder = Folder::new();
+    let network = text(&model("resnet/torchscript-raw-13.onnx"));
+    let is_single = |words: &[&str]| {
+        let read = survey(&compiled(&folder, &network, words)).read;
+        let values = read.nodes().filter_map(|(id, _)| read.constant_value(id));
+        let large = values.filter(|tensor| tensor.len() > 64).map(|tensor| tensor.to_f64());
+        large.into_iter().all(|values| values.iter().all(|&v| f64::from(v as f32) == v))
+    };
+    assert!(!is_single(&["--method", "gradient", "--precision", "f64"]));
+    assert!(is_single(&["--method", "gradient"]));
+    assert!(is_single(&["--method", "splitlrp"]));
+}
+
+#[test]
+fn relevance_through_attention_is_written_into_files() {
+    let folder = Folder::new();
+    let x = text(&model("transformer/x.npy"));
+    for file in ["torchscript-17.onnx", "dynamo-18.onnx"] {
+        let network = text(&model("transformer").join(file));
+        for words in [&["--method", "attn-lrp"][..], &["--method", "attn-lrp", "--set", "gamma=0.25"]] {
+            let words = [words, &["--precision", "f64"]].concat();
+            let native = map(&folder, &network, &x, &words);
+            let path = compiled(&folder, &network, &words);
+            let error = relative_error(&map(&folder, &path, &x, &[]), &native);
+            assert!(error < 1e-6, "{file}: {error:e}");
+        }
+    }
+}
+
 /// What a file reads or returns of its own has one name in every compiled file, whether its method reads it or not.
 #[test]
 fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {

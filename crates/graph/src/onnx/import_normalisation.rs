@@ -4,23 +4,53 @@ use super::call::{self, Call, decimal};
 use super::import::Importer;
 use super::value::Value;
 use crate::error::{Error, Result};
+use crate::graph::NodeId;
+use crate::infer::infer;
 use crate::op::{Binary, Op, Reduction, Unary};
+use crate::passes::normalised;
 use crate::shape::Shape;
 
 const EPSILON: f64 = 1e-5;
 
+/// How much of the running averages stays unless the node says otherwise.
+const MOMENTUM: f64 = 0.9;
+
 pub(crate) fn batch_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    if call.flag("training_mode", false)? {
-        return Err(Error::unsupported(
-            "BatchNormalization in training mode is not supported; export the model in evaluation mode",
-        ));
-    }
-    call.only_first_output("its running statistics as outputs (training mode)")?;
     if call.has("spatial") && !call.flag("spatial", true)? {
         return Err(Error::unsupported("BatchNormalization per activation (spatial = 0) is not supported"));
     }
     let operands = importer.operands(call, 5)?;
+    // Before operator set 14 a node that hands out statistics is one in training mode.
+    let hands_out = (1..call.node.outputs.len()).any(|index| call.has_output(index));
+    if call.flag("training_mode", false)? || (call.opset < 14 && hands_out) {
+        return batch_norm_in_training(importer, call, &operands);
+    }
+    call.only_first_output("its running statistics as outputs, but not in training mode,")?;
     importer.one(Op::BatchNorm { epsilon: call.float("epsilon", EPSILON)? }, &operands)
+}
+
+/// Batch norm by the mean and the (biased) variance of the batch, spelled out; then the running averages with these
+/// put in, and before operator set 14 also mean and variance themselves.
+fn batch_norm_in_training(importer: &mut Importer, call: &Call, operands: &[NodeId]) -> Result<Vec<Value>> {
+    let (epsilon, momentum) = (call.float("epsilon", EPSILON)?, call.float("momentum", MOMENTUM)?);
+    let g = &mut importer.graph;
+    let nodes: Vec<_> = operands.iter().map(|&id| g.node(id)).collect();
+    let (shape, _) = infer(&Op::BatchNorm { epsilon }, &nodes)?;
+    let axes: Vec<usize> = (0..shape.rank()).filter(|&axis| axis != 1).collect();
+    let batch = normalised(g, operands[0], &axes, epsilon)?;
+    let [scale, bias] = [operands[1], operands[2]].map(|vector| g.per_channel(vector, shape.rank()));
+    let scaled = g.times(batch.value, scale?)?;
+    let mut found = vec![g.plus(scaled, bias?)?];
+    if call.node.outputs.len() > 1 {
+        let vector = g.node(operands[3]).shape.clone();
+        let (mean, variance) = (g.reshaped(batch.mean, vector.clone())?, g.reshaped(batch.variance, vector)?);
+        for (running, new) in [(operands[3], mean), (operands[4], variance)] {
+            let (kept, added) = (g.scaled(momentum, running)?, g.scaled(1.0 - momentum, new)?);
+            found.push(g.plus(kept, added)?);
+        }
+        found.extend([mean, variance].into_iter().filter(|_| call.opset < 14));
+    }
+    Ok(found.into_iter().map(Value::Node).collect())
 }
 
 pub(crate) fn instance_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
@@ -30,7 +60,7 @@ pub(crate) fn instance_norm(importer: &mut Importer, call: &Call) -> Result<Vec<
     importer.one(Op::GroupNorm { groups, epsilon: call.float("epsilon", EPSILON)? }, &operands)
 }
 
-fn first(operands: &[crate::graph::NodeId]) -> Result<crate::graph::NodeId> {
+fn first(operands: &[NodeId]) -> Result<NodeId> {
     operands.first().copied().ok_or_else(|| Error::malformed("a normalisation without inputs"))
 }
 

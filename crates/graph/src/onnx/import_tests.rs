@@ -5,6 +5,7 @@ use super::model::{
     OperatorSetId, TensorProto, ValueInfoProto,
 };
 use super::{ExportOptions, ImportOptions, read, survey, write};
+use crate::batch::samples_interact;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::op::{Op, Unary, Window};
@@ -196,14 +197,29 @@ fn a_survey_lists_every_problem_at_once() {
 }
 
 #[test]
-fn training_modes_are_refused() {
-    let one = || zeros("w", &[3]);
+fn statistics_of_the_batch_are_part_of_a_graph_in_training_mode() {
     let norm = |attributes: &[Attribute], outputs: &[&str]| {
-        model(vec![node("BatchNormalization", &["x", "w", "w", "w", "w"], outputs, attributes)], vec![one()])
+        let weights = ["w", "b", "m", "v"].map(|name| zeros(name, &[3])).to_vec();
+        model(vec![node("BatchNormalization", &["x", "w", "b", "m", "v"], outputs, attributes)], weights)
     };
-    assert!(import(&norm(&[], &["y"])).is_ok());
-    assert!(refused(&norm(&[("training_mode", AttributeValue::Int(1))], &["y"])).contains("evaluation mode"));
-    assert!(import(&norm(&[], &["y", "mean", "var"])).is_err());
+    let mode = |flag: i64| ("training_mode", AttributeValue::Int(flag));
+    let evaluated = import(&norm(&[mode(0)], &["y"])).unwrap();
+    assert!(!samples_interact(&evaluated));
+    for trained in [
+        norm(&[mode(1)], &["y"]),
+        norm(&[mode(1)], &["y", "mean", "var"]),
+        norm(&[], &["y", "m1", "v1", "m2", "v2"]),
+    ] {
+        let graph = import(&trained).unwrap();
+        let output = graph.outputs()[0].node;
+        assert_eq!(graph.node(output).shape, evaluated.node(evaluated.outputs()[0].node).shape);
+        assert!(samples_interact(&graph));
+    }
+    let short = model(
+        vec![node("BatchNormalization", &["x", "w", "w", "w", "w"], &["y"], &[mode(1)])],
+        vec![zeros("w", &[2])],
+    );
+    assert!(refused(&short).contains("[3]"));
 }
 
 #[test]

@@ -62,21 +62,31 @@ pub fn primitive(g: &mut Graph, op: &Op, inputs: &[NodeId]) -> Result<Option<Nod
     })
 }
 
+/// A value normalised over some of its axes, and what it was normalised by: both keep those axes with length 1.
+pub(crate) struct Normalised {
+    /// `(x − mean)/√(variance + ε)`
+    pub(crate) value: NodeId,
+    pub(crate) mean: NodeId,
+    /// The mean of `(x − mean)²`.
+    pub(crate) variance: NodeId,
+}
+
 /// `(x − mean)/√(variance + ε)` over `axes`.
-fn normalised(g: &mut Graph, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId> {
+pub(crate) fn normalised(g: &mut Graph, x: NodeId, axes: &[usize], epsilon: f64) -> Result<Normalised> {
     let mean = g.reduced(Reduction::Mean, x, axes, true)?;
     let centred = g.binary(Binary::Sub, x, mean)?;
     let squared = g.binary(Binary::Mul, centred, centred)?;
     let variance = g.reduced(Reduction::Mean, squared, axes, true)?;
-    let variance = g.offset(epsilon, variance)?;
-    let deviation = g.unary(Unary::Sqrt, variance)?;
+    let raised = g.offset(epsilon, variance)?;
+    let deviation = g.unary(Unary::Sqrt, raised)?;
     let inverse = g.unary(Unary::Reciprocal, deviation)?;
-    g.binary(Binary::Mul, centred, inverse)
+    let value = g.binary(Binary::Mul, centred, inverse)?;
+    Ok(Normalised { value, mean, variance })
 }
 
 fn layer_norm(g: &mut Graph, inputs: &[NodeId], axis: usize, epsilon: f64) -> Result<NodeId> {
     let axes: Vec<usize> = (axis..g.node(inputs[0]).shape.rank()).collect();
-    let y = normalised(g, inputs[0], &axes, epsilon)?;
+    let y = normalised(g, inputs[0], &axes, epsilon)?.value;
     let y = g.binary(Binary::Mul, y, inputs[1])?;
     inputs.get(2).map_or(Ok(y), |&bias| g.binary(Binary::Add, y, bias))
 }
@@ -86,7 +96,7 @@ fn group_norm(g: &mut Graph, inputs: &[NodeId], groups: usize, epsilon: f64) -> 
     let (channels, samples) = (shape.dims()[1], shape.dims()[0]);
     let each = product(&shape.dims()[1..])?.over(Dim::Fixed(groups)).ok_or_else(|| too_large(&shape))?;
     let grouped = g.reshaped(inputs[0], Shape::new(vec![samples, Dim::Fixed(groups), each]))?;
-    let y = normalised(g, grouped, &[2], epsilon)?;
+    let y = normalised(g, grouped, &[2], epsilon)?.value;
     let y = g.reshaped(y, shape.clone())?;
     let mut per_channel = vec![Dim::Fixed(1); shape.rank() - 1];
     per_channel[0] = channels;

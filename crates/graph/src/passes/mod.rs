@@ -24,6 +24,7 @@ mod softmax;
 pub use batch_norm::{Stored, fold_batch_norm};
 pub use canonical::{Canonical, CanonicalOptions, canonicalise};
 pub use constants::{Evaluate, fold_constants};
+pub(crate) use decompose::normalised;
 pub use decompose::{decompose, primitive};
 pub use dropout::mask_dropout;
 pub use identities::drop_identities;

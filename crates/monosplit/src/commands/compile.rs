@@ -91,8 +91,9 @@ pub(crate) struct Compile {
     #[arg(long)]
     fp16: bool,
 
-    /// Compute in single (f32) or double (f64) precision. Inputs, weights and outputs are float32
-    /// in either [default: f64 with splitlrp, as explain does it; f32 for all others].
+    /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
+    /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
+    /// [default: f64 with splitlrp, as explain does it; f32 for all others].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     precision: Option<Precision>,
 
@@ -109,7 +110,9 @@ impl Compile {
         check_writable(&self.output)?;
         self.check_precision()?;
         self.chosen(&[])?;
-        let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
+        // What `explain` in the same precision says is what the file is to say.
+        let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
+        let model = Model::open(self.network.origin(self.model.as_deref())?, &options)?;
         let chosen = self.chosen_for(&model)?;
         let maps = self.maps(&model, &chosen);
         let precision =

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use monosplit_engine::{Engine, Profile};
 use monosplit_explain::{Explained, Explainer, Question, Request, Series};
-use monosplit_graph::batch::stack;
+use monosplit_graph::batch::{samples_interact, stack};
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
@@ -90,7 +90,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = contours)]
     pub(super) contours: usize,
 
-    /// Explain N samples at once.
+    /// Explain N samples at once [default: 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 
@@ -133,10 +133,14 @@ impl Explain {
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = self.method.choose_for(preprocess.as_ref())?;
         let mut feed = Feed::new(&model, sources, preprocess)?;
-        let waiting = feed.take(1)?;
-        let model = match waiting.first() {
-            Some(first) => self.piecewise.apply(model, &first.tensor, &*engine)?.0,
-            None => model,
+        // Straight lines are fitted to the first sample, or to the batch it is a part of.
+        let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+        let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
+        let waiting = feed.take(ahead)?;
+        let tensors: Vec<Tensor> = waiting.iter().map(|sample| sample.tensor.clone()).collect();
+        let model = match tensors.is_empty() {
+            true => model,
+            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
         };
         let prepared = match CompiledFile::of(&model) {
             Some(file) => file.prepared(self, &chosen.settings, &*engine)?,
@@ -166,14 +170,14 @@ impl Explain {
         }
         if self.json {
             let profile = self.profile.then(|| profile::json(&found.profile));
-            writeln!(out, "{}", self.json(model, &run.prepared.setting, &found.answers, profile))?;
+            writeln!(out, "{}", self.json(model, run.prepared, &found.answers, profile))?;
             return Ok(());
         }
         if self.profile {
             profile::print(&found.profile, out)?;
         }
         out.flush()?;
-        if let Some(remark) = remark(model) {
+        if let Some(remark) = remark(model, self.batch_size(run.prepared.explainer.samples())) {
             note(&remark);
         }
         Ok(())
@@ -216,8 +220,8 @@ impl Explain {
         self.by_layer.then(|| ByLayer::new(model, chosen, layers, engine)).transpose()
     }
 
-    fn batch_size(&self, explainer: &Explainer) -> usize {
-        match explainer.samples() {
+    fn batch_size(&self, samples: Dim) -> usize {
+        match samples {
             Dim::Fixed(fixed) => fixed.max(1),
             Dim::Batch(_) => self.batch.map_or(BATCH, |batch| batch as usize),
         }
@@ -232,11 +236,12 @@ impl Explain {
         Ok(())
     }
 
-    fn json(&self, model: &Model, setting: &Setting, answers: &[Answer], profile: Option<Json>) -> Json {
+    fn json(&self, model: &Model, prepared: &Prepared, answers: &[Answer], profile: Option<Json>) -> Json {
+        let Prepared { setting, explainer, .. } = prepared;
         let first = setting.shown.first();
         let mut object = vec![
             ("network", model.origin().to_string().into()),
-            ("note", remark(model).into()),
+            ("note", remark(model, self.batch_size(explainer.samples())).into()),
             ("method", first.map(|shown| shown.method.clone()).into()),
             ("title", first.map(|shown| shown.title.clone()).into()),
             ("alpha", first.and_then(|shown| shown.alpha).into()),
@@ -279,7 +284,7 @@ impl Run<'_> {
         out: &mut dyn Write,
     ) -> Result<Found, Failure> {
         let Prepared { setting, explainer, by_layer, .. } = self.prepared;
-        let batch = self.explain.batch_size(explainer);
+        let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
         let mut profile = Profile::default();
         let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); setting.shown.len()]);

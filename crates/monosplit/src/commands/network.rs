@@ -60,7 +60,7 @@ impl PiecewiseArgs {
         self.piecewise.is_some()
     }
 
-    /// The network to work on, its smooth functions fitted to `sample` if that was asked for, and how far off it is.
+    /// The network to work on, its smooth functions fitted to `sample` (or a whole batch) if that was asked for, and how far off it is.
     pub(crate) fn apply(
         &self,
         model: Model,
@@ -69,8 +69,10 @@ impl PiecewiseArgs {
     ) -> Result<(Model, Option<Approximation>)> {
         let Some(knots) = self.piecewise else { return Ok((model, None)) };
         let sample = match model.fixed_batch()? {
-            Some(size) => stack(&vec![sample.clone(); size], Kind::Float)?,
-            None => sample.clone(),
+            Some(size) if sample.shape().first() != Some(&size) => {
+                stack(&vec![sample.clone(); size], Kind::Float)?
+            }
+            _ => sample.clone(),
         };
         let (model, found) = model.piecewise(&[sample], knots as usize, engine)?;
         match found.worst() {

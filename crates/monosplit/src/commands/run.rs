@@ -19,7 +19,7 @@ use crate::manner::is_watched;
 use crate::model::{Model, Origin};
 use crate::prediction::{Meaning, Ranked};
 use crate::table::printable;
-use monosplit_graph::batch::stack;
+use monosplit_graph::batch::{samples_interact, stack};
 
 /// Samples computed together unless told otherwise.
 const BATCH: usize = 8;
@@ -47,7 +47,8 @@ in as it is; --preset, --fit and the options below them say how.
 
 Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
 taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
-the first is used. A network written down for a certain batch size runs on any number of inputs.")]
+the first is used. A network written down for a certain batch size runs on any number of inputs.
+In one written down in training mode the samples of a batch depend on each other; a note says so.")]
 pub(crate) struct Run {
     /// The network, an ONNX file (not with --arch), then what to run it on.
     #[arg(value_name = "MODEL INPUT")]
@@ -207,7 +208,7 @@ impl Run {
         if let Some(path) = &self.raw {
             write_atomically(path, &npy::write(&stack(raw, Kind::Float)?))?;
         }
-        let note_on_output = remark(model);
+        let note_on_output = remark(model, self.batch(model)?);
         if self.json {
             let answers = answers.iter().zip(reading.into_iter().cycle());
             let inputs = answers.map(|(answer, reading)| reading.json(answer)).collect();
@@ -234,16 +235,25 @@ impl Run {
 }
 
 /// What a person should know about how the numbers were reached.
-pub(crate) fn remark(model: &Model) -> Option<String> {
+pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
     let output = &model.graph().outputs().first()?.name;
     let found = &model.report().outputs;
+    let mut remarks = Vec::new();
     if found.softmax.contains(output) {
-        Some(format!("the network ends in a softmax at '{output}'; what enters it was taken as logits"))
+        remarks
+            .push(format!("the network ends in a softmax at '{output}'; what enters it was taken as logits"));
     } else if found.sigmoid.contains(output) {
-        Some(format!("the network ends in a sigmoid at '{output}'; each class has a probability of its own"))
-    } else {
-        None
+        remarks.push(format!(
+            "the network ends in a sigmoid at '{output}'; each class has a probability of its own"
+        ));
     }
+    if samples_interact(model.graph()) {
+        remarks.push(format!(
+            "the samples of a batch depend on each other in this network (it was written down in training mode); \
+             they were taken in the order given, up to {batch} together, which --batch changes"
+        ));
+    }
+    (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
 impl Reading {

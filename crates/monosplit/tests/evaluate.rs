@@ -45,11 +45,17 @@ impl Bench {
     }
 
     fn start(&self, store: &Path) -> Child {
+        self.start_with(store, 1)
+    }
+
+    fn start_with(&self, store: &Path, workers: usize) -> Child {
         Command::new(env!("CARGO_BIN_EXE_monosplit"))
             .arg("evaluate")
             .arg(self.path("experiment.toml"))
             .arg("--store")
             .arg(store)
+            .arg("--workers")
+            .arg(workers.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -148,11 +154,11 @@ fn killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
 }
 
 #[test]
-fn two_processes_divide_a_run_and_find_the_same() {
+fn processes_and_their_workers_divide_a_run_and_find_the_same() {
     let bench = Bench::new("shared");
     let (alone, shared) = (bench.path("alone.sqlite"), bench.path("shared.sqlite"));
     assert!(bench.start(&alone).wait().unwrap().success());
-    let mut both = [bench.start(&shared), bench.start(&shared)];
+    let mut both = [bench.start(&shared), bench.start_with(&shared, 3)];
     assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
     assert_eq!(bench.rows(&alone), bench.rows(&shared));
     let left: Vec<String> = std::fs::read_dir(&bench.0)

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use monosplit_engine::Engine;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Observer, Part, Protocol};
 use monosplit_eval::store::{Record, Stage, Store, Worker};
 use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
-use monosplit_explain::Progress;
+use monosplit_explain::{Progress, Silent};
 use monosplit_graph::{Error, Result};
 
 use super::compute::ComputeArgs;
@@ -60,9 +61,17 @@ pub(crate) struct Evaluate {
     #[arg(long)]
     json: bool,
 
+    /// Let N threads work on the store beside each other, as several processes would: a card computes for one while the
+    /// others make ready what comes next [default: 1; on a card one per core, at most 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: Option<u32>,
+
     #[command(flatten)]
     compute: ComputeArgs,
 }
+
+/// Threads that keep a card busy.
+const ENOUGH: usize = 8;
 
 impl Evaluate {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -82,19 +91,27 @@ impl Evaluate {
         let mut nowhere = std::io::sink();
         let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
         let teller = Teller { out: RefCell::new(told) };
-        let mut protocol = Protocol {
-            experiment: &experiment,
-            examinee: &examinee,
-            engine: &*engine,
-            catalogue: &laboratory,
-            preprocess: &laboratory.preprocess,
-            store: &mut store,
-            worker: &worker,
-            model,
-            id,
-            observer: &teller,
-        };
-        protocol.run(folder)?;
+        let desk = Desk { examinee: &examinee, engine: &*engine, laboratory: &laboratory, model, id };
+        // Times are taken by one alone, when the others are done.
+        let mut untimed = experiment.clone();
+        untimed.timing = None;
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.workers())
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut store = Store::open(&path)?;
+                        let worker = Worker::start(&store)?;
+                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(folder)
+                    })
+                })
+                .collect();
+            desk.protocol(&experiment, &mut store, &worker, &teller).run(folder)?;
+            others.into_iter().try_for_each(|other| {
+                other
+                    .join()
+                    .unwrap_or_else(|_| Err(Error::argument("a worker ended before its work was done")))
+            })
+        })?;
         let told = teller.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
         for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
@@ -115,6 +132,15 @@ impl Evaluate {
         Ok(())
     }
 
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self.workers {
+            Some(count) => count as usize,
+            None if self.compute.is_card() => cores().min(ENOUGH),
+            None => 1,
+        }
+    }
+
     fn store_path(&self) -> Result<PathBuf> {
         if let Some(path) = &self.store {
             return Ok(path.clone());
@@ -124,6 +150,51 @@ impl Evaluate {
         })?;
         Ok(Path::new(stem).with_extension("sqlite"))
     }
+}
+
+/// What all who work on an experiment share.
+struct Desk<'a> {
+    examinee: &'a Examinee<'a>,
+    engine: &'a dyn Engine,
+    laboratory: &'a Laboratory,
+    model: i64,
+    id: i64,
+}
+
+impl Desk<'_> {
+    fn protocol<'p>(
+        &'p self,
+        experiment: &'p Experiment,
+        store: &'p mut Store,
+        worker: &'p Worker,
+        observer: &'p dyn Observer,
+    ) -> Protocol<'p> {
+        Protocol {
+            experiment,
+            examinee: self.examinee,
+            engine: self.engine,
+            catalogue: self.laboratory,
+            preprocess: &self.laboratory.preprocess,
+            store,
+            worker,
+            model: self.model,
+            id: self.id,
+            observer,
+        }
+    }
+}
+
+/// Tells nothing: one of those who work on an experiment tells for all.
+struct Quiet;
+
+impl Observer for Quiet {
+    fn part(&self, _part: &Part) {}
+
+    fn stage(&self, _name: &str, _configurations: usize, _images: usize, _rows: usize) -> Box<dyn Progress> {
+        Box::new(Silent)
+    }
+
+    fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
 }
 
 /// Enters the network and the experiment into a store.

@@ -165,6 +165,16 @@ fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
 }
 
 #[test]
+fn what_was_compiled_is_not_compiled_again() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let path = compiled(&folder, &network, &[]);
+    let again = folder.path("again.onnx").display().to_string();
+    refuses(["compile", &path, "--method", "gradcam", "-o", &again], &["holds maps already", "--methods"]);
+    assert!(!folder.path("again.onnx").exists());
+}
+
+#[test]
 fn what_was_settled_cannot_be_chosen_again() {
     let folder = Folder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));

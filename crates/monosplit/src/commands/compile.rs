@@ -15,6 +15,7 @@ use super::preprocessing::ValueArgs;
 use super::run::check_writable;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
+use crate::compiled::is_compiled;
 use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::labels::Labels;
@@ -113,6 +114,13 @@ impl Compile {
         // What `explain` in the same precision says is what the file is to say.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
         let model = Model::open(self.network.origin(self.model.as_deref())?, &options)?;
+        if is_compiled(model.graph().metadata()) {
+            return Err(Error::argument(
+                "this file was compiled and holds maps already; compile the network it was made of, with --methods for \
+                 several maps",
+            )
+            .into());
+        }
         let chosen = self.chosen_for(&model)?;
         let maps = self.maps(&model, &chosen);
         let precision =

@@ -61,9 +61,15 @@ pub(crate) struct Evaluate {
     #[arg(long)]
     json: bool,
 
-    /// Let N threads work on the store beside each other, as several processes would: a card computes for one while the
-    /// others make ready what comes next [default: 1; on a card one per core, at most 8].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Let N threads work on the store beside each other, as several processes would: a card
+    /// computes for one while the others make ready what comes next [default: 1; on a card one per
+    /// core, at most 8].
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=64),
+        verbatim_doc_comment
+    )]
     workers: Option<u32>,
 
     #[command(flatten)]

@@ -111,6 +111,11 @@ fn a_table_trains_what_is_missing_and_nothing_twice() {
     assert_eq!(succeeds(&table).out, said);
     assert_eq!(written("small-IC-0.onnx"), before);
     refuses([&table[..], &["--decay", "0.5"]].concat(), &["other settings"]);
+    let images = folder.path("train-images-idx3-ubyte");
+    let mut bytes = std::fs::read(&images).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(images, bytes).unwrap();
+    refuses(&table, &["other data"]);
 }
 
 #[test]
@@ -125,9 +130,14 @@ fn a_seed_of_a_table_is_the_same_however_the_table_is_shared_out() {
         succeeds([&table[..], &settings].concat());
     };
     table("whole", "0", "2");
+    let single = format!("{base}/single.onnx");
+    let settings = ["--epochs", "2", "--batch", "20", "--samples", "100", "--seed", "1"];
+    let one = ["train", &base, "--arch", &arch, "--restriction", "DIC", "--out", &single];
+    succeeds([&one[..], &settings].concat());
     table("part", "1", "1");
     let network = |runs: &str| std::fs::read(folder.path(runs).join("small-DIC-1.onnx")).unwrap();
     assert_eq!(network("whole"), network("part"));
+    assert_eq!(network("whole"), std::fs::read(folder.path("single.onnx")).unwrap());
 }
 
 #[test]
@@ -143,6 +153,18 @@ fn mistakes_are_said_in_one_line() {
     refuses(["train", &base, "--warmup=-5", "--out", &out], &["--warmup"]);
     refuses(["train", &base, "--epochs", "0", "--out", &out], &["--epochs"]);
     refuses(["train", &base], &["--out"]);
+    refuses(["train", &base, "--out", &format!("{base}/out.csv")], &[".onnx"]);
+    refuses(["train", &base, "--samples", "9", "--batch", "2", "--patience", "2", "--out", &out], &["tenth"]);
+    let labels = folder.path("train-labels-idx1-ubyte");
+    let right = std::fs::read(&labels).unwrap();
+    let mut stray = right.clone();
+    stray[8] = 255;
+    std::fs::write(&labels, stray).unwrap();
+    refuses(["train", &base, "--out", &out], &["256 classes", "check the labels"]);
+    let zeros = [&right[..8], &vec![0; right.len() - 8]].concat();
+    std::fs::write(&labels, zeros).unwrap();
+    refuses(["train", &base, "--out", &out], &["1 class", "at least two"]);
+    std::fs::write(&labels, right).unwrap();
     std::fs::write(folder.path("wrong.txt"), "dense 8\nmaxout 3\nscores").unwrap();
     let wrong = format!("{base}/wrong.txt");
     refuses(["train", &base, "--arch", &wrong, "--out", &out], &["groups of 3"]);

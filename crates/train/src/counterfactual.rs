@@ -87,7 +87,7 @@ impl Counterfactuals {
 pub struct Share {
     /// The mean.
     pub mean: f64,
-    /// Half the interval's width, from the deviation between pictures.
+    /// Half the interval's width, from the deviation between pictures; no number for one picture.
     pub half_width: f64,
 }
 
@@ -95,7 +95,7 @@ impl Share {
     fn of(shares: &[f64]) -> Self {
         let count = shares.len() as f64;
         let mean = shares.iter().sum::<f64>() / count;
-        let variance = shares.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        let variance = shares.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
         Share { mean, half_width: 1.96 * (variance / count).sqrt() }
     }
 }

@@ -67,7 +67,6 @@ impl Blueprint<'_> {
             let logits = self.stream(g, x, "", values)?;
             return Ok(Scores { logits, streams: None });
         }
-        // The last layers of the network are those of g, which speaks for a class.
         let seen = match self.restriction.is_inverted() {
             false => x,
             true => {
@@ -79,6 +78,7 @@ impl Blueprint<'_> {
                 )?
             }
         };
+        // g comes last: explanations are drawn at the last layer unless told otherwise, and g speaks for a class.
         let second = self.stream(g, seen, "h.", values)?;
         let first = self.stream(g, x, "g.", values)?;
         let difference = Op::Binary(monosplit_graph::op::Binary::Sub);

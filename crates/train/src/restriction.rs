@@ -11,7 +11,7 @@ use monosplit_graph::{Error, Result, Tensor};
 pub enum Restriction {
     /// Nothing.
     None,
-    /// Input-convex: weights after the first layer are not negative.
+    /// Input-convex: weights after the first layer or a maximum are not negative.
     InputConvex,
     /// Monotone (and convex): no weight is negative.
     Monotone,

@@ -53,8 +53,8 @@ pub struct Outcome {
     pub epochs: usize,
     /// Trained numbers.
     pub parameters: usize,
-    /// Samples it was trained on.
-    pub samples: usize,
+    /// What it was trained on, as [`Data::fingerprint`] tells it.
+    pub data: String,
     /// Seconds it took.
     pub seconds: f64,
 }
@@ -131,14 +131,14 @@ fn log(epochs: &[Epoch]) -> String {
 
 impl Outcome {
     fn text(&self, settings: &Settings) -> String {
-        let Outcome { test_accuracy, epochs, parameters, samples, seconds } = self;
+        let Outcome { test_accuracy, epochs, parameters, data, seconds } = self;
         format!(
-            "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\nsamples = {samples}\n{settings}"
+            "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\ndata = {data}\n{settings}"
         )
     }
 
-    /// Reads what a training with these settings on so many samples left; `None` if it left nothing.
-    pub fn read(path: &Path, settings: &Settings, samples: usize) -> Result<Option<Self>> {
+    /// Reads what a training with these settings on data of this fingerprint left; `None` if it left nothing.
+    pub fn read(path: &Path, settings: &Settings, data: &str) -> Result<Option<Self>> {
         if !path.is_file() {
             return Ok(None);
         }
@@ -152,9 +152,9 @@ impl Outcome {
                 .parse::<f64>()
                 .map_err(|_| Error::malformed(format!("{}: '{key}' is no number", path.display())))
         };
-        if !text.ends_with(&format!("samples = {samples}\n{settings}")) {
+        if !text.ends_with(&format!("data = {data}\n{settings}")) {
             return Err(Error::argument(format!(
-                "{} is the result of a training with other settings or samples; name another folder",
+                "{} is the result of a training with other settings or on other data; name another folder",
                 path.display()
             )));
         }
@@ -162,7 +162,7 @@ impl Outcome {
             test_accuracy: number("test_accuracy")?,
             epochs: number("epochs_done")? as usize,
             parameters: number("parameters")? as usize,
-            samples,
+            data: data.to_owned(),
             seconds: number("seconds")?,
         }))
     }
@@ -180,13 +180,13 @@ mod tests {
         let path = folder.join("a.result.txt");
         let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
         let outcome =
-            Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, samples: 100, seconds: 1.5 };
-        assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), None);
+            Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, data: "a".to_owned(), seconds: 1.5 };
+        assert_eq!(Outcome::read(&path, &settings, "a").unwrap(), None);
         std::fs::write(&path, outcome.text(&settings)).unwrap();
-        assert_eq!(Outcome::read(&path, &settings, 100).unwrap(), Some(outcome));
-        assert!(Outcome::read(&path, &settings, 10).is_err());
+        assert_eq!(Outcome::read(&path, &settings, "a").unwrap(), Some(outcome));
+        assert!(Outcome::read(&path, &settings, "b").is_err());
         settings.seed = 1;
-        assert!(Outcome::read(&path, &settings, 100).is_err());
+        assert!(Outcome::read(&path, &settings, "a").is_err());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

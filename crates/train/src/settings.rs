@@ -1,4 +1,5 @@
-//! Everything a training depends on besides its data: two trainings with equal settings end with the same bits.
+//! Everything a training depends on besides its data and what computes it: with these three the same, two trainings end
+//! with the same bits.
 
 use std::fmt;
 

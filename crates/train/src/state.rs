@@ -125,8 +125,8 @@ impl State {
         let then = file.property("data").unwrap_or("other data");
         if then != data {
             return Err(Error::argument(format!(
-                "the checkpoint was written by a training on {then}, this one is on {data}; use the same data and --samples or \
-                 another --out"
+                "the checkpoint was written by a training on {then}, this one is on {data}; use the same data, or remove \
+                 the checkpoint"
             )));
         }
         let mut state = State::new(settings, plan)?;
@@ -235,7 +235,7 @@ fn check_settings(then: &str, now: &str) -> Result<()> {
     let other = then.lines().zip(now.lines()).find(|(then, now)| then != now);
     let (then, now) = other.unwrap_or(("other settings", "these"));
     Err(Error::argument(format!(
-        "the checkpoint was written by a training with '{then}', this one has '{now}'; use the same options or another \
-         --out"
+        "the checkpoint was written by a training with '{then}', this one has '{now}'; use the same options, or remove \
+         the checkpoint"
     )))
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use monosplit_graph::Result;
 
+use crate::architecture::Architecture;
 use crate::run::{Files, Outcome};
 use crate::settings::Settings;
 
@@ -23,12 +24,13 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Gathers what trainings with these settings, which differ in their seeds, on so many samples left in a folder.
-    pub fn gather(folder: &Path, trainings: &[Settings], samples: usize) -> Result<Self> {
+    /// Gathers what trainings with these settings, which differ in their seeds, on data of these fingerprints left in a
+    /// folder.
+    pub fn gather(folder: &Path, trainings: &[(Settings, String)]) -> Result<Self> {
         let mut cell = Cell { accuracies: Vec::new(), missing: 0 };
-        for settings in trainings {
+        for (settings, data) in trainings {
             let path: PathBuf = files_in(folder, settings).result;
-            match Outcome::read(&path, settings, samples)? {
+            match Outcome::read(&path, settings, data)? {
                 Some(outcome) => cell.accuracies.push(outcome.test_accuracy),
                 None => cell.missing += 1,
             }
@@ -47,7 +49,7 @@ impl Cell {
 }
 
 /// Medians the paper reports (appendix D), in percent; `None` where it has none.
-pub fn paper_median(architecture: &str, restriction: crate::Restriction) -> Option<f64> {
+pub fn paper_median(architecture: &Architecture, restriction: crate::Restriction) -> Option<f64> {
     use crate::Restriction::*;
     let column = match restriction {
         InputConvex => 0,
@@ -59,7 +61,9 @@ pub fn paper_median(architecture: &str, restriction: crate::Restriction) -> Opti
         DifferenceConvexInverted => 6,
         DifferenceMonotoneInverted => 7,
     };
-    match architecture {
+    match architecture.name() {
+        // A network of the user's own may have the same name.
+        name if Architecture::named(name).ok().as_ref() != Some(architecture) => Option::None,
         "mlp_maxout" => Some([98.36, 98.30, 98.39, 98.56, 98.55, 98.47, 98.58, 98.54][column]),
         "cnn_maxout" => Some([99.16, 98.50, 99.19, 97.94, 98.06, 97.94, 98.17, 98.28][column]),
         _ => Option::None,

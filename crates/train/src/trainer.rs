@@ -67,6 +67,7 @@ enum Stepping {
 pub struct Trainer<'a> {
     settings: Settings,
     data: &'a Data,
+    fingerprint: String,
     plan: Plan,
     stepping: Stepping,
     state: State,
@@ -103,6 +104,12 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self> {
         let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
         let apart = if settings.patience.is_some() { all.len() / VALIDATION_SHARE } else { 0 };
+        if settings.patience.is_some() && apart == 0 {
+            return Err(Error::argument(format!(
+                "patience needs a tenth of the samples to look at, and of {} that is none; train on more or without it",
+                all.len()
+            )));
+        }
         let (kept_apart, trained) = all.split_at(apart);
         let (mut kept_apart, mut trained) = (kept_apart.to_vec(), trained.to_vec());
         kept_apart.sort_unstable();
@@ -125,6 +132,7 @@ impl<'a> Trainer<'a> {
         let mut trainer = Trainer {
             settings,
             data,
+            fingerprint: data.fingerprint(),
             plan,
             stepping,
             state,
@@ -139,7 +147,7 @@ impl<'a> Trainer<'a> {
 
     /// Goes on where a checkpoint was written.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        let state = State::load(checkpoint, &self.settings, &self.data.fingerprint(), &self.plan)?;
+        let state = State::load(checkpoint, &self.settings, &self.fingerprint, &self.plan)?;
         let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
         let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
         if within.is_none_or(|step| step >= steps) {
@@ -191,7 +199,7 @@ impl<'a> Trainer<'a> {
             return Err(Error::argument("the training has failed; go on from its last checkpoint"));
         }
         self.catch_up()?;
-        self.state.save(checkpoint, &self.settings, &self.data.fingerprint(), &self.plan)
+        self.state.save(checkpoint, &self.settings, &self.fingerprint, &self.plan)
     }
 
     /// How it is trained.
@@ -228,12 +236,16 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    /// The first of the epochs with the smallest loss on the samples kept apart; what is no number is largest.
+    fn best_epoch(&self) -> Option<usize> {
+        let losses = self.state.epochs.iter().map(|epoch| epoch.validation_loss).enumerate();
+        losses.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+    }
+
     /// Whether nothing is left to do: all epochs are done, or the loss has not fallen for long enough.
     pub fn is_finished(&self) -> bool {
         let epochs = &self.state.epochs;
-        let best =
-            epochs.iter().enumerate().min_by(|a, b| a.1.validation_loss.total_cmp(&b.1.validation_loss));
-        let stale = best.map_or(0, |(index, _)| epochs.len() - 1 - index);
+        let stale = self.best_epoch().map_or(0, |index| epochs.len() - 1 - index);
         epochs.len() >= self.settings.epochs || self.settings.patience.is_some_and(|n| stale >= n.max(1))
     }
 
@@ -336,11 +348,10 @@ impl<'a> Trainer<'a> {
             test_accuracy: test.accuracy,
             seconds: self.state.sums[2] + began.elapsed().as_secs_f64(),
         };
-        let better = self.state.epochs.iter().all(|e| epoch.validation_loss < e.validation_loss);
-        if self.settings.patience.is_some() && better {
+        self.state.epochs.push(epoch);
+        if self.settings.patience.is_some() && self.best_epoch() == Some(self.state.epochs.len() - 1) {
             self.state.best = Some((self.state.parameters.clone(), self.state.statistics.clone()));
         }
-        self.state.epochs.push(epoch);
         self.state.sums = [0.0; 3];
         self.shuffle();
         Ok(epoch)
@@ -363,13 +374,13 @@ impl<'a> Trainer<'a> {
     /// What has come out so far: of the best epoch where training may stop early, else of the last.
     pub fn outcome(&self) -> Outcome {
         let epochs = &self.state.epochs;
-        let best = epochs.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
+        let best = self.best_epoch().map(|index| &epochs[index]);
         let counted = if self.settings.patience.is_some() { best } else { epochs.last() };
         Outcome {
             test_accuracy: counted.map_or(f64::NAN, |epoch| epoch.test_accuracy),
             epochs: epochs.len(),
             parameters: self.parameter_count(),
-            samples: self.data.train.len(),
+            data: self.fingerprint.clone(),
             seconds: epochs.iter().map(|epoch| epoch.seconds).sum(),
         }
     }

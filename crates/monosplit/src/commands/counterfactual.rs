@@ -81,6 +81,13 @@ impl CounterfactualCommand {
             check_writable(path)?;
             Format::of(path)?;
         }
+        if !(0.0..=1.0).contains(&self.threshold) {
+            return Err(Error::argument(format!(
+                "--threshold is {}, expected a share of the largest gradient from 0 to 1",
+                self.threshold
+            ))
+            .into());
+        }
         if self.out.is_empty() && self.measure.is_none() {
             return Err(Error::argument("name the figure with --out, or measure with --measure").into());
         }
@@ -195,7 +202,11 @@ fn grey(image: &Tensor) -> Result<Picture> {
 }
 
 fn print(found: &Separation, out: &mut dyn Write) -> Result<(), Failure> {
-    let percent = |share: Share| format!("{:5.1} % ± {:.1}", 100.0 * share.mean, 100.0 * share.half_width);
+    let percent = |share: Share| match (share.mean.is_finite(), share.half_width.is_finite()) {
+        (true, true) => format!("{:5.1} % ± {:.1}", 100.0 * share.mean, 100.0 * share.half_width),
+        (true, false) => format!("{:5.1} %", 100.0 * share.mean),
+        (false, _) => "    –".to_owned(),
+    };
     writeln!(out, "{} test pictures, means with 95 % intervals:", found.pictures)?;
     writeln!(out, "g-gradient of the true class on strokes  {}", percent(found.present_on_strokes))?;
     writeln!(out, "h-gradient of all classes off strokes    {}", percent(found.missing_off_strokes))?;

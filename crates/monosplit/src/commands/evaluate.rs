@@ -62,8 +62,8 @@ pub(crate) struct Evaluate {
     json: bool,
 
     /// Let N threads work on the store beside each other, as several processes would: a card
-    /// computes for one while the others make ready what comes next [default: 1; on a card one per
-    /// core, at most 8].
+    /// computes for one while the others make ready what comes next [default: 1; on a card one
+    /// per core, at most 8].
     #[arg(
         long,
         value_name = "N",

@@ -17,7 +17,7 @@ use monosplit_render::{LinePlot, Series};
 
 use super::compute::ComputeArgs;
 use super::run::check_writable;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::manner::is_watched;
 use crate::table::{Align, Table};
@@ -60,7 +60,7 @@ pub(crate) struct Train {
 
     /// What is asked of the weights:
     ///   None       nothing
-    ///   IC         input-convex: weights after the first layer are not negative
+    ///   IC         input-convex: weights after the first layer or a maximum are not negative
     ///   Mon        monotone: no weight is negative
     ///   Diff_None  g − h of two networks that promise nothing
     ///   DIC, DM    g − h of two input-convex, of two monotone networks
@@ -93,7 +93,7 @@ pub(crate) struct Train {
     runs: Option<PathBuf>,
 
     /// How many seeds the table has.
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "table")]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "table", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
     /// Print the table of what is done, without training.
@@ -210,6 +210,13 @@ impl Train {
         let architectures = self.architectures()?;
         let restrictions = self.restrictions()?;
         let data = Data::open(&self.data)?;
+        if let unseen @ [first, ..] = &*data.unseen() {
+            note(&format!(
+                "{} of {} classes have no samples to train on, the first is '{first}'; check the labels if that is not meant",
+                unseen.len(),
+                data.classes.len()
+            ));
+        }
         match (&self.out, &self.runs) {
             (_, Some(folder)) if self.table => {
                 std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
@@ -220,6 +227,22 @@ impl Train {
                     return Err(Error::argument("one network has one --arch and one --restriction").into());
                 };
                 check_writable(path)?;
+                if path.extension().is_none_or(|ending| ending != "onnx") {
+                    return Err(Error::argument(format!(
+                        "{}: expected a name that ends with .onnx; the log and the result stand beside it under other endings",
+                        path.display()
+                    ))
+                    .into());
+                }
+                let checkpoint = Files::beside(path).checkpoint;
+                match (self.resume, checkpoint.is_file()) {
+                    (true, false) => note("there is no checkpoint to go on from; the training begins anew"),
+                    (false, true) => note(&format!(
+                        "the training begins anew; {} is lost, which --resume would go on from",
+                        checkpoint.display()
+                    )),
+                    _ => {}
+                }
                 let settings = self.how.settings(architecture.clone(), restriction, self.seed)?;
                 let outcome = self.train(settings, &self.drawn(&data, self.seed), Files::beside(path))?;
                 if self.json {
@@ -305,7 +328,8 @@ impl Train {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let seeds: Vec<u64> = (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect();
-        let samples = self.samples.map_or(data.train.len(), |count| count.min(data.train.len()));
+        let fingerprints: Vec<String> =
+            seeds.iter().map(|&seed| self.drawn(data, seed).fingerprint()).collect();
         let mut table = Table::new(&[
             ("network", Align::Left, 24),
             ("restriction", Align::Left, 12),
@@ -317,20 +341,23 @@ impl Train {
         ]);
         for architecture in architectures {
             for &restriction in restrictions {
-                let trainings: Result<Vec<Settings>> = seeds
+                let trainings: Result<Vec<(Settings, String)>> = seeds
                     .iter()
-                    .map(|&seed| self.how.settings(architecture.clone(), restriction, seed))
+                    .zip(&fingerprints)
+                    .map(|(&seed, data)| {
+                        Ok((self.how.settings(architecture.clone(), restriction, seed)?, data.clone()))
+                    })
                     .collect();
                 let trainings = trainings?;
-                for settings in trainings.iter().filter(|_| !self.print) {
+                for (settings, fingerprint) in trainings.iter().filter(|_| !self.print) {
                     let files = files_in(folder, settings);
-                    if monosplit_train::Outcome::read(&files.result, settings, samples)?.is_none() {
+                    if monosplit_train::Outcome::read(&files.result, settings, fingerprint)?.is_none() {
                         self.train(settings.clone(), &self.drawn(data, settings.seed), files)?;
                     }
                 }
-                let cell = Cell::gather(folder, &trainings, samples)?;
+                let cell = Cell::gather(folder, &trainings)?;
                 let percent = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{:.2}", 100.0 * v));
-                let paper = paper_median(architecture.name(), restriction);
+                let paper = paper_median(architecture, restriction);
                 table.row([
                     architecture.name().to_owned(),
                     restriction.name().to_owned(),

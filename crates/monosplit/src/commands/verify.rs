@@ -201,12 +201,18 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
 fn promise_findings(promise: &Promise) -> Vec<Finding> {
     let on = format!("{} pairs of inputs", promise.pairs);
     let mut findings = Vec::new();
-    if let Some((least, name)) = &promise.smallest {
-        findings.push(Finding {
+    match &promise.smallest {
+        Some((least, name)) => findings.push(Finding {
             claim: "trained weights are not negative",
             found: format!("{}: smallest {least:e}, of {name}", promise.restriction),
             verdict: Verdict::of(*least >= 0.0),
-        });
+        }),
+        None if promise.restriction.is_convex() => findings.push(Finding {
+            claim: "trained weights are not negative",
+            found: format!("{}: no weights have the names that training gave them", promise.restriction),
+            verdict: Verdict::NotChecked,
+        }),
+        None => {}
     }
     if promise.restriction.is_convex() {
         findings.push(Finding {

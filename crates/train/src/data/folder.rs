@@ -36,15 +36,23 @@ pub(super) fn open(folder: &Path) -> Result<Data> {
             folder.display()
         )));
     }
-    let mut shape = None;
+    let (mut shape, mut coloured) = (None, false);
     let mut samples = Vec::new();
     for part in &parts {
-        samples.push(read(part, &classes, &mut shape)?);
+        samples.push(read(part, &classes, &mut shape, &mut coloured)?);
     }
     let (Some(test), Some(train)) = (samples.pop(), samples.pop()) else {
         return Err(Error::argument("there are no pictures"));
     };
+    let (train, test) = if coloured { (train, test) } else { (first_plane(&train)?, first_plane(&test)?) };
     Ok(Data { train, test, classes: classes.into_keys().collect() })
+}
+
+/// Pictures in shades of grey, whose three planes are the same.
+fn first_plane(samples: &Samples) -> Result<Samples> {
+    let [_, height, width] = samples.shape();
+    let planes = (0..samples.len()).flat_map(|index| &samples.picture(index)[..height * width]);
+    Samples::new([1, height, width], planes.copied().collect(), samples.labels().to_vec())
 }
 
 /// The pictures of a folder and their classes, in order of their names.
@@ -109,14 +117,15 @@ fn read(
     entries: &[(PathBuf, String)],
     classes: &BTreeMap<String, u32>,
     shape: &mut Option<[usize; 3]>,
+    coloured: &mut bool,
 ) -> Result<Samples> {
     let mut pixels = Vec::new();
     let mut labels = Vec::new();
     for (path, class) in entries {
         let picture = Picture::open(path)?;
         let (width, height, rgb) = (picture.width(), picture.height(), picture.rgb());
-        let grey = rgb.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]);
-        let expected = *shape.get_or_insert([if grey { 1 } else { 3 }, height, width]);
+        *coloured |= rgb.chunks_exact(3).any(|pixel| pixel[0] != pixel[1] || pixel[1] != pixel[2]);
+        let expected = *shape.get_or_insert([3, height, width]);
         if expected[1..] != [height, width] {
             return Err(Error::argument(format!(
                 "{}: expected a picture of {}×{} pixels like the first, found {width}×{height}; scale them to one size",
@@ -125,7 +134,7 @@ fn read(
                 expected[1]
             )));
         }
-        for channel in 0..expected[0] {
+        for channel in 0..3 {
             pixels.extend(rgb.iter().skip(channel).step_by(3));
         }
         if pixels.len() > MAX_BYTES {
@@ -169,6 +178,9 @@ mod tests {
         for i in 0..18 {
             assert_eq!(data.train.picture(i)[0], [10, 200][data.train.labels()[i] as usize]);
         }
+        let red = Picture::new(4, 4, [200, 0, 0].repeat(16)).unwrap();
+        write_png(folder.join("dog/red.png"), 4, 4, (&red).into()).unwrap();
+        assert_eq!(Data::open(&folder).unwrap().train.shape(), [3, 4, 4], "one is coloured");
         draw(&folder.join("dog/large.png"), 0, 5);
         assert!(Data::open(&folder).unwrap_err().to_string().contains("5×5"));
         std::fs::remove_dir_all(folder).unwrap();
@@ -187,6 +199,8 @@ mod tests {
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (18, 2, 2));
         std::fs::write(folder.join("labels.csv"), format!("{list}absent.png,dark\n")).unwrap();
         assert!(Data::open(&folder).unwrap_err().to_string().contains("absent.png"));
+        std::fs::write(folder.join("labels.csv"), list.replacen("file,class", "absent.png,dark", 1)).unwrap();
+        assert!(Data::open(&folder).unwrap_err().to_string().contains("line 1"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

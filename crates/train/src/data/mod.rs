@@ -41,30 +41,37 @@ impl Data {
             Some(data) => data,
             None => folder::open(path)?,
         };
-        let mut seen = vec![false; data.classes.len()];
-        for &label in &data.train.labels {
+        let (all, unseen) = (data.classes.len(), data.unseen());
+        let with = all - unseen.len();
+        if with < 2 {
+            return Err(Error::argument(format!(
+                "{}: there are samples of {with} class to train on, expected at least two",
+                path.display()
+            )));
+        }
+        if unseen.len() > with {
+            return Err(Error::argument(format!(
+                "{}: of {all} classes {with} have samples to train on, '{}' has none; check the labels",
+                path.display(),
+                unseen[0]
+            )));
+        }
+        Ok(data)
+    }
+
+    /// The classes that have no samples to train on.
+    pub fn unseen(&self) -> Vec<&str> {
+        let mut seen = vec![false; self.classes.len()];
+        for &label in &self.train.labels {
             if let Some(seen) = seen.get_mut(label as usize) {
                 *seen = true;
             }
         }
-        let (all, with) = (seen.len(), seen.iter().filter(|&&seen| seen).count());
-        match seen.iter().position(|seen| !seen) {
-            _ if with < 2 => Err(Error::argument(format!(
-                "{}: there are samples of {with} class to train on, expected at least two",
-                path.display()
-            ))),
-            Some(class) if 2 * with < all => Err(Error::argument(format!(
-                "{}: labels go up to {}, but only {with} of these classes have samples to train on, '{}' has none; check the labels",
-                path.display(),
-                all - 1,
-                data.classes[class]
-            ))),
-            _ => Ok(data),
-        }
+        self.classes.iter().zip(seen).filter(|(_, seen)| !seen).map(|(class, _)| class.as_str()).collect()
     }
 
     /// A number that data with other pictures or labels hardly has.
-    pub(crate) fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
         for samples in [&self.train, &self.test] {
@@ -75,6 +82,10 @@ impl Data {
                 add(u64::from_le_bytes(word));
             }
             samples.labels.iter().for_each(|&label| add(u64::from(label)));
+        }
+        for class in &self.classes {
+            class.bytes().for_each(|byte| add(u64::from(byte)));
+            add(u64::MAX);
         }
         format!("{} and {} samples, {hash:016x}", self.train.len(), self.test.len())
     }
@@ -153,6 +164,39 @@ impl Samples {
             shape: self.shape,
             pixels,
             labels: chosen.iter().map(|&index| self.labels[index]).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(labels: &[u32], classes: usize) -> Data {
+        let samples = |labels: &[u32]| {
+            Samples::new([1, 1, 1], labels.iter().map(|&l| l as u8).collect(), labels.to_vec()).unwrap()
+        };
+        let classes = (0..classes).map(|class| class.to_string()).collect();
+        Data { train: samples(labels), test: samples(&[0]), classes }
+    }
+
+    #[test]
+    fn classes_without_samples_are_named() {
+        assert_eq!(data(&[0, 2, 2, 0], 4).unseen(), ["1", "3"]);
+        assert!(data(&[0, 1], 2).unseen().is_empty());
+    }
+
+    #[test]
+    fn a_fingerprint_tells_pictures_labels_and_classes_apart() {
+        let one = data(&[0, 1, 1], 2);
+        assert_eq!(one.fingerprint(), one.clone().fingerprint());
+        let mut others = vec![data(&[0, 1, 0], 2), data(&[0, 1, 1], 3), data(&[1, 1, 0], 2)];
+        let renamed = Data { classes: vec!["0".into(), "one".into()], ..one.clone() };
+        let mut brighter = one.clone();
+        brighter.train.pixels[2] = 9;
+        others.extend([renamed, brighter]);
+        for other in others {
+            assert_ne!(one.fingerprint(), other.fingerprint(), "{other:?}");
         }
     }
 }

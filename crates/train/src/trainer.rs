@@ -3,21 +3,20 @@
 use std::path::Path;
 use std::time::Instant;
 
-use monosplit_engine::{Cpu, Engine, Profile, Program};
-use monosplit_graph::{Buffer, Data as Elements, Error, Graph, Noise, Result, Tensor};
+use monosplit_engine::{Cpu, Engine, Profile};
+use monosplit_graph::{Error, Graph, Noise, Result, Tensor};
 
-use crate::data::{Data, Samples};
+use crate::data::Data;
 use crate::export::Trained;
+use crate::in_place::{Follow, inputs};
 use crate::network::{Blueprint, Parameter};
-use crate::optimiser::Moved;
 use crate::resident::Resident;
 use crate::run::Outcome;
+use crate::score::{hits, score};
 use crate::settings::Settings;
 use crate::state::{Epoch, State, Statistics};
-use crate::step::{Found, Plan, Step};
+use crate::step::{Plan, Step};
 
-/// Samples evaluated at a time.
-const EVALUATED: usize = 500;
 /// One in so many samples is kept apart where training may stop early.
 const VALIDATION_SHARE: usize = 10;
 
@@ -33,15 +32,6 @@ pub struct Progress {
     /// Mean loss of these steps.
     pub loss: f64,
     /// Share of samples they got right.
-    pub accuracy: f64,
-}
-
-/// Mean loss and share of hits on some samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Score {
-    /// Mean cross-entropy.
-    pub loss: f64,
-    /// Share of samples whose largest score is that of their class.
     pub accuracy: f64,
 }
 
@@ -400,105 +390,4 @@ impl<'a> Trainer<'a> {
 /// Images and targets of the samples drawn.
 fn pictures(data: &Data, drawn: &[usize]) -> Result<[Tensor; 2]> {
     Ok([data.train.images(drawn)?, data.train.targets(drawn, data.classes.len())?])
-}
-
-/// What a step reads: images, targets, and the parameters as the network is computed with them.
-fn inputs(pictures: [Tensor; 2], effective: &[Option<Tensor>], state: &State) -> Vec<Tensor> {
-    let values = effective.iter().zip(&state.parameters);
-    let values = values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone());
-    pictures.into_iter().chain(values).collect()
-}
-
-/// The `number`-th step of the processor.
-struct Follow<'a> {
-    plan: &'a Plan,
-    engine: &'a Cpu,
-    step: &'a Step,
-    rate: f32,
-    number: u64,
-}
-
-impl Follow<'_> {
-    /// Lets the optimiser move every parameter, in place.
-    fn move_parameters(
-        &self,
-        found: Found,
-        settings: &Settings,
-        state: &mut State,
-        transformed: &mut [Option<Tensor>],
-    ) -> Result<()> {
-        let parameters = &self.plan.parameters;
-        state.observe(&self.plan.statistics, &found.statistics);
-        let (optimiser, positivity) = (settings.optimiser, settings.positivity);
-        let mut values = owned(state.parameters.iter_mut())?;
-        let mut effective = owned(transformed.iter_mut().flatten())?;
-        let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
-        let mut next = effective.iter_mut();
-        let each = parameters.iter().zip(&mut values).zip(&gradients).zip(&mut state.memories);
-        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
-            parameter: value,
-            effective: parameter.positive.then(|| next.next()).flatten().map(|e| (positivity, &mut e[..])),
-            gradient,
-            memory,
-        });
-        let moved: Vec<Moved<'_>> = moved.collect();
-        self.engine.install(|| optimiser.update(self.rate, self.number, moved.into_iter()))?;
-        drop(gradients);
-        self.step.reclaim(found);
-        give_back(state.parameters.iter_mut(), values, parameters)?;
-        let positive: Vec<Parameter> = parameters.iter().filter(|p| p.positive).cloned().collect();
-        give_back(transformed.iter_mut().flatten(), effective, &positive)
-    }
-}
-
-/// The elements of tensors that nobody else holds, to be changed in place.
-fn owned<'t>(tensors: impl Iterator<Item = &'t mut Tensor>) -> Result<Vec<Vec<f32>>> {
-    let elements = |tensor: &mut Tensor| match std::mem::replace(tensor, Tensor::scalar(0f32)).into_data() {
-        Elements::F32(buffer) => Ok(buffer.into_vec()),
-        _ => Err(Error::argument("parameters are single precision")),
-    };
-    tensors.map(elements).collect()
-}
-
-/// Makes tensors of the elements again.
-fn give_back<'t>(
-    tensors: impl Iterator<Item = &'t mut Tensor>,
-    elements: Vec<Vec<f32>>,
-    parameters: &[Parameter],
-) -> Result<()> {
-    for ((tensor, elements), parameter) in tensors.zip(elements).zip(parameters) {
-        *tensor = Tensor::new(parameter.shape.clone(), elements)?;
-    }
-    Ok(())
-}
-
-/// How many rows of `logits` have their largest element at the label of the sample.
-fn hits(logits: &Tensor, indices: &[usize], samples: &Samples) -> usize {
-    let classes = logits.shape().last().copied().unwrap_or(1).max(1);
-    let logits = logits.to_f32();
-    let hit = |(row, &index): (&[f32], &usize)| {
-        let label = samples.labels()[index] as usize;
-        let best = row.get(label).copied().unwrap_or(f32::NEG_INFINITY);
-        row.iter().enumerate().all(|(class, &v)| class == label || v < best || (v == best && class > label))
-    };
-    logits.chunks(classes).zip(indices).filter(|&pair| hit(pair)).count()
-}
-
-/// Mean loss and hits of a network on the samples with these indices; NaN if there are none.
-pub fn score(program: &dyn Program, samples: &Samples, indices: &[usize]) -> Result<Score> {
-    let (mut loss, mut correct) = (0.0, 0);
-    for chosen in indices.chunks(EVALUATED) {
-        let outputs = program.run(&[samples.images(chosen)?])?;
-        let logits = outputs.first().ok_or_else(|| Error::argument("the network has no output"))?;
-        correct += hits(logits, chosen, samples);
-        let classes = logits.shape().last().copied().unwrap_or(1).max(1);
-        for (row, &index) in logits.to_f64().chunks(classes).zip(chosen) {
-            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = row.iter().map(|v| (v - largest).exp()).sum();
-            let hit = row.get(samples.labels()[index] as usize).copied().unwrap_or(f64::NEG_INFINITY);
-            loss += largest + total.ln() - hit;
-        }
-    }
-    let count = indices.len() as f64;
-    Ok(Score { loss: loss / count, accuracy: correct as f64 / count })
 }

@@ -31,6 +31,7 @@ mod shell;
 mod split;
 mod subject;
 mod train;
+mod training_bar;
 mod verify;
 
 use std::ffi::{OsStr, OsString};

@@ -3,23 +3,22 @@
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_train::{
-    Architecture, Cell, Data, Epoch, Files, NAMED, Positivity, Progress, Restriction, Rule, Run, Schedule,
-    Settings, Trainer, files_in, paper_median,
+    Architecture, Cell, Data, Epoch, Files, NAMED, Positivity, Restriction, Rule, Run, Schedule, Settings,
+    files_in, paper_median,
 };
 
 use monosplit_render::{LinePlot, Series};
 
 use super::compute::ComputeArgs;
 use super::run::check_writable;
+use super::training_bar::TrainingBar;
 use crate::failure::{Failure, note};
 use crate::json::Json;
-use crate::manner::is_watched;
 use crate::table::{Align, Table};
 
 /// The longest description of an architecture that is read.
@@ -226,51 +225,61 @@ impl Train {
                 let ([architecture], &[restriction]) = (&*architectures, &*restrictions) else {
                     return Err(Error::argument("one network has one --arch and one --restriction").into());
                 };
-                check_writable(path)?;
-                if path.extension().is_none_or(|ending| ending != "onnx") {
-                    return Err(Error::argument(format!(
-                        "{}: expected a name that ends with .onnx; the log and the result stand beside it under other endings",
-                        path.display()
-                    ))
-                    .into());
-                }
-                let checkpoint = Files::beside(path).checkpoint;
-                match (self.resume, checkpoint.is_file()) {
-                    (true, false) => note("there is no checkpoint to go on from; the training begins anew"),
-                    (false, true) => note(&format!(
-                        "the training begins anew; {} is lost, which --resume would go on from",
-                        checkpoint.display()
-                    )),
-                    _ => {}
-                }
                 let settings = self.how.settings(architecture.clone(), restriction, self.seed)?;
-                let outcome = self.train(settings, &self.drawn(&data, self.seed), Files::beside(path))?;
-                if self.json {
-                    let object = vec![
-                        ("file", path.display().to_string().into()),
-                        ("test_accuracy", outcome.test_accuracy.into()),
-                        ("test_samples", data.test.len().into()),
-                        ("parameters", outcome.parameters.into()),
-                        ("epochs", outcome.epochs.into()),
-                        ("seconds", outcome.seconds.into()),
-                    ];
-                    writeln!(out, "{}", Json::Object(object))?;
-                    return Ok(());
-                }
-                let accuracy = 100.0 * outcome.test_accuracy;
-                writeln!(
-                    out,
-                    "{}: {accuracy:.2} % of {} test samples, {} parameters, {} epochs, {:.0} s",
-                    path.display(),
-                    data.test.len(),
-                    outcome.parameters,
-                    outcome.epochs,
-                    outcome.seconds
-                )?;
-                Ok(())
+                self.train_one(settings, &data, path, out)
             }
             _ => Err(Error::argument("name the network with --out, or a folder with --table --runs").into()),
         }
+    }
+
+    fn train_one(
+        &self,
+        settings: Settings,
+        data: &Data,
+        path: &Path,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        check_writable(path)?;
+        if path.extension().is_none_or(|ending| ending != "onnx") {
+            return Err(Error::argument(format!(
+                "{}: expected a name that ends with .onnx; the log and the result stand beside it under other endings",
+                path.display()
+            ))
+            .into());
+        }
+        let files = Files::beside(path);
+        match (self.resume, files.checkpoint.is_file()) {
+            (true, false) => note("there is no checkpoint to go on from; the training begins anew"),
+            (false, true) => note(&format!(
+                "the training begins anew; {} is lost, which --resume would go on from",
+                files.checkpoint.display()
+            )),
+            _ => {}
+        }
+        let outcome = self.train(settings, &self.drawn(data, self.seed), files)?;
+        if self.json {
+            let object = vec![
+                ("file", path.display().to_string().into()),
+                ("test_accuracy", outcome.test_accuracy.into()),
+                ("test_samples", data.test.len().into()),
+                ("parameters", outcome.parameters.into()),
+                ("epochs", outcome.epochs.into()),
+                ("seconds", outcome.seconds.into()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "{}: {:.2} % of {} test samples, {} parameters, {} epochs, {:.0} s",
+            path.display(),
+            100.0 * outcome.test_accuracy,
+            data.test.len(),
+            outcome.parameters,
+            outcome.epochs,
+            outcome.seconds
+        )?;
+        Ok(())
     }
 
     /// What a training with this seed is given of the data.
@@ -312,7 +321,7 @@ impl Train {
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),
             half: self.half,
         };
-        let mut bar = Bar::new();
+        let mut bar = TrainingBar::new();
         let (outcome, epochs) =
             run.execute(&mut |trainer, progress, epoch| bar.show(trainer, progress, epoch))?;
         draw_curves(&run, &epochs)?;
@@ -324,7 +333,7 @@ impl Train {
         architectures: &[Architecture],
         restrictions: &[Restriction],
         data: &Data,
-        folder: &std::path::Path,
+        folder: &Path,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let seeds: Vec<u64> = (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect();
@@ -410,7 +419,7 @@ fn draw_curves(run: &Run<'_>, epochs: &[Epoch]) -> Result<()> {
 }
 
 fn architecture(name: &str) -> Result<Architecture> {
-    let path = std::path::Path::new(name);
+    let path = Path::new(name);
     if NAMED.iter().any(|(known, _)| *known == name) || !path.is_file() {
         return Architecture::named(name);
     }
@@ -422,68 +431,4 @@ fn architecture(name: &str) -> Result<Architecture> {
     let stem = path.file_stem().map_or("network".into(), |stem| stem.to_string_lossy().into_owned());
     let described = text.parse::<Architecture>();
     described.map(|a| a.with_name(&stem)).map_err(|e| Error::new(e.kind(), format!("{name}: {e}")))
-}
-
-/// A line on the error stream of a terminal that says how far the training has come.
-struct Bar {
-    began: Instant,
-    drawn: Option<Instant>,
-    /// Steps that were done before this process began.
-    before: Option<f64>,
-}
-
-impl Bar {
-    fn new() -> Self {
-        Bar { began: Instant::now(), drawn: None, before: None }
-    }
-
-    fn show(&mut self, trainer: &Trainer<'_>, progress: &Progress, epoch: Option<&Epoch>) {
-        let mut errors = std::io::stderr();
-        if !is_watched() {
-            return;
-        }
-        let settings = trainer.settings();
-        let name =
-            format!("{} {} seed {}", settings.architecture.name(), settings.restriction, settings.seed);
-        if let Some(epoch) = epoch {
-            let number = trainer.epochs().len();
-            let _ = writeln!(
-                errors,
-                "\r{name}, epoch {number}: loss {:.4}, training {:.2} %, test {:.2} %, {:.1} s\u{1b}[K",
-                epoch.train_loss,
-                100.0 * epoch.train_accuracy,
-                100.0 * epoch.test_accuracy,
-                epoch.seconds
-            );
-        }
-        if trainer.is_finished() || self.drawn.is_some_and(|at| at.elapsed().as_millis() < 100) {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        let done = progress.epoch as f64 + progress.step as f64 / progress.steps.max(1) as f64;
-        let before = *self.before.get_or_insert(done - 1.0 / progress.steps.max(1) as f64);
-        let left =
-            (settings.epochs as f64 - done) * self.began.elapsed().as_secs_f64() / (done - before).max(1e-9);
-        let filled = (20.0 * progress.step as f64 / progress.steps.max(1) as f64) as usize;
-        let _ = write!(
-            errors,
-            "\r{name}, epoch {} of {} [{}{}] loss {:.4}, {:.2} %, {} left\u{1b}[K",
-            progress.epoch + 1,
-            settings.epochs,
-            "█".repeat(filled),
-            "·".repeat(20 - filled.min(20)),
-            progress.loss,
-            100.0 * progress.accuracy,
-            duration(left)
-        );
-    }
-}
-
-fn duration(seconds: f64) -> String {
-    let whole = seconds.clamp(0.0, 1e9) as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m}:{s:02} min"),
-        (h, m, _) => format!("{h}:{m:02} h"),
-    }
 }

@@ -548,7 +548,7 @@ fn is_positive_linear(op: &Op) -> bool {
 fn not_split(node: &Node) -> Error {
     Error::unsupported(format!(
         "{} is not made of affine maps, ReLUs, maxima and products, so the network has no pair of monotone convex \
-         networks; smooth functions can be replaced by piecewise-linear ones first",
+         networks; --piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else",
         node.op.name()
     ))
     .at(node.label.display())

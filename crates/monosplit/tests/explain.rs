@@ -417,3 +417,18 @@ fn scores_have_the_same_bits_with_and_without_an_explanation() {
         assert!(alone.iter().zip(beside.iter()).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}");
     }
 }
+
+/// Behind a layer norm the channels of a gradient sum to zero, and a picture of what is left looks like any other.
+#[test]
+fn channels_that_cancel_are_said_to() {
+    let folder = Folder::new();
+    let [network, x] =
+        ["transformer/torchscript-17.onnx", "transformer/x.npy"].map(|name| text(&model(name)));
+    let out = text(&folder.path("maps"));
+    let words = |more: &[&str]| succeeds([&["explain", &network, &x, "-o", &out][..], more].concat()).errors;
+    let at = ["--method", "splitgrad", "--layer", "norm1"];
+    assert!(words(&at).contains("at norm1 channels cancel"), "{}", words(&at));
+    for more in [&["--abs", "channels"][..], &["--channels", "keep"], &["--channels", "max"]] {
+        assert!(!words(&[&at[..], more].concat()).contains("cancel"), "{more:?}");
+    }
+}

@@ -127,7 +127,10 @@ fn to_patches(writing: &mut Writing<'_>, rolled: NodeId, tokens: usize) -> Resul
 }
 
 fn no_attention() -> Error {
-    Error::unsupported("the network has no attention: no softmax over one axis of a square of tokens")
+    Error::unsupported(
+        "the network has no attention: no softmax over one axis of a square of tokens (--piecewise spells softmaxes out; \
+         leave it away)",
+    )
 }
 
 #[cfg(test)]

@@ -74,9 +74,10 @@ enum Smooth {
 
 /// All of them, by the node that ends each: what it is and which value it is a function of.
 fn smooth_functions(graph: &Graph) -> HashMap<NodeId, (Smooth, NodeId)> {
-    let activations = smooth_activations(graph);
+    // A hard swish is a product of clipped lines as it is.
+    let activations = smooth_activations(graph).into_iter().filter(|a| a.function != Unary::HardSwish);
     let mut found: HashMap<NodeId, (Smooth, NodeId)> =
-        activations.iter().map(|a| (a.node, (Smooth::Activation(a.function), a.input))).collect();
+        activations.map(|a| (a.node, (Smooth::Activation(a.function), a.input))).collect();
     for (id, _) in graph.nodes() {
         if let Some((function, input)) = convex_function(graph, id) {
             found.entry(id).or_insert((Smooth::Convex(function), input));

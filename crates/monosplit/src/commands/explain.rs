@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use clap::Args;
 use monosplit_engine::{Engine, Profile};
-use monosplit_explain::{Explained, Explainer, Question, Request, Series};
+use monosplit_explain::{Explained, Explainer, Map, Question, Request, Series};
 use monosplit_graph::batch::{samples_interact, stack};
 use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
+use super::cancellation;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
@@ -197,7 +198,8 @@ impl Explain {
         let finish = self.method.finish();
         let request =
             |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
-        let requests: Vec<Request> = layers.iter().map(request).collect();
+        let mut requests: Vec<Request> = layers.iter().map(request).collect();
+        requests.extend(cancellation::sizes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
@@ -303,7 +305,11 @@ impl Run<'_> {
             let series = Some(Series { before: answers.len(), ends: waiting.is_empty() });
             let question =
                 Question { progress: &bar, series, ..Question::new(&images, &class, &setting.settings) };
-            let explained = self.explained(&question, &mut profile)?;
+            let mut explained = self.explained(&question, &mut profile)?;
+            let sizes = explained.maps.split_off(setting.shown.len());
+            if answers.is_empty() {
+                self.remark_on_cancellation(&explained.maps, &sizes);
+            }
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
                 let mut answer = setting.answer(sample, row, &explained, time)?;
@@ -329,6 +335,14 @@ impl Run<'_> {
         }
         classes.all_used(answers.len())?;
         Ok(Found { answers, maps, profile })
+    }
+
+    fn remark_on_cancellation(&self, maps: &[Map], sizes: &[Map]) {
+        for (shown, (map, size)) in self.prepared.setting.shown.iter().zip(maps.iter().zip(sizes)) {
+            if let Some(remark) = cancellation::remark(shown.layer_name(), map, size) {
+                note(&remark);
+            }
+        }
     }
 
     fn explained(&self, question: &Question<'_>, profile: &mut Profile) -> Result<Explained> {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod by_layer;
+mod cancellation;
 mod class;
 mod compare;
 mod compile;

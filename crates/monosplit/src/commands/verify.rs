@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use monosplit_engine::Precision as EnginePrecision;
+use monosplit_engine::{Engine, Precision as EnginePrecision};
 use monosplit_explain::{Audit, PairAudit, STABILISERS, Stabiliser, audit, audit_pair};
 use monosplit_graph::{Error, Kind, Result};
 use monosplit_train::Promise;
@@ -140,8 +140,10 @@ impl Verify {
         let engine = self.compute.engine()?;
         let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
-        let audit = audit(model.graph(), &image, &*engine)?;
         let double = self.compute.processor().precision(EnginePrecision::F64);
+        // Streams that multiply each other soon pass what single precision can tell apart.
+        let auditor: &dyn Engine = if approximation.is_some() { &double } else { &*engine };
+        let audit = audit(model.graph(), &image, auditor)?;
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
         let mut findings = findings(&audit, &pair);
         findings.extend(approximation.filter(|a| !a.functions.is_empty()).map(|a| approximation_finding(&a)));

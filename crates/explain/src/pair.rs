@@ -469,6 +469,12 @@ impl Writer<'_> {
         if let Some(&streams) = self.streams.get(&id) {
             return Ok(streams);
         }
+        let node = self.network.graph().node(id).clone();
+        // A constant that is repeated for every sample is taken apart once, before that.
+        if let (Op::Expand { .. }, true) = (&node.op, node.is_constant()) {
+            let (parts, g) = (self.operand(node.inputs[0])?, &mut self.graph);
+            return parts.map(|part| g.add(node.op.clone(), &[part]));
+        }
         let constant = self.constant(id)?;
         self.parts(constant)
     }

@@ -2,10 +2,13 @@
 
 use monosplit_graph::Shape;
 
+/// Tokens that may stand in front of the patches: one for the class, one for a teacher, registers.
+const MOST_DROPPED: usize = 8;
+
 /// Tokens as the patches of an image, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// Tokens in front that stand for no patch: the class token, if there is one.
+    /// Tokens in front that stand for no patch: the class token, if there is one, and what stands beside it.
     pub(crate) dropped: usize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -23,8 +26,10 @@ impl Grid {
             let sides = (1..=height.min(width)).filter(|side| height % side == 0 && width % side == 0);
             sides.map(|side| (height / side, width / side)).find(|(rows, columns)| rows * columns == count)
         };
-        [0, 1].into_iter().find_map(|dropped| {
-            let (rows, columns) = grid(tokens.checked_sub(dropped).filter(|&count| count > 1)?)?;
+        (0..=MOST_DROPPED).find_map(|dropped| {
+            // Almost any number is a small grid and some more.
+            let least = if dropped < 2 { 2 } else { 4 * dropped };
+            let (rows, columns) = grid(tokens.checked_sub(dropped).filter(|&count| count >= least)?)?;
             Some(Grid { dropped, rows, columns })
         })
     }
@@ -41,6 +46,8 @@ mod tests {
         assert_eq!(grid(224, 224, 196), Some(Grid { dropped: 0, rows: 14, columns: 14 }));
         assert_eq!(grid(32, 64, 9), Some(Grid { dropped: 1, rows: 2, columns: 4 }));
         assert_eq!(grid(32, 48, 6), Some(Grid { dropped: 0, rows: 2, columns: 3 }));
+        assert_eq!(grid(224, 224, 198), Some(Grid { dropped: 2, rows: 14, columns: 14 }));
+        assert_eq!(grid(64, 64, 20), Some(Grid { dropped: 4, rows: 4, columns: 4 }));
         assert_eq!(grid(224, 224, 11), None);
     }
 }

@@ -130,8 +130,9 @@ impl Work {
                 let list = &lists[source.index()];
                 sums = self.pairs(&sums, list, |a, b| Ok(a.plus(weight, b)), |a, b| a + b)?;
             }
-            all.extend(sums);
-            all = self.undominated(all)?;
+            for sum in sums {
+                self.keep(&mut all, sum)?;
+            }
         }
         Ok(all)
     }
@@ -191,19 +192,25 @@ impl Work {
     fn undominated(&mut self, list: Vec<Posynomial>) -> Result<Vec<Posynomial>> {
         let mut kept: Vec<Posynomial> = Vec::new();
         for new in list {
-            self.spend(kept.len())?;
-            if kept.iter().any(|old| new.is_dominated_by(old)) {
-                continue;
-            }
-            kept.retain(|old| !old.is_dominated_by(&new));
-            kept.push(new);
-            if kept.len() > MAX_POSYNOMIALS {
-                return Err(Error::unsupported(format!(
-                    "this is the largest of more than {MAX_POSYNOMIALS} posynomials; expand a smaller network"
-                )));
-            }
+            self.keep(&mut kept, new)?;
         }
         Ok(kept)
+    }
+
+    /// Adds a member to such a list, unless another makes it needless, and takes out those that it makes needless.
+    fn keep(&mut self, kept: &mut Vec<Posynomial>, new: Posynomial) -> Result<()> {
+        self.spend(kept.len())?;
+        if kept.iter().any(|old| new.is_dominated_by(old)) {
+            return Ok(());
+        }
+        kept.retain(|old| !old.is_dominated_by(&new));
+        kept.push(new);
+        if kept.len() > MAX_POSYNOMIALS {
+            return Err(Error::unsupported(format!(
+                "this is the largest of more than {MAX_POSYNOMIALS} posynomials; expand a smaller network"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -282,5 +289,14 @@ mod tests {
     fn negative_weights_are_refused() {
         let network = parse("input x\ns = max(-x, 0)\noutput s").unwrap();
         assert!(Expansion::of(&network, Variables::Free).unwrap_err().to_string().contains("split"));
+    }
+
+    #[test]
+    fn a_maximum_of_as_many_lines_as_there_may_be_is_expanded() {
+        let rows: Vec<String> =
+            (1..=MAX_POSYNOMIALS).map(|i| format!("{i} x + {} y", MAX_POSYNOMIALS - i)).collect();
+        let network = parse(&format!("input x, y\nf = max({})\noutput f\n", rows.join(", "))).unwrap();
+        let expansion = Expansion::of(&network, Variables::Free).unwrap();
+        assert_eq!(expansion.outputs[0].1.len(), MAX_POSYNOMIALS);
     }
 }

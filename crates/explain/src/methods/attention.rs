@@ -109,21 +109,21 @@ fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
     Ok((found.into_iter().map(|(id, _)| id).collect(), tokens))
 }
 
-/// The row of the class token without itself, `[N, T − 1]`, where patches of the image and one token more make up the
-/// tokens; the mean of all rows otherwise.
+/// The row of the class token, the first, without itself and others that stand for no patch; the mean of all rows where
+/// patches are all there is.
 fn to_patches(writing: &mut Writing<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
     let input = writing.network.input();
     let channels = writing.network.axes(input)?.image_channels;
     let image = &writing.network.graph().node(input).shape;
-    let class_token = Grid::of(image, channels, tokens).is_some_and(|grid| grid.dropped == 1);
+    let dropped = Grid::of(image, channels, tokens).map_or(0, |grid| grid.dropped);
     let g = &mut writing.graph;
-    if !class_token {
+    if dropped == 0 {
         return g.reduced(Reduction::Mean, rolled, &[1], false);
     }
     let row = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[rolled])?;
-    let patches = g.add(Op::Slice { axis: 2, start: 1, step: 1, length: tokens - 1 }, &[row])?;
+    let patches = g.add(Op::Slice { axis: 2, start: dropped, step: 1, length: tokens - dropped }, &[row])?;
     let samples = g.node(patches).shape.dims()[0];
-    g.reshaped(patches, Shape::new(vec![samples, Dim::Fixed(tokens - 1)]))
+    g.reshaped(patches, Shape::new(vec![samples, Dim::Fixed(tokens - dropped)]))
 }
 
 fn no_attention() -> Error {

@@ -2,7 +2,8 @@
 
 use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_explain::{Pair, materialise};
-use monosplit_graph::{Graph, NodeId, Op, Tensor};
+use monosplit_graph::passes::fold_constants;
+use monosplit_graph::{Graph, Kind, NodeId, Op, Shape, Tensor};
 
 use crate::agreement::{cases, images};
 use crate::network::{Menu, PIECEWISE_LINEAR, random_network};
@@ -47,6 +48,29 @@ fn the_difference_of_the_pair_is_the_network() {
             assert!((g - h - f).abs() <= 1e-12 * size, "seed {seed}: {g} − {h} is not {f}");
         }
     });
+}
+
+/// A token in front of all others is a constant repeated for every sample; its parts are not negative.
+#[test]
+fn a_repeated_constant_is_taken_apart_before_it_is_repeated() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", Shape::batched(&[2, 3]), Kind::Float);
+    let token = graph.constant(Tensor::new([1, 1, 3], vec![0.5f32, -2.0, 0.0]).unwrap());
+    let shape = Shape::batched(&[1, 3]);
+    let token = graph.add(Op::Expand { shape }, &[token]).unwrap();
+    let tokens = graph.add(Op::Concat { axis: 1 }, &[token, x]).unwrap();
+    let y = graph.rectified(tokens).unwrap();
+    graph.output("y", y);
+    let pair = materialise(&graph).unwrap();
+    let x = [2.0, 1.0].map(|v| Tensor::new([2, 2, 3], vec![v; 12]).unwrap());
+    for part in [&pair.g, &pair.h] {
+        let folded = fold_constants(part, &|g: &Graph| compiled(g).run(&[])).unwrap();
+        let constants = folded.nodes().filter_map(|(id, _)| folded.constant_value(id));
+        assert!(constants.flat_map(|t| t.to_f64().to_vec()).all(|v| v >= 0.0));
+    }
+    let f = compiled(&graph).run(&[zipped(&x[0], &x[1], |p, m| p - m)]).unwrap()[0].to_f64().to_vec();
+    let (g, h) = (compiled(&pair.g).run(&x).unwrap(), compiled(&pair.h).run(&x).unwrap());
+    assert_eq!(zipped(&g[0], &h[0], |g, h| g - h).to_f64().to_vec(), f);
 }
 
 #[test]

@@ -234,6 +234,14 @@ mod tests {
     }
 
     #[test]
+    fn a_hard_swish_is_exact_as_it_is() {
+        let graph = activation(Unary::HardSwish, Shape::batched(&[3]));
+        let (same, reports) = piecewise(&graph, &PiecewiseOptions::default()).unwrap();
+        assert!(reports.is_empty());
+        assert_eq!(distance(&graph, &same, 4.0), 0.0);
+    }
+
+    #[test]
     fn the_network_is_as_close_as_reported_at_any_rank() {
         let shapes = [
             Shape::default(),

@@ -17,7 +17,7 @@ pub fn dot(network: &Network) -> Result<String> {
         let shape = match drawn.shape {
             Shape::Input => "circle",
             Shape::Addition => "box",
-            Shape::Multiplication => "diamond",
+            Shape::Multiplication => "hexagon",
         };
         let fill = match drawn.stream {
             Stream::Plus => ", fillcolor=\"#fdebd3\"",

@@ -60,6 +60,7 @@ fn a_repeated_constant_is_taken_apart_before_it_is_repeated() {
     let token = graph.add(Op::Expand { shape }, &[token]).unwrap();
     let tokens = graph.add(Op::Concat { axis: 1 }, &[token, x]).unwrap();
     let y = graph.rectified(tokens).unwrap();
+    let y = graph.reshaped(y, Shape::batched(&[9])).unwrap();
     graph.output("y", y);
     let pair = materialise(&graph).unwrap();
     let x = [2.0, 1.0].map(|v| Tensor::new([2, 2, 3], vec![v; 12]).unwrap());

@@ -45,6 +45,19 @@ fn dense(g: &mut Graph, x: NodeId, inputs: usize, outputs: usize, seed: usize) -
 }
 
 #[test]
+fn elements_picked_by_known_indices_are_moved() {
+    check(&[3, 2], |g, x| {
+        let indices = g.constant(Tensor::new([2], vec![2i64, -3]).unwrap());
+        let picked = g.add(Op::Gather { axis: 1 }, &[x, indices])?;
+        g.rectified(picked)
+    });
+    check(&[3], |g, x| {
+        let index = g.constant(Tensor::scalar(1i64));
+        g.add(Op::Gather { axis: 1 }, &[x, index])
+    });
+}
+
+#[test]
 fn dense_layers_with_relu_are_neurons_of_rank_two() {
     let counts = check(&[3], |g, x| {
         let z = dense(g, x, 3, 4, 1)?;

@@ -143,6 +143,7 @@ impl Builder {
                 from[*axis] = (*start as isize + p[*axis] as isize * step) as usize;
                 Ok(x[0].at(&from).clone())
             }),
+            Op::Gather { axis } => Array::build(&shape, |p| gathered(x[0], x[1], *axis, p)),
             Op::Concat { axis } => Array::build(&shape, |p| Ok(concatenated(x, *axis, p))),
             Op::Conv { window, groups } => self.convolution(window, *groups, &shape, x),
             Op::MatMul { trans_a, trans_b } => self.matrix_product([*trans_a, *trans_b], &shape, name, x),
@@ -343,6 +344,19 @@ fn unsupported(op: &str) -> Error {
         "{op} is not made of sums, maxima and products; expected MatMul, Conv, Relu, LeakyRelu, Max, MaxPool, AveragePool, Add, Sub, Mul, \
          Pow by a natural number, or nodes that move elements (a smooth activation can be made piecewise linear first)"
     ))
+}
+
+/// The element at position `p` of slices of `x` along an axis, picked by indices that are known.
+fn gathered(x: &Array, indices: &Array, axis: usize, p: &[usize]) -> Result<Rc<Form>> {
+    let end = axis + indices.shape.len();
+    let index =
+        number(indices.at(&p[axis..end])).ok_or_else(|| unsupported("Gather by what is no constant"))?;
+    let length = x.shape[axis] as i64;
+    let is = |&place: &i64| index == Rational::from(place) || index == Rational::from(place - length);
+    let place =
+        (0..length).find(is).ok_or_else(|| Error::argument("an index lies outside of what it picks from"))?;
+    let from = [&p[..axis], &[place as usize], &p[end..]].concat();
+    Ok(x.at(&from).clone())
 }
 
 fn concatenated(x: &[&Array], axis: usize, position: &[usize]) -> Rc<Form> {

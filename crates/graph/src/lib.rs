@@ -9,6 +9,7 @@ mod arithmetic;
 pub mod batch;
 mod error;
 mod file;
+mod fingerprint;
 mod graph;
 mod half;
 mod infer;
@@ -25,6 +26,7 @@ mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use error::{Error, ErrorKind, Result};
+pub use fingerprint::Fingerprint;
 pub use graph::{Graph, Label, Node, NodeId, Output};
 pub use noise::Noise;
 pub use op::Op;

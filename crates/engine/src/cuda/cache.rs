@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use monosplit_graph::write_atomically;
+use monosplit_graph::{Fingerprint, write_atomically};
 
 use super::device::OPTIONS;
 
@@ -30,13 +30,6 @@ fn folder() -> Option<PathBuf> {
     base.or_else(home).map(|base| base.join("monosplit"))
 }
 
-/// A number that tells texts apart (FNV-1a, 64 bits).
-fn fingerprint(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 /// The choices a file holds; none if there is no such file.
 fn read(folder: Option<&PathBuf>, file: &str) -> HashMap<String, i32> {
     let text = folder.and_then(|folder| std::fs::read_to_string(folder.join(file)).ok());
@@ -51,7 +44,7 @@ impl Cache {
     /// What is known about `machine`, a card and its libraries.
     pub(super) fn of(machine: &str) -> Self {
         let folder = folder();
-        let file = format!("convolutions-{:016x}.txt", fingerprint(machine.as_bytes()));
+        let file = format!("convolutions-{:016x}.txt", Fingerprint::of(machine.as_bytes()));
         let algorithms = read(folder.as_ref(), &file);
         Cache { folder, file, algorithms: Mutex::new(algorithms) }
     }
@@ -79,18 +72,18 @@ impl Cache {
         let mut kept = std::fs::read(self.folder.as_ref()?.join(self.code_file(source))).ok()?;
         let split = kept.len().checked_sub(8)?;
         let sum = u64::from_le_bytes(kept.split_off(split).try_into().ok()?);
-        (fingerprint(&kept) == sum).then_some(kept)
+        (Fingerprint::of(&kept) == sum).then_some(kept)
     }
 
     /// Keeps compiled code, with its checksum behind it.
     pub(super) fn keep_code(&self, source: &str, code: &[u8]) {
-        let whole = [code, &fingerprint(code).to_le_bytes()].concat();
+        let whole = [code, &Fingerprint::of(code).to_le_bytes()].concat();
         self.write(&self.code_file(source), &whole);
     }
 
     fn code_file(&self, source: &str) -> String {
         let of = format!("{} {} {source}", self.file, OPTIONS.join(" "));
-        format!("kernels-{:016x}-{}.bin", fingerprint(of.as_bytes()), source.len())
+        format!("kernels-{:016x}-{}.bin", Fingerprint::of(of.as_bytes()), source.len())
     }
 
     /// A cache that cannot be written costs time and nothing else.

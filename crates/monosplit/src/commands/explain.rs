@@ -12,7 +12,7 @@ use monosplit_graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
-use super::cancellation;
+use super::cancelled_channels;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
@@ -199,7 +199,7 @@ impl Explain {
         let request =
             |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
         let mut requests: Vec<Request> = layers.iter().map(request).collect();
-        requests.extend(cancellation::sizes(model.graph(), chosen, finish, &requests));
+        requests.extend(cancelled_channels::sizes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
@@ -308,7 +308,7 @@ impl Run<'_> {
             let mut explained = self.explained(&question, &mut profile)?;
             let sizes = explained.maps.split_off(setting.shown.len());
             if answers.is_empty() {
-                self.remark_on_cancellation(&explained.maps, &sizes);
+                self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
@@ -337,9 +337,9 @@ impl Run<'_> {
         Ok(Found { answers, maps, profile })
     }
 
-    fn remark_on_cancellation(&self, maps: &[Map], sizes: &[Map]) {
+    fn remark_on_cancelled_channels(&self, maps: &[Map], sizes: &[Map]) {
         for (shown, (map, size)) in self.prepared.setting.shown.iter().zip(maps.iter().zip(sizes)) {
-            if let Some(remark) = cancellation::remark(shown.layer_name(), map, size) {
+            if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
                 note(&remark);
             }
         }

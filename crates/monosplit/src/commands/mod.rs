@@ -2,7 +2,7 @@
 
 mod answer;
 mod by_layer;
-mod cancellation;
+mod cancelled_channels;
 mod class;
 mod compare;
 mod compile;

@@ -5,7 +5,7 @@ mod idx;
 
 use std::path::Path;
 
-use monosplit_graph::{Error, Noise, Result, Tensor};
+use monosplit_graph::{Error, Fingerprint, Noise, Result, Tensor};
 
 /// Labelled pictures of one size.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,22 +72,17 @@ impl Data {
 
     /// A number that data with other pictures or labels hardly has.
     pub fn fingerprint(&self) -> String {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        let mut all = Fingerprint::default();
         for samples in [&self.train, &self.test] {
-            samples.shape.iter().for_each(|&length| add(length as u64));
-            for piece in samples.pixels.chunks(8) {
-                let mut word = [0; 8];
-                word[..piece.len()].copy_from_slice(piece);
-                add(u64::from_le_bytes(word));
-            }
-            samples.labels.iter().for_each(|&label| add(u64::from(label)));
+            samples.shape.iter().for_each(|&length| all.add(&(length as u64).to_le_bytes()));
+            all.add(&samples.pixels);
+            samples.labels.iter().for_each(|label| all.add(&label.to_le_bytes()));
         }
         for class in &self.classes {
-            class.bytes().for_each(|byte| add(u64::from(byte)));
-            add(u64::MAX);
+            all.add(class.as_bytes());
+            all.add(&[0]);
         }
-        format!("{} and {} samples, {hash:016x}", self.train.len(), self.test.len())
+        format!("{} and {} samples, {:016x}", self.train.len(), self.test.len(), all.number())
     }
 }
 

@@ -92,8 +92,17 @@ impl Network for Examined {
         inference.run(std::slice::from_ref(images))
     }
 
-    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
-        self.erosions.scores(&self.graph, &*self.engine, image, changes)
+    fn breadth(&self) -> Option<usize> {
+        self.engine.breadth()
+    }
+
+    fn scores_after(
+        &self,
+        image: &Tensor,
+        changes: &dyn Changes,
+        batch: Option<usize>,
+    ) -> Result<Option<Tensor>> {
+        self.erosions.scores(&self.graph, &*self.engine, image, changes, batch)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
@@ -114,6 +123,8 @@ struct Measuring {
 
 impl Job for Measuring {
     fn run(&mut self) -> Result<Results> {
+        // Every run is to be the first.
+        self.network.erosions.forget();
         let mut values = Vec::new();
         for (index, (image, map)) in self.images.iter().zip(&self.maps).enumerate() {
             let mask = self.masks.get(index).map(Vec::as_slice);

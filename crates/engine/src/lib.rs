@@ -50,6 +50,13 @@ pub trait Engine: Send + Sync {
     /// Prepares `graph` to be run in `precision`: weights are laid out and memory is planned here, once.
     fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>>;
 
+    /// How many samples at once keep the engine busy, if it is a wide one: one that takes little longer for them than for a
+    /// few, and would rather compute everything again than be asked for small parts of it. Other batch sizes cost it
+    /// preparation.
+    fn breadth(&self) -> Option<usize> {
+        None
+    }
+
     /// Prepares `graph` to be run in the engine's own precision.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>> {
         self.compile_in(graph, self.native_precision())

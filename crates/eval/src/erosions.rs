@@ -1,86 +1,223 @@
-//! What a network says of an image that loses one small area after the other, prepared once for every size of area.
+//! What a network says of an image that loses one part after the other, found in whatever way is the cheapest: only what a
+//! small part reaches is computed again, or copies of the image are covered where they are computed. Orders that were
+//! asked about before are remembered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use monosplit_engine::Engine;
-use monosplit_explain::Erosion;
-use monosplit_graph::{Graph, Result, Tensor};
+use monosplit_explain::{Cover, Covering, Erosion};
+use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::{Graph, Kind, Result, Tensor};
+
+use crate::metric::Network;
 
 /// Rows and columns of an image.
 pub type Area = [Range<usize>; 2];
 
-/// Changes of an image that add up: number `s` lies within `areas[s]` and is made by `change(s, image)`.
-#[derive(Clone, Copy)]
-pub struct Changes<'a> {
-    /// Where each lies.
-    pub areas: &'a [Area],
-    /// Makes one of them in the numbers `C·H·W` of the image.
-    pub change: &'a dyn Fn(usize, &mut [f32]),
-    /// How many images are computed at a time.
-    pub batch: usize,
+/// So many copies of an image at a time are enough for an engine that is not wide.
+const COPIES: usize = 16;
+/// Scores that are remembered take no more bytes than this.
+const REMEMBERED: usize = 256 << 20;
+
+/// Steps in which an image changes, each upon the ones before.
+pub trait Changes {
+    /// How many steps there are.
+    fn steps(&self) -> usize;
+
+    /// Makes a step in the numbers `C·H·W` of the image.
+    fn make(&self, step: usize, image: &mut [f32]);
+
+    /// The area each step lies within, if these are small.
+    fn areas(&self) -> Option<Vec<Area>>;
+
+    /// All steps together, if every place changes once and what it becomes does not depend on when.
+    fn cover(&self) -> Result<Option<Cover>>;
 }
 
-/// The sizes of areas a network was prepared for.
+/// How many copies of an image a network is shown at a time, unless a number is given.
+pub(crate) fn at_once(network: &dyn Network, given: Option<usize>) -> usize {
+    given.or_else(|| network.breadth()).unwrap_or(COPIES)
+}
+
+/// What a network was prepared for, and what it said.
 #[derive(Default)]
 pub struct Erosions {
-    prepared: Mutex<HashMap<[usize; 2], Option<Erosion>>>,
+    by_size: Mutex<HashMap<[usize; 2], Option<Erosion>>>,
+    by_shape: Mutex<HashMap<[Vec<usize>; 2], Option<Covering>>>,
+    known: Mutex<VecDeque<Known>>,
+}
+
+/// What a network said of an image, a tensor for each batch.
+struct Known {
+    image: Tensor,
+    cover: Cover,
+    batch: usize,
+    scores: Vec<Tensor>,
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        let scores: usize = self.scores.iter().map(Tensor::len).sum();
+        (scores + self.cover.turns.len() + self.cover.levels.len()) * size_of::<f32>()
+    }
 }
 
 impl Erosions {
-    /// The class scores `[steps, classes]` of an image `[1, C, H, W]` after each change; `None` where computing everything
-    /// again is as good.
+    /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each step; `None` where all
+    /// the changed images have to be made. So many images at a time are computed, or as many as the engine likes.
     pub fn scores(
         &self,
         graph: &Graph,
         engine: &dyn Engine,
         image: &Tensor,
-        changes: Changes<'_>,
+        changes: &dyn Changes,
+        batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let longest = |axis: usize| changes.areas.iter().map(|area| area[axis].len()).max().unwrap_or(0);
-        let size = [longest(0), longest(1)];
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let erosion = match prepared.get(&size) {
-            Some(known) => known.clone(),
-            None => {
-                let made = Erosion::new(graph, size, engine)?;
-                prepared.insert(size, made.clone());
-                made
-            }
-        };
-        drop(prepared);
-        let mut change = |step: usize, image: &mut [f32]| (changes.change)(step, image);
-        erosion.map(|erosion| erosion.scores(image, changes.areas, changes.batch, &mut change)).transpose()
+        if engine.breadth().is_none()
+            && let Some(areas) = changes.areas()
+            && let Some(scores) =
+                self.eroded(graph, engine, image, (changes, areas), batch.unwrap_or(COPIES))?
+        {
+            return Ok(Some(scores));
+        }
+        let Some(cover) = changes.cover()? else { return Ok(None) };
+        let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
+        let whole = engine.breadth().is_some();
+        let batch = batch.or(engine.breadth()).unwrap_or(COPIES);
+        let wanted = changes.steps() + 1;
+        let mut scores = self.recalled(image, &cover, batch);
+        for first in (scores.len() * batch..wanted).step_by(batch) {
+            let end = if whole { first + batch } else { wanted.min(first + batch) };
+            scores.push(covering.scores(image, &cover, first..end)?);
+        }
+        let found = rows(&stack(&scores, Kind::Float)?, 0..wanted)?;
+        scores.retain(|part| part.shape().first() == Some(&batch));
+        self.remember(Known { image: image.clone(), cover, batch, scores });
+        Ok(Some(found))
     }
+
+    /// Forgets what the network said.
+    pub fn forget(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn eroded(
+        &self,
+        graph: &Graph,
+        engine: &dyn Engine,
+        image: &Tensor,
+        (changes, areas): (&dyn Changes, Vec<Area>),
+        batch: usize,
+    ) -> Result<Option<Tensor>> {
+        let longest = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(0);
+        let size = [longest(0), longest(1)];
+        let erosion = prepared(&self.by_size, size, || Erosion::new(graph, size, engine))?;
+        let mut make = |step: usize, image: &mut [f32]| changes.make(step, image);
+        erosion.map(|erosion| erosion.scores(image, &areas, batch, &mut make)).transpose()
+    }
+
+    fn covering(&self, graph: &Graph, engine: &dyn Engine, cover: &Cover) -> Result<Option<Covering>> {
+        let shapes = [cover.turns.shape().to_vec(), cover.levels.shape().to_vec()];
+        prepared(&self.by_shape, shapes, || Covering::new(graph, cover, engine))
+    }
+
+    /// What was said of the same images before, as far as it goes.
+    fn recalled(&self, image: &Tensor, cover: &Cover, batch: usize) -> Vec<Tensor> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |one: &Known| one.batch == batch && one.image.is(image) && one.cover == *cover;
+        let found = known.iter().position(same).and_then(|at| known.remove(at));
+        found.map_or_else(Vec::new, |one| one.scores)
+    }
+
+    fn remember(&self, one: Known) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push_back(one);
+        let mut bytes: usize = known.iter().map(Known::bytes).sum();
+        while bytes > REMEMBERED
+            && let Some(oldest) = known.pop_front()
+        {
+            bytes -= oldest.bytes();
+        }
+    }
+}
+
+/// What was prepared under a key, or is now.
+fn prepared<K: std::hash::Hash + Eq, V: Clone>(
+    known: &Mutex<HashMap<K, Option<V>>>,
+    key: K,
+    make: impl FnOnce() -> Result<Option<V>>,
+) -> Result<Option<V>> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.get(&key) {
+        return Ok(found.clone());
+    }
+    let made = make()?;
+    known.insert(key, made.clone());
+    Ok(made)
 }
 
 #[cfg(test)]
 mod tests {
-    use monosplit_engine::Cpu;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use monosplit_engine::{Cpu, Precision, Program};
     use monosplit_graph::op::{Reduction, Window};
-    use monosplit_graph::{Kind, Noise, Op, Shape};
+    use monosplit_graph::{Noise, Op, Shape};
 
     use super::*;
-    use crate::metric::{Case, Metric, Network};
-    use crate::metrics::{Preset, Selectivity};
+    use crate::metric::Case;
+    use crate::metrics::parse;
 
-    /// A network that may or may not be asked for small changes.
+    /// The processor, which says that it is wide and counts how often its programs are compiled.
+    struct Wide {
+        breadth: Option<usize>,
+        compiled: AtomicUsize,
+    }
+
+    impl Engine for Wide {
+        fn native_precision(&self) -> Precision {
+            Precision::F64
+        }
+
+        fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+            Cpu::default().compile_in(graph, precision)
+        }
+
+        fn breadth(&self) -> Option<usize> {
+            self.breadth
+        }
+    }
+
+    /// A network that may or may not be asked for changes of one image.
     struct Asked<'a> {
         graph: &'a Graph,
+        engine: Wide,
         erosions: Option<Erosions>,
+        /// Scores that were asked for image by image.
+        shown: AtomicUsize,
     }
 
     impl Network for Asked<'_> {
         fn scores(&self, images: &Tensor) -> Result<Tensor> {
-            Ok(Cpu::default().compile(self.graph)?.run(std::slice::from_ref(images))?.swap_remove(0))
+            self.shown.fetch_add(images.shape()[0], Ordering::Relaxed);
+            Ok(self.engine.compile(self.graph)?.run(std::slice::from_ref(images))?.swap_remove(0))
         }
 
-        fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
+        fn breadth(&self) -> Option<usize> {
+            self.engine.breadth
+        }
+
+        fn scores_after(
+            &self,
+            image: &Tensor,
+            changes: &dyn Changes,
+            batch: Option<usize>,
+        ) -> Result<Option<Tensor>> {
             let Some(erosions) = &self.erosions else { return Ok(None) };
-            let found = erosions.scores(self.graph, &Cpu::default(), image, changes)?;
-            assert!(found.is_some());
-            Ok(found)
+            erosions.scores(self.graph, &self.engine, image, changes, batch)
         }
 
         fn maps(&self, _: &Tensor, _: usize) -> Result<Tensor> {
@@ -94,8 +231,7 @@ mod tests {
         Tensor::new(shape, (0..count as u64).map(|i| noise.gaussian(i) as f32).collect::<Vec<_>>()).unwrap()
     }
 
-    #[test]
-    fn a_metric_finds_the_same_either_way() {
+    fn network() -> Graph {
         let mut graph = Graph::new();
         let mut x = graph.input("x", Shape::batched(&[3, 64, 64]), Kind::Float);
         for (layer, (from, to)) in [(3, 16), (16, 16), (16, 8)].into_iter().enumerate() {
@@ -108,13 +244,74 @@ mod tests {
         let head = graph.constant(random(&[4, 8], 9));
         let scores = graph.add(Op::MatMul { trans_a: false, trans_b: true }, &[mean, head]).unwrap();
         graph.output("scores", scores);
+        graph
+    }
+
+    /// Every way to find a curve finds the same one, within the rounding of double precision; and but for a baseline that
+    /// moves, no image is ever made by hand.
+    #[test]
+    fn metrics_find_the_same_in_every_way() {
+        let graph = network();
         let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
-        let value = |erosions: Option<Erosions>| {
-            let network = Asked { graph: &graph, erosions };
-            let case = Case { image: &image, class: 2, map: &map, mask: None, network: &network, seed: 0 };
-            Selectivity::preset(Preset::Quantus06).measure(&case).unwrap().unwrap()
-        };
-        let (whole, small) = (value(None), value(Some(Erosions::default())));
-        assert!((whole - small).abs() < 1e-5 * whole.abs(), "{whole} {small}");
+        for text in [
+            "selectivity:preset=quantus-0.6",
+            "selectivity:preset=quantus-0.5",
+            "region-perturbation:patch=5",
+            "pixel-flipping:step=300,auc=50",
+            "pixel-flipping:step=500,baseline=channel-mean,curve=score",
+            "pixel-flipping:step=500,baseline=running-mean",
+            "pixel-flipping:step=900,unit=value",
+            "insertion:step=400",
+            "deletion:step=400",
+            "infidelity",
+        ] {
+            let metric = parse(text).unwrap();
+            let value = |erosions: Option<Erosions>, breadth: Option<usize>| {
+                let engine = Wide { breadth, compiled: AtomicUsize::new(0) };
+                let network = Asked { graph: &graph, engine, erosions, shown: AtomicUsize::new(0) };
+                let case =
+                    Case { image: &image, class: 2, map: &map, mask: None, network: &network, seed: 0 };
+                (metric.measure(&case).unwrap().unwrap(), network.shown.into_inner())
+            };
+            let (whole, shown) = value(None, None);
+            assert!(shown > 0);
+            for breadth in [None, Some(5), Some(48)] {
+                let (found, shown) = value(Some(Erosions::default()), breadth);
+                assert!((whole - found).abs() < 1e-9 * whole.abs(), "{text} {breadth:?}: {whole} {found}");
+                assert_eq!(shown > 0, text.contains("running-mean"), "{text} {breadth:?}");
+            }
+        }
+    }
+
+    /// Steps of an order that are known are not computed again, and those that follow have the bits they have alone.
+    #[test]
+    fn what_was_asked_before_is_remembered() {
+        let graph = network();
+        let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
+        for breadth in [None, Some(7)] {
+            let engine = || Wide { breadth, compiled: AtomicUsize::new(0) };
+            let fresh = || Asked {
+                graph: &graph,
+                engine: engine(),
+                erosions: Some(Erosions::default()),
+                shown: AtomicUsize::new(0),
+            };
+            let value = |network: &Asked<'_>, auc: usize| {
+                let metric = parse(&format!("pixel-flipping:step=60,auc={auc}")).unwrap();
+                let case = Case { image: &image, class: 1, map: &map, mask: None, network, seed: 0 };
+                metric.measure(&case).unwrap().unwrap()
+            };
+            let one = fresh();
+            for auc in [30, 5, 60, 30] {
+                assert_eq!(value(&one, auc).to_bits(), value(&fresh(), auc).to_bits(), "{auc}");
+            }
+            assert_eq!(one.engine.compiled.load(Ordering::Relaxed), 1);
+            let known = one.erosions.as_ref().unwrap().known.lock().unwrap();
+            assert_eq!(known.len(), 1);
+            let batch = breadth.unwrap_or(COPIES);
+            let states = 1 + (64 * 64 * 60 / 100usize).div_ceil(60);
+            let whole = if breadth.is_some() { states.div_ceil(batch) } else { states / batch };
+            assert_eq!(known[0].scores.len(), whole);
+        }
     }
 }

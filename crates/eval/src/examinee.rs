@@ -233,9 +233,18 @@ impl Network for Watched<'_> {
         self.examinee.scores(images)
     }
 
-    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
+    fn breadth(&self) -> Option<usize> {
+        self.examinee.engine.breadth()
+    }
+
+    fn scores_after(
+        &self,
+        image: &Tensor,
+        changes: &dyn Changes,
+        batch: Option<usize>,
+    ) -> Result<Option<Tensor>> {
         let Examinee { graph, engine, erosions, .. } = self.examinee;
-        erosions.scores(graph, *engine, image, changes)
+        erosions.scores(graph, *engine, image, changes, batch)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {

@@ -9,10 +9,20 @@ pub trait Network: Sync {
     /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
     fn scores(&self, images: &Tensor) -> Result<Tensor>;
 
-    /// The class scores `[steps, classes]` of one image `[1, C, H, W]` after each of several small changes that add up;
-    /// `None` where it is as good to ask for the scores of all the changed images.
-    fn scores_after(&self, image: &Tensor, changes: Changes<'_>) -> Result<Option<Tensor>> {
-        let _ = (image, changes);
+    /// How many images at once keep it busy, if many cost it little more than a few.
+    fn breadth(&self) -> Option<usize> {
+        None
+    }
+
+    /// The class scores `[1 + steps, classes]` of one image `[1, C, H, W]`, untouched and after each of several changes, so
+    /// many images at a time; `None` where the scores of all the changed images have to be asked for.
+    fn scores_after(
+        &self,
+        image: &Tensor,
+        changes: &dyn Changes,
+        batch: Option<usize>,
+    ) -> Result<Option<Tensor>> {
+        let _ = (image, changes, batch);
         Ok(None)
     }
 

@@ -49,8 +49,9 @@ impl Erosion {
         Ok(Some(Erosion { parts: Arc::new(parts) }))
     }
 
-    /// The class scores `[steps, classes]` of an image `[1, C, H, W]` after each of the changes, which add up: number `s` lies
-    /// within the rows and columns `areas[s]` and is made by `change`. So many images at a time are computed.
+    /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each of the changes, which add
+    /// up: number `s` lies within the rows and columns `areas[s]` and is made by `change`. So many images at a time are
+    /// computed.
     pub fn scores(
         &self,
         image: &Tensor,
@@ -80,8 +81,9 @@ impl Erosion {
             ripple.calm(question)?.values.iter().map(|value| value.to_vec()).collect();
         values.push(N::of(last).to_vec());
         let mut image = question.images.to_f32().to_vec();
-        let (mut rows, mut scores, mut classes) = (Vec::new(), Vec::new(), 0);
-        let mut step = 0;
+        let untouched = top.run(std::slice::from_ref(last))?.swap_remove(0);
+        let classes = untouched.shape().last().copied().unwrap_or(0);
+        let (mut rows, mut scores, mut step) = (Vec::new(), untouched.to_f64().to_vec(), 0);
         for areas in areas.chunks(batch.max(1)) {
             let patches = ripple.changed(areas.to_vec(), |_, copy| {
                 change(step, &mut image);
@@ -91,9 +93,8 @@ impl Erosion {
             ripple.erode(&mut values, patches, &mut rows)?;
             let tensor = Tensor::new(batch_of(areas.len(), shape), N::data(std::mem::take(&mut rows)))?;
             let found = top.run(&[tensor])?.swap_remove(0);
-            classes = found.shape().last().copied().unwrap_or(0);
             scores.extend_from_slice(&found.to_f64());
         }
-        Tensor::new([step, classes], scores)
+        Tensor::new([1 + step, classes], scores)
     }
 }

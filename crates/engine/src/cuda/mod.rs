@@ -98,7 +98,15 @@ impl Cuda {
     }
 }
 
+/// Samples that fill a card: large enough for images of 224×224 pixels, and two of them are what Pixel Flipping asks for up to
+/// a fifth of such an image.
+const BREADTH: usize = 48;
+
 impl Engine for Cuda {
+    fn breadth(&self) -> Option<usize> {
+        Some(BREADTH)
+    }
+
     fn native_precision(&self) -> Precision {
         self.precision
     }

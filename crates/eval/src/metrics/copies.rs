@@ -3,15 +3,16 @@
 
 use monosplit_graph::{Error, Options, Result, Tensor};
 
+use crate::erosions::at_once;
 use crate::metric::Case;
 
 /// More copies at once than this are not asked for.
 pub(crate) const MOST_COPIES: usize = 4096;
-pub(crate) const COPIES: usize = 16;
 
-/// The `batch` option: how many copies there are at once.
-pub(crate) fn batch(options: &mut Options, default: usize) -> Result<usize> {
-    options.count("batch", default, 1..=MOST_COPIES)
+/// The `batch` option: how many copies there are at once, unless the network is to say.
+pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
+    let given = options.count("batch", 0, 0..=MOST_COPIES)?;
+    Ok((given > 0).then_some(given))
 }
 
 /// What is read from the scores of a network.
@@ -128,11 +129,11 @@ pub(crate) fn after_each(
     case: &Case<'_>,
     start: &[f32],
     steps: usize,
-    batch: usize,
+    batch: Option<usize>,
     apply: &dyn Fn(usize, &mut [f32]),
     read: &dyn Fn(&[f64]) -> f64,
 ) -> Result<Vec<f64>> {
-    let batch = batch.clamp(1, steps.max(1));
+    let batch = at_once(case.network, batch).clamp(1, steps.max(1));
     let mut copies = Copies::of(case, start, batch);
     let mut found = Vec::with_capacity(steps);
     for first in (0..steps).step_by(batch) {
@@ -153,11 +154,11 @@ pub(crate) fn each<T>(
     case: &Case<'_>,
     image: &[f32],
     count: usize,
-    batch: usize,
+    batch: Option<usize>,
     make: &dyn Fn(usize, &mut [f32]),
     look: &mut dyn FnMut(&mut Copies<'_>) -> Result<Vec<T>>,
 ) -> Result<Vec<T>> {
-    let batch = batch.clamp(1, count.max(1));
+    let batch = at_once(case.network, batch).clamp(1, count.max(1));
     let mut copies = Copies::of(case, image, batch);
     let mut found = Vec::with_capacity(count);
     for first in (0..count).step_by(batch) {

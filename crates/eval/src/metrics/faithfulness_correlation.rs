@@ -3,7 +3,7 @@
 use monosplit_graph::{Noise, Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output, each};
+use super::copies::{self, Output, each};
 use super::preset::Preset;
 use super::removal::Unit;
 use super::treatment::Treatment;
@@ -27,8 +27,8 @@ pub struct FaithfulnessCorrelation {
     pub output: Output,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 impl FaithfulnessCorrelation {
@@ -41,7 +41,7 @@ impl FaithfulnessCorrelation {
             baseline: Baseline::Black,
             output: Output::Probability,
             treatment: Treatment::NORMALISED,
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -54,7 +54,7 @@ impl FaithfulnessCorrelation {
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 

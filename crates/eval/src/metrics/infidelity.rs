@@ -3,10 +3,11 @@
 use monosplit_graph::{Error, Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output};
+use super::copies::{self, Output};
 use super::preset::Preset;
 use super::removal::{Parts, Removal};
 use super::treatment::Treatment;
+use crate::erosions::Changes;
 use crate::metric::{Better, Case, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
@@ -24,8 +25,8 @@ pub struct Infidelity {
     pub output: Output,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 /// How map and change are multiplied.
@@ -47,7 +48,7 @@ impl Infidelity {
             baseline: Baseline::Black,
             output: Output::Probability,
             treatment: Treatment::default(),
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -59,7 +60,7 @@ impl Infidelity {
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 
@@ -106,17 +107,16 @@ impl Infidelity {
         let parts = Parts::of_pixels(self.squares(&subject)?);
         let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let untouched = copies::score(case, &subject.image, &read)?;
-        let outputs = removal.curve(parts.len(), self.batch, &read)?;
+        let curve = removal.curve(self.batch, &read)?;
         let mut image = subject.image.to_vec();
         let mut total = 0.0;
-        for (step, output) in outputs.iter().enumerate() {
-            removal.apply(step, &mut image);
+        for (step, output) in curve[1..].iter().enumerate() {
+            removal.make(step, &mut image);
             let change: Vec<f64> =
                 subject.image.iter().zip(&image).map(|(x, now)| f64::from(x - now)).collect();
-            total += (untouched - output - self.predicted(&subject, &map, &change)).powi(2);
+            total += (curve[0] - output - self.predicted(&subject, &map, &change)).powi(2);
         }
-        Ok(total / outputs.len() as f64)
+        Ok(total / parts.len() as f64)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Insertion and Deletion: how fast the class appears, or goes, pixel by pixel.
 
-use monosplit_graph::{Options, Result};
+use monosplit_graph::{Options, Result, Tensor};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output, after_each};
+use super::copies::{self, Output};
 use super::order::{Ties, descending};
 use super::preset::Preset;
-use super::removal::{Parts, Unit, area};
+use super::removal::{Parts, Removal, Unit, area};
 use super::treatment::Treatment;
 use crate::metric::{Better, Case, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
@@ -26,8 +26,8 @@ pub struct InsertionDeletion {
     pub output: Output,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 /// Which way pixels go.
@@ -64,7 +64,7 @@ impl InsertionDeletion {
             },
             output: Output::Probability,
             treatment: Treatment::default(),
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -83,7 +83,7 @@ impl InsertionDeletion {
             substrate: if blurred { Substrate::Blur } else { Substrate::Level(level) },
             output: default.output.read(options)?,
             treatment: default.treatment.read(options)?,
-            batch: copies::batch(options, default.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 
@@ -110,13 +110,13 @@ impl InsertionDeletion {
         let parts = Parts::of(order, step, Unit::Pixel);
         let substrate = self.substrate(&subject);
         let (from, to) = match self.direction {
-            Direction::Insertion => (&substrate[..], &subject.image[..]),
-            Direction::Deletion => (&subject.image[..], &substrate[..]),
+            Direction::Insertion => {
+                (Tensor::new(case.image.shape().to_vec(), substrate.clone())?, &subject.image[..])
+            }
+            Direction::Deletion => (case.image.clone(), &substrate[..]),
         };
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let apply = |step: usize, image: &mut [f32]| parts.take_from(step, to, subject.pixels(), image);
-        let mut curve = vec![copies::score(case, from, &read)?];
-        curve.extend(after_each(case, from, parts.len(), self.batch, &apply, &read)?);
+        let curve = Removal::between(&subject, &parts, from, to).curve(self.batch, &read)?;
         Ok(area(&curve) / parts.len() as f64)
     }
 }

@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::copies::{self, COPIES};
+use super::copies;
 use super::neighbours::{Neighbourhood, Spread};
 use super::preset::Preset;
 use super::treatment::Treatment;
@@ -29,7 +29,7 @@ impl LocalLipschitz {
                 first_stays: preset == Preset::Quantus05,
                 same_decision: false,
                 treatment: Treatment::NORMALISED,
-                batch: COPIES,
+                batch: None,
             },
         }
     }
@@ -43,7 +43,7 @@ impl LocalLipschitz {
                 first_stays: preset.first_stays,
                 same_decision: options.flag("same-decision", preset.same_decision)?,
                 treatment: preset.treatment.read(options)?,
-                batch: copies::batch(options, preset.batch)?,
+                batch: copies::batch(options)?,
             },
         })
     }

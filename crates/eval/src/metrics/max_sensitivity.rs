@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::copies::{self, COPIES};
+use super::copies;
 use super::neighbours::{Neighbourhood, Spread};
 use super::preset::Preset;
 use super::treatment::Treatment;
@@ -24,7 +24,7 @@ pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
         first_stays: preset == Preset::Quantus05,
         same_decision: false,
         treatment: Treatment { normalise: false, absolute: preset == Preset::Paper },
-        batch: COPIES,
+        batch: None,
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
         first_stays: preset.first_stays,
         same_decision: options.flag("same-decision", preset.same_decision)?,
         treatment: preset.treatment.read(options)?,
-        batch: copies::batch(options, preset.batch)?,
+        batch: copies::batch(options)?,
     })
 }
 

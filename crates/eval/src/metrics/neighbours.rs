@@ -38,8 +38,8 @@ pub struct Neighbourhood {
     pub same_decision: bool,
     /// What is done to the maps.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 /// How far a neighbour and its explanation are from the image and its own.

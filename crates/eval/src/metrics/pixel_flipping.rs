@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output};
+use super::copies::{self, Output};
 use super::order::{Ties, descending};
 use super::preset::Preset;
 use super::removal::{Parts, Removal, Unit, area};
@@ -32,8 +32,8 @@ pub struct PixelFlipping {
     pub auc: f64,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 /// Which curve the area is under.
@@ -56,7 +56,7 @@ impl PixelFlipping {
             curve: Curve::Score,
             auc: 100.0,
             treatment: Treatment::NORMALISED,
-            batch: COPIES,
+            batch: None,
         };
         match preset {
             Preset::Quantus06 => quantus,
@@ -86,7 +86,7 @@ impl PixelFlipping {
             )?,
             auc: options.number("auc", preset.auc, 0.0..=100.0)?,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 
@@ -105,14 +105,13 @@ impl PixelFlipping {
         }
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         let removal = Removal::new(&subject, &parts, self.baseline, steps);
-        let curve = removal.curve(steps, self.batch, &read)?;
+        let curve = removal.curve(self.batch, &read)?;
         if self.curve == Curve::Score {
-            return Ok(area(&curve));
+            return Ok(area(&curve[1..]));
         }
-        let untouched = copies::score(case, &subject.image, &read)?;
         let removed = |steps: usize| (steps * step).min(features) as f64;
-        let mut points = vec![(0.0, 0.0)];
-        points.extend(curve.iter().enumerate().map(|(i, output)| (removed(i + 1), untouched - output)));
+        let drop = |(steps, output): (usize, &f64)| (removed(steps), curve[0] - output);
+        let points: Vec<(f64, f64)> = curve.iter().enumerate().map(drop).collect();
         Ok(area_until(&points, end) / features as f64)
     }
 }

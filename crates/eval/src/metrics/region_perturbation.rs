@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output};
+use super::copies::{self, Output};
 use super::patches::{Order, Tiling, ordered};
 use super::preset::Preset;
 use super::removal::{Removal, area};
@@ -32,8 +32,8 @@ pub struct RegionPerturbation {
     pub mean: bool,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 impl RegionPerturbation {
@@ -48,7 +48,7 @@ impl RegionPerturbation {
             output: Output::Probability,
             mean: false,
             treatment: Treatment::NORMALISED,
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -64,7 +64,7 @@ impl RegionPerturbation {
             output: preset.output.read(options)?,
             mean: options.one_of("summary", preset.mean, &[("area", false), ("mean", true)])?,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 
@@ -74,9 +74,8 @@ impl RegionPerturbation {
         let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, self.order, self.regions);
         let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let untouched = copies::score(case, &subject.image, &read)?;
-        let curve = removal.curve(parts.len(), self.batch, &read)?;
-        let drops: Vec<f64> = curve.iter().map(|output| untouched - output).collect();
+        let curve = removal.curve(self.batch, &read)?;
+        let drops: Vec<f64> = curve[1..].iter().map(|output| curve[0] - output).collect();
         Ok(if self.mean { drops.iter().sum::<f64>() / drops.len() as f64 } else { area(&drops) })
     }
 }

@@ -1,10 +1,11 @@
 //! Parts of an image removed one after the other, and what the network says after each: the core of the faithfulness
 //! metrics.
 
-use monosplit_graph::Result;
+use monosplit_explain::Cover;
+use monosplit_graph::{Result, Tensor};
 
 use super::baseline::Baseline;
-use super::copies::{after_each, rows};
+use super::copies::{after_each, rows, score};
 use crate::erosions::{Area, Changes};
 use crate::subject::Subject;
 
@@ -70,6 +71,23 @@ impl Parts {
         (self.unit == Unit::Pixel && steps > 0).then(|| (0..steps).map(area).collect())?
     }
 
+    /// For each pixel, or each value of each channel, the part it is in; none if a place is in several.
+    fn turns(&self, pixels: usize, channels: usize) -> Option<Vec<f32>> {
+        if !Cover::can_count(self.len()) {
+            return None;
+        }
+        let never = self.len() as f32;
+        let mut turns = vec![never; if self.unit == Unit::Value { pixels * channels } else { pixels }];
+        for index in 0..self.len() {
+            for &place in self.part(index) {
+                if std::mem::replace(&mut turns[place], index as f32) != never {
+                    return None;
+                }
+            }
+        }
+        Some(turns)
+    }
+
     /// Overwrites part `index` of an image of so many pixels with the level of each channel.
     fn overwrite(&self, index: usize, levels: &[f32], pixels: usize, image: &mut [f32]) {
         match self.unit {
@@ -83,54 +101,102 @@ impl Parts {
     }
 
     /// Overwrites parts with those of another image.
-    pub(crate) fn take_from(&self, index: usize, source: &[f32], pixels: usize, image: &mut [f32]) {
+    fn take_from(&self, index: usize, source: &[f32], pixels: usize, image: &mut [f32]) {
         for (plane, from) in image.chunks_mut(pixels).zip(source.chunks(pixels)) {
             self.part(index).iter().for_each(|&place| plane[place] = from[place]);
         }
     }
 }
 
-/// A removal: what is removed, and what it becomes.
+/// What removed places become.
+enum Filling<'a> {
+    /// Channels have levels: those at each step, or one for all steps.
+    Levels(Vec<Vec<f32>>),
+    /// The places of another image.
+    Picture(&'a [f32]),
+}
+
+/// A removal: what is removed, from which image, and what it becomes.
 pub(crate) struct Removal<'a> {
     subject: &'a Subject<'a>,
+    start: Tensor,
     parts: &'a Parts,
-    /// The levels at each step, or those of all steps.
-    levels: Vec<Vec<f32>>,
+    filling: Filling<'a>,
+    steps: usize,
 }
 
 impl<'a> Removal<'a> {
+    /// The first `steps` parts of the image fall to a baseline.
     pub(crate) fn new(subject: &'a Subject<'a>, parts: &'a Parts, baseline: Baseline, steps: usize) -> Self {
-        let pixels = subject.pixels();
-        if !baseline.moves() {
-            return Removal { subject, parts, levels: vec![baseline.levels(subject, &subject.image)] };
+        let mut levels = Vec::new();
+        if baseline.moves() {
+            let mut image = subject.image.to_vec();
+            for step in 0..steps {
+                let now = baseline.levels(subject, &image);
+                parts.overwrite(step, &now, subject.pixels(), &mut image);
+                levels.push(now);
+            }
+        } else {
+            levels.push(baseline.levels(subject, &subject.image));
         }
-        let mut image = subject.image.to_vec();
-        let mut levels = Vec::with_capacity(steps);
-        for step in 0..steps {
-            let now = baseline.levels(subject, &image);
-            parts.overwrite(step, &now, pixels, &mut image);
-            levels.push(now);
-        }
-        Removal { subject, parts, levels }
+        Removal { subject, start: subject.case.image.clone(), parts, filling: Filling::Levels(levels), steps }
     }
 
-    /// Makes one step in an image.
-    pub(crate) fn apply(&self, step: usize, image: &mut [f32]) {
-        let levels = &self.levels[step.min(self.levels.len() - 1)];
-        self.parts.overwrite(step, levels, self.subject.pixels(), image);
+    /// One image becomes another, all parts of pixels one after the other.
+    pub(crate) fn between(
+        subject: &'a Subject<'a>,
+        parts: &'a Parts,
+        from: Tensor,
+        to: &'a [f32],
+    ) -> Removal<'a> {
+        Removal { subject, start: from, parts, filling: Filling::Picture(to), steps: parts.len() }
     }
 
-    /// What the network says after each of the first `steps` parts is gone.
-    pub(crate) fn curve(&self, steps: usize, batch: usize, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
-        let apply = |step: usize, image: &mut [f32]| self.apply(step, image);
+    /// What the network says before anything is gone, and after each step.
+    pub(crate) fn curve(&self, batch: Option<usize>, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
         let case = self.subject.case;
-        if let Some(areas) = self.parts.areas(steps, self.subject.height, self.subject.width) {
-            let changes = Changes { areas: &areas, change: &apply, batch };
-            if let Some(scores) = case.network.scores_after(case.image, changes)? {
-                return Ok(rows(&scores, steps, case.class)?.iter().map(|row| read(row)).collect());
+        if let Some(scores) = case.network.scores_after(&self.start, self, batch)? {
+            return Ok(rows(&scores, 1 + self.steps, case.class)?.iter().map(|row| read(row)).collect());
+        }
+        let start = self.start.to_f32();
+        let mut curve = vec![score(case, &start, read)?];
+        let make = |step: usize, image: &mut [f32]| self.make(step, image);
+        curve.extend(after_each(case, &start, self.steps, batch, &make, read)?);
+        Ok(curve)
+    }
+}
+
+impl Changes for Removal<'_> {
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn make(&self, step: usize, image: &mut [f32]) {
+        let pixels = self.subject.pixels();
+        match &self.filling {
+            Filling::Picture(picture) => self.parts.take_from(step, picture, pixels, image),
+            Filling::Levels(levels) => {
+                self.parts.overwrite(step, &levels[step.min(levels.len() - 1)], pixels, image);
             }
         }
-        after_each(self.subject.case, &self.subject.image, steps, batch, &apply, read)
+    }
+
+    fn areas(&self) -> Option<Vec<Area>> {
+        self.parts.areas(self.steps, self.subject.height, self.subject.width)
+    }
+
+    fn cover(&self) -> Result<Option<Cover>> {
+        let Subject { channels, height, width, .. } = *self.subject;
+        let levels = match &self.filling {
+            Filling::Picture(picture) => Tensor::new([1, channels, height, width], picture.to_vec())?,
+            Filling::Levels(levels) => match &levels[..] {
+                [fixed] => Tensor::new([1, channels, 1, 1], fixed.clone())?,
+                _ => return Ok(None),
+            },
+        };
+        let Some(turns) = self.parts.turns(height * width, channels) else { return Ok(None) };
+        let planes = turns.len() / (height * width);
+        Ok(Some(Cover { turns: Tensor::new([1, planes, height, width], turns)?, levels }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use monosplit_graph::{Noise, Options, Result};
 use rayon::prelude::*;
 
-use super::copies::{self, COPIES, each};
+use super::copies::{self, each};
 use super::imputation::Imputation;
 use super::neighbours::best;
 use super::order::{Ties, descending};
@@ -32,8 +32,8 @@ pub struct Road {
     pub ties: Ties,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 impl Road {
@@ -46,7 +46,7 @@ impl Road {
             noise: 0.01,
             ties: ties(preset),
             treatment: Treatment::NORMALISED,
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -59,7 +59,7 @@ impl Road {
             noise: options.number("noise", preset.noise, 0.0..=f64::from(f32::MAX))?,
             ties: preset.ties,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, COPIES, Output};
+use super::copies::{self, Output};
 use super::patches::{Order, Tiling, ordered};
 use super::preset::Preset;
 use super::removal::{Removal, area};
@@ -25,8 +25,8 @@ pub struct Selectivity {
     pub output: Output,
     /// What is done to the map.
     pub treatment: Treatment,
-    /// Copies of the image at once.
-    pub batch: usize,
+    /// Copies of the image at once; as many as the network likes, if that is not given.
+    pub batch: Option<usize>,
 }
 
 impl Selectivity {
@@ -38,7 +38,7 @@ impl Selectivity {
             baseline: Baseline::Black,
             output: Output::Probability,
             treatment: Treatment::NORMALISED,
-            batch: COPIES,
+            batch: None,
         }
     }
 
@@ -50,7 +50,7 @@ impl Selectivity {
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options, preset.batch)?,
+            batch: copies::batch(options)?,
         })
     }
 
@@ -60,7 +60,7 @@ impl Selectivity {
         let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX);
         let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        Ok(area(&removal.curve(parts.len(), self.batch, &read)?))
+        Ok(area(&removal.curve(self.batch, &read)?[1..]))
     }
 }
 

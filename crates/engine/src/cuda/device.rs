@@ -2,6 +2,7 @@
 //! start here or in the rooms beside it, and one thread at a time makes them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::{result as driver, sys};
 use cudarc::{cublas, cudnn, nvrtc};
 use monosplit_graph::{Error, Result};
+use rayon::prelude::*;
 
 use super::cache::Cache;
 
@@ -251,24 +253,38 @@ impl Device {
         Ok(driver::mem_get_info().or_say("tell its memory")?.0)
     }
 
-    /// The functions of this source, compiled unless they have been.
-    pub(super) fn module(&self, source: &str) -> Result<sys::CUmodule> {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&module) = modules.get(source) {
-            return Ok(module);
-        }
-        let code = match self.cache.code(source) {
-            Some(code) => code,
-            None => {
-                let code = compile(source, &self.architecture)?;
-                self.cache.keep_code(source, &code);
-                code
-            }
+    /// The functions of each source. What nobody has compiled yet is compiled side by side, while others use the card; the
+    /// caller does not have its turn.
+    pub(super) fn modules(&self, sources: &[String]) -> Result<Vec<sys::CUmodule>> {
+        let known = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing: Vec<&String> = {
+            let known = known();
+            sources.iter().filter(|source| !known.contains_key(*source)).collect()
         };
-        // SAFETY: the image is complete: it comes from the compiler, or from a file whose checksum fits.
-        let module = unsafe { driver::module::load_data(code.as_ptr().cast()) }.or_say("load its code")?;
-        modules.insert(source.to_string(), module);
-        Ok(module)
+        let code = |source: &&String| {
+            let code = self.cache.code(source).map_or_else(
+                || {
+                    let code = compile(source, &self.architecture)?;
+                    self.cache.keep_code(source, &code);
+                    Ok(code)
+                },
+                Ok,
+            );
+            Ok(((*source).clone(), code?))
+        };
+        let codes = missing.par_iter().map(code).collect::<Result<Vec<(String, Vec<u8>)>>>()?;
+        let _turn = self.turn()?;
+        let mut known = known();
+        for (source, code) in codes {
+            if let Entry::Vacant(vacant) = known.entry(source) {
+                // SAFETY: the image is complete: it comes from the compiler, or from a file whose checksum fits.
+                let module = unsafe { driver::module::load_data(code.as_ptr().cast()) };
+                vacant.insert(module.or_say("load its code")?);
+            }
+        }
+        let module = |source: &String| known.get(source).copied();
+        let found: Option<Vec<sys::CUmodule>> = sources.iter().map(module).collect();
+        found.ok_or_else(|| Error::argument("a kernel was compiled and is not there"))
     }
 
     /// A function of a module of this card.

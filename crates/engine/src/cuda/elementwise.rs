@@ -43,8 +43,8 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 impl Source {
-    /// Stands for the function's name.
-    pub(super) const NAME: &'static str = "KERNEL";
+    /// What the function is called.
+    pub(super) const NAME: &'static str = "elementwise";
 
     /// The kernel that computes `nodes`, elementwise, of one shape and in topological order, and writes `outputs`. `same`
     /// tells for every node the one that stands for it.

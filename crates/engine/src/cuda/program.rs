@@ -40,8 +40,8 @@ const CHOICES: Choices = Choices {
 /// Where neighbours must begin that are read at once.
 const WIDE: u64 = 16;
 
-/// Elementwise kernels and their names, by the node they begin with.
-type Sources = HashMap<NodeId, (Source, String)>;
+/// Elementwise kernels by the node they begin with, and which of the texts each has.
+type Sources = HashMap<NodeId, (Source, usize)>;
 
 /// A value that depends on no input.
 #[derive(Clone)]
@@ -58,8 +58,8 @@ pub(super) struct CudaProgram {
     pub(super) outline: Outline,
     pub(super) plan: Plan,
     kernels: CUmodule,
-    written: CUmodule,
-    /// For what runs in an elementwise kernel, by its first node: the kernel and its name.
+    /// Elementwise kernels, a module for each: most of them other programs have as well.
+    written: Vec<CUmodule>,
     sources: Sources,
     constants: HashMap<NodeId, Constant>,
     /// The node that reports an index out of range, counted from 1.
@@ -85,10 +85,12 @@ impl CudaProgram {
         let real = if math == Math::F64 { "double" } else { "float" };
         let head = format!("typedef {real} real;\n{PRELUDE}");
         let derived = derived(&graph, &plan, &outline, &known);
-        let (sources, text) = sources(&graph, &plan, &derived)?;
+        let (sources, texts) = sources(&graph, &plan, &derived)?;
+        let all = std::iter::once(KERNELS).chain(texts.iter().map(String::as_str));
+        let all: Vec<String> = all.map(|text| format!("{head}{text}")).collect();
+        let mut written = device.modules(&all)?;
+        let kernels = written.remove(0);
         let turn = device.turn()?;
-        let kernels = device.module(&format!("{head}{KERNELS}"))?;
-        let written = device.module(&format!("{head}{text}"))?;
         let fault = Memory::holding(device, &[0i32])?;
         let mut program = CudaProgram {
             device: device.clone(),
@@ -215,7 +217,7 @@ impl CudaProgram {
         site: &dyn Fn(NodeId) -> Result<Site>,
         commands: &mut Vec<Command>,
     ) -> Result<()> {
-        let (source, name) = self.sources.get(&first).ok_or_else(|| self.outline.lost(first))?;
+        let (source, text) = self.sources.get(&first).ok_or_else(|| self.outline.lost(first))?;
         let count = shape.iter().product::<usize>();
         if count == 0 {
             return Ok(());
@@ -244,7 +246,7 @@ impl CudaProgram {
                 operands = operands.with(walk.along(position));
             }
         }
-        let function = self.device.function(self.written, name)?;
+        let function = self.device.function(self.written[*text], Source::NAME)?;
         let launch = match source.reduced {
             None => {
                 let arguments = Arguments::default().with(count as u32).with(u32::from(wide)).and(operands);
@@ -367,7 +369,7 @@ fn is_elementwise(op: &Op) -> bool {
 }
 
 /// The elementwise kernels of a program by the node they begin with, and the text of all, each once.
-fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, String)> {
+fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, Vec<String>)> {
     let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
     for step in &plan.steps {
         let nodes = step.work.nodes();
@@ -378,23 +380,21 @@ fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, S
     let alone = derived.iter().filter(|id| is_elementwise(&graph.node(**id).op));
     wanted.extend(alone.map(|&id| (vec![id], vec![id])));
     let mut sources = HashMap::new();
-    let mut names: HashMap<String, String> = HashMap::new();
-    let mut text = String::new();
+    let mut texts: Vec<String> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for (nodes, outputs) in wanted {
         let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
         let source = match inner {
             None => Source::new(graph, &plan.same, &nodes, &outputs)?,
             Some(inner) => Source::reduced(graph, &plan.same, &nodes[..inner], &outputs)?,
         };
-        let next = format!("elementwise_{}", names.len());
-        let name = names.entry(source.text.clone()).or_insert_with(|| {
-            text.push_str(&source.text.replace(Source::NAME, &next));
-            next
+        let text = *known.entry(source.text.clone()).or_insert_with(|| {
+            texts.push(source.text.clone());
+            texts.len() - 1
         });
-        let name = name.clone();
-        sources.insert(nodes[0], (source, name));
+        sources.insert(nodes[0], (source, text));
     }
-    Ok((sources, text))
+    Ok((sources, texts))
 }
 
 /// Whether every value that depends on a sample is of that sample alone, as far as shapes tell: the first axis of all that

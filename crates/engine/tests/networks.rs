@@ -306,11 +306,14 @@ fn a_profile_names_the_kernels_in_order() {
 fn programs_run_concurrently() {
     for engine in engines() {
         let program: Box<dyn Program> = engine.compile(&network()).unwrap();
-        let x = [tensor(&[1, 3, 61, 53], 9)];
-        let expected = program.run(&x).unwrap();
+        // Threads with numbers of their own, and batch sizes that displace each other.
+        let inputs: Vec<[Tensor; 1]> =
+            (0..6).map(|i| [tensor(&[1 + i % 4, 3, 61, 53], 9 + i as u64)]).collect();
+        let expected: Vec<Vec<Tensor>> = inputs.iter().map(|x| program.run(x).unwrap()).collect();
         std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| assert_eq!(program.run(&x).unwrap(), expected));
+            for (x, expected) in inputs.iter().zip(&expected) {
+                let program = &program;
+                scope.spawn(move || (0..20).for_each(|_| assert_eq!(program.run(x).unwrap(), *expected)));
             }
         });
     }

@@ -1,5 +1,5 @@
 //! A card: the libraries that drive it, the memory on it and the code sent to it. All calls into the driver's libraries
-//! start here or in the rooms beside it, and one thread at a time makes them.
+//! start here or in the rooms beside it, and one thread at a time makes those that tell it to compute.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,6 +15,7 @@ use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::cache::Cache;
+use super::dock::Dock;
 
 /// Memory cuBLAS works in on every lane; given to it, so that it needs none of its own while work is recorded.
 const PRODUCT_WORKSPACE: usize = 32 << 20;
@@ -49,14 +50,15 @@ pub(super) struct Device {
     architecture: String,
     pub(super) cache: Cache,
     modules: Mutex<HashMap<String, sys::CUmodule>>,
-    clock: [sys::CUevent; 2],
+    /// What waits for the next run.
+    pub(super) docks: Mutex<Vec<Dock>>,
     /// Nanoseconds it has computed.
     pub(super) busy: AtomicU64,
     said: AtomicBool,
     turn: Mutex<()>,
 }
 
-// SAFETY: the handles are used by one thread at a time, the one that holds `turn`.
+// SAFETY: the handles are used by one thread at a time, the one that holds `turn`; lanes of docks by whoever has the dock.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -155,11 +157,6 @@ impl Device {
             let lanes = [Lane::open()?, Lane::open()?, Lane::open()?, Lane::open()?];
             let convolutions = cudnn::result::create_handle().or_say("start cuDNN")?;
             let products = cublas::result::create_handle().or_say("start cuBLAS")?;
-            let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
-            let clock = [
-                driver::event::create(flags).or_say("keep time")?,
-                driver::event::create(flags).or_say("keep time")?,
-            ];
             Ok(Arc::new(Device {
                 ordinal: number,
                 cache: Cache::of(&format!("{name} sm_{major}{minor} cudnn {version}")),
@@ -171,7 +168,7 @@ impl Device {
                 products,
                 architecture: format!("--gpu-architecture=sm_{major}{minor}"),
                 modules: Mutex::default(),
-                clock,
+                docks: Mutex::default(),
                 busy: AtomicU64::new(0),
                 said: AtomicBool::new(false),
                 turn: Mutex::default(),
@@ -213,9 +210,14 @@ impl Device {
     /// Waits until nobody else uses the card, and makes it the one this thread talks to.
     pub(super) fn turn(&self) -> Result<Turn<'_>> {
         let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the context is retained for as long as `self` lives.
-        unsafe { driver::ctx::set_current(self.context) }.or_say("be used")?;
+        self.enter()?;
         Ok(Turn { _guard: guard })
+    }
+
+    /// Makes the card the one this thread talks to.
+    pub(super) fn enter(&self) -> Result<()> {
+        // SAFETY: the context is retained for as long as `self` lives.
+        unsafe { driver::ctx::set_current(self.context) }.or_say("be used")
     }
 
     /// Tells the user something, once for this card.
@@ -231,21 +233,9 @@ impl Device {
         unsafe { driver::stream::synchronize(self.stream) }.or_say("finish its work")
     }
 
-    /// Tells the card what `work` says; how long that takes is counted when it has finished.
-    pub(super) fn timed(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        // SAFETY: the events live as long as `self`.
-        unsafe { driver::event::record(self.clock[0], self.stream) }.or_say("keep time")?;
-        work()?;
-        // SAFETY: as above.
-        unsafe { driver::event::record(self.clock[1], self.stream) }.or_say("keep time")
-    }
-
-    /// Adds up how long the last timed work took, which has finished.
-    pub(super) fn count_time(&self) {
-        // SAFETY: as above.
-        if let Ok(milliseconds) = unsafe { driver::event::elapsed(self.clock[0], self.clock[1]) } {
-            self.busy.fetch_add((f64::from(milliseconds.max(0.0)) * 1e6) as u64, Ordering::Relaxed);
-        }
+    /// Adds up how long computing took from one event to another, both of which were reached.
+    pub(super) fn count_time(&self, begun: &Event, ended: &Event) {
+        self.busy.fetch_add((begun.milliseconds_until(ended) * 1e6) as u64, Ordering::Relaxed);
     }
 
     /// Bytes of memory that are free.
@@ -302,9 +292,7 @@ impl Drop for Device {
             let _ = driver::ctx::set_current(self.context);
             let _ = cudnn::result::destroy_handle(self.convolutions);
             let _ = cublas::result::destroy_handle(self.products);
-            for event in self.clock {
-                let _ = driver::event::destroy(event);
-            }
+            self.docks.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
             for lane in self.lanes {
                 let _ = driver::free_sync(lane.workspace);
                 let _ = driver::stream::destroy(lane.stream);
@@ -358,6 +346,23 @@ impl Event {
     pub(super) fn new() -> Result<Self> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         driver::event::create(flags).map(Event).or_say("mark its orders")
+    }
+
+    /// One that remembers when it was reached. The card is this thread's.
+    pub(super) fn timing() -> Result<Self> {
+        driver::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Event).or_say("keep time")
+    }
+
+    /// How long it was from here to another, both of which were reached.
+    pub(super) fn milliseconds_until(&self, other: &Event) -> f64 {
+        // SAFETY: both live.
+        unsafe { driver::event::elapsed(self.0, other.0) }.map_or(0.0, |time| f64::from(time.max(0.0)))
+    }
+
+    /// Waits until it is reached.
+    pub(super) fn wait(&self) -> Result<()> {
+        // SAFETY: it lives.
+        unsafe { driver::event::synchronize(self.0) }.or_say("keep time")
     }
 
     /// Is reached when everything that lane was told so far is done.

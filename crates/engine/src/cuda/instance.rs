@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use cudarc::driver::{result as driver, sys};
-use monosplit_graph::{Data, Error, Kind, NodeId, Result, Tensor};
+use monosplit_graph::{Error, Kind, NodeId, Result, Tensor};
 
 use super::Math;
 use super::command::Command;
 use super::device::{Checked, Device, Event, LANES, Memory};
+use super::dock::{Dock, Leaving, Value, bytes_of, converted};
 use super::lanes::Turn;
-use super::program::{CudaProgram, fault};
+use super::program::CudaProgram;
 use super::translator::Site;
 use crate::effort::Effort;
 use crate::outline::element_bytes;
@@ -42,8 +43,6 @@ pub(super) struct Instance {
     /// What was given last for inputs that are the same for all samples: often it is given again.
     held: Vec<Option<Tensor>>,
     holds: bool,
-    /// What is on its way to the card.
-    sent: Vec<Tensor>,
     /// Offset of every slot.
     slots: Vec<usize>,
     arena: Memory,
@@ -98,7 +97,6 @@ impl Instance {
             shapes,
             held: vec![None; inputs.len()],
             holds: true,
-            sent: Vec::new(),
             inputs,
             slots,
             arena,
@@ -148,62 +146,76 @@ impl Instance {
         Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind, constant: false })
     }
 
-    /// Copies inputs to the card, from the `first` on.
-    pub(super) fn upload(&mut self, program: &CudaProgram, first: usize, inputs: &[Tensor]) -> Result<()> {
+    /// Which of these inputs are still there from the run before.
+    pub(super) fn held(&self, inputs: &[Tensor]) -> Vec<bool> {
+        let held = |(held, tensor): (&Option<Tensor>, &Tensor)| held.as_ref().is_some_and(|h| h.is(tensor));
+        self.held.iter().zip(inputs).map(held).collect()
+    }
+
+    /// Copies inputs to their places, from the `first` on. The caller has the card's turn.
+    pub(super) fn write(&mut self, program: &CudaProgram, first: usize, inputs: &[Tensor]) -> Result<()> {
         for (position, tensor) in (first..).zip(inputs) {
-            let id = program.outline.inputs[position];
-            // What nobody reads has no place.
-            let unread = program.plan.places[id.index()] == Place::Nowhere;
-            if unread || self.held[position].as_ref().is_some_and(|held| held.is(tensor)) {
-                continue;
-            }
-            let batched = program.outline.values[id.index()].shape.is_batched();
-            self.held[position] = (self.holds && !batched).then(|| tensor.clone());
-            let sent = given(tensor, program.math, tensor.shape())?;
-            let offset = self.inputs[position];
-            match sent.data() {
-                Data::I64(values) => self.arena.write(offset, values)?,
-                Data::Bool(values) => self.arena.write(offset, values)?,
-                Data::F64(values) => self.arena.write(offset, values)?,
-                Data::F32(values) => self.arena.write(offset, values)?,
-            }
-            self.sent.push(sent);
+            let sent = converted(tensor, program.math, tensor.shape())?;
+            self.arena.write(self.inputs[position], bytes_of(&sent))?;
+            program.device.finish()?;
         }
         Ok(())
     }
 
-    /// The first `wanted` outputs.
-    pub(super) fn download(
-        &mut self,
+    /// Takes inputs from the dock to their places.
+    fn enter(&mut self, program: &CudaProgram, inputs: &[Tensor], dock: &Dock) -> Result<()> {
+        dock.await_arrival(&program.device)?;
+        for (position, tensor) in inputs.iter().enumerate() {
+            let id = program.outline.inputs[position];
+            let batched = program.outline.values[id.index()].shape.is_batched();
+            match dock.loaded(position) {
+                Some(from) => {
+                    let bytes = tensor.len() * element_bytes(tensor.kind(), program.math.bytes());
+                    let to = self.arena.at + self.inputs[position] as u64;
+                    copied(from, to, bytes).try_for_each(|copy| copy.enqueue(&program.device, 0))?;
+                }
+                None if program.plan.places[id.index()] == Place::Nowhere => continue,
+                None if self.held[position].as_ref().is_some_and(|held| held.is(tensor)) => continue,
+                // It was there, and somebody else has put another in its place since.
+                None => self.write(program, position, std::slice::from_ref(tensor))?,
+            }
+            self.held[position] = (self.holds && !batched).then(|| tensor.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes the first `wanted` outputs to the dock.
+    fn leave(
+        &self,
         program: &CudaProgram,
         inputs: &[Tensor],
         wanted: usize,
-    ) -> Result<Vec<Tensor>> {
-        let mut mark = [0i32];
-        program.fault.read(0, &mut mark)?;
-        let mut outputs = Vec::new();
+        dock: &mut Dock,
+    ) -> Result<Leaving> {
+        let (mut values, mut copies, mut end) = (Vec::new(), Vec::new(), ALIGNMENT);
         for &id in program.outline.outputs.iter().take(wanted) {
             if let Place::Input(position) = program.plan.places[id.index()]
                 && let Some(input) = inputs.get(position)
             {
-                outputs.push(given(input, program.math, &self.shapes[id.index()])?);
+                values.push(Value::Given(converted(input, program.math, &self.shapes[id.index()])?));
                 continue;
             }
             let site = self.site(program, id)?;
-            let (memory, offset) = match program.plan.places[id.index()] {
-                Place::Constant(_) => (program.constant_memory(id)?, 0),
-                _ => (&self.arena, (site.at - self.arena.at) as usize),
-            };
-            outputs.push(read(memory, offset, &site, program.math)?);
+            let bytes = site.count() * element_bytes(site.kind, program.math.bytes());
+            copies.push((site.at, end, bytes));
+            values.push(Value::At { offset: end, shape: site.shape, kind: site.kind });
+            end = (end + bytes).next_multiple_of(ALIGNMENT);
         }
-        program.device.finish()?;
-        self.sent.clear();
-        if mark[0] != 0 {
-            program.fault.write(0, &[0i32])?;
-            program.device.finish()?;
-            return Err(fault(&program.outline, mark[0]));
+        let (device, room) = (&program.device, dock.room(end)?);
+        let fault = Command::Copy { from: program.fault.at, to: room, bytes: size_of::<i32>() };
+        fault.enqueue(device, 0)?;
+        Command::Clear { at: program.fault.at, bytes: size_of::<i32>() }.enqueue(device, 0)?;
+        for (from, offset, bytes) in copies {
+            copied(from, room + offset as u64, bytes).try_for_each(|copy| copy.enqueue(device, 0))?;
         }
-        Ok(outputs)
+        let left = Event::new()?;
+        left.record(device.stream)?;
+        Ok(Leaving { bytes: end, values, left })
     }
 
     /// Tells the card everything: one by one the first time, when libraries load what they need; recorded after that.
@@ -293,47 +305,44 @@ impl Instance {
         Ok(values)
     }
 
-    /// Runs on one tensor per input. The caller has the card's turn.
-    pub(super) fn run(&mut self, program: &CudaProgram, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.upload(program, 0, inputs)?;
-        program.device.timed(|| self.compute(&program.device))?;
-        let outputs = self.download(program, inputs, usize::MAX);
-        program.device.count_time();
-        outputs
-    }
-
-    /// The same, step by step, with the time each took.
-    pub(super) fn run_profiled(
+    /// Tells the card to run on what is in the dock, and to leave the first `wanted` outputs there. The caller has the card's
+    /// turn, and need not wait.
+    pub(super) fn launch(
         &mut self,
         program: &CudaProgram,
         inputs: &[Tensor],
-    ) -> Result<(Vec<Tensor>, Profile)> {
-        self.upload(program, 0, inputs)?;
-        let device = &program.device;
-        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
-        let (begin, end) = (driver::event::create(flags), driver::event::create(flags));
-        let (begin, end) = (begin.or_say("keep time")?, end.or_say("keep time")?);
-        let mut profile = Profile::default();
-        for segment in &self.segments {
-            // SAFETY: both events live until the end of this function.
-            let milliseconds = unsafe {
-                driver::event::record(begin, device.stream).or_say("keep time")?;
-                self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, 0))?;
-                driver::event::record(end, device.stream).or_say("keep time")?;
-                driver::event::synchronize(end).or_say("keep time")?;
-                driver::event::elapsed(begin, end).or_say("keep time")?
-            };
-            profile.nodes.push(self.timed(program, segment, milliseconds));
-        }
-        // SAFETY: made above, destroyed once.
-        unsafe {
-            let _ = driver::event::destroy(begin);
-            let _ = driver::event::destroy(end);
-        }
-        Ok((self.download(program, inputs, usize::MAX)?, profile))
+        wanted: usize,
+        dock: &mut Dock,
+    ) -> Result<Leaving> {
+        self.enter(program, inputs, dock)?;
+        dock.start_clock(&program.device)?;
+        self.compute(&program.device)?;
+        dock.stop_clock(&program.device)?;
+        self.leave(program, inputs, wanted, dock)
     }
 
-    fn timed(&self, program: &CudaProgram, segment: &Segment, milliseconds: f32) -> NodeTime {
+    /// The same, step by step, with the time each took.
+    pub(super) fn launch_profiled(
+        &mut self,
+        program: &CudaProgram,
+        inputs: &[Tensor],
+        dock: &mut Dock,
+    ) -> Result<(Leaving, Profile)> {
+        self.enter(program, inputs, dock)?;
+        let device = &program.device;
+        let (begin, end) = (Event::timing()?, Event::timing()?);
+        let mut profile = Profile::default();
+        for segment in &self.segments {
+            begin.record(device.stream)?;
+            self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, 0))?;
+            end.record(device.stream)?;
+            end.wait()?;
+            profile.nodes.push(self.timed(program, segment, begin.milliseconds_until(&end)));
+        }
+        Ok((self.leave(program, inputs, usize::MAX, dock)?, profile))
+    }
+
+    fn timed(&self, program: &CudaProgram, segment: &Segment, milliseconds: f64) -> NodeTime {
         let nodes = program.plan.steps[segment.step].work.nodes();
         let value = &program.outline.values[nodes[0].index()];
         let operations = nodes.iter().map(|id| {
@@ -353,7 +362,7 @@ impl Instance {
             op: value.op,
             shape: self.shapes[nodes[0].index()].clone(),
             kernel: heavy.map_or("nothing", Command::name),
-            time: Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3),
+            time: Duration::from_secs_f64(milliseconds * 1e-3),
             operations: operations.sum(),
             peak: 0.0,
             precision: if program.math == Math::F64 { Precision::F64 } else { Precision::F32 },
@@ -373,14 +382,9 @@ impl Drop for Instance {
     }
 }
 
-/// An input as an output.
-fn given(input: &Tensor, math: Math, shape: &[usize]) -> Result<Tensor> {
-    let data = match (input.kind(), math) {
-        (Kind::Float, Math::F64) => Data::F64(input.to_f64()),
-        (Kind::Float, _) => Data::F32(input.to_f32()),
-        _ => input.data().clone(),
-    };
-    Tensor::new(shape, data)
+/// Bytes copied, if there are any.
+fn copied(from: u64, to: u64, bytes: usize) -> impl Iterator<Item = Command> {
+    (bytes > 0).then_some(Command::Copy { from, to, bytes }).into_iter()
 }
 
 /// The elements of a value, as a tensor; they are there when the card has finished.

@@ -7,6 +7,7 @@ mod cache;
 mod command;
 mod convolution;
 mod device;
+mod dock;
 mod elementwise;
 mod instance;
 mod lanes;

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use monosplit_graph::batch::{rows, stack};
-use monosplit_graph::{Dim, ErrorKind, NodeId, Result, Tensor};
+use monosplit_graph::{Dim, Error, ErrorKind, NodeId, Result, Tensor};
 
 use super::instance::Instance;
 use super::program::CudaProgram;
@@ -14,34 +14,51 @@ const KEPT: usize = 3;
 impl CudaProgram {
     /// Runs a batch that fits.
     fn run_whole(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let _turn = self.device.turn()?;
-        let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = match instances.iter().position(|(size, _)| *size == batch) {
-            Some(position) => position,
+        let instances = || self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        self.device.with_dock(|dock| {
+            let held = instances().iter().find(|(size, _)| *size == batch).map(|(_, one)| one.held(inputs));
+            dock.load(self, inputs, &held.unwrap_or_default())?;
+            let turn = self.device.turn()?;
+            let mut instances = instances();
+            let launched = self.instance(&mut instances, batch)?.launch(self, inputs, usize::MAX, dock);
+            if launched.is_err() {
+                self.device.finish()?;
+                // What failed may fail again in the same way.
+                instances.pop();
+            }
+            drop(instances);
+            drop(turn);
+            dock.unload(self, launched?)
+        })
+    }
+
+    /// The instance for a batch size, which becomes the last. The caller has the card's turn.
+    fn instance<'i>(
+        &self,
+        instances: &'i mut Vec<(usize, Instance)>,
+        batch: usize,
+    ) -> Result<&'i mut Instance> {
+        let found = match instances.iter().position(|(size, _)| *size == batch) {
+            Some(position) => instances.remove(position),
             None => {
                 if instances.len() >= KEPT {
+                    self.device.finish()?;
                     instances.remove(0);
                 }
                 let made = Instance::new(self, batch).or_else(|error| match instances.is_empty() {
                     true => Err(error),
                     false => {
+                        self.device.finish()?;
                         instances.clear();
                         Instance::new(self, batch)
                     }
                 });
-                instances.push((batch, made?));
-                instances.len() - 1
+                (batch, made?)
             }
         };
-        // The last is the one used last.
-        let used = instances.remove(position);
-        instances.push(used);
-        let last = instances.len() - 1;
-        let run = instances[last].1.run(self, inputs);
-        if run.is_err() {
-            instances.remove(last);
-        }
-        run
+        instances.push(found);
+        let last = instances.last_mut().map(|(_, instance)| instance);
+        last.ok_or_else(|| Error::argument("an instance was made and is not there"))
     }
 
     /// Runs a batch in pieces of `piece` samples.

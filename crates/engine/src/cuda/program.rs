@@ -196,11 +196,6 @@ impl CudaProgram {
         Ok(self.constant(id)?.site.clone())
     }
 
-    /// The memory of a value that depends on no input.
-    pub(super) fn constant_memory(&self, id: NodeId) -> Result<&Memory> {
-        Ok(&self.constant(id)?.memory)
-    }
-
     fn forget_intermediate_constants(&mut self) {
         let steps = self.plan.steps.iter().flat_map(|step| step.work.nodes());
         let read = steps.flat_map(|id| &self.outline.values[id.index()].inputs);
@@ -338,11 +333,16 @@ impl Program for CudaProgram {
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         let batch = self.outline.batch(inputs)?;
-        let _turn = self.device.turn()?;
-        self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let mut instance = Instance::new(self, batch)?;
-        instance.run(self, inputs)?;
-        instance.run_profiled(self, inputs)
+        self.device.with_dock(|dock| {
+            dock.load(self, inputs, &[])?;
+            let _turn = self.device.turn()?;
+            self.device.finish()?;
+            self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            let mut instance = Instance::new(self, batch)?;
+            instance.launch(self, inputs, usize::MAX, dock)?;
+            let (leaving, profile) = instance.launch_profiled(self, inputs, dock)?;
+            Ok((dock.unload(self, leaving)?, profile))
+        })
     }
 
     fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {

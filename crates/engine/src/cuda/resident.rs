@@ -49,14 +49,15 @@ impl Resident {
 impl Loop for Resident {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.check(0, self.given(), inputs)?;
-        let _turn = self.program.device.turn()?;
-        let wanted = self.program.outline.outputs.len().saturating_sub(self.count);
-        self.instance.upload(&self.program, 0, inputs)?;
-        let device = self.program.device.clone();
-        device.timed(|| self.instance.compute(&device))?;
-        let outputs = self.instance.download(&self.program, inputs, wanted);
-        device.count_time();
-        outputs
+        let Resident { instance, program, count } = self;
+        let wanted = program.outline.outputs.len().saturating_sub(*count);
+        program.device.with_dock(|dock| {
+            dock.load(program, inputs, &[])?;
+            let turn = program.device.turn()?;
+            let leaving = instance.launch(program, inputs, wanted, dock)?;
+            drop(turn);
+            dock.unload(program, leaving)
+        })
     }
 
     fn state(&mut self) -> Result<Vec<Tensor>> {
@@ -68,7 +69,6 @@ impl Loop for Resident {
         let first = self.given();
         self.check(first, self.count, &state)?;
         let _turn = self.program.device.turn()?;
-        self.instance.upload(&self.program, first, &state)?;
-        self.program.device.finish()
+        self.instance.write(&self.program, first, &state)
     }
 }

@@ -116,7 +116,8 @@ impl Scorer {
         batch: usize,
         largest: [usize; 2],
     ) -> Result<Self> {
-        if target.layer.is_some() {
+        // What a small change reaches is little to compute and much to move: a wide engine does all of it sooner.
+        if target.layer.is_some() || engine.breadth().is_some() {
             return Scorer::scores(target, engine, batch);
         }
         check_batch(batch)?;

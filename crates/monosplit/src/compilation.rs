@@ -11,7 +11,7 @@ use monosplit_explain::{
 };
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
-use monosplit_graph::passes::{matrix_form, portable, share_constants};
+use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
 use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
 use monosplit_train::{CLASSES, PRESET};
 
@@ -95,7 +95,7 @@ impl Compilation {
             graph = matrix_form(&graph)?;
         }
         unname_inner_values(&mut graph);
-        graph = share_constants(&graph)?;
+        graph = share_computations(&drop_identities(&graph)?)?;
         if let ClassSource::Fixed(number) = class {
             graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
         }
@@ -175,8 +175,10 @@ impl Compilation {
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
-        let options =
-            ExportOptions::default().double_inside(self.precision == Precision::F64).half(self.half);
+        let options = ExportOptions::default()
+            .double_inside(self.precision == Precision::F64)
+            .half(self.half)
+            .compact(true);
         self.defaults.iter().fold(options, add)
     }
 }

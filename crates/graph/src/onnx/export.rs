@@ -4,8 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::compaction::{is_default, shorten_names};
 use super::export_layout::keeps_batch;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
+use super::export_slice::{Cuts, cuts};
 use super::model::{
     AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
     StringStringEntry, TensorProto, ValueInfoProto,
@@ -32,12 +34,20 @@ pub struct ExportOptions {
     double: bool,
     single_outside: bool,
     half: bool,
+    compact: bool,
     optional: Vec<(String, Tensor)>,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        ExportOptions { opset: 17, double: false, single_outside: false, half: false, optional: Vec::new() }
+        ExportOptions {
+            opset: 17,
+            double: false,
+            single_outside: false,
+            half: false,
+            compact: false,
+            optional: Vec::new(),
+        }
     }
 }
 
@@ -69,6 +79,14 @@ impl ExportOptions {
     #[must_use]
     pub fn half(mut self, half: bool) -> Self {
         self.half = half;
+        self
+    }
+
+    /// Leaves out what readers know without it: attributes that are what they are by default, and long names of values that
+    /// have none in the graph.
+    #[must_use]
+    pub fn compact(mut self, compact: bool) -> Self {
+        self.compact = compact;
         self
     }
 
@@ -116,11 +134,14 @@ pub(crate) struct Exporter<'g> {
     pub(crate) double: bool,
     pub(crate) single_outside: bool,
     pub(crate) half: bool,
+    compact: bool,
     pub(crate) optional: &'g [(String, Tensor)],
     pub(crate) nodes: Vec<NodeProto<'g>>,
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
+    /// What every slice takes, with the slices it reads.
+    pub(crate) cuts: HashMap<NodeId, Cuts>,
     /// The names of inputs that are cast before anything reads them.
     pub(crate) outside: HashMap<NodeId, String>,
     pub(crate) value_names: Names,
@@ -142,10 +163,12 @@ impl<'g> Exporter<'g> {
             double: options.double,
             single_outside: options.single_outside,
             half: options.half,
+            compact: options.compact,
             optional: &options.optional,
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
+            cuts: cuts(graph),
             outside: HashMap::new(),
             value_names: Names::default(),
             node_names: Names::default(),
@@ -170,10 +193,8 @@ impl<'g> Exporter<'g> {
             self.result = self.name(id).to_owned();
             match &node.op {
                 Op::Input => self.input(id)?,
-                Op::Constant(tensor) => {
-                    let name = self.result.clone();
-                    self.weight(name, tensor)?;
-                }
+                Op::Constant(tensor) => self.weight(id, tensor)?,
+                Op::Slice { .. } => self.slice(id)?,
                 op => self.op(op, node).map_err(|e| e.at(node.label.display()))?,
             }
         }
@@ -181,7 +202,8 @@ impl<'g> Exporter<'g> {
         let inputs = graph.inputs().iter().map(|&id| self.input_info(id)).collect();
         let inner = graph.nodes().filter(|(id, _)| needed[id.index()]);
         let inner = inner.filter_map(|(id, node)| self.inner_info(id, node)).collect();
-        let main = GraphProto {
+        let kept = self.kept_names();
+        let mut main = GraphProto {
             name: "monosplit".into(),
             nodes: self.nodes,
             initializers: self.initializers,
@@ -190,6 +212,9 @@ impl<'g> Exporter<'g> {
             outputs,
             inner,
         };
+        if self.compact {
+            shorten_names(&mut main, &kept);
+        }
         let ir_version = match self.opset {
             ..15 => 7,
             15..19 => 8,
@@ -205,6 +230,15 @@ impl<'g> Exporter<'g> {
             metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
             functions: Vec::new(),
         })
+    }
+
+    /// The names that people ask by: of inputs and outputs, and of what has one in the graph.
+    fn kept_names(&self) -> HashSet<String> {
+        let graph = self.graph;
+        let named = graph.nodes().filter(|(_, node)| !node.label.tensor.is_empty());
+        let named = named.map(|(_, node)| node.label.tensor.clone());
+        let read = graph.inputs().iter().map(|&id| self.input_name(id).to_owned());
+        named.chain(read).chain(graph.outputs().iter().map(|output| output.name.clone())).collect()
     }
 
     /// Decides what every value is called: outputs and inputs first, they must keep their names.
@@ -240,8 +274,7 @@ impl<'g> Exporter<'g> {
         let cast: Vec<NodeId> = graph.inputs().iter().copied().filter(|&id| self.is_cast(id)).collect();
         for id in cast {
             let outside = self.name(id).to_owned();
-            let inside = self.value_names.fresh(&format!("{outside}/double"));
-            self.values.insert(id, inside);
+            self.rename(id, &format!("{outside}/double"));
             self.outside.insert(id, outside);
         }
         // Inner nodes must not take a name that a later node of the graph has.
@@ -321,6 +354,13 @@ impl<'g> Exporter<'g> {
         self.values.get(&id).map_or("", |name| name)
     }
 
+    /// Gives a value another name, which nobody has yet; the name.
+    pub(crate) fn rename(&mut self, id: NodeId, wish: &str) -> String {
+        let name = self.value_names.fresh(wish);
+        self.values.insert(id, name.clone());
+        name
+    }
+
     /// The names of the values a node reads.
     pub(crate) fn inputs(&self, node: &Node) -> Vec<String> {
         node.inputs.iter().map(|&id| self.name(id).to_owned()).collect()
@@ -334,8 +374,11 @@ impl<'g> Exporter<'g> {
     /// Adds a node whose result is read by others on the way; its name.
     pub(crate) fn emit(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
         let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
-        let name = self.node_names.fresh(&format!("{base}/{op}"));
+        let mut name = self.node_names.fresh(&format!("{base}/{op}"));
         let result = self.value_names.fresh(&name);
+        if self.compact {
+            name.clear();
+        }
         self.push(op, inputs, vec![result.clone()], attributes, name);
         result
     }
@@ -385,6 +428,7 @@ impl<'g> Exporter<'g> {
         };
         let attributes = attributes
             .iter()
+            .filter(|(name, value)| !(self.compact && is_default(op, name, value)))
             .map(|(name, value)| AttributeProto { name: (*name).to_owned(), value: value.clone() });
         self.nodes.push(NodeProto {
             inputs: inputs.iter().map(|s| (*s).to_owned()).collect(),

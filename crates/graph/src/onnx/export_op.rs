@@ -13,7 +13,8 @@ impl Exporter<'_> {
         let names = self.inputs(node);
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
         match op {
-            Op::Input | Op::Constant(_) => {}
+            // Written by whoever walks over the graph.
+            Op::Input | Op::Constant(_) | Op::Slice { .. } => {}
             Op::Conv { window, groups } => self.conv(window, *groups, &inputs),
             Op::ConvTranspose { window, groups, output_padding } => {
                 self.conv_transpose(window, *groups, output_padding, &inputs)
@@ -58,8 +59,7 @@ impl Exporter<'_> {
                 let ratio = self.float("ratio", *ratio)?;
                 self.finish("Dropout", &[inputs[0], &ratio], &[]);
             }
-            Op::Slice { .. }
-            | Op::Pad { .. }
+            Op::Pad { .. }
             | Op::Reshape { .. }
             | Op::Transpose { .. }
             | Op::Expand { .. }

@@ -3,6 +3,7 @@
 //! file other tools run.
 
 mod call;
+mod compaction;
 mod elements;
 mod evaluate;
 mod evaluate_arithmetic;
@@ -11,6 +12,7 @@ mod export_constant;
 mod export_layout;
 mod export_op;
 mod export_precision;
+mod export_slice;
 #[cfg(test)]
 mod export_tests;
 mod export_window;

@@ -46,10 +46,8 @@ fn convolution(
     let known = [inputs[0], inputs[1]].iter().all(|&id| spatial(&g.node(id).shape).is_some());
     let positions = spatial(&node.shape).filter(|_| known);
     let Some(positions) = positions else { return Ok(None) };
-    let mut x = inputs[0];
-    for (axis, &(before, after)) in window.pad.iter().enumerate() {
-        x = framed(g, x, axis + 2, before as isize, after as isize)?;
-    }
+    let frame: Vec<_> = window.pad.iter().map(|&(before, after)| (before as isize, after as isize)).collect();
+    let x = framed(g, inputs[0], 2, &frame)?;
     product(g, x, &inputs[1..], window, groups, &positions).map(Some)
 }
 
@@ -73,11 +71,9 @@ fn transposed(
     }
     let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
     let (Some(spans), Some(weight)) = (spans, turned(g, inputs[1], groups)?) else { return Ok(None) };
-    let mut x = apart(g, inputs[0], &from, &window.stride)?;
-    for axis in 0..window.axes() {
-        let (before, after) = around(window, axis, spans[axis], from[axis], to[axis]);
-        x = framed(g, x, axis + 2, before, after)?;
-    }
+    let x = apart(g, inputs[0], &from, &window.stride)?;
+    let frame = (0..window.axes()).map(|axis| around(window, axis, spans[axis], from[axis], to[axis]));
+    let x = framed(g, x, 2, &frame.collect::<Vec<_>>())?;
     let ones = vec![1; window.axes()];
     let back = Window { stride: ones, ..window.clone() };
     let operands: Vec<NodeId> = [weight].into_iter().chain(inputs.get(2).copied()).collect();
@@ -176,23 +172,22 @@ fn views(g: &mut Graph, x: NodeId, axis: usize, window: &Window, length: usize) 
     }
 }
 
-/// Zeros before and after an axis; a negative number takes elements away.
-fn framed(g: &mut Graph, x: NodeId, axis: usize, before: isize, after: isize) -> Result<NodeId> {
-    let rank = g.node(x).shape.rank();
-    let length = g.node(x).shape.fixed_at(axis).unwrap_or(0);
-    let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
+/// Zeros before and after axes, from `first` on; a negative number takes elements away.
+fn framed(g: &mut Graph, x: NodeId, first: usize, frame: &[(isize, isize)]) -> Result<NodeId> {
     let mut value = x;
-    if (start, end) != (0, 0) {
-        let length = length.saturating_sub(start + end);
-        value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+    let mut pads = vec![(0, 0); g.node(x).shape.rank()];
+    for (axis, &(before, after)) in (first..).zip(frame) {
+        let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
+        if (start, end) != (0, 0) {
+            let length = g.node(x).shape.fixed_at(axis).unwrap_or(0).saturating_sub(start + end);
+            value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+        }
+        pads[axis] = (before.max(0) as usize, after.max(0) as usize);
     }
-    let around = (before.max(0) as usize, after.max(0) as usize);
-    if around != (0, 0) {
-        let mut pads = vec![(0, 0); rank];
-        pads[axis] = around;
-        value = g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[value])?;
+    if pads.iter().all(|&pad| pad == (0, 0)) {
+        return Ok(value);
     }
-    Ok(value)
+    g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[value])
 }
 
 /// A value with zeros after each element, so that neighbours are a stride apart.
@@ -223,7 +218,7 @@ fn average(g: &mut Graph, x: NodeId, window: &Window, lengths: &[usize], divisor
         let reach =
             (positions.saturating_sub(1) * window.stride[axis] + window.span(axis).unwrap_or(1)) as isize;
         let before = window.pad[axis].0 as isize;
-        value = framed(g, value, axis + 2, before, reach - before - length as isize)?;
+        value = framed(g, value, axis + 2, &[(before, reach - before - length as isize)])?;
         value = sum_of_taps(g, value, axis, window, window.stride[axis], positions)?;
     }
     divided(g, value, &counts, divisor)
@@ -242,8 +237,8 @@ fn spread(
     let shared = divided(g, y, &window.divisors(lengths, divisor), divisor)?;
     let mut value = apart(g, shared, &from, &window.stride)?;
     for (axis, &length) in lengths.iter().enumerate() {
-        let (before, after) = around(window, axis, spans[axis], from[axis], length);
-        value = framed(g, value, axis + 2, before, after)?;
+        let frame = around(window, axis, spans[axis], from[axis], length);
+        value = framed(g, value, axis + 2, &[frame])?;
         value = sum_of_taps(g, value, axis, window, 1, length)?;
     }
     Ok(Some(value))

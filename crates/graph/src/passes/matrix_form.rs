@@ -1,19 +1,27 @@
-//! Convolutions as matrix products and averages as sums: for runtimes that convolve in single precision alone, as ONNX Runtime does
-//! on a processor, but multiply matrices in double precision too.
+//! Convolutions as matrix products, averages and interpolations as sums, normalisations in their parts: for runtimes that have
+//! these in single precision alone, as ONNX Runtime does on a processor, but multiply matrices in double precision too.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Divisor, Op, Padding, Reduction, Window};
+use crate::op::{Coordinates, Divisor, Interpolation, Op, Padding, Reduction, ResizeAxis, Taps, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
+use super::decompose::primitive;
 use super::portable::turned;
 use super::rewrite::{Rewrite, Step};
 
-/// Rewrites convolutions and their transposes into matrix products, averages under a window and their transposes into sums.
-/// Those over axes of unknown length are kept.
+/// Rewrites convolutions and their transposes into matrix products, averages under a window, their transposes and
+/// interpolations into sums, group and local response norms into what they are made of. Those over axes of unknown length
+/// are kept.
 pub fn matrix_form(graph: &Graph) -> Result<Graph> {
-    Rewrite::run(graph, |rewrite, _, node| {
+    let apart = Rewrite::run(graph, |rewrite, _, node| {
+        let is_norm = matches!(node.op, Op::GroupNorm { .. } | Op::LocalResponseNorm { .. });
+        let inputs = rewrite.inputs(node);
+        let value = if is_norm { primitive(&mut rewrite.target, &node.op, &inputs)? } else { None };
+        Ok(value.map_or(Step::Keep, Step::Replace))
+    })?;
+    Rewrite::run(&apart, |rewrite, _, node| {
         let inputs = rewrite.inputs(node);
         let g = &mut rewrite.target;
         let value = match &node.op {
@@ -26,10 +34,55 @@ pub fn matrix_form(graph: &Graph) -> Result<Graph> {
             Op::AveragePoolTranspose { window, divisor, spatial } => {
                 spread(g, inputs[0], window, spatial, *divisor)?
             }
+            Op::Resize { axes, interpolation, coordinates } => {
+                resized(g, inputs[0], axes, *interpolation, *coordinates)?
+            }
             _ => None,
         };
         Ok(value.map_or(Step::Keep, Step::Replace))
     })
+}
+
+/// A value at another resolution: along each axis, the sum of what each place is made of.
+fn resized(
+    g: &mut Graph,
+    x: NodeId,
+    axes: &[ResizeAxis],
+    interpolation: Interpolation,
+    coordinates: Coordinates,
+) -> Result<Option<NodeId>> {
+    let known = |axis: &ResizeAxis| g.node(x).shape.fixed_at(axis.axis).is_some_and(|length| length > 0);
+    if !axes.iter().all(known) {
+        return Ok(None);
+    }
+    let lengths: Vec<usize> = g.node(x).shape.dims().iter().map(|dim| dim.fixed().unwrap_or(1)).collect();
+    let mut value = x;
+    for axis in ResizeAxis::shrinking_first(axes, &lengths) {
+        let taps = axis.taps(interpolation, coordinates, lengths[axis.axis]);
+        value = interpolated(g, value, axis.axis, &taps)?;
+    }
+    Ok(Some(value))
+}
+
+fn interpolated(g: &mut Graph, x: NodeId, axis: usize, places: &[Taps]) -> Result<NodeId> {
+    let most = places.iter().map(Vec::len).max().unwrap_or(0);
+    let mut sum: Option<NodeId> = None;
+    for tap in 0..most {
+        // A place with fewer taps reads its last one again, and adds nothing.
+        let spare = |taps: &Taps| taps.last().map_or((0, 0.0), |&(at, _)| (at, 0.0));
+        let taps = places.iter().map(|taps| taps.get(tap).copied().unwrap_or_else(|| spare(taps)));
+        let (at, weights): (Vec<i64>, Vec<f64>) = taps.map(|(at, weight)| (at as i64, weight)).unzip();
+        let at = g.constant(Tensor::vector(at));
+        let mut seen = g.add(Op::Gather { axis }, &[x, at])?;
+        if weights.iter().any(|&weight| weight != 1.0) {
+            let mut shape = vec![1; g.node(x).shape.rank() - axis];
+            shape[0] = weights.len();
+            let weights = g.constant(Tensor::new(shape, weights)?);
+            seen = g.times(seen, weights)?;
+        }
+        sum = Some(sum.map_or(Ok(seen), |earlier| g.plus(earlier, seen))?);
+    }
+    Ok(sum.unwrap_or(x))
 }
 
 fn spatial(shape: &Shape) -> Option<Vec<usize>> {

@@ -83,6 +83,7 @@ impl Compilation {
         precision: Precision,
     ) -> Result<Self> {
         check_inputs(model)?;
+        check_maps(maps)?;
         let requests: Vec<Request> =
             maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
@@ -202,6 +203,27 @@ fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)
         1 => chosen.name.to_owned(),
         _ => without_folders(chosen).canonical(),
     }
+}
+
+/// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
+fn check_maps(maps: &[(&Chosen, Request)]) -> Result<()> {
+    for (i, map) in maps.iter().enumerate() {
+        let name = told_apart(map, maps);
+        let is_alike =
+            |other: &&(&Chosen, Request)| other.1.layer == map.1.layer && told_apart(other, maps) == name;
+        let Some(other) = maps[..i].iter().find(is_alike) else { continue };
+        let layer = map.1.layer.as_deref().unwrap_or("input");
+        return Err(Error::argument(match other.0.options == map.0.options {
+            true => format!("'{name}' is asked for twice at '{layer}'; ask for it once"),
+            false => format!(
+                "'{}' and '{}' at '{layer}' would both be called '{name}', since a file is called by its name without the \
+                 folder; give one of the files another name, or compile two files",
+                other.0.canonical(),
+                map.0.canonical()
+            ),
+        }));
+    }
+    Ok(())
 }
 
 /// The same, its files by their names alone: where they lay is nobody's business.

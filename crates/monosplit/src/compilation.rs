@@ -106,6 +106,8 @@ impl Compilation {
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
+            } else if precision == Precision::F64 && *name == inputs::ALPHA {
+                graph = with_exact_default(&graph, name, value.to_f64()[0])?;
             }
         }
         let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
@@ -301,6 +303,27 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     let map = graph.copy_into_with(&mut fixed, &given)?;
     graph.outputs().iter().for_each(|output| fixed.output(output.name.clone(), map[output.node]));
     fixed.pruned()
+}
+
+/// `graph`, which takes an input that is the `default` rounded to single precision for the default itself: a file reads in
+/// single precision what it computes with in double, and 0.4 is no number of single precision.
+fn with_exact_default(graph: &Graph, input: &str, default: f64) -> Result<Graph> {
+    let rounded = f64::from(default as f32);
+    let found = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input);
+    let Some(&found) = found.filter(|_| rounded != default) else { return Ok(graph.clone()) };
+    let mut exact = Graph::new();
+    let mut given = HashMap::new();
+    // Inputs keep their order.
+    for &id in graph.inputs() {
+        given.insert(id, exact.add_copy(graph.node(id), &[])?);
+    }
+    let [rounded, default] = [rounded, default].map(|number| exact.constant(Tensor::scalar(number)));
+    let read = given[&found];
+    let is_default = exact.binary(Binary::Equal, read, rounded)?;
+    given.insert(found, exact.select(is_default, default, read)?);
+    let map = graph.copy_into_with(&mut exact, &given)?;
+    graph.outputs().iter().for_each(|output| exact.output(output.name.clone(), map[output.node]));
+    exact.pruned()
 }
 
 /// `graph` with maps of numbers that are none where an input they read lies outside its range: what the program refuses

@@ -191,6 +191,29 @@ fn what_was_settled_cannot_be_chosen_again() {
     refuses(["explain", &path, &x, "--size", "input"], &["finished", "settled"]);
 }
 
+/// 0.4 is no number of single precision, which a file reads; left out, it is still 0.4.
+#[test]
+fn alpha_left_out_is_what_it_is_in_double_precision() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let words = ["--method", "splitgrad", "--layer", "x", "--precision", "f64"];
+    let found = survey(&compiled(&folder, &network, &words));
+    let graph = found.graph.unwrap();
+    let run = |alpha: f64| {
+        let given = |name: &str| match found.defaults.iter().find(|(input, _)| input == name) {
+            Some(_) if name == "alpha" => Tensor::scalar(alpha),
+            Some((_, default)) => default.clone(),
+            None => numbers(&[1, 3, SIDE, SIDE], 17),
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        let cpu = Cpu::default().precision(Precision::F64).compile(&graph).unwrap();
+        cpu.run(&inputs.collect::<Vec<_>>()).unwrap().swap_remove(2).to_f64()
+    };
+    let exact = run(0.4);
+    assert_eq!(run(f64::from(0.4f32)), exact);
+    assert_ne!(run(f64::from(0.4f32.next_up())), exact);
+}
+
 /// Two outputs of one name could not be asked for, and two names of one map would only cost time.
 #[test]
 fn a_map_is_asked_for_once() {

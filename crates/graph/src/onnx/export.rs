@@ -67,7 +67,7 @@ impl ExportOptions {
     }
 
     /// Computes in double precision what is read, stored and returned in single precision. Ops that runtimes have in single
-    /// precision alone, such as resizing, are still computed in that.
+    /// precision alone are still computed in that, unless [`matrix_form`](crate::passes::matrix_form) has rewritten them.
     #[must_use]
     pub fn double_inside(mut self, double: bool) -> Self {
         (self.double, self.single_outside) = (double, double);

@@ -11,6 +11,7 @@ mod export;
 mod export_constant;
 mod export_layout;
 mod export_op;
+mod export_options;
 mod export_precision;
 mod export_slice;
 #[cfg(test)]
@@ -46,7 +47,8 @@ mod wire;
 
 use std::path::Path;
 
-pub use self::export::{ExportOptions, save, write};
+pub use self::export::{save, write};
+pub use self::export_options::ExportOptions;
 pub use self::import::{Problem, Survey};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;

@@ -1,7 +1,7 @@
 //! Linear maps along one axis, as matrices: what slicing, padding, gathering and resizing do to the elements
 //! of that axis. Their transposes need no kernels of their own.
 
-use monosplit_graph::op::{Coordinates, Interpolation, Padding, Rounding};
+use monosplit_graph::op::{Coordinates, Interpolation, Padding, ResizeAxis};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
 /// A matrix with one row per output element and one column per input element.
@@ -64,41 +64,15 @@ impl AxisMap {
     /// Interpolation at another resolution.
     pub(crate) fn resize(
         columns: usize,
-        rows: usize,
-        scale: f64,
+        axis: &ResizeAxis,
         interpolation: Interpolation,
         coordinates: Coordinates,
     ) -> Self {
-        let mut map = AxisMap::zero(rows, columns);
-        for row in 0..rows {
-            let x = source_coordinate(row, columns, rows, scale, coordinates);
-            map.interpolate(row, x, interpolation);
+        let mut map = AxisMap::zero(axis.length, columns);
+        for (row, taps) in axis.taps(interpolation, coordinates, columns).into_iter().enumerate() {
+            taps.into_iter().for_each(|(column, weight)| map.add(row, column, weight));
         }
         map
-    }
-
-    fn interpolate(&mut self, row: usize, x: f64, interpolation: Interpolation) {
-        let last = self.columns as i64 - 1;
-        let clamped = |i: i64| i.clamp(0, last) as usize;
-        match interpolation {
-            Interpolation::Nearest(rounding) => self.add(row, clamped(nearest(x, rounding)), 1.0),
-            Interpolation::Linear => {
-                let x = x.clamp(0.0, last as f64);
-                let left = x.floor();
-                self.add(row, clamped(left as i64), 1.0 - (x - left));
-                self.add(row, clamped(left as i64 + 1), x - left);
-            }
-            Interpolation::Cubic { coefficient, exclude_outside } => {
-                let left = x.floor() as i64;
-                let taps: Vec<(i64, f64)> =
-                    (left - 1..=left + 2).map(|i| (i, keys_cubic(x - i as f64, coefficient))).collect();
-                let inside = |i: i64| !exclude_outside || (0..=last).contains(&i);
-                let total: f64 = taps.iter().filter(|t| inside(t.0)).map(|t| t.1).sum();
-                for (i, weight) in taps.into_iter().filter(|t| inside(t.0)) {
-                    self.add(row, clamped(i), if exclude_outside { weight / total } else { weight });
-                }
-            }
-        }
     }
 
     /// The transposed matrix.
@@ -122,41 +96,6 @@ impl AxisMap {
     /// Replaces every weight by its magnitude.
     pub(crate) fn make_absolute(&mut self) {
         self.weights.iter_mut().for_each(|w| *w = w.abs());
-    }
-}
-
-fn source_coordinate(row: usize, columns: usize, rows: usize, scale: f64, coordinates: Coordinates) -> f64 {
-    let row = row as f64;
-    match coordinates {
-        Coordinates::HalfPixel => (row + 0.5) / scale - 0.5,
-        Coordinates::PytorchHalfPixel if rows == 1 => 0.0,
-        Coordinates::PytorchHalfPixel => (row + 0.5) / scale - 0.5,
-        Coordinates::AlignCorners if rows == 1 => 0.0,
-        Coordinates::AlignCorners => row * (columns - 1) as f64 / (rows - 1) as f64,
-        Coordinates::Asymmetric => row / scale,
-    }
-}
-
-/// In single precision, as peers and our engine have it: a double can fall just short of the integer it stands for.
-fn nearest(x: f64, rounding: Rounding) -> i64 {
-    let x = x as f32;
-    let value = match rounding {
-        Rounding::PreferFloor => (x - 0.5).ceil(),
-        Rounding::PreferCeil => (x + 0.5).floor(),
-        Rounding::Floor => x.floor(),
-        Rounding::Ceil => x.ceil(),
-    };
-    value as i64
-}
-
-fn keys_cubic(distance: f64, a: f64) -> f64 {
-    let t = distance.abs();
-    if t <= 1.0 {
-        ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
-    } else if t < 2.0 {
-        ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
-    } else {
-        0.0
     }
 }
 
@@ -190,24 +129,6 @@ pub(crate) fn apply_transposed(g: &mut Graph, y: NodeId, axis: usize, map: AxisM
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interpolation_weights_sum_to_one() {
-        let kinds = [
-            Interpolation::Nearest(Rounding::PreferFloor),
-            Interpolation::Linear,
-            Interpolation::Cubic { coefficient: -0.75, exclude_outside: false },
-            Interpolation::Cubic { coefficient: -0.5, exclude_outside: true },
-        ];
-        for kind in kinds {
-            for (from, to) in [(5, 9), (9, 4), (1, 3)] {
-                let map = AxisMap::resize(from, to, to as f64 / from as f64, kind, Coordinates::HalfPixel);
-                for row in map.weights.chunks(from) {
-                    assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{kind:?} {from}→{to}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn reflection_mirrors_without_repeating_the_edge() {

@@ -173,8 +173,7 @@ fn transpose_node(
             let mut value = y;
             for resized in axes {
                 let length = input.fixed_at(resized.axis).unwrap_or(0);
-                let mut map =
-                    AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+                let mut map = AxisMap::resize(length, resized, *interpolation, *coordinates);
                 if magnitude {
                     map.make_absolute();
                 }
@@ -317,7 +316,7 @@ pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) ->
     let mut value = value;
     for resized in axes {
         let length = g.node(value).shape.fixed_at(resized.axis).unwrap_or(0);
-        let mut map = AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+        let mut map = AxisMap::resize(length, resized, *interpolation, *coordinates);
         map.make_absolute();
         value = apply_transposed(g, value, resized.axis, map.transposed())?;
     }
@@ -333,7 +332,7 @@ pub(crate) fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, Ax
     };
     let map = |resized: &ResizeAxis| {
         let length = input.fixed_at(resized.axis).unwrap_or(0);
-        let map = AxisMap::resize(length, resized.length, resized.scale, *interpolation, *coordinates);
+        let map = AxisMap::resize(length, resized, *interpolation, *coordinates);
         (resized.axis, map)
     };
     Some(axes.iter().map(map).collect())

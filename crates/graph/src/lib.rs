@@ -19,6 +19,7 @@ pub mod onnx;
 pub mod op;
 pub mod options;
 pub mod passes;
+mod resampling;
 mod shape;
 mod tensor;
 pub mod weights;

@@ -1,6 +1,7 @@
 //! What a node can do: a closed set of operations with their attributes resolved. Everything ONNX leaves to
 //! run time or to convention (automatic padding, negative axes, `-1` in a shape) is decided on import.
 
+pub use crate::resampling::Taps;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
 

@@ -11,7 +11,7 @@ use monosplit_explain::{
 };
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
-use monosplit_graph::passes::{matrix_form, portable, share_constants};
+use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
 use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
 use monosplit_train::{CLASSES, PRESET};
 
@@ -83,6 +83,7 @@ impl Compilation {
         precision: Precision,
     ) -> Result<Self> {
         check_inputs(model)?;
+        check_maps(maps)?;
         let requests: Vec<Request> =
             maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
@@ -95,7 +96,7 @@ impl Compilation {
             graph = matrix_form(&graph)?;
         }
         unname_inner_values(&mut graph);
-        graph = share_constants(&graph)?;
+        graph = share_computations(&drop_identities(&graph)?)?;
         if let ClassSource::Fixed(number) = class {
             graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
         }
@@ -105,6 +106,8 @@ impl Compilation {
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
+            } else if precision == Precision::F64 && *name == inputs::ALPHA {
+                graph = with_exact_default(&graph, name, value.to_f64()[0])?;
             }
         }
         let defaults: Vec<_> = defaults.into_iter().filter(|(name, _)| has_input(&graph, name)).collect();
@@ -175,8 +178,10 @@ impl Compilation {
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
-        let options =
-            ExportOptions::default().double_inside(self.precision == Precision::F64).half(self.half);
+        let options = ExportOptions::default()
+            .double_inside(self.precision == Precision::F64)
+            .half(self.half)
+            .compact(true);
         self.defaults.iter().fold(options, add)
     }
 }
@@ -200,6 +205,27 @@ fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)
         1 => chosen.name.to_owned(),
         _ => without_folders(chosen).canonical(),
     }
+}
+
+/// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
+fn check_maps(maps: &[(&Chosen, Request)]) -> Result<()> {
+    for (i, map) in maps.iter().enumerate() {
+        let name = told_apart(map, maps);
+        let is_alike =
+            |other: &&(&Chosen, Request)| other.1.layer == map.1.layer && told_apart(other, maps) == name;
+        let Some(other) = maps[..i].iter().find(is_alike) else { continue };
+        let layer = map.1.layer.as_deref().unwrap_or("input");
+        return Err(Error::argument(match other.0.options == map.0.options {
+            true => format!("'{name}' is asked for twice at '{layer}'; ask for it once"),
+            false => format!(
+                "'{}' and '{}' at '{layer}' would both be called '{name}', since a file is called by its name without the \
+                 folder; give one of the files another name, or compile two files",
+                other.0.canonical(),
+                map.0.canonical()
+            ),
+        }));
+    }
+    Ok(())
 }
 
 /// The same, its files by their names alone: where they lay is nobody's business.
@@ -277,6 +303,27 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     let map = graph.copy_into_with(&mut fixed, &given)?;
     graph.outputs().iter().for_each(|output| fixed.output(output.name.clone(), map[output.node]));
     fixed.pruned()
+}
+
+/// `graph`, which takes an input that is the `default` rounded to single precision for the default itself: a file reads in
+/// single precision what it computes with in double, and 0.4 is no number of single precision.
+fn with_exact_default(graph: &Graph, input: &str, default: f64) -> Result<Graph> {
+    let rounded = f64::from(default as f32);
+    let found = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input);
+    let Some(&found) = found.filter(|_| rounded != default) else { return Ok(graph.clone()) };
+    let mut exact = Graph::new();
+    let mut given = HashMap::new();
+    // Inputs keep their order.
+    for &id in graph.inputs() {
+        given.insert(id, exact.add_copy(graph.node(id), &[])?);
+    }
+    let [rounded, default] = [rounded, default].map(|number| exact.constant(Tensor::scalar(number)));
+    let read = given[&found];
+    let is_default = exact.binary(Binary::Equal, read, rounded)?;
+    given.insert(found, exact.select(is_default, default, read)?);
+    let map = graph.copy_into_with(&mut exact, &given)?;
+    graph.outputs().iter().for_each(|output| exact.output(output.name.clone(), map[output.node]));
+    exact.pruned()
 }
 
 /// `graph` with maps of numbers that are none where an input they read lies outside its range: what the program refuses

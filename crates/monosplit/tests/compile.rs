@@ -8,15 +8,16 @@ use std::path::Path;
 
 use monosplit::Tensor;
 use monosplit::catalogue::{Family, entries};
-use monosplit::engine::{Cpu, Engine};
+use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
-use monosplit::graph::op::Unary;
-use monosplit::graph::{Op, npy};
+use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
+use monosplit::graph::passes::matrix_form;
+use monosplit::graph::{Graph, Kind, NodeId, Op, Shape, npy};
 use monosplit::{Model, ModelOptions, Origin, compiled_maps};
 use networks::{CLASSES, SIDE, Small, numbers};
-use program::{Folder, crates, model, refuses, succeeds};
+use program::{Folder, crates, model, monosplit_with, refuses, succeeds};
 use reference::{array, relative_error};
 
 fn text(path: &Path) -> String {
@@ -190,6 +191,65 @@ fn what_was_settled_cannot_be_chosen_again() {
     refuses(["explain", &path, &x, "--size", "input"], &["finished", "settled"]);
 }
 
+/// 0.4 is no number of single precision, which a file reads; left out, it is still 0.4.
+#[test]
+fn alpha_left_out_is_what_it_is_in_double_precision() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let words = ["--method", "splitgrad", "--layer", "x", "--precision", "f64"];
+    let found = survey(&compiled(&folder, &network, &words));
+    let graph = found.graph.unwrap();
+    let run = |alpha: f64| {
+        let given = |name: &str| match found.defaults.iter().find(|(input, _)| input == name) {
+            Some(_) if name == "alpha" => Tensor::scalar(alpha),
+            Some((_, default)) => default.clone(),
+            None => numbers(&[1, 3, SIDE, SIDE], 17),
+        };
+        let inputs = graph.inputs().iter().map(|&id| given(&graph.node(id).label.tensor));
+        let cpu = Cpu::default().precision(Precision::F64).compile(&graph).unwrap();
+        cpu.run(&inputs.collect::<Vec<_>>()).unwrap().swap_remove(2).to_f64()
+    };
+    let exact = run(0.4);
+    assert_eq!(run(f64::from(0.4f32)), exact);
+    assert_ne!(run(f64::from(0.4f32.next_up())), exact);
+}
+
+/// Two outputs of one name could not be asked for, and two names of one map would only cost time.
+#[test]
+fn a_map_is_asked_for_once() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let path = text(&folder.path("explained.onnx"));
+    let twice: [(&[&str], &[&str]); 5] = [
+        (&["--methods", "gradcam,gradcam"], &["'gradcam'", "twice at 'relu:out'"]),
+        (&["--methods", "gradient,gradient"], &["'gradient'", "twice at 'input'"]),
+        (&["--methods", "gradcam", "--layers", "conv,conv"], &["'gradcam'", "twice at 'conv'"]),
+        (&["--methods", "splitcam,splitcam:stream=g"], &["'splitcam'", "twice"]),
+        (&["--methods", "splitcam:alpha=0.25,splitcam:alpha=.25"], &["'splitcam:alpha=0.25'", "twice"]),
+    ];
+    for (words, said) in twice {
+        refuses([&["compile", &network, "-o", &path][..], words].concat(), said);
+    }
+    let baseline = npy::write(&numbers(&[1, 3, SIDE, SIDE], 5));
+    let [one, two, third] = ["one/b.npy", "two/b.npy", "two/c.npy"].map(|name| {
+        std::fs::create_dir_all(folder.path(name).parent().unwrap()).unwrap();
+        text(&folder.write(name, &baseline))
+    });
+    let with = |second: &str| format!("deeplift:baseline={one},deeplift:baseline={second}");
+    let words = ["compile", &network, "-o", &path, "--methods"];
+    refuses(
+        [&words[..], &[&with(&two)]].concat(),
+        &[&one, &two, "'deeplift:baseline=b.npy'", "another name"],
+    );
+    assert!(!Path::new(&path).exists());
+    succeeds([&words[..], &[&with(&third)]].concat());
+    let outputs = survey(&path).read.outputs().iter().map(|output| output.name.clone()).collect::<Vec<_>>();
+    for file in ["b", "c"] {
+        let wanted = format!("saliency/deeplift:baseline={file}.npy/input");
+        assert!(outputs.contains(&wanted), "{wanted} is not in {outputs:?}");
+    }
+}
+
 /// Whatever a file holds can be asked for in the words it was compiled by.
 #[test]
 fn one_map_of_several_is_picked_by_what_it_is() {
@@ -347,6 +407,9 @@ fn activations_are_spelled_out_in_double_precision() {
         Unary::Celu { alpha: 0.5 },
         Unary::Softplus,
         Unary::Mish,
+        Unary::Erf,
+        Unary::Gelu,
+        Unary::GeluTanh,
     ];
     for activation in activations {
         let end = Some(Op::Unary(activation));
@@ -360,6 +423,87 @@ fn activations_are_spelled_out_in_double_precision() {
             assert!(read.nodes().all(|(_, node)| !is_left(&node.op)), "{activation:?} at {opset}");
             let error = relative_error(&map(&folder, &path, &x, &[]), &native);
             assert!(error < 1e-6, "{activation:?} at operator set {opset}: {error:e}");
+        }
+    }
+}
+
+/// What a graph returns, computed in double precision.
+fn outcome(graph: &Graph, x: &Tensor) -> Vec<f64> {
+    let cpu = Cpu::default().precision(Precision::F64);
+    let found = cpu.compile(graph).unwrap().run(std::slice::from_ref(x)).unwrap();
+    found[0].to_f64().into_vec()
+}
+
+fn of_one_op(op: Op, shape: &[usize]) -> Graph {
+    let mut graph = Graph::new();
+    let x = graph.input("x", Shape::batched(shape), Kind::Float);
+    let inputs: Vec<NodeId> = match op {
+        Op::GroupNorm { .. } => {
+            let parameters = [[1.5, -0.5, 2.0, 0.25], [0.5, 1.0, -1.0, 3.0]];
+            [x].into_iter().chain(parameters.map(|p| graph.constant(Tensor::vector(p.to_vec())))).collect()
+        }
+        _ => vec![x],
+    };
+    let y = graph.add(op, &inputs).unwrap();
+    graph.output("y", y);
+    graph
+}
+
+/// Written in terms of others, the error function keeps the accuracy of double precision.
+#[test]
+fn the_error_function_is_written_to_double_precision() {
+    let graph = of_one_op(Op::Unary(Unary::Erf), &[1]);
+    let options = ExportOptions::default().double(true).opset(26);
+    let bytes = onnx::write(&graph, &options).unwrap();
+    let spelled = onnx::read(&bytes, None, &ImportOptions::default()).unwrap();
+    assert!(spelled.nodes().all(|(_, node)| node.op != Op::Unary(Unary::Erf)));
+    let grid = (-700..=700).map(|i| f64::from(i) / 100.0);
+    let small = (0..16).map(|i| 10f64.powi(-i));
+    let x: Vec<f64> = grid.chain(small).chain([1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY]).collect();
+    let x = Tensor::new([x.len(), 1], x).unwrap();
+    for (found, wanted) in outcome(&spelled, &x).iter().zip(outcome(&graph, &x)) {
+        assert!(
+            (found - wanted).abs() <= 1e-15 && (found - wanted).abs() <= 1e-14 * wanted.abs(),
+            "{found} {wanted}"
+        );
+    }
+}
+
+/// So do interpolations and normalisations.
+#[test]
+fn interpolations_and_norms_are_written_to_double_precision() {
+    let resize = |interpolation, coordinates, [height, width]: [usize; 2]| Op::Resize {
+        axes: vec![
+            ResizeAxis { axis: 2, length: height, scale: height as f64 / 5.0 },
+            ResizeAxis { axis: 3, length: width, scale: width as f64 / 7.0 },
+        ],
+        interpolation,
+        coordinates,
+    };
+    let mut ops = vec![
+        Op::GroupNorm { groups: 2, epsilon: 1e-5 },
+        Op::GroupNorm { groups: 4, epsilon: 1e-5 },
+        Op::LocalResponseNorm { size: 3, alpha: 0.1, beta: 0.75, bias: 1.0 },
+    ];
+    let interpolations = [
+        Interpolation::Nearest(Rounding::PreferFloor),
+        Interpolation::Nearest(Rounding::Ceil),
+        Interpolation::Linear,
+        Interpolation::Cubic { coefficient: -0.75, exclude_outside: false },
+        Interpolation::Cubic { coefficient: -0.5, exclude_outside: true },
+    ];
+    for interpolation in interpolations {
+        for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::Asymmetric] {
+            ops.extend([[10, 14], [3, 16], [1, 7]].map(|size| resize(interpolation, coordinates, size)));
+        }
+    }
+    let x = numbers(&[2, 4, 5, 7], 3);
+    for op in ops {
+        let graph = of_one_op(op.clone(), &[4, 5, 7]);
+        let spelled = matrix_form(&graph).unwrap();
+        assert!(spelled.nodes().all(|(_, node)| node.op.name() != op.name()), "{op:?}");
+        for (found, wanted) in outcome(&spelled, &x).iter().zip(outcome(&graph, &x)) {
+            assert!((found - wanted).abs() <= 1e-13 * wanted.abs().max(1.0), "{op:?}: {found} {wanted}");
         }
     }
 }
@@ -455,6 +599,38 @@ fn external_data_are_not_written_over() {
     refuses(["compile", &network, &joined, "-o", &labels], &["would be replaced", "another file"]);
 }
 
+/// Nor is a file that only an option of a method names, or only the defaults.
+#[test]
+fn whatever_is_read_is_not_written_over() {
+    let folder = Folder::new();
+    let network = Small::default().save(&folder, "small.onnx");
+    let baseline = text(&folder.write("b.npy", npy::write(&numbers(&[1, 3, SIDE, SIDE], 5))));
+    let before = std::fs::read(&baseline).unwrap();
+    let method = format!("deeplift:baseline={baseline}");
+    let set = format!("baseline={baseline}");
+    let x = samples(&folder);
+    let commands: [&[&str]; 4] = [
+        &["compile", &network, "--method", &method, "-o", &baseline],
+        &["compile", &network, "--methods", &method, "-o", &baseline],
+        &["compile", &network, "--method", "deeplift", "--set", &set, "-o", &baseline],
+        &["explain", &network, &x, "--method", &method, "--raw", &baseline],
+    ];
+    for words in commands {
+        refuses(words.iter().copied(), &["would be replaced", "another file"]);
+        assert_eq!(std::fs::read(&baseline).unwrap(), before);
+    }
+    let labels = text(&folder.write("labels.txt", "ant\nbee\ncat\ndog\nelk\n"));
+    let before = std::fs::read(&labels).unwrap();
+    let defaults = text(&folder.write("defaults.toml", format!("labels = '{labels}'\n")));
+    for output in [&labels, &defaults] {
+        let words = ["compile", &network, "-o", output];
+        let answer = monosplit_with(&[("MONOSPLIT_CONFIG", defaults.as_ref())], words);
+        assert_eq!(answer.code, 2, "{}", answer.errors);
+        assert!(answer.errors.contains("would be replaced"), "{}", answer.errors);
+    }
+    assert_eq!(std::fs::read(&labels).unwrap(), before);
+}
+
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {
@@ -531,10 +707,14 @@ fn a_compiled_file_is_hardly_larger_than_the_network() {
     let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
     let plain = Model::open(Origin::onnx(&network), &ModelOptions::default()).unwrap();
     let plain = onnx::write(plain.graph(), &ExportOptions::default()).unwrap().len() as f64;
+    let choices: [&[&str]; 4] =
+        [&[], &["--layer", "x"], &["--precision", "f64"], &["--layer", "x", "--precision", "f64"]];
     for method in methods(true) {
-        let path = compiled(&folder, &network, &["--method", method]);
-        let growth = std::fs::metadata(path).unwrap().len() as f64 / plain - 1.0;
-        assert!(growth < 0.02, "{method} adds {:.2} %", 100.0 * growth);
+        for words in choices {
+            let path = compiled(&folder, &network, &[&["--method", method], words].concat());
+            let growth = std::fs::metadata(path).unwrap().len() as f64 / plain - 1.0;
+            assert!(growth < 0.02, "{method} {words:?} adds {:.2} %", 100.0 * growth);
+        }
     }
 }
 

@@ -4,8 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::compaction::{is_default, shorten_names};
 use super::export_layout::keeps_batch;
+use super::export_options::ExportOptions;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
+use super::export_slice::{Cuts, cuts};
 use super::model::{
     AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
     StringStringEntry, TensorProto, ValueInfoProto,
@@ -24,67 +27,6 @@ pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
 
 /// Operator sets that can be written.
 const OPSETS: std::ops::RangeInclusive<i64> = 13..=26;
-
-/// How a graph is written.
-#[derive(Clone, Debug)]
-pub struct ExportOptions {
-    opset: i64,
-    double: bool,
-    single_outside: bool,
-    half: bool,
-    optional: Vec<(String, Tensor)>,
-}
-
-impl Default for ExportOptions {
-    fn default() -> Self {
-        ExportOptions { opset: 17, double: false, single_outside: false, half: false, optional: Vec::new() }
-    }
-}
-
-impl ExportOptions {
-    /// Version of ONNX's operator set to write, 13 to 26; 17 unless told otherwise.
-    #[must_use]
-    pub fn opset(mut self, version: i64) -> Self {
-        self.opset = version;
-        self
-    }
-
-    /// Writes real numbers in double precision.
-    #[must_use]
-    pub fn double(mut self, double: bool) -> Self {
-        self.double = double;
-        self
-    }
-
-    /// Computes in double precision what is read, stored and returned in single precision. Ops that runtimes have in single
-    /// precision alone, such as resizing, are still computed in that.
-    #[must_use]
-    pub fn double_inside(mut self, double: bool) -> Self {
-        (self.double, self.single_outside) = (double, double);
-        self
-    }
-
-    /// Stores weights in half precision; they are cast to single precision when the file is read, and computed with in
-    /// that.
-    #[must_use]
-    pub fn half(mut self, half: bool) -> Self {
-        self.half = half;
-        self
-    }
-
-    /// Whether an input may be left out.
-    pub fn is_optional(&self, input: &str) -> bool {
-        self.optional.iter().any(|(name, _)| name == input)
-    }
-
-    /// Whoever runs the file may leave out the input of this name, and `value` is taken; an axis of length one may then
-    /// be given at any length that the graph broadcasts.
-    #[must_use]
-    pub fn optional(mut self, input: impl Into<String>, value: Tensor) -> Self {
-        self.optional.push((input.into(), value));
-        self
-    }
-}
 
 /// The bytes of an ONNX file that holds `graph`.
 pub fn write(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
@@ -116,11 +58,14 @@ pub(crate) struct Exporter<'g> {
     pub(crate) double: bool,
     pub(crate) single_outside: bool,
     pub(crate) half: bool,
+    compact: bool,
     pub(crate) optional: &'g [(String, Tensor)],
     pub(crate) nodes: Vec<NodeProto<'g>>,
     pub(crate) initializers: Vec<TensorProto<'g>>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
+    /// What every slice takes, with the slices it reads.
+    pub(crate) cuts: HashMap<NodeId, Cuts>,
     /// The names of inputs that are cast before anything reads them.
     pub(crate) outside: HashMap<NodeId, String>,
     pub(crate) value_names: Names,
@@ -142,10 +87,12 @@ impl<'g> Exporter<'g> {
             double: options.double,
             single_outside: options.single_outside,
             half: options.half,
+            compact: options.compact,
             optional: &options.optional,
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
+            cuts: cuts(graph),
             outside: HashMap::new(),
             value_names: Names::default(),
             node_names: Names::default(),
@@ -170,10 +117,8 @@ impl<'g> Exporter<'g> {
             self.result = self.name(id).to_owned();
             match &node.op {
                 Op::Input => self.input(id)?,
-                Op::Constant(tensor) => {
-                    let name = self.result.clone();
-                    self.weight(name, tensor)?;
-                }
+                Op::Constant(tensor) => self.weight(id, tensor)?,
+                Op::Slice { .. } => self.slice(id)?,
                 op => self.op(op, node).map_err(|e| e.at(node.label.display()))?,
             }
         }
@@ -181,7 +126,8 @@ impl<'g> Exporter<'g> {
         let inputs = graph.inputs().iter().map(|&id| self.input_info(id)).collect();
         let inner = graph.nodes().filter(|(id, _)| needed[id.index()]);
         let inner = inner.filter_map(|(id, node)| self.inner_info(id, node)).collect();
-        let main = GraphProto {
+        let kept = self.kept_names();
+        let mut main = GraphProto {
             name: "monosplit".into(),
             nodes: self.nodes,
             initializers: self.initializers,
@@ -190,6 +136,9 @@ impl<'g> Exporter<'g> {
             outputs,
             inner,
         };
+        if self.compact {
+            shorten_names(&mut main, &kept);
+        }
         let ir_version = match self.opset {
             ..15 => 7,
             15..19 => 8,
@@ -205,6 +154,15 @@ impl<'g> Exporter<'g> {
             metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
             functions: Vec::new(),
         })
+    }
+
+    /// The names that people ask by: of inputs and outputs, and of what has one in the graph.
+    fn kept_names(&self) -> HashSet<String> {
+        let graph = self.graph;
+        let named = graph.nodes().filter(|(_, node)| !node.label.tensor.is_empty());
+        let named = named.map(|(_, node)| node.label.tensor.clone());
+        let read = graph.inputs().iter().map(|&id| self.input_name(id).to_owned());
+        named.chain(read).chain(graph.outputs().iter().map(|output| output.name.clone())).collect()
     }
 
     /// Decides what every value is called: outputs and inputs first, they must keep their names.
@@ -240,8 +198,7 @@ impl<'g> Exporter<'g> {
         let cast: Vec<NodeId> = graph.inputs().iter().copied().filter(|&id| self.is_cast(id)).collect();
         for id in cast {
             let outside = self.name(id).to_owned();
-            let inside = self.value_names.fresh(&format!("{outside}/double"));
-            self.values.insert(id, inside);
+            self.rename(id, &format!("{outside}/double"));
             self.outside.insert(id, outside);
         }
         // Inner nodes must not take a name that a later node of the graph has.
@@ -321,6 +278,13 @@ impl<'g> Exporter<'g> {
         self.values.get(&id).map_or("", |name| name)
     }
 
+    /// Gives a value another name, which nobody has yet; the name.
+    pub(crate) fn rename(&mut self, id: NodeId, wish: &str) -> String {
+        let name = self.value_names.fresh(wish);
+        self.values.insert(id, name.clone());
+        name
+    }
+
     /// The names of the values a node reads.
     pub(crate) fn inputs(&self, node: &Node) -> Vec<String> {
         node.inputs.iter().map(|&id| self.name(id).to_owned()).collect()
@@ -334,8 +298,11 @@ impl<'g> Exporter<'g> {
     /// Adds a node whose result is read by others on the way; its name.
     pub(crate) fn emit(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
         let base = if self.current.node.is_empty() { &self.result } else { &self.current.node };
-        let name = self.node_names.fresh(&format!("{base}/{op}"));
+        let mut name = self.node_names.fresh(&format!("{base}/{op}"));
         let result = self.value_names.fresh(&name);
+        if self.compact {
+            name.clear();
+        }
         self.push(op, inputs, vec![result.clone()], attributes, name);
         result
     }
@@ -385,6 +352,7 @@ impl<'g> Exporter<'g> {
         };
         let attributes = attributes
             .iter()
+            .filter(|(name, value)| !(self.compact && is_default(op, name, value)))
             .map(|(name, value)| AttributeProto { name: (*name).to_owned(), value: value.clone() });
         self.nodes.push(NodeProto {
             inputs: inputs.iter().map(|s| (*s).to_owned()).collect(),

@@ -6,6 +6,7 @@ use super::export::{Exporter, MAX_BYTES, int, too_large};
 use super::export_precision::FLOAT;
 use super::model::TensorProto;
 use crate::error::{Error, ErrorKind, Result};
+use crate::graph::{Label, NodeId};
 use crate::half;
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Data, Kind, Tensor};
@@ -20,7 +21,8 @@ const LEAST_HALVED: usize = 64;
 impl Exporter<'_> {
     /// Adds a constant of the graph; with the cast that makes it what it was where it is stored in half precision, as
     /// asked, or in single precision, which takes nothing away from most.
-    pub(crate) fn weight(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+    pub(crate) fn weight(&mut self, id: NodeId, tensor: &Tensor) -> Result<()> {
+        let name = self.result.clone();
         let large = tensor.len() >= LEAST_HALVED && tensor.kind() == Kind::Float;
         let in_full = self.double && !self.single_outside;
         let (data_type, raw): (i64, Vec<u8>) = match (large && !in_full, self.half) {
@@ -33,8 +35,16 @@ impl Exporter<'_> {
             }
             _ => return self.initializer(name, tensor),
         };
-        let stored = self.value_names.fresh(&format!("{name}/stored"));
+        // What people look for by its name is what is stored.
+        let stored = match self.graph.outputs().iter().any(|output| output.name == name) {
+            true => self.value_names.fresh(&format!("{name}/stored")),
+            false => {
+                self.result = self.rename(id, &format!("{name}/cast"));
+                name
+            }
+        };
         self.store(stored.clone(), tensor, data_type, raw)?;
+        self.current = Label::default();
         self.finish("Cast", &[&stored], &[("to", int(self.data_type(Kind::Float)))]);
         Ok(())
     }

@@ -23,7 +23,6 @@ fn kept_batch(shape: &Shape) -> Vec<i64> {
 impl Exporter<'_> {
     pub(crate) fn layout(&mut self, op: &Op, node: &Node, x: &str) -> Result<()> {
         match op {
-            Op::Slice { axis, start, step, length } => self.slice(*axis, *start, *step, *length, x),
             Op::Pad { padding, pads } => self.pad(*padding, pads, node.kind, x),
             Op::Transpose { axes } => {
                 self.finish("Transpose", &[x], &[("perm", list(axes.iter().copied()))]);
@@ -60,19 +59,6 @@ impl Exporter<'_> {
             Dim::Batch(_) => -1,
         };
         self.ints("shape", shape.dims().iter().map(length).collect())
-    }
-
-    fn slice(&mut self, axis: usize, start: usize, step: isize, length: usize, x: &str) -> Result<()> {
-        let (start, step) = (start as i64, step as i64);
-        let end = start.saturating_add(step.saturating_mul(length as i64));
-        // A negative end would count from the back.
-        let end = if end < 0 { i64::MIN + 1 } else { end };
-        let starts = self.ints("starts", vec![start])?;
-        let ends = self.ints("ends", vec![if length == 0 { start } else { end }])?;
-        let axes = self.ints("axes", vec![axis as i64])?;
-        let steps = self.ints("steps", vec![step])?;
-        self.finish("Slice", &[x, &starts, &ends, &axes, &steps], &[]);
-        Ok(())
     }
 
     fn pad(&mut self, padding: Padding, pads: &[(usize, usize)], kind: Kind, x: &str) -> Result<()> {

@@ -4,7 +4,7 @@
 use super::export::{Exporter, flag, float, int};
 use crate::error::Result;
 use crate::graph::Node;
-use crate::op::{Op, Reduction, Unary};
+use crate::op::{Binary, Op, Reduction, Unary};
 use crate::tensor::{Kind, Tensor};
 
 impl Exporter<'_> {
@@ -13,7 +13,8 @@ impl Exporter<'_> {
         let names = self.inputs(node);
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
         match op {
-            Op::Input | Op::Constant(_) => {}
+            // Written by whoever walks over the graph.
+            Op::Input | Op::Constant(_) | Op::Slice { .. } => {}
             Op::Conv { window, groups } => self.conv(window, *groups, &inputs),
             Op::ConvTranspose { window, groups, output_padding } => {
                 self.conv_transpose(window, *groups, output_padding, &inputs)
@@ -35,6 +36,11 @@ impl Exporter<'_> {
                 ],
             ),
             Op::Unary(function) => self.unary(*function, node.kind, inputs[0])?,
+            Op::Binary(Binary::PRelu) if self.double => {
+                let (above, below) = self.parts(inputs[0])?;
+                let below = self.emit("Mul", &[&below, inputs[1]], &[]);
+                self.finish("Add", &[&above, &below], &[]);
+            }
             Op::Binary(function) => self.finish(function.name(), &inputs, &[]),
             Op::Where => self.finish("Where", &inputs, &[]),
             Op::Softmax { axis } => self.finish("Softmax", &inputs, &[("axis", int(*axis))]),
@@ -58,8 +64,7 @@ impl Exporter<'_> {
                 let ratio = self.float("ratio", *ratio)?;
                 self.finish("Dropout", &[inputs[0], &ratio], &[]);
             }
-            Op::Slice { .. }
-            | Op::Pad { .. }
+            Op::Pad { .. }
             | Op::Reshape { .. }
             | Op::Transpose { .. }
             | Op::Expand { .. }
@@ -155,6 +160,18 @@ impl Exporter<'_> {
                 let gate = self.emit("Tanh", &[&soft], &[]);
                 self.finish("Mul", &[x, &gate], &[]);
             }
+            Unary::Erf => {
+                let (step, bell) = self.error_parts(x)?;
+                self.finish("Sub", &[&step, &bell], &[]);
+            }
+            Unary::Gelu => {
+                let root = self.float("root", std::f64::consts::SQRT_2)?;
+                let scaled = self.emit("Div", &[x, &root], &[]);
+                let (step, bell) = self.error_parts(&scaled)?;
+                let erf = self.emit("Sub", &[&step, &bell], &[]);
+                self.gated(x, &erf)?;
+            }
+            Unary::GeluTanh => self.gelu_tanh(x)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -200,32 +217,64 @@ impl Exporter<'_> {
     /// `½·x·(1 + erf(x/√2))`.
     fn gelu(&mut self, x: &str) -> Result<()> {
         let root = self.float("root", std::f64::consts::SQRT_2)?;
-        let one = self.float("one", 1.0)?;
-        let half = self.float("half", 0.5)?;
         let scaled = self.emit("Div", &[x, &root], &[]);
         let erf = self.emit("Erf", &[&scaled], &[]);
-        let gate = self.emit("Add", &[&erf, &one], &[]);
+        self.gated(x, &erf)
+    }
+
+    /// `½·x·(1 + gate)`.
+    fn gated(&mut self, x: &str, gate: &str) -> Result<()> {
+        let (one, half) = (self.float("one", 1.0)?, self.float("half", 0.5)?);
+        let gate = self.emit("Add", &[gate, &one], &[]);
         let product = self.emit("Mul", &[x, &gate], &[]);
         self.finish("Mul", &[&product, &half], &[]);
         Ok(())
+    }
+
+    /// `tanh(πx/h)` and `x·e^(−x²)·Σ 2h/π·e^(−a)/(x² + a)` over `a = (h/2)², (3h/2)², …`, whose difference is the error function:
+    /// the integral `erfc(x) = 2x·e^(−x²)/π·∫ e^(−t²)/(x² + t²) dt` over `t > 0` by the midpoint rule of step `h`, and what its pole adds
+    /// (Chiarella and Reichel, Mathematics of Computation 22, 1968). What is left is of the size of `e^(−π²/h²)`.
+    fn error_parts(&mut self, x: &str) -> Result<(String, String)> {
+        const STEP: f64 = 0.5;
+        const TERMS: usize = 12;
+        // Beyond it is 1 to the last bit, and infinity times zero would be no number.
+        let (least, most) = (self.float("least", -6.0)?, self.float("most", 6.0)?);
+        let x = self.emit("Max", &[x, &least], &[]);
+        let x = self.emit("Min", &[&x, &most], &[]);
+        let slope = self.float("slope", std::f64::consts::PI / STEP)?;
+        let steep = self.emit("Mul", &[&x, &slope], &[]);
+        let step = self.emit("Tanh", &[&steep], &[]);
+        let square = self.emit("Mul", &[&x, &x], &[]);
+        let mut sum: Option<String> = None;
+        for term in (0..TERMS).rev() {
+            let place = ((term as f64 + 0.5) * STEP).powi(2);
+            let height = self.float("height", 2.0 * STEP / std::f64::consts::PI * (-place).exp())?;
+            let place = self.float("place", place)?;
+            let raised = self.emit("Add", &[&square, &place], &[]);
+            let share = self.emit("Div", &[&height, &raised], &[]);
+            sum = Some(match sum {
+                Some(earlier) => self.emit("Add", &[&earlier, &share], &[]),
+                None => share,
+            });
+        }
+        let down = self.emit("Neg", &[&square], &[]);
+        let bell = self.emit("Exp", &[&down], &[]);
+        let bell = self.emit("Mul", &[&x, &bell], &[]);
+        let sum = sum.unwrap_or_default();
+        Ok((step, self.emit("Mul", &[&bell, &sum], &[])))
     }
 
     /// `½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
     fn gelu_tanh(&mut self, x: &str) -> Result<()> {
         let cubic = self.float("cubic", 0.044715)?;
         let root = self.float("root", (2.0 / std::f64::consts::PI).sqrt())?;
-        let one = self.float("one", 1.0)?;
-        let half = self.float("half", 0.5)?;
         let square = self.emit("Mul", &[x, x], &[]);
         let cube = self.emit("Mul", &[&square, x], &[]);
         let small = self.emit("Mul", &[&cube, &cubic], &[]);
         let sum = self.emit("Add", &[x, &small], &[]);
         let scaled = self.emit("Mul", &[&sum, &root], &[]);
         let tanh = self.emit("Tanh", &[&scaled], &[]);
-        let gate = self.emit("Add", &[&tanh, &one], &[]);
-        let product = self.emit("Mul", &[x, &gate], &[]);
-        self.finish("Mul", &[&product, &half], &[]);
-        Ok(())
+        self.gated(x, &tanh)
     }
 
     fn clip(&mut self, min: f64, max: f64, kind: Kind, x: &str) -> Result<()> {

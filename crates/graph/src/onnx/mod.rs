@@ -3,6 +3,7 @@
 //! file other tools run.
 
 mod call;
+mod compaction;
 mod elements;
 mod evaluate;
 mod evaluate_arithmetic;
@@ -10,7 +11,9 @@ mod export;
 mod export_constant;
 mod export_layout;
 mod export_op;
+mod export_options;
 mod export_precision;
+mod export_slice;
 #[cfg(test)]
 mod export_tests;
 mod export_window;
@@ -44,7 +47,8 @@ mod wire;
 
 use std::path::Path;
 
-pub use self::export::{ExportOptions, save, write};
+pub use self::export::{save, write};
+pub use self::export_options::ExportOptions;
 pub use self::import::{Problem, Survey};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;

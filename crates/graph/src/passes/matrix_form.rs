@@ -1,19 +1,27 @@
-//! Convolutions as matrix products and averages as sums: for runtimes that convolve in single precision alone, as ONNX Runtime does
-//! on a processor, but multiply matrices in double precision too.
+//! Convolutions as matrix products, averages and interpolations as sums, normalisations in their parts: for runtimes that have
+//! these in single precision alone, as ONNX Runtime does on a processor, but multiply matrices in double precision too.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Divisor, Op, Padding, Reduction, Window};
+use crate::op::{Coordinates, Divisor, Interpolation, Op, Padding, Reduction, ResizeAxis, Taps, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
+use super::decompose::primitive;
 use super::portable::turned;
 use super::rewrite::{Rewrite, Step};
 
-/// Rewrites convolutions and their transposes into matrix products, averages under a window and their transposes into sums.
-/// Those over axes of unknown length are kept.
+/// Rewrites convolutions and their transposes into matrix products, averages under a window, their transposes and
+/// interpolations into sums, group and local response norms into what they are made of. Those over axes of unknown length
+/// are kept.
 pub fn matrix_form(graph: &Graph) -> Result<Graph> {
-    Rewrite::run(graph, |rewrite, _, node| {
+    let apart = Rewrite::run(graph, |rewrite, _, node| {
+        let is_norm = matches!(node.op, Op::GroupNorm { .. } | Op::LocalResponseNorm { .. });
+        let inputs = rewrite.inputs(node);
+        let value = if is_norm { primitive(&mut rewrite.target, &node.op, &inputs)? } else { None };
+        Ok(value.map_or(Step::Keep, Step::Replace))
+    })?;
+    Rewrite::run(&apart, |rewrite, _, node| {
         let inputs = rewrite.inputs(node);
         let g = &mut rewrite.target;
         let value = match &node.op {
@@ -26,10 +34,55 @@ pub fn matrix_form(graph: &Graph) -> Result<Graph> {
             Op::AveragePoolTranspose { window, divisor, spatial } => {
                 spread(g, inputs[0], window, spatial, *divisor)?
             }
+            Op::Resize { axes, interpolation, coordinates } => {
+                resized(g, inputs[0], axes, *interpolation, *coordinates)?
+            }
             _ => None,
         };
         Ok(value.map_or(Step::Keep, Step::Replace))
     })
+}
+
+/// A value at another resolution: along each axis, the sum of what each place is made of.
+fn resized(
+    g: &mut Graph,
+    x: NodeId,
+    axes: &[ResizeAxis],
+    interpolation: Interpolation,
+    coordinates: Coordinates,
+) -> Result<Option<NodeId>> {
+    let known = |axis: &ResizeAxis| g.node(x).shape.fixed_at(axis.axis).is_some_and(|length| length > 0);
+    if !axes.iter().all(known) {
+        return Ok(None);
+    }
+    let lengths: Vec<usize> = g.node(x).shape.dims().iter().map(|dim| dim.fixed().unwrap_or(1)).collect();
+    let mut value = x;
+    for axis in ResizeAxis::shrinking_first(axes, &lengths) {
+        let taps = axis.taps(interpolation, coordinates, lengths[axis.axis]);
+        value = interpolated(g, value, axis.axis, &taps)?;
+    }
+    Ok(Some(value))
+}
+
+fn interpolated(g: &mut Graph, x: NodeId, axis: usize, places: &[Taps]) -> Result<NodeId> {
+    let most = places.iter().map(Vec::len).max().unwrap_or(0);
+    let mut sum: Option<NodeId> = None;
+    for tap in 0..most {
+        // A place with fewer taps reads its last one again, and adds nothing.
+        let spare = |taps: &Taps| taps.last().map_or((0, 0.0), |&(at, _)| (at, 0.0));
+        let taps = places.iter().map(|taps| taps.get(tap).copied().unwrap_or_else(|| spare(taps)));
+        let (at, weights): (Vec<i64>, Vec<f64>) = taps.map(|(at, weight)| (at as i64, weight)).unzip();
+        let at = g.constant(Tensor::vector(at));
+        let mut seen = g.add(Op::Gather { axis }, &[x, at])?;
+        if weights.iter().any(|&weight| weight != 1.0) {
+            let mut shape = vec![1; g.node(x).shape.rank() - axis];
+            shape[0] = weights.len();
+            let weights = g.constant(Tensor::new(shape, weights)?);
+            seen = g.times(seen, weights)?;
+        }
+        sum = Some(sum.map_or(Ok(seen), |earlier| g.plus(earlier, seen))?);
+    }
+    Ok(sum.unwrap_or(x))
 }
 
 fn spatial(shape: &Shape) -> Option<Vec<usize>> {
@@ -46,10 +99,8 @@ fn convolution(
     let known = [inputs[0], inputs[1]].iter().all(|&id| spatial(&g.node(id).shape).is_some());
     let positions = spatial(&node.shape).filter(|_| known);
     let Some(positions) = positions else { return Ok(None) };
-    let mut x = inputs[0];
-    for (axis, &(before, after)) in window.pad.iter().enumerate() {
-        x = framed(g, x, axis + 2, before as isize, after as isize)?;
-    }
+    let frame: Vec<_> = window.pad.iter().map(|&(before, after)| (before as isize, after as isize)).collect();
+    let x = framed(g, inputs[0], 2, &frame)?;
     product(g, x, &inputs[1..], window, groups, &positions).map(Some)
 }
 
@@ -73,11 +124,9 @@ fn transposed(
     }
     let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
     let (Some(spans), Some(weight)) = (spans, turned(g, inputs[1], groups)?) else { return Ok(None) };
-    let mut x = apart(g, inputs[0], &from, &window.stride)?;
-    for axis in 0..window.axes() {
-        let (before, after) = around(window, axis, spans[axis], from[axis], to[axis]);
-        x = framed(g, x, axis + 2, before, after)?;
-    }
+    let x = apart(g, inputs[0], &from, &window.stride)?;
+    let frame = (0..window.axes()).map(|axis| around(window, axis, spans[axis], from[axis], to[axis]));
+    let x = framed(g, x, 2, &frame.collect::<Vec<_>>())?;
     let ones = vec![1; window.axes()];
     let back = Window { stride: ones, ..window.clone() };
     let operands: Vec<NodeId> = [weight].into_iter().chain(inputs.get(2).copied()).collect();
@@ -176,23 +225,22 @@ fn views(g: &mut Graph, x: NodeId, axis: usize, window: &Window, length: usize) 
     }
 }
 
-/// Zeros before and after an axis; a negative number takes elements away.
-fn framed(g: &mut Graph, x: NodeId, axis: usize, before: isize, after: isize) -> Result<NodeId> {
-    let rank = g.node(x).shape.rank();
-    let length = g.node(x).shape.fixed_at(axis).unwrap_or(0);
-    let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
+/// Zeros before and after axes, from `first` on; a negative number takes elements away.
+fn framed(g: &mut Graph, x: NodeId, first: usize, frame: &[(isize, isize)]) -> Result<NodeId> {
     let mut value = x;
-    if (start, end) != (0, 0) {
-        let length = length.saturating_sub(start + end);
-        value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+    let mut pads = vec![(0, 0); g.node(x).shape.rank()];
+    for (axis, &(before, after)) in (first..).zip(frame) {
+        let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
+        if (start, end) != (0, 0) {
+            let length = g.node(x).shape.fixed_at(axis).unwrap_or(0).saturating_sub(start + end);
+            value = g.add(Op::Slice { axis, start, step: 1, length }, &[value])?;
+        }
+        pads[axis] = (before.max(0) as usize, after.max(0) as usize);
     }
-    let around = (before.max(0) as usize, after.max(0) as usize);
-    if around != (0, 0) {
-        let mut pads = vec![(0, 0); rank];
-        pads[axis] = around;
-        value = g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[value])?;
+    if pads.iter().all(|&pad| pad == (0, 0)) {
+        return Ok(value);
     }
-    Ok(value)
+    g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[value])
 }
 
 /// A value with zeros after each element, so that neighbours are a stride apart.
@@ -223,7 +271,7 @@ fn average(g: &mut Graph, x: NodeId, window: &Window, lengths: &[usize], divisor
         let reach =
             (positions.saturating_sub(1) * window.stride[axis] + window.span(axis).unwrap_or(1)) as isize;
         let before = window.pad[axis].0 as isize;
-        value = framed(g, value, axis + 2, before, reach - before - length as isize)?;
+        value = framed(g, value, axis + 2, &[(before, reach - before - length as isize)])?;
         value = sum_of_taps(g, value, axis, window, window.stride[axis], positions)?;
     }
     divided(g, value, &counts, divisor)
@@ -242,8 +290,8 @@ fn spread(
     let shared = divided(g, y, &window.divisors(lengths, divisor), divisor)?;
     let mut value = apart(g, shared, &from, &window.stride)?;
     for (axis, &length) in lengths.iter().enumerate() {
-        let (before, after) = around(window, axis, spans[axis], from[axis], length);
-        value = framed(g, value, axis + 2, before, after)?;
+        let frame = around(window, axis, spans[axis], from[axis], length);
+        value = framed(g, value, axis + 2, &[frame])?;
         value = sum_of_taps(g, value, axis, window, 1, length)?;
     }
     Ok(Some(value))

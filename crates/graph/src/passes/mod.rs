@@ -33,6 +33,6 @@ pub use max_form::max_form;
 pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, multiplicative_form, piecewise};
 pub use portable::portable;
 pub use rewrite::{NodeMap, Rewrite, Step};
-pub use sharing::share_constants;
+pub use sharing::{share_computations, share_constants};
 pub use smooth::{SmoothActivation, recognise_activations, smooth_activations};
 pub use softmax::{Stripped, strip_softmax};

@@ -94,15 +94,15 @@ fn whole_map(
 /// Weights `[C, O/groups, …]` as `[O, C/groups, …]`, every kernel rotated: those of the convolution that a transposed
 /// one of stride one is.
 pub(super) fn turned(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<NodeId>> {
-    let Some(mut weight) = exchanged(g, weight, groups)? else { return Ok(None) };
+    let mut rotated = weight;
+    // Rotated first, so that what changes the order of axes afterwards is one transpose with this.
     for axis in 2..g.node(weight).shape.rank() {
         let length = g.node(weight).shape.fixed_at(axis).unwrap_or(0);
         if length > 1 {
-            let reversed = Op::Slice { axis, start: length - 1, step: -1, length };
-            weight = g.add(reversed, &[weight])?;
+            rotated = g.add(Op::Slice { axis, start: length - 1, step: -1, length }, &[rotated])?;
         }
     }
-    Ok(Some(weight))
+    exchanged(g, rotated, groups)
 }
 
 /// Weights `[C, O/groups, …]` as `[O, C/groups, …]`.

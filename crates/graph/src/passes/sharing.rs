@@ -1,59 +1,94 @@
-//! What is computed from constants twice is computed once.
+//! What is computed twice is computed once.
 
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::graph::{Graph, NodeId};
-use crate::op::Op;
+use crate::graph::{Graph, Node, NodeId};
+use crate::op::{Binary, Op};
 use crate::tensor::{Data, Tensor};
 
 use super::rewrite::{Rewrite, Step};
 
-/// Merges equal single numbers, and nodes that do the same to the same constants: the magnitudes of a weight, say, that
-/// several rules asked for.
+/// Constants of more elements are not compared.
+const MOST_COMPARED: usize = 4096;
+
+/// Merges equal constants, and nodes that do the same to the same constants: the magnitudes of a weight, say, that several
+/// rules asked for. What has a name stays.
 pub fn share_constants(graph: &Graph) -> Result<Graph> {
-    let mut numbers: HashMap<(u8, u64), NodeId> = HashMap::new();
+    share(graph, Node::is_constant)
+}
+
+/// Merges equal constants, and nodes that do the same to the same values. What has a name stays.
+pub fn share_computations(graph: &Graph) -> Result<Graph> {
+    share(graph, |_| true)
+}
+
+fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
+    let mut constants: HashMap<Content, NodeId> = HashMap::new();
     let mut computed: HashMap<(String, Vec<NodeId>), NodeId> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
-        if !node.is_constant() || !node.label.tensor.is_empty() {
+        if !is_shared(node) {
             return Ok(Step::Keep);
         }
-        let inputs = rewrite.inputs(node);
-        let found = match &node.op {
-            Op::Constant(tensor) => match number(tensor) {
-                Some(key) => numbers.entry(key),
-                None => return Ok(Step::Keep),
-            }
-            .or_insert_with(|| rewrite.target.constant(tensor.clone())),
-            op => {
-                let key = (format!("{op:?}"), inputs.clone());
-                if let Some(&found) = computed.get(&key) {
-                    return Ok(Step::Replace(found));
+        let named = !node.label.tensor.is_empty();
+        let value = match &node.op {
+            Op::Constant(_) if named => return Ok(Step::Keep),
+            Op::Constant(tensor) => match Content::of(tensor) {
+                Some(content) => {
+                    *constants.entry(content).or_insert_with(|| rewrite.target.constant(tensor.clone()))
                 }
-                let id = rewrite.target.add(op.clone(), &inputs)?;
-                computed.entry(key).or_insert(id)
+                None => return Ok(Step::Keep),
+            },
+            op => {
+                let inputs = rewrite.inputs(node);
+                let key = (format!("{op:?}"), in_one_order(op, &inputs));
+                match computed.get(&key).filter(|_| !named) {
+                    Some(&found) => found,
+                    None => {
+                        let id = rewrite.target.add(op.clone(), &inputs)?;
+                        computed.entry(key).or_insert(id);
+                        id
+                    }
+                }
             }
         };
-        Ok(Step::Replace(*found))
+        Ok(Step::Replace(value))
     })
 }
 
-/// The bits of a single number, and which kind it is.
-fn number(tensor: &Tensor) -> Option<(u8, u64)> {
-    if !tensor.shape().is_empty() {
-        return None;
+/// What a node reads, sorted where the order does not change a bit of what comes out.
+fn in_one_order(op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
+    use Binary::{Add, And, Equal, Mul, Or, Xor};
+    let mut inputs = inputs.to_vec();
+    if let Op::Binary(Add | Mul | Equal | And | Or | Xor) = op {
+        inputs.sort_unstable();
     }
-    Some(match tensor.data() {
-        Data::F32(v) => (0, u64::from(v.first()?.to_bits())),
-        Data::F64(v) => (1, v.first()?.to_bits()),
-        Data::I64(v) => (2, *v.first()? as u64),
-        Data::Bool(v) => (3, u64::from(*v.first()?)),
-    })
+    inputs
+}
+
+/// The type, shape and bits of a constant.
+#[derive(PartialEq, Eq, Hash)]
+struct Content(u8, Vec<usize>, Vec<u64>);
+
+impl Content {
+    fn of(tensor: &Tensor) -> Option<Self> {
+        if tensor.len() > MOST_COMPARED {
+            return None;
+        }
+        let (kind, bits) = match tensor.data() {
+            Data::F32(v) => (0, v.iter().map(|v| u64::from(v.to_bits())).collect()),
+            Data::F64(v) => (1, v.iter().map(|v| v.to_bits()).collect()),
+            Data::I64(v) => (2, v.iter().map(|&v| v as u64).collect()),
+            Data::Bool(v) => (3, v.iter().map(|&v| u64::from(v)).collect()),
+        };
+        Some(Content(kind, tensor.shape().to_vec(), bits))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Label;
     use crate::shape::Shape;
     use crate::tensor::Kind;
 
@@ -72,5 +107,32 @@ mod tests {
         let shared = share_constants(&g).unwrap();
         assert_eq!(shared.len(), g.len() - 2);
         assert_eq!(shared.node(shared.outputs()[0].node).op, Op::Binary(crate::op::Binary::Mul));
+    }
+
+    #[test]
+    fn equal_computations_on_values_are_done_once_and_names_stay() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[2]), Kind::Float);
+        let row = |g: &mut Graph| g.constant(Tensor::vector(vec![1f32, -2.0]));
+        let (a, b) = (row(&mut g), row(&mut g));
+        let (first, second) = (g.plus(x, a).unwrap(), g.plus(b, x).unwrap());
+        let named = g.add_named(Label::named("mine"), Op::Binary(Binary::Add), &[x, b]).unwrap();
+        let y = g.times(first, second).unwrap();
+        let y = g.minus(y, named).unwrap();
+        g.output("y", y);
+        let shared = share_computations(&g).unwrap();
+        // One row and one sum less.
+        assert_eq!(shared.len(), g.len() - 2);
+        assert!(shared.nodes().any(|(_, node)| node.label.tensor == "mine"));
+        let constants_only = share_constants(&g).unwrap();
+        assert_eq!(constants_only.len(), g.len() - 1);
+        // Quotients depend on the order.
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[2]), Kind::Float);
+        let y = g.plus(x, x).unwrap();
+        let (over, under) = (g.over(x, y).unwrap(), g.over(y, x).unwrap());
+        let sum = g.plus(over, under).unwrap();
+        g.output("sum", sum);
+        assert_eq!(share_computations(&g).unwrap().len(), g.len());
     }
 }

@@ -1,12 +1,10 @@
 //! Relevance handed down from layer to layer, and scores compared with a baseline's.
 
-use std::path::Path;
-
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
-use monosplit_graph::{Error, Result, Tensor, npy};
+use monosplit_graph::{Error, Result, Tensor};
 
-use super::{Choice, Chosen, Entry, Family, Options, choice};
+use super::{Choice, Chosen, Entry, Family, Options, choice, files};
 
 /// The γ and the α of rules unless told otherwise.
 const GAMMA: f64 = 0.25;
@@ -136,13 +134,12 @@ fn pool(options: &mut Options) -> Result<PoolChange> {
 
 /// The images in a file.
 fn images(method: &str, key: &str, other: &str, text: &str) -> Result<Tensor> {
-    let path = Path::new(text);
     if !text.ends_with(".npy") {
         return Err(Error::argument(format!(
             "{method}: option '{key}' is {other} or a .npy file, found '{text}'"
         )));
     }
-    npy::read(&std::fs::read(path).map_err(|cause| Error::io(path, &cause))?)
+    files::array(text)
 }
 
 fn lrp(options: &mut Options) -> Result<Chosen> {

@@ -25,6 +25,7 @@ mod panels;
 mod preprocessing;
 mod profile;
 mod progress;
+mod read_files;
 mod report;
 mod results;
 mod run;
@@ -35,7 +36,7 @@ mod train;
 mod training_bar;
 mod verify;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ use monosplit_graph::Error;
 use crate::config::{self, Defaults};
 use crate::failure::{Failure, complain, note};
 use crate::manner::Manner;
+use read_files::keep_what_is_read;
 
 pub(crate) use evaluate::is_ranked;
 pub(crate) use method::known_of;
@@ -158,18 +160,6 @@ fn is_written(word: &OsString) -> bool {
     WRITTEN.iter().any(|option| word == option) || word.to_str().is_some_and(short)
 }
 
-/// What is named on the command line, and not as something to write, is not written over.
-fn keep_what_is_read(arguments: &[OsString]) {
-    let words = arguments.windows(2).filter(|pair| !is_written(&pair[0])).map(|pair| pair[1].as_os_str());
-    let joined = arguments.iter().filter_map(|word| {
-        let (option, value) = word.to_str()?.split_once('=')?;
-        (option.starts_with("--") && !WRITTEN.contains(&option)).then_some(OsStr::new(value))
-    });
-    for path in words.chain(joined).map(std::path::Path::new).filter(|path| path.is_file()) {
-        monosplit_graph::keep(path);
-    }
-}
-
 /// What was typed, and what the files of defaults add.
 struct Request {
     line: CommandLine,
@@ -230,7 +220,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
     request.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
-    keep_what_is_read(&arguments);
+    keep_what_is_read(&CommandLine::command(), &request.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });
     let done = execute(command, &mut out).and_then(|code| {

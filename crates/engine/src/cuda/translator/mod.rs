@@ -9,7 +9,6 @@ use cudarc::driver::sys::CUmodule;
 use monosplit_graph::op::{Divisor as Divided, Interpolation, Padding, Reduction, ResizeAxis, Window};
 use monosplit_graph::{Error, Kind, Op, Result};
 
-use crate::cpu::kernels::resize;
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
@@ -253,7 +252,7 @@ impl Translator<'_> {
         x: &Site,
         out: &Site,
     ) -> Result<()> {
-        let order = resize::order(resized, &x.shape);
+        let order = ResizeAxis::shrinking_first(resized, &x.shape);
         let Some((last, rest)) = order.split_last() else {
             return self.copy(x, 0, strides_of(&x.shape), out, 0, strides_of(&x.shape), &x.shape);
         };
@@ -286,7 +285,7 @@ impl Translator<'_> {
         out: &Site,
     ) -> Result<()> {
         let length = x.shape[axis.axis];
-        let table = resize::table(axis, interpolation, coordinates, length);
+        let table = axis.taps(interpolation, coordinates, length);
         let taps = table.iter().map(Vec::len).max().unwrap_or(1);
         let mut at = vec![0i32; table.len() * taps];
         let mut weights = vec![0f64; table.len() * taps];

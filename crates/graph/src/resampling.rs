@@ -1,0 +1,115 @@
+//! What the elements of a resized axis are made of. Every interpolation here is separable, so that one axis at a time is all
+//! there is.
+
+use crate::op::{Coordinates, Interpolation, ResizeAxis, Rounding};
+
+/// The input elements an output element is made of, and their weights.
+pub type Taps = Vec<(usize, f64)>;
+
+impl ResizeAxis {
+    /// What every place of the axis is made of, which was `length` elements long.
+    pub fn taps(&self, interpolation: Interpolation, coordinates: Coordinates, length: usize) -> Vec<Taps> {
+        let at = |place| taps(interpolation, coordinate(coordinates, self, length, place), length);
+        (0..self.length).map(at).collect()
+    }
+
+    /// The order in which axes of a value of this shape are resized: shrinking first keeps what lies between smaller than the
+    /// input or the output.
+    pub fn shrinking_first(axes: &[ResizeAxis], shape: &[usize]) -> Vec<ResizeAxis> {
+        let mut axes = axes.to_vec();
+        let growth = |axis: &ResizeAxis| axis.length as f64 / shape[axis.axis] as f64;
+        axes.sort_by(|a, b| growth(a).total_cmp(&growth(b)));
+        axes
+    }
+}
+
+/// Where output element `place` lies in input coordinates.
+fn coordinate(coordinates: Coordinates, axis: &ResizeAxis, length: usize, place: usize) -> f64 {
+    let x = place as f64;
+    match coordinates {
+        Coordinates::PytorchHalfPixel if axis.length == 1 => 0.0,
+        Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / axis.scale - 0.5,
+        Coordinates::AlignCorners if axis.length == 1 => 0.0,
+        Coordinates::AlignCorners => x * (length - 1) as f64 / (axis.length - 1) as f64,
+        Coordinates::Asymmetric => x / axis.scale,
+    }
+}
+
+fn nearest(rounding: Rounding, x: f64, length: usize) -> usize {
+    // Peers compute this in single precision; in double, a coordinate such as 3/0.6 would fall just short of
+    // the integer it stands for.
+    let x = x as f32;
+    let rounded = match rounding {
+        Rounding::PreferFloor => (x - 0.5).ceil(),
+        Rounding::PreferCeil => (x + 0.5).floor(),
+        Rounding::Floor => x.floor(),
+        Rounding::Ceil => x.ceil(),
+    };
+    (rounded.max(0.0) as usize).min(length - 1)
+}
+
+fn cubic(coefficient: f64, exclude_outside: bool, x: f64, length: usize) -> Taps {
+    let a = coefficient;
+    let weight = |distance: f64| match distance.abs() {
+        d if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
+        d if d < 2.0 => ((d - 5.0) * d + 8.0) * d * a - 4.0 * a,
+        _ => 0.0,
+    };
+    let floor = x.floor();
+    let mut taps: Taps = Vec::with_capacity(4);
+    for offset in -1..=2 {
+        let at = floor + offset as f64;
+        let inside = at >= 0.0 && at < length as f64;
+        if inside || !exclude_outside {
+            taps.push((at.clamp(0.0, (length - 1) as f64) as usize, weight(x - at)));
+        }
+    }
+    if exclude_outside {
+        let total: f64 = taps.iter().map(|tap| tap.1).sum();
+        taps.iter_mut().for_each(|tap| tap.1 /= total);
+    }
+    taps
+}
+
+fn taps(interpolation: Interpolation, x: f64, length: usize) -> Taps {
+    match interpolation {
+        Interpolation::Nearest(rounding) => vec![(nearest(rounding, x, length), 1.0)],
+        Interpolation::Linear => {
+            let x = x.clamp(0.0, (length - 1) as f64);
+            let low = x as usize;
+            let share = x - low as f64;
+            match share {
+                0.0 => vec![(low, 1.0)],
+                _ => vec![(low, 1.0 - share), ((low + 1).min(length - 1), share)],
+            }
+        }
+        Interpolation::Cubic { coefficient, exclude_outside } => {
+            cubic(coefficient, exclude_outside, x, length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_sum_to_one() {
+        let kinds = [
+            Interpolation::Nearest(Rounding::PreferFloor),
+            Interpolation::Linear,
+            Interpolation::Cubic { coefficient: -0.75, exclude_outside: false },
+            Interpolation::Cubic { coefficient: -0.5, exclude_outside: true },
+        ];
+        for kind in kinds {
+            for (from, to) in [(5, 9), (9, 4), (1, 3)] {
+                let axis = ResizeAxis { axis: 0, length: to, scale: to as f64 / from as f64 };
+                for taps in axis.taps(kind, Coordinates::HalfPixel, from) {
+                    assert!(taps.iter().all(|&(at, _)| at < from));
+                    let sum: f64 = taps.iter().map(|tap| tap.1).sum();
+                    assert!((sum - 1.0).abs() < 1e-12, "{kind:?} {from}→{to}");
+                }
+            }
+        }
+    }
+}

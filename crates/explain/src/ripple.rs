@@ -480,7 +480,7 @@ mod tests {
     fn changes_that_add_up_leave_what_computing_everything_again_leaves() {
         let (network, engine) = (network(), Cpu::default().precision(Precision::F64));
         let erosion = Erosion::new(network.graph(), [5, 4], &engine).unwrap().unwrap();
-        let image = weights(&[1, 2, 61, 47], 7);
+        let image = Tensor::new([1, 2, 61, 47], weights(&[1, 2, 61, 47], 7).to_f32().to_vec()).unwrap();
         let corners = [(0, 0), (3, 2), (56, 43), (20, 17), (22, 19), (31, 30), (55, 41), (3, 1), (0, 0)];
         let areas: Vec<Area> = corners.iter().map(|&(y, x)| [y..y + 5, x..x + 4]).collect();
         let mut change = |step: usize, image: &mut [f32]| {
@@ -497,7 +497,6 @@ mod tests {
             let shown = Tensor::new([1, 2, 61, 47], eroded.clone()).unwrap();
             expected.extend_from_slice(&whole.run(&[shown]).unwrap()[0].to_f64());
         }
-        let image = Tensor::new([1, 2, 61, 47], image.to_f32().to_vec()).unwrap();
         for batch in [1, 2, 4, 20] {
             let found = erosion.scores(&image, &areas, batch, &mut change).unwrap();
             assert_eq!(found.shape(), [1 + areas.len(), 3]);

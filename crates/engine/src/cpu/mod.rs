@@ -7,6 +7,7 @@ mod program;
 mod real;
 mod run;
 mod value;
+mod wakefulness;
 
 use std::sync::{Arc, OnceLock};
 

@@ -12,6 +12,7 @@ use super::kernels::policy::Kernel;
 use super::real::Real;
 use super::run::Run;
 use super::value::{Shared, Storage};
+use super::wakefulness::kept_awake;
 use crate::outline::Outline;
 use crate::plan::{Place, Plan, known, needed};
 use crate::profile::Profile;
@@ -104,7 +105,7 @@ impl<R: Real> CpuProgram<R> {
             inputs: inputs.iter().map(Shared::of).collect(),
             arena: kept.unwrap_or_else(fresh),
         };
-        self.within_pool(|| run.steps(profile))?;
+        self.within_pool(|| kept_awake(|| run.steps(profile)))?;
         let outputs = run.outputs()?;
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
         Ok(outputs)

@@ -78,6 +78,9 @@ pub fn stack(batches: &[Tensor], kind: Kind) -> Result<Tensor> {
             odd.shape().get(1..).unwrap_or_default()
         )));
     }
+    if batches.len() == 1 && first.kind() == kind {
+        return Ok(first.clone());
+    }
     let count = batches.iter().map(|b| b.shape()[0]).sum();
     let shape: Vec<usize> = std::iter::once(count).chain(rest.iter().copied()).collect();
     let double = batches.iter().any(|b| matches!(b.data(), Data::F64(_)));

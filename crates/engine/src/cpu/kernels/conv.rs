@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::columns::{Layout, Patches};
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, RightPanels};
 use super::level::{Level, VECTORS};
+use super::rows;
 use super::scratch::Scratch;
 use super::window::Walk;
 use crate::cpu::real::Real;
@@ -21,8 +22,23 @@ const WIDE_ELEMENTS: usize = 1 << 22;
 /// Tasks that output channels are shared out to, about.
 const TASKS: usize = 16;
 
-/// What is done to a piece of the output, beginning at the given element, as soon as it is computed.
-pub(crate) type Finish<'a, R> = dyn Fn(usize, &mut [R]) + Sync + 'a;
+/// What is done to the output as soon as it is computed.
+pub(crate) enum Finish<'a, R> {
+    /// It is kept between these two.
+    Limits([R; 2]),
+    /// This, to any piece of it, which begins at the given element.
+    Pieces(&'a (dyn Fn(usize, &mut [R]) + Sync)),
+}
+
+impl<R: Real> Finish<'_, R> {
+    /// Finishes a piece of the output.
+    pub(crate) fn piece(&self, first: usize, piece: &mut [R]) {
+        match self {
+            Finish::Limits([least, most]) => rows::limit(piece, *least, *most),
+            Finish::Pieces(act) => act(first, piece),
+        }
+    }
+}
 
 /// The kernel of a convolution, packed: a left operand for every group.
 #[derive(Debug)]
@@ -152,7 +168,7 @@ impl Convolution {
             let (image, channel) = (index / rows, index % rows);
             y.copy_from_slice(&together[channel * positions + image * outputs..][..outputs]);
             if let Some(finish) = finish {
-                finish(index * outputs, y);
+                finish.piece(index * outputs, y);
             }
         });
     }
@@ -182,7 +198,8 @@ impl Convolution {
                 let patches = &patches[..depths.len() * padded];
                 let right = RightPanels { data: patches, depth: depths.len(), columns: positions.len() };
                 let start = part.start(span, &(0..self.group_outputs));
-                part.w.multiply(0..part.w.panels(), depths.start, right, start, &mut y);
+                let limits = part.limits(span + 1 == spans);
+                part.w.multiply_within(0..part.w.panels(), depths.start, right, start, limits, &mut y);
             }
             part.finish(&mut y, 0..self.group_outputs, positions.start);
         });
@@ -214,7 +231,8 @@ impl Convolution {
                 // SAFETY: every task has its own rows, and the output stays borrowed by the caller.
                 let mut y = unsafe { part.y.part(rows.clone(), 0..positions) };
                 let right = RightPanels { data: patches, depth: depths.len(), columns: positions };
-                part.w.multiply(panels, depths.start, right, part.start(span, &rows), &mut y);
+                let (start, limits) = (part.start(span, &rows), part.limits(span + 1 == spans));
+                part.w.multiply_within(panels, depths.start, right, start, limits, &mut y);
                 if span + 1 == spans {
                     part.finish(&mut y, rows, 0);
                 }
@@ -243,9 +261,17 @@ impl<R: Real> Part<'_, R> {
         }
     }
 
-    /// Finishes the channels `rows` of the output, the positions from `first` on.
+    /// The limits to keep sums between before they are written for the last time.
+    fn limits(&self, last: bool) -> Option<[R; 2]> {
+        match self.finish {
+            Some(Finish::Limits(limits)) if last => Some(*limits),
+            _ => None,
+        }
+    }
+
+    /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.
     fn finish(&self, y: &mut Region<R>, rows: Range<usize>, first: usize) {
-        let Some(finish) = self.finish else { return };
+        let Some(Finish::Pieces(finish)) = self.finish else { return };
         for (local, row) in rows.enumerate() {
             finish(self.first + row * self.y.stride() + first, y.row(local));
         }

@@ -79,7 +79,7 @@ impl TransposedConvolution {
                     }
                     self.scatter(w.level, panels, &packed, y);
                     if let Some(finish) = finish {
-                        finish(part * size + first * plane, y);
+                        finish.piece(part * size + first * plane, y);
                     }
                 },
             );

@@ -340,7 +340,7 @@ impl Depthwise {
                     self.place(part, &sums, y);
                 }
                 if let Some(finish) = finish {
-                    finish(index * plane, y);
+                    finish.piece(index * plane, y);
                 }
             }
         });
@@ -413,7 +413,7 @@ impl DepthwiseWalk {
                 });
             }
             if let Some(finish) = finish {
-                finish(plane * y.len(), y);
+                finish.piece(plane * y.len(), y);
             }
         });
     }

@@ -158,6 +158,15 @@ fn undefined() -> Error {
     Error::argument("an elementwise function was given a kind of number it is not defined for")
 }
 
+/// What a function keeps numbers between, if that is all it does.
+fn limits<R: Real>(function: Unary) -> Option<[R; 2]> {
+    match function {
+        Unary::Relu => Some([0.0, f64::INFINITY].map(R::from_f64)),
+        Unary::Clip { min, max } => Some([min, max].map(R::from_f64)),
+        _ => None,
+    }
+}
+
 /// Cuts all outputs alike, a task to a piece.
 fn parts<R>(count: usize, outputs: Vec<SliceMut<'_, R>>) -> Vec<Part<'_, R>> {
     let part = |first| Part { first, length: GRAIN.min(count - first), outputs: Vec::new() };
@@ -215,8 +224,13 @@ impl Fused {
         sources: &[Source<'_, R>],
         run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
     ) -> Result<()> {
+        if let [Instruction { function: Function::Unary(function), .. }] = &self.instructions[..]
+            && let Some(limits) = limits(*function)
+        {
+            return run(&Finish::Limits(limits));
+        }
         let (accesses, failed) = (accesses(shape, sources)?, OnceLock::new());
-        run(&|first, piece| {
+        run(&Finish::Pieces(&|first: usize, piece: &mut [R]| {
             for (index, block) in piece.chunks_mut(PIECE).enumerate() {
                 let chain = Chain { accesses: &accesses, first: first + index * PIECE };
                 let done = self.instructions.iter().try_for_each(|step| chain.carry_out(step, block));
@@ -224,7 +238,7 @@ impl Fused {
                     failed.get_or_init(|| error);
                 }
             }
-        })?;
+        }))?;
         failed.into_inner().map_or(Ok(()), Err)
     }
 

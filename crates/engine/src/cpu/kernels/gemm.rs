@@ -168,17 +168,31 @@ impl<R: Real> LeftPanels<R> {
         start: Beginning<'_, R>,
         result: &mut Region<R>,
     ) {
+        self.multiply_within(panels, first, right, start, None, result);
+    }
+
+    /// The same, with `limits` to what the sums may be in the end.
+    pub(crate) fn multiply_within(
+        &self,
+        panels: Range<usize>,
+        first: usize,
+        right: RightPanels<'_, R>,
+        start: Beginning<'_, R>,
+        limits: Option<[R; 2]>,
+        result: &mut Region<R>,
+    ) {
         let (rows, height) = (self.rows_of(&panels), self.level.rows::<R>());
         assert!(first + right.depth <= self.depth, "depth of the product");
         right.check(self.level, rows.len(), start, result);
         for depths in spans(right.depth, 1) {
             let start = if depths.start > 0 { Beginning::Held } else { start };
+            let limits = limits.filter(|_| depths.end == right.depth);
             for panel in panels.clone() {
                 let at = panel * height * self.depth + (first + depths.start) * height;
                 let left = &self.data[at..at + depths.len() * height];
                 let local = self.rows_of(&(panel..panel + 1));
                 let local = local.start - rows.start..local.end - rows.start;
-                right.tiles(self.level, (left, None), depths.clone(), start, local, result);
+                right.tiles(self.level, (left, None), depths.clone(), (start, limits), local, result);
             }
         }
     }
@@ -194,7 +208,7 @@ impl<R: Real> LeftPanels<R> {
                 let local = row..(row + height).min(self.depth);
                 let left = &self.data[depths.start * self.depth + row * height..];
                 let across = Some(height * self.depth);
-                right.tiles(self.level, (left, across), depths.clone(), start, local, result);
+                right.tiles(self.level, (left, across), depths.clone(), (start, None), local, result);
             }
         }
     }
@@ -242,7 +256,7 @@ impl<R: Real> RightPanels<'_, R> {
         level: Level,
         (left, across): (&[R], Option<usize>),
         depths: Range<usize>,
-        start: Beginning<'_, R>,
+        (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
         rows: Range<usize>,
         result: &mut Region<R>,
     ) {
@@ -260,12 +274,12 @@ impl<R: Real> RightPanels<'_, R> {
         if let Beginning::Rows(all) = start {
             values[..rows.len()].copy_from_slice(&all[rows.clone()]);
         }
+        let mut scratch = [R::ZERO; LARGEST_TILE];
         for (first, width) in level.right_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
             let at = first * self.depth + depths.start * width;
             let right = &self.data[at..at + depths.len() * width];
             let whole = columns == width && even == rows.len();
-            let mut scratch = [R::ZERO; LARGEST_TILE];
             if !whole && matches!(start, Beginning::Held) {
                 for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
                     scratch[..columns].copy_from_slice(&result.row(row)[first..first + columns]);
@@ -288,6 +302,7 @@ impl<R: Real> RightPanels<'_, R> {
                     Beginning::Held => Start::Held,
                     Beginning::Rows(_) => Start::Rows(values.as_ptr()),
                 },
+                limits,
             };
             // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing;
             // the tile lies in rows of the region, which this function has to itself, or in the scratch tile,

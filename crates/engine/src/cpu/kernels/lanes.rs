@@ -50,6 +50,12 @@ pub(crate) trait Lanes: Copy {
     /// The machine has the instructions of this type.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
 
+    /// What is less than `least` becomes that, what is more than `most` that; NaN stays.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn limited(self, least: Self, most: Self) -> Self;
+
     /// Every `N`-th number from `from` on, from the one after it on, and so forth.
     ///
     /// # Safety
@@ -93,7 +99,8 @@ pub(crate) const WIDEST: usize = 16;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes {
     ($vector:ident of $real:ty, half $half:ident, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
-     $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr $(, $($shuffles:item)*)?) => {
+     $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr,
+     |$x:ident, $least:ident, $most:ident| $limited:expr $(, $($shuffles:item)*)?) => {
         impl Lanes for $vector {
             type Scalar = $real;
             const WIDTH: usize = $width;
@@ -137,6 +144,13 @@ macro_rules! lanes {
                 unsafe { $fma }
             }
 
+            #[inline(always)]
+            unsafe fn limited(self, least: Self, most: Self) -> Self {
+                let ($x, $least, $most) = (self, least, most);
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $limited }
+            }
+
             $($($shuffles)*)?
         }
     };
@@ -148,12 +162,16 @@ mod x86 {
 
     use super::Lanes;
 
+    // Of two numbers of which one is NaN, or both are zero, minima and maxima are the second.
     lanes!(__m256 of f32, half __m256, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
-        _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c));
+        _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c),
+        |x, least, most| _mm256_min_ps(most, _mm256_max_ps(least, x)));
     lanes!(__m256d of f64, half __m256d, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
-        _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c));
+        _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c),
+        |x, least, most| _mm256_min_pd(most, _mm256_max_pd(least, x)));
     lanes!(__m512 of f32, half __m256, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
     _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
+        |x, least, most| _mm512_min_ps(most, _mm512_max_ps(least, x)),
     #[inline(always)]
     unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
         // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
@@ -203,7 +221,8 @@ mod x86 {
         }
     });
     lanes!(__m512d of f64, half __m256d, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
-        _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c));
+        _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c),
+        |x, least, most| _mm512_min_pd(most, _mm512_max_pd(least, x)));
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -213,9 +232,17 @@ mod aarch64 {
     use super::Lanes;
 
     lanes!(float32x4_t of f32, half float32x4_t, width 4, rows 12, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
-        |a, b, c| vfmaq_f32(c, a, b));
+    |a, b, c| vfmaq_f32(c, a, b),
+    |x, least, most| {
+        let x = vbslq_f32(vcltq_f32(x, least), least, x);
+        vbslq_f32(vcgtq_f32(x, most), most, x)
+    });
     lanes!(float64x2_t of f64, half float64x2_t, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
-        |a, b, c| vfmaq_f64(c, a, b));
+    |a, b, c| vfmaq_f64(c, a, b),
+    |x, least, most| {
+        let x = vbslq_f64(vcltq_f64(x, least), least, x);
+        vbslq_f64(vcgtq_f64(x, most), most, x)
+    });
 }
 
 /// Plain arithmetic on a few numbers at a time, which the compiler makes vectors of.
@@ -257,6 +284,14 @@ macro_rules! portable {
             #[inline(always)]
             unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
                 std::array::from_fn(|i| self[i] * factor[i] + sum[i])
+            }
+
+            #[inline(always)]
+            unsafe fn limited(self, least: Self, most: Self) -> Self {
+                std::array::from_fn(|i| {
+                    let x = if self[i] < least[i] { least[i] } else { self[i] };
+                    if x > most[i] { most[i] } else { x }
+                })
             }
         }
     };

@@ -75,7 +75,7 @@ impl<R: Real> Kernel<R> {
             return run(inputs, Some(finish), out);
         }
         (self.run)(inputs, out)?;
-        out.real()?.par_chunks_mut(GRAIN).enumerate().for_each(|(at, piece)| finish(at * GRAIN, piece));
+        out.real()?.par_chunks_mut(GRAIN).enumerate().for_each(|(at, piece)| finish.piece(at * GRAIN, piece));
         Ok(())
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Tile<R> {
     pub(crate) result: *mut R,
     pub(crate) stride: usize,
     pub(crate) start: Start<R>,
+    /// The least and the most a sum may be in the end.
+    pub(crate) limits: Option<[R; 2]>,
 }
 
 /// Adds one depth to the sums: `factor(row)` times what `right` begins with.
@@ -118,6 +120,14 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                     }
                     left = next;
                     remaining -= count;
+                }
+            }
+        }
+        if let Some([least, most]) = tile.limits {
+            let (least, most) = (L::splat(least), L::splat(most));
+            for row in 0..ROWS {
+                for vector in 0..WIDE {
+                    sums[row][vector] = sums[row][vector].limited(least, most);
                 }
             }
         }

@@ -367,7 +367,7 @@ impl Winograd {
             let to = unsafe { work.y.slice(at..at + length) };
             to.copy_from_slice(&strip[segment.lane * step..][..length]);
             if let Some(finish) = work.finish {
-                finish(at, to);
+                finish.piece(at, to);
             }
         }
     }
@@ -416,7 +416,7 @@ mod tests {
                     &x,
                     &kernel,
                     Some(&bias),
-                    Some(&double),
+                    Some(&Finish::Pieces(&double)),
                     &mut y,
                 );
                 y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);

@@ -171,9 +171,16 @@ pub(crate) fn resized(
     let spatial = image.dims().iter().enumerate().skip(1).filter(|(axis, _)| *axis != image_channels);
     let spatial: Vec<Dim> = spatial.map(|(_, &dim)| dim).collect();
     let bad = || {
-        Error::argument(format!(
-            "a map of shape {shape} cannot be drawn over an input of shape {image}; ask for the layer's own size"
-        ))
+        Error::argument(match shape.rank() == spatial.len() + 2 {
+            true => format!(
+                "a map that keeps its channels, of shape {shape}, is not brought to the size of the input; add its channels \
+                 up, or ask for the layer's own size"
+            ),
+            false => format!(
+                "a map of shape {shape} cannot be brought to the size of an input of shape {image}; ask for the layer's own \
+                 size, or for a method that has one"
+            ),
+        })
     };
     if shape.rank() != spatial.len() + 1 || spatial.is_empty() {
         return Err(bad());

@@ -364,16 +364,33 @@ fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
 
 /// The run-time numbers of the methods, which are inputs they share.
 fn settings(maps: &[(&Chosen, Request)]) -> Result<Settings> {
-    let mut settings: Option<&Settings> = None;
-    for (chosen, _) in maps.iter().filter(|(chosen, _)| chosen.settings != Settings::default()) {
-        if settings.is_some_and(|earlier| *earlier != chosen.settings) {
-            return Err(Error::argument(
-                "alpha, theta and limit are inputs of the file that all methods share; give all of them the same",
-            ));
-        }
-        settings = Some(&chosen.settings);
+    let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
+    let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
+    let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
+    let usual = Settings::default();
+    Ok(Settings {
+        alpha: alpha.map_or(usual.alpha, |alpha| vec![alpha]),
+        theta: theta.unwrap_or(usual.theta),
+        limit: limit.unwrap_or(usual.limit),
+    })
+}
+
+/// What the methods that take a number take it to be: one and the same, since it is one input of the file.
+fn shared(maps: &[(&Chosen, Request)], name: &str, number: fn(&Settings) -> f64) -> Result<Option<f64>> {
+    let takes = |chosen: &&Chosen| chosen.options.iter().any(|(option, _)| *option == name);
+    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
+    let Some(first) = taking.next() else { return Ok(None) };
+    let own = number(&first.settings);
+    match taking.find(|other| number(&other.settings) != own) {
+        Some(other) => Err(Error::argument(format!(
+            "{name} is one input of the file, which all its methods share, but '{}' takes it to be {own} and '{}' {}; give \
+             both the same, or compile two files",
+            first.name,
+            other.name,
+            number(&other.settings)
+        ))),
+        None => Ok(Some(own)),
     }
-    Ok(settings.cloned().unwrap_or_default())
 }
 
 /// What the inputs that an explanation adds are unless given.

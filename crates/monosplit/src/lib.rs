@@ -27,6 +27,7 @@ pub use monosplit_train as train;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
+mod any_batch;
 pub mod catalogue;
 pub mod commands;
 mod compilation;

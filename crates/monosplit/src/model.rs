@@ -71,6 +71,8 @@ pub struct ModelOptions {
     /// Of a file that [`Compilation`](crate::Compilation) wrote, the inputs that may be left out (the class, α, …) stay
     /// inputs; otherwise they are what they are by default.
     pub run_time_inputs: bool,
+    /// Of a file for batches of a fixed size, take the size as open.
+    pub any_samples: bool,
 }
 
 /// Which axis of an input holds the colours.
@@ -289,7 +291,7 @@ impl Model {
 /// Reads an ONNX file as far as it can be read.
 pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     let bytes = read(path, MAX_ONNX)?;
-    let mut import = ImportOptions::default();
+    let mut import = ImportOptions::default().any_samples(options.any_samples);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
     }

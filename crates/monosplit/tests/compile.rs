@@ -14,7 +14,7 @@ use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
 use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
 use monosplit::graph::passes::matrix_form;
-use monosplit::graph::{Graph, Kind, NodeId, Op, Shape, npy};
+use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, npy};
 use monosplit::{Model, ModelOptions, Origin, compiled_maps};
 use networks::{CLASSES, SIDE, Small, numbers};
 use program::{Folder, crates, model, monosplit_with, refuses, succeeds};
@@ -745,13 +745,18 @@ fn what_is_refused_leaves_no_file() {
     let refused =
         Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
-    let refused: [(&[&str], &str); 6] = [
+    let refused: [(&[&str], &str); 10] = [
         (&["--precision", "tf32"], "f32 or f64"),
         (&["--precision", "bf16"], "f32 or f64"),
         (&["--opset", "12"], "operator set 12"),
         (&["--class", "99"], "there is no class 99"),
         (&["--layer", "nowhere"], "nowhere"),
-        (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "give all of them the same"),
+        (&["--methods", "splitcam:alpha=0.1,splitgrad:alpha=0.2"], "takes it to be 0.1 and 'splitgrad' 0.2"),
+        // What one leaves at its default, another must not change.
+        (&["--methods", "splitcam,splitgrad:alpha=1"], "'splitcam' takes it to be 0.4 and 'splitgrad' 1"),
+        (&["--methods", "splitgrad:theta=0.5,splitstream"], "give both the same"),
+        (&["--precision", "f64", "--methods", "splitlrp:limit=100,splitstream"], "give both the same"),
+        (&["--layers", "conv,"], "an empty one"),
     ];
     refuses(["compile", &network, "-o", &network], &["would be replaced", "another file"]);
     for (words, reason) in refused {
@@ -759,4 +764,47 @@ fn what_is_refused_leaves_no_file() {
         refuses(words, &[reason]);
     }
     assert_eq!(folder.names(), before);
+}
+
+#[test]
+fn a_network_for_batches_of_one_size_is_compiled_for_any_if_it_can_be() {
+    let folder = Folder::new();
+    let x = samples(&folder);
+    for (samples, name) in [(1, "one.onnx"), (4, "four.onnx")] {
+        let network = Small { samples: Dim::Fixed(samples), ..Small::default() }.save(&folder, name);
+        let path = text(&folder.path("open.onnx"));
+        let said =
+            succeeds(["compile", &network, "--method", "gradient", "--layer", "conv", "-o", &path]).errors;
+        assert!(said.contains("takes any number of samples"), "{said}");
+        let found = survey(&path).read;
+        assert_eq!(found.node(found.inputs()[0]).shape.dims()[0], Dim::Batch(1));
+        let words = ["--method", "gradient", "--layer", "conv", "--class", "2"];
+        let (own, shipped) = (map(&folder, &network, &x, &words), map(&folder, &path, &x, &["--class", "2"]));
+        assert!(relative_error(&shipped, &own) < 1e-6);
+    }
+    // One that adds something to the first sample alone means the size it says.
+    let mut g = Graph::new();
+    let whole = g.input("x", Shape::fixed(&[2, 3, SIDE, SIDE]), Kind::Float);
+    let first = g.add(Op::Slice { axis: 0, start: 0, step: 1, length: 1 }, &[whole]).unwrap();
+    let sum = g.plus(whole, first).unwrap();
+    let scores = g.reduced(monosplit::graph::op::Reduction::Mean, sum, &[2, 3], false).unwrap();
+    g.output("scores", scores);
+    let bytes = onnx::write(&g, &ExportOptions::default()).unwrap();
+    let network = text(&folder.write("pair.onnx", bytes));
+    let path = text(&folder.path("pair-explained.onnx"));
+    let said = succeeds(["compile", &network, "--method", "gradient", "-o", &path]).errors;
+    assert!(said.contains("batches of 2 and no others"), "{said}");
+}
+
+#[test]
+fn what_of_the_network_a_compiled_file_leaves_out_is_said() {
+    let folder = Folder::new();
+    let path = text(&folder.path("explained.onnx"));
+    let softmax =
+        Small { end: Some(Op::Softmax { axis: 1 }), ..Small::default() }.save(&folder, "softmax.onnx");
+    let said = succeeds(["compile", &softmax, "-o", &path]).errors;
+    assert!(said.contains("what enters it"), "{said}");
+    let branched = Small { branch: true, ..Small::default() }.save(&folder, "branched.onnx");
+    let said = succeeds(["compile", &branched, "-o", &path]).errors;
+    assert!(said.contains("first output as `logits`, and not"), "{said}");
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
-use monosplit_graph::{Error, Graph, Result, Tensor};
+use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
 use crate::{Cpu, Engine, Handed, Loop, Precision, Profile, Program};
 use library::{Library, Session};
@@ -91,7 +91,12 @@ impl Engine for OnnxRuntime {
         if precision == Precision::F64 {
             return self.double.compile_in(graph, precision);
         }
-        let model = write(&portable(graph)?, &ExportOptions::default())?;
+        let mut graph = portable(graph)?;
+        // Who compiles a graph asks for its outputs by their places; a file needs names that differ.
+        let outputs = graph.outputs().iter().enumerate();
+        let outputs = outputs.map(|(place, output)| Output { name: format!("output {place}"), ..*output });
+        graph.set_outputs(outputs.collect());
+        let model = write(&graph, &ExportOptions::default())?;
         let session = self.library.session(&model, self.threads, self.provider.as_deref());
         Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.explained(error))? }))
     }

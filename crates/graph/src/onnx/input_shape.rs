@@ -11,6 +11,7 @@ pub struct ImportOptions {
     only: Option<Vec<usize>>,
     named: Vec<(String, Vec<usize>)>,
     kept: Vec<String>,
+    any_samples: bool,
 }
 
 impl ImportOptions {
@@ -33,6 +34,13 @@ impl ImportOptions {
     #[must_use]
     pub fn optional_input(mut self, name: impl Into<String>) -> Self {
         self.kept.push(name.into());
+        self
+    }
+
+    /// The first axis of every input is of open length, whatever the file says: its samples.
+    #[must_use]
+    pub fn any_samples(mut self, any: bool) -> Self {
+        self.any_samples = any;
         self
     }
 
@@ -65,7 +73,14 @@ impl ImportOptions {
                 info.name
             ))),
             (None, Some(lengths)) => Ok(Shape::batched(lengths)),
-            (Some(dims), given) => resolve(&info.name, dims, given.map(Vec::as_slice)),
+            (Some(dims), given) => {
+                let shape = resolve(&info.name, dims, given.map(Vec::as_slice))?;
+                let any = self.any_samples && shape.rank() > 0 && !self.keeps(&info.name);
+                Ok(match any {
+                    true => Shape::new([&[Dim::Batch(1)], &shape.dims()[1..]].concat()),
+                    false => shape,
+                })
+            }
         }
     }
 }

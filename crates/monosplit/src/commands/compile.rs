@@ -13,6 +13,7 @@ use super::method::{MethodArgs, known_of};
 use super::network::NetworkArgs;
 use super::preprocessing::ValueArgs;
 use super::run::check_writable;
+use crate::any_batch::with_any_batch;
 use crate::catalogue::{self, Chosen};
 use crate::compilation::{ClassSource, Compilation};
 use crate::compiled::is_compiled;
@@ -20,7 +21,7 @@ use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
-use crate::model::Model;
+use crate::model::{Model, ModelOptions};
 use crate::table::printable;
 
 /// Writes a network and its explanation as one ONNX file
@@ -110,6 +111,11 @@ impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.output)?;
         self.check_precision()?;
+        if self.layer_list.as_ref().is_some_and(|list| list.split(',').any(|layer| layer.trim().is_empty())) {
+            return Err(
+                Error::argument("--layers: expected names separated by commas, found an empty one").into()
+            );
+        }
         self.chosen(&[])?;
         // What `explain` in the same precision says is what the file is to say.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
@@ -121,6 +127,8 @@ impl Compile {
             )
             .into());
         }
+        let model = for_any_batch(model, &options);
+        remark_on_outputs(&model);
         let chosen = self.chosen_for(&model)?;
         let maps = self.maps(&model, &chosen);
         let precision =
@@ -151,12 +159,11 @@ impl Compile {
             writeln!(out, "{}", Json::Object(object))?;
             return Ok(());
         }
-        writeln!(
-            out,
-            "{}: {:.1} MB",
-            printable(&self.output.display().to_string()),
-            bytes.len() as f64 / 1e6
-        )?;
+        let size = match bytes.len() {
+            small @ ..100_000 => format!("{:.1} kB", small as f64 / 1e3),
+            large => format!("{:.1} MB", large as f64 / 1e6),
+        };
+        writeln!(out, "{}: {size}", printable(&self.output.display().to_string()))?;
         for &input in graph.inputs() {
             let name = &graph.node(input).label.tensor;
             let note = if options.is_optional(name) { " (may be left out)" } else { "" };
@@ -244,6 +251,41 @@ impl Compile {
         let Some(text) = &self.class else { return Ok(ClassSource::Input) };
         let class = class::class(text, labels, classes)?;
         Ok(class.map_or(ClassSource::Top, ClassSource::Fixed))
+    }
+}
+
+/// The network for batches of any size, if it was written down for one and can be had so; what it is then is said.
+fn for_any_batch(model: Model, options: &ModelOptions) -> Model {
+    let Ok(Some(size)) = model.fixed_batch() else { return model };
+    match with_any_batch(&model, options) {
+        Some(open) => {
+            note(&format!(
+                "the network was exported for batches of {size}; the new file takes any number of samples"
+            ));
+            open
+        }
+        None => {
+            note(&format!(
+                "the network takes batches of {size} and no others, and so does the new file; export it with a batch axis \
+                 of open length to change that"
+            ));
+            model
+        }
+    }
+}
+
+/// Says what of the network's outputs the new file does not have.
+fn remark_on_outputs(model: &Model) {
+    let outputs = model.graph().outputs();
+    if outputs.first().is_some_and(|first| model.report().outputs.softmax.contains(&first.name)) {
+        note("the network ends in a softmax; `logits` of the new file are what enters it");
+    }
+    let further: Vec<&str> = outputs.iter().skip(1).map(|output| output.name.as_str()).collect();
+    if !further.is_empty() {
+        note(&format!(
+            "the new file has the network's first output as `logits`, and not {}",
+            printable(&further.join(", "))
+        ));
     }
 }
 

@@ -27,6 +27,9 @@ const READING: [&str; 14] = [
     "scale",
 ];
 
+/// Those of them that say what the network is.
+const NETWORK: [&str; 4] = ["arch", "weights", "input-shape", "no-transform-input"];
+
 /// The line that follows `command`, which was given as `arguments`; none where it would be in the way.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
     let words: Vec<String> =
@@ -47,18 +50,20 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     // Weights read by the name of their architecture need no file; a training's architecture is another thing.
     let nameless = given(&words, "arch") && !matches!(command, Command::Train(_));
     let model = file(&["onnx"], if nameless { "" } else { "MODEL.onnx" });
-    let written = named(&written, &["onnx"]);
+    let any = || written.first().filter(|_| matches!(command, Command::Compile(_))).cloned();
+    let written = named(&written, &["onnx"]).or_else(any);
     // An experiment goes into a store of the same name unless another is named.
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
     let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
+    let complete = line.contains("{written}");
     let line = line
         .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(&name)))
         .replace("{model}", &model)
         .replace("{picture}", &file(&["png", "jpg", "jpeg"], "PICTURE.jpg"))
         .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
     let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
-    let carried = line.split(' ').next().map(|next| carried(&words, next)).unwrap_or_default();
+    let carried = line.split(' ').next().map(|next| carried(&words, next, complete)).unwrap_or_default();
     Some(format!("next: `monosplit {line}{carried}` {does}"))
 }
 
@@ -82,8 +87,9 @@ fn given(words: &[String], name: &str) -> bool {
     words.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(name)))
 }
 
-/// Those options that say how things are read and that the next command has too, as they were given.
-fn carried(words: &[String], next: &str) -> String {
+/// Those options that say how things are read and that the next command has too, as they were given; without those that say
+/// what the network is, where it is `complete` in a file of its own.
+fn carried(words: &[String], next: &str, complete: bool) -> String {
     let all = CommandLine::command();
     let Some(next) = all.find_subcommand(next) else { return String::new() };
     let mut line = String::new();
@@ -92,7 +98,8 @@ fn carried(words: &[String], next: &str) -> String {
         let (name, value) =
             option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
         let known = next.get_arguments().find(|argument| argument.get_long() == Some(name));
-        let Some(argument) = known.filter(|_| READING.contains(&name)) else { continue };
+        let settled = complete && NETWORK.contains(&name);
+        let Some(argument) = known.filter(|_| READING.contains(&name) && !settled) else { continue };
         line += &format!(" --{name}");
         let following = || words.get(at + 1).map(String::as_str);
         if let (true, Some(value)) = (argument.get_action().takes_values(), value.or_else(following)) {

@@ -40,7 +40,13 @@ impl<'a> CompiledFile<'a> {
                 format!("'--method {}{layer}'", map.method)
             });
             let held = held.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
-            return refused("it holds no such map; what it shows", &format!("{settled} (it has {held})"));
+            let numbers =
+                [inputs::ALPHA, inputs::THETA, inputs::LIMIT].into_iter().filter(|name| self.reads(name));
+            let numbers: String = numbers.map(|name| format!("; --{name} is free")).collect();
+            return refused(
+                "it holds no such map; what it shows",
+                &format!("{settled} (it has {held}{numbers})"),
+            );
         }
         if explain.piecewise.is_given() {
             return refused("--piecewise", settled);

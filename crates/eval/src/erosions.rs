@@ -11,15 +11,13 @@ use monosplit_explain::{Cover, Covering, Erosion};
 use monosplit_graph::batch::{rows, stack};
 use monosplit_graph::{Graph, Kind, Result, Tensor};
 
-use crate::metric::Network;
-
 /// Rows and columns of an image.
 pub type Area = [Range<usize>; 2];
 
 /// So many copies of an image at a time are enough for an engine that is not wide.
 const COPIES: usize = 16;
 /// Scores that are remembered take no more bytes than this.
-const REMEMBERED: usize = 256 << 20;
+const REMEMBERED: usize = 512 << 20;
 
 /// Steps in which an image changes, each upon the ones before.
 pub trait Changes {
@@ -36,9 +34,9 @@ pub trait Changes {
     fn cover(&self) -> Result<Option<Cover>>;
 }
 
-/// How many copies of an image a network is shown at a time, unless a number is given.
-pub(crate) fn at_once(network: &dyn Network, given: Option<usize>) -> usize {
-    given.or_else(|| network.breadth()).unwrap_or(COPIES)
+/// How many copies of an image are shown at a time to what has this breadth, unless a number is given.
+pub(crate) fn at_once(given: Option<usize>, breadth: Option<usize>) -> usize {
+    given.or(breadth).unwrap_or(COPIES).max(1)
 }
 
 /// What a network was prepared for, and what it said.
@@ -58,9 +56,10 @@ struct Known {
 }
 
 impl Known {
+    /// As if all were of double precision, and the image its own.
     fn bytes(&self) -> usize {
         let scores: usize = self.scores.iter().map(Tensor::len).sum();
-        (scores + self.cover.turns.len() + self.cover.levels.len()) * size_of::<f32>()
+        (scores + self.cover.turns.len() + self.cover.levels.len() + self.image.len()) * size_of::<f64>()
     }
 }
 
@@ -75,18 +74,19 @@ impl Erosions {
         changes: &dyn Changes,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        if engine.breadth().is_none()
+        let (breadth, wanted) = (engine.breadth(), changes.steps() + 1);
+        let batch = at_once(batch, breadth);
+        if breadth.is_none()
             && let Some(areas) = changes.areas()
-            && let Some(scores) =
-                self.eroded(graph, engine, image, (changes, areas), batch.unwrap_or(COPIES))?
+            && let Some(scores) = self.eroded(graph, engine, image, (changes, areas), batch)?
         {
             return Ok(Some(scores));
         }
         let Some(cover) = changes.cover()? else { return Ok(None) };
         let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
-        let whole = engine.breadth().is_some();
-        let batch = batch.or(engine.breadth()).unwrap_or(COPIES);
-        let wanted = changes.steps() + 1;
+        // A wide engine is always given as many, so that it is prepared for one batch size.
+        let batch = breadth.map_or(batch, |breadth| batch.min(wanted.next_multiple_of(breadth.max(1))));
+        let whole = breadth.is_some();
         let mut scores = self.recalled(image, &cover, batch);
         for first in (scores.len() * batch..wanted).step_by(batch) {
             let end = if whole { first + batch } else { wanted.min(first + batch) };
@@ -94,7 +94,9 @@ impl Erosions {
         }
         let found = rows(&stack(&scores, Kind::Float)?, 0..wanted)?;
         scores.retain(|part| part.shape().first() == Some(&batch));
-        self.remember(Known { image: image.clone(), cover, batch, scores });
+        if !scores.is_empty() {
+            self.remember(Known { image: image.clone(), cover, batch, scores });
+        }
         Ok(Some(found))
     }
 
@@ -167,7 +169,7 @@ mod tests {
     use monosplit_graph::{Noise, Op, Shape};
 
     use super::*;
-    use crate::metric::Case;
+    use crate::metric::{Case, Network};
     use crate::metrics::parse;
 
     /// The processor, which says that it is wide and counts how often its programs are compiled.

@@ -1,5 +1,6 @@
 //! The engine for ordinary processors.
 
+mod core;
 mod fusion;
 pub(crate) mod kernels;
 mod preparation;

@@ -105,7 +105,7 @@ impl<R: Real> CpuProgram<R> {
             inputs: inputs.iter().map(Shared::of).collect(),
             arena: kept.unwrap_or_else(fresh),
         };
-        self.within_pool(|| kept_awake(|| run.steps(profile)))?;
+        self.within_pool(|| kept_awake(self.plan.steps.len(), || run.steps(profile)))?;
         let outputs = run.outputs()?;
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
         Ok(outputs)

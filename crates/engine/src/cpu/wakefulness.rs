@@ -7,54 +7,60 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
+use super::core;
+
 /// How long a thread stays awake without being given anything.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// So often it looks for work before it looks at the clock.
+/// So often it looks for work before it looks at the clock, and lets others have its core.
 const GLANCES: usize = 64;
+/// A run of fewer steps is over before others are awake.
+const FEW_STEPS: usize = 8;
 
 /// Runs in progress.
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
+    /// Whether this thread carries out a run or waits for pieces of one. What a thread takes up while it waits may be the
+    /// call to stay awake for another run, which would hold up its own.
     static AWAKE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A run in progress, for as long as it lives.
-struct Running;
+struct Running {
+    awake_before: bool,
+}
 
 impl Running {
     fn begin() -> Self {
         RUNS.fetch_add(1, Ordering::Relaxed);
-        Running
+        Running { awake_before: AWAKE.replace(true) }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         RUNS.fetch_sub(1, Ordering::Relaxed);
+        AWAKE.set(self.awake_before);
     }
 }
 
-/// Does `work`, which shares out many small pieces, in a thread of a pool while the others stay awake.
-pub(super) fn kept_awake<T>(work: impl FnOnce() -> T) -> T {
-    let here = rayon::current_thread_index();
+/// Does `work` of so many steps, which shares out many small pieces, in a thread of a pool while the others stay awake.
+pub(super) fn kept_awake<T>(steps: usize, work: impl FnOnce() -> T) -> T {
     let _running = Running::begin();
-    if rayon::current_num_threads() > 1 {
-        rayon::spawn_broadcast(move |context| {
-            if Some(context.index()) != here {
-                stay_awake();
-            }
-        });
+    if steps >= FEW_STEPS && rayon::current_num_threads() > 1 {
+        let here = core::current();
+        rayon::spawn_broadcast(move |_| stay_awake(here));
     }
     work()
 }
 
-/// Takes up what others share out until no run is in progress, or nothing has come for a while.
-fn stay_awake() {
-    // What is taken up may be another call of this.
+/// Takes up what others share out until no run is in progress, or nothing has come for a while, on another core than the one
+/// that is `taken`.
+fn stay_awake(taken: Option<usize>) {
     if AWAKE.replace(true) {
         return;
     }
+    taken.into_iter().for_each(core::leave);
     let mut since = Instant::now();
     while RUNS.load(Ordering::Relaxed) > 0 && since.elapsed() < PATIENCE {
         for _ in 0..GLANCES {
@@ -63,6 +69,7 @@ fn stay_awake() {
                 _ => std::hint::spin_loop(),
             }
         }
+        std::thread::yield_now();
     }
     AWAKE.set(false);
 }

@@ -42,7 +42,7 @@ pub(super) struct Device {
     ordinal: i32,
     name: String,
     context: sys::CUcontext,
-    /// The first lane: what numbers come and go by, and what everything starts from and ends with.
+    /// The first lane: what everything starts from and ends with.
     pub(super) stream: sys::CUstream,
     lanes: [Lane; LANES],
     convolutions: cudnn::sys::cudnnHandle_t,
@@ -229,8 +229,10 @@ impl Device {
 
     /// Waits until everything asked for is done.
     pub(super) fn finish(&self) -> Result<()> {
-        // SAFETY: the stream lives as long as `self`.
-        unsafe { driver::stream::synchronize(self.stream) }.or_say("finish its work")
+        // SAFETY: the streams live as long as `self`.
+        self.lanes.iter().try_for_each(|lane| {
+            unsafe { driver::stream::synchronize(lane.stream) }.or_say("finish its work")
+        })
     }
 
     /// Adds up how long computing took from one event to another, both of which were reached.
@@ -342,7 +344,7 @@ unsafe fn machine_code(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>> {
 pub(super) struct Event(sys::CUevent);
 
 impl Event {
-    /// The caller has the card's turn.
+    /// The card is this thread's.
     pub(super) fn new() -> Result<Self> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         driver::event::create(flags).map(Event).or_say("mark its orders")

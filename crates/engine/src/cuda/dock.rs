@@ -64,7 +64,7 @@ impl Side {
 
     fn release(&mut self) {
         if self.bytes > 0 {
-            // SAFETY: taken by `reserve`; nothing travels any more, whoever grows or drops a dock has waited for it.
+            // SAFETY: taken by `reserve`; nothing travels any more: a dock grows between runs, and is dropped after them.
             unsafe {
                 let _ = driver::free_host(self.machine.as_ptr().cast::<c_void>());
                 let _ = driver::free_sync(self.card);
@@ -281,7 +281,12 @@ impl Drop for Dock {
 }
 
 impl Device {
-    /// Lends a dock to `use_it`. Nobody has to have the card's turn.
+    /// Gives back the memory of docks that nobody uses.
+    pub(super) fn clear_docks(&self) {
+        self.docks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Lends a dock to `use_it`. The caller does not have the card's turn.
     pub(super) fn with_dock<T>(&self, use_it: impl FnOnce(&mut Dock) -> Result<T>) -> Result<T> {
         self.enter()?;
         let kept = || self.docks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -289,9 +294,9 @@ impl Device {
         let mut dock = taken.map_or_else(Dock::open, Ok)?;
         let result = use_it(&mut dock);
         if result.is_err() {
-            // Numbers may still be on their way.
-            self.finish()?;
-            dock.wait()?;
+            // Numbers may still be on their way; the dock, and the memory it has, are given back.
+            let _ = self.turn().and_then(|_turn| self.finish());
+            return result;
         }
         let mut kept = kept();
         if kept.len() < KEPT {

@@ -22,7 +22,7 @@ impl CudaProgram {
             let mut instances = instances();
             let launched = self.instance(&mut instances, batch)?.launch(self, inputs, usize::MAX, dock);
             if launched.is_err() {
-                self.device.finish()?;
+                let _ = self.device.finish();
                 // What failed may fail again in the same way.
                 instances.pop();
             }
@@ -49,6 +49,7 @@ impl CudaProgram {
                     true => Err(error),
                     false => {
                         self.device.finish()?;
+                        self.device.clear_docks();
                         instances.clear();
                         Instance::new(self, batch)
                     }
@@ -100,7 +101,9 @@ impl CudaProgram {
                 let piece = batch.div_ceil(2);
                 self.device
                     .say_once("monosplit: a batch does not fit the card's memory; it is computed in pieces");
-                *self.fits.lock().unwrap_or_else(PoisonError::into_inner) = piece;
+                let mut fits = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
+                *fits = piece.min(*fits);
+                drop(fits);
                 self.run_in_pieces(batch, piece, inputs)
             }
             other => other,

@@ -11,8 +11,10 @@ pub(crate) const MOST_COPIES: usize = 4096;
 
 /// The `batch` option: how many copies there are at once, unless the network is to say.
 pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
-    let given = options.count("batch", 0, 0..=MOST_COPIES)?;
-    Ok((given > 0).then_some(given))
+    match options.is_given("batch") {
+        true => options.count("batch", 1, 1..=MOST_COPIES).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// What is read from the scores of a network.
@@ -133,7 +135,7 @@ pub(crate) fn after_each(
     apply: &dyn Fn(usize, &mut [f32]),
     read: &dyn Fn(&[f64]) -> f64,
 ) -> Result<Vec<f64>> {
-    let batch = at_once(case.network, batch).clamp(1, steps.max(1));
+    let batch = at_once(batch, case.network.breadth()).clamp(1, steps.max(1));
     let mut copies = Copies::of(case, start, batch);
     let mut found = Vec::with_capacity(steps);
     for first in (0..steps).step_by(batch) {
@@ -158,7 +160,7 @@ pub(crate) fn each<T>(
     make: &dyn Fn(usize, &mut [f32]),
     look: &mut dyn FnMut(&mut Copies<'_>) -> Result<Vec<T>>,
 ) -> Result<Vec<T>> {
-    let batch = at_once(case.network, batch).clamp(1, count.max(1));
+    let batch = at_once(batch, case.network.breadth()).clamp(1, count.max(1));
     let mut copies = Copies::of(case, image, batch);
     let mut found = Vec::with_capacity(count);
     for first in (0..count).step_by(batch) {

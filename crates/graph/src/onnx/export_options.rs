@@ -42,7 +42,8 @@ impl ExportOptions {
     }
 
     /// Computes in double precision what is read, stored and returned in single precision. Ops that runtimes have in single
-    /// precision alone are still computed in that, unless [`matrix_form`](crate::passes::matrix_form) has rewritten them.
+    /// precision alone are spelled out; what neither that nor [`matrix_form`](crate::passes::matrix_form) rewrites is still
+    /// computed in single precision.
     #[must_use]
     pub fn double_inside(mut self, double: bool) -> Self {
         (self.double, self.single_outside) = (double, double);

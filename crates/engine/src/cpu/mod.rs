@@ -1,8 +1,8 @@
 //! The engine for ordinary processors.
 
-mod core;
 mod fusion;
 pub(crate) mod kernels;
+mod placement;
 mod preparation;
 mod program;
 mod real;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
-use super::core;
+use super::placement;
 
 /// How long a thread stays awake without being given anything.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ impl Drop for Running {
 pub(super) fn kept_awake<T>(steps: usize, work: impl FnOnce() -> T) -> T {
     let _running = Running::begin();
     if steps >= FEW_STEPS && rayon::current_num_threads() > 1 {
-        let here = core::current();
+        let here = placement::current();
         rayon::spawn_broadcast(move |_| stay_awake(here));
     }
     work()
@@ -60,7 +60,7 @@ fn stay_awake(taken: Option<usize>) {
     if AWAKE.replace(true) {
         return;
     }
-    taken.into_iter().for_each(core::leave);
+    taken.into_iter().for_each(placement::leave);
     let mut since = Instant::now();
     while RUNS.load(Ordering::Relaxed) > 0 && since.elapsed() < PATIENCE {
         for _ in 0..GLANCES {

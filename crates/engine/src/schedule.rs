@@ -60,7 +60,7 @@ pub(crate) enum Work {
     /// Elementwise nodes of one shape, in topological order, then reductions over one axis, not the last, that are all that
     /// read them.
     Reduced(Vec<NodeId>),
-    /// Convolutions that do the same with the same weights to values of one shape.
+    /// Convolutions or products that do the same with the same weights to values of one shape.
     Batched(Vec<NodeId>),
     /// Products of different values with one matrix of weights or its magnitudes.
     Streams(Vec<NodeId>),
@@ -347,6 +347,18 @@ impl Scheduler<'_> {
         }
     }
 
+    /// Whether a node does the same to every row of what it reads first, so that values side by side are more rows.
+    fn takes_rows(&self, node: &Node) -> bool {
+        match node.op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } => true,
+            Op::MatMul { trans_a: false, .. } => {
+                let flat = [&node.shape, &self.graph.node(node.inputs[0]).shape];
+                !self.choices.streams && flat.iter().all(|shape| shape.rank() == 2)
+            }
+            _ => false,
+        }
+    }
+
     /// Units in which nodes with the same weights stand together, everything else alone.
     fn batches(&self, known: &[bool]) -> Units {
         let mut members: Vec<Vec<NodeId>> = Vec::new();
@@ -360,8 +372,7 @@ impl Scheduler<'_> {
                 Some((weights, _)) => vec![weights],
                 None => node.inputs.iter().skip(1).map(|w| self.same[w.index()]).collect(),
             };
-            let joins = matches!(node.op, Op::Conv { .. } | Op::ConvTranspose { .. })
-                && weights.iter().all(|w| known[w.index()]);
+            let joins = self.takes_rows(node) && weights.iter().all(|w| known[w.index()]);
             if !joins && stream.is_none() {
                 members.push(vec![id]);
                 continue;

@@ -9,6 +9,7 @@ use monosplit_graph::{Error, Result};
 
 use super::Math;
 use super::device::{Checked, Device};
+use super::order::Order;
 
 /// Which of the three tensors of a convolution is computed from the other two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(super) struct Geometry {
     pub(super) stride: Vec<i32>,
     pub(super) dilation: Vec<i32>,
     pub(super) groups: i32,
+    /// How the axes of all three lie in memory.
+    pub(super) order: Order,
 }
 
 /// Where the three tensors lie.
@@ -80,13 +83,14 @@ impl Choice {
     pub(super) fn new(device: &Arc<Device>, geometry: &Geometry, sought: Sought, math: Math) -> Result<Self> {
         let mut choice = Choice::described(geometry, sought, math)?;
         let key = format!(
-            "{sought:?} {math:?} {} {} {} {} {} {}",
+            "{sought:?} {math:?} {} {} {} {} {} {}{}",
             numbers(&geometry.input),
             numbers(&geometry.kernel),
             numbers(&geometry.pad),
             numbers(&geometry.stride),
             numbers(&geometry.dilation),
-            geometry.groups
+            geometry.groups,
+            if geometry.order == Order::ChannelsLast { " last" } else { "" }
         );
         let known = device.cache.algorithm(&key);
         // What a file says need not be true.
@@ -131,10 +135,10 @@ impl Choice {
                 [(&mut choice.input, &geometry.input), (&mut choice.result, &geometry.result)]
             {
                 dnn::cudnnCreateTensorDescriptor(descriptor).result().or_say("describe a tensor")?;
-                let mut strides = vec![1i32; dims.len()];
-                for axis in (1..dims.len()).rev() {
-                    strides[axis - 1] = strides[axis].saturating_mul(dims[axis]);
-                }
+                let lengths: Vec<usize> = dims.iter().map(|&length| length as usize).collect();
+                let strides = geometry.order.strides(&lengths);
+                let strides: Vec<i32> =
+                    strides.into_iter().map(|stride| i32::try_from(stride).unwrap_or(i32::MAX)).collect();
                 let (dims, strides, rank) = (dims.as_ptr(), strides.as_ptr(), dims.len() as i32);
                 dnn::cudnnSetTensorNdDescriptor(*descriptor, kind, rank, dims, strides)
                     .result()
@@ -144,7 +148,10 @@ impl Choice {
             dnn::cudnnSetFilterNdDescriptor(
                 choice.kernel,
                 kind,
-                dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+                match geometry.order {
+                    Order::Counted => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+                    Order::ChannelsLast => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
+                },
                 geometry.kernel.len() as i32,
                 geometry.kernel.as_ptr(),
             )

@@ -107,9 +107,9 @@ impl Reduced {
             "    double {found} = nothing<double>({how}, -(double)INFINITY, (double)INFINITY);"
         );
         let _ = writeln!(self.adds, "        {found} = {};", join(&found, &format!("(double){name}")));
-        let _ = writeln!(self.shares, "    {column}[threadIdx.x] = {found};");
-        let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * width]"));
-        let _ = writeln!(self.joins, "        {column}[threadIdx.x] = {both};");
+        let _ = writeln!(self.shares, "    {column}[here] = {found};");
+        let both = join(&format!("{column}[here]"), &format!("{column}[here + half * width]"));
+        let _ = writeln!(self.joins, "        {column}[here] = {both};");
         let mean = if how == layout::MEAN { " / (double)r.count" } else { "" };
         let _ = writeln!(self.writes, "      q{position}[j] = (real)({column}[lane]{mean});");
     }
@@ -241,7 +241,8 @@ impl Text {
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n, u32 rows, Reduction r{parameters}{repeated}) {{\n  \
              __shared__ double shared[{results}][{threads}];\n  \
-             u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;\n  \
+             u32 width = blockDim.x / rows, lane = lane_of(r, rows, width), row = row_of(r, rows, width);\n  \
+             u32 here = row * width + lane;\n  \
              for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {{\n    \
              u32 j = first + lane;\n{begins}    \
              if (j < n) {{\n      u32 step = (u32)r.of_gone.along[0], start = (u32)place(j, r.kept, r.of_kept);\n{ends}      \

@@ -143,7 +143,8 @@ impl Instance {
             }
             Place::Nowhere => return Err(program.outline.lost(id)),
         };
-        Ok(Site { at: self.arena.at + offset as u64, shape, kind: value.kind, constant: false })
+        let at = self.arena.at + offset as u64;
+        Ok(Site { at, shape, kind: value.kind, constant: false, order: program.orders[id.index()] })
     }
 
     /// Which of these inputs are still there from the run before.

@@ -84,6 +84,8 @@ struct Pool {
     // What every sum is divided by, if it is the same number.
     int even;
     Divisor out[3], in[3];
+    // Channels that lie side by side at every place; 1 if each has a plane of its own.
+    Divisor beside;
 };
 
 // A window whose kernel K and stride S along two axes, without dilation, are known when this is compiled; with K = 0 they
@@ -101,17 +103,20 @@ struct Window {
     __device__ __forceinline__ u32 outputs() const { return (u32)output(0) * output(1) * output(2); }
     __device__ __forceinline__ int start(int axis, int p) const { return p * stride(axis) - before(axis); }
 
-    // The plane and the position within it of the i-th of elements that lie in planes of this size.
-    __device__ __forceinline__ void apart(u32 i, const Divisor length[3], u32 &plane, int at[3]) const {
+    // The position of the i-th element in its plane, of sides `length`; where the same plane begins in a value whose planes
+    // have `size` elements. Neighbours in a plane are `beside` elements apart.
+    __device__ __forceinline__ u64 apart(u32 i, const Divisor length[3], u32 size, int at[3]) const {
+        u32 rest = quotient(i, w.beside), channel = i - rest * w.beside.by;
 #pragma unroll
         for (int axis = 2; axis >= (K == 0 ? 0 : 1); --axis) {
-            u32 next = quotient(i, length[axis]);
-            at[axis] = (int)(i - next * length[axis].by);
-            i = next;
+            u32 next = quotient(rest, length[axis]);
+            at[axis] = (int)(rest - next * length[axis].by);
+            rest = next;
         }
         if (K != 0) at[0] = 0;
-        plane = i;
+        return (u64)rest * size * w.beside.by + channel;
     }
+    __device__ __forceinline__ u32 beside() const { return w.beside.by; }
 
     // The taps [first, end) at position p along an axis that lie inside.
     __device__ __forceinline__ void inside(int axis, int p, int &first, int &end) const {
@@ -160,7 +165,7 @@ struct Window {
         int found = -1;
         real best = 0;
         under(at, [&](int here) {
-            real candidate = a[here];
+            real candidate = a[here * beside()];
             if (found < 0 || candidate > best || (NAN_OF(candidate) && !NAN_OF(best))) {
                 best = candidate;
                 found = here;
@@ -189,12 +194,10 @@ template <int K, int S>
 __device__ void max_pool(const real *a, real *y, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int at[3];
-        w.apart(i, pool.out, plane, at);
-        const real *p = a + (u64)plane * w.inputs();
+        const real *p = a + w.apart(i, pool.out, w.inputs(), at);
         int won = w.winner(p, at);
-        y[i] = won < 0 ? -INFINITY : p[won];
+        y[i] = won < 0 ? -INFINITY : p[won * w.beside()];
     }
 }
 
@@ -202,12 +205,10 @@ template <int K, int S>
 __device__ void winner_gather(const real *a, const real *s, real *y, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int at[3];
-        w.apart(i, pool.out, plane, at);
-        u64 start = (u64)plane * w.inputs();
+        u64 start = w.apart(i, pool.out, w.inputs(), at);
         int won = w.winner(a + start, at);
-        y[i] = won < 0 ? (real)0 : s[start + won];
+        y[i] = won < 0 ? (real)0 : s[start + won * w.beside()];
     }
 }
 
@@ -216,10 +217,9 @@ template <int K, int S>
 __device__ void winner_index(const real *a, int *index, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int at[3];
-        w.apart(i, pool.out, plane, at);
-        index[i] = w.winner(a + (u64)plane * w.inputs(), at);
+        u64 start = w.apart(i, pool.out, w.inputs(), at);
+        index[i] = w.winner(a + start, at);
     }
 }
 
@@ -228,14 +228,13 @@ template <int K, int S>
 __device__ void winner_scatter(const int *index, const real *y, real *s, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int place[3];
-        w.apart(i, pool.in, plane, place);
-        u32 base = plane * w.outputs();
+        u64 base = w.apart(i, pool.in, w.outputs(), place);
         int here = (place[0] * w.input(1) + place[1]) * w.input(2) + place[2];
         real sum = 0;
         w.over(place, [&](const int *, int window) {
-            if (index[base + window] == here) sum += y[base + window];
+            u64 at = base + window * w.beside();
+            if (index[at] == here) sum += y[at];
         });
         s[i] = sum;
     }
@@ -244,19 +243,31 @@ __device__ void winner_scatter(const int *index, const real *y, real *s, u32 n, 
 // The same where windows of two by two elements cover everything and each other nowhere: every window writes its own.
 extern "C" __global__ void winner_scatter_tiles(const real *a, const real *y, real *s, u32 n, Pool pool) {
     struct alignas(2 * sizeof(real)) Two { real at[2]; };
-    u32 width = (u32)pool.input[2];
+    u32 beside = pool.beside.by, width = (u32)pool.input[2] * beside;
     for (EACH(i, n)) {
-        u32 row = quotient(i, pool.out[2]), column = i - row * pool.out[2].by;
-        u64 top = (u64)row * 2 * width + 2 * column;
-        Two upper = *(const Two *)(a + top), lower = *(const Two *)(a + top + width);
-        real values[4] = {upper.at[0], upper.at[1], lower.at[0], lower.at[1]};
+        u32 place = quotient(i, pool.beside), channel = i - place * beside;
+        u32 row = quotient(place, pool.out[2]), column = place - row * pool.out[2].by;
+        u64 top = (u64)row * 2 * width + 2 * column * beside + channel;
+        alignas(2 * sizeof(real)) real values[4];
+        if (beside == 1) {
+            *(Two *)values = *(const Two *)(a + top);
+            *(Two *)(values + 2) = *(const Two *)(a + top + width);
+        } else
+#pragma unroll
+            for (int k = 0; k < 4; ++k) values[k] = a[top + (k / 2) * width + (k % 2) * beside];
         int found = 0;
 #pragma unroll
         for (int k = 1; k < 4; ++k)
             if (values[k] > values[found] || (NAN_OF(values[k]) && !NAN_OF(values[found]))) found = k;
         real won = y[i];
-        *(Two *)(s + top) = Two{{found == 0 ? won : (real)0, found == 1 ? won : (real)0}};
-        *(Two *)(s + top + width) = Two{{found == 2 ? won : (real)0, found == 3 ? won : (real)0}};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) values[k] = found == k ? won : (real)0;
+        if (beside == 1) {
+            *(Two *)(s + top) = *(const Two *)values;
+            *(Two *)(s + top + width) = *(const Two *)(values + 2);
+        } else
+#pragma unroll
+            for (int k = 0; k < 4; ++k) s[top + (k / 2) * width + (k % 2) * beside] = values[k];
     }
 }
 
@@ -264,12 +275,10 @@ template <int K, int S>
 __device__ void average_pool(const real *a, real *y, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int at[3];
-        w.apart(i, pool.out, plane, at);
-        const real *p = a + (u64)plane * w.inputs();
+        const real *p = a + w.apart(i, pool.out, w.inputs(), at);
         double sum = 0;
-        w.under(at, [&](int here) { sum += p[here]; });
+        w.under(at, [&](int here) { sum += p[here * w.beside()]; });
         y[i] = (real)(sum / w.divided_by(at));
     }
 }
@@ -278,17 +287,16 @@ template <int K, int S>
 __device__ void average_pool_transpose(const real *y, real *s, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     for (EACH(i, n)) {
-        u32 plane;
         int place[3];
-        w.apart(i, pool.in, plane, place);
-        const real *p = y + (u64)plane * w.outputs();
+        const real *p = y + w.apart(i, pool.in, w.outputs(), place);
         double sum = 0;
         w.over(place, [&](const int *at, int window) {
             bool covers = true;
 #pragma unroll
             for (int axis = 0; axis < 3; ++axis)
                 covers = covers && (w.dilation(axis) == 1 || (place[axis] - w.start(axis, at[axis])) % w.dilation(axis) == 0);
-            if (covers) sum += pool.even ? (double)p[window] : (double)p[window] / w.divided_by(at);
+            double read = p[window * w.beside()];
+            if (covers) sum += pool.even ? read : read / w.divided_by(at);
         });
         s[i] = (real)(pool.even ? sum / pool.even : sum);
     }
@@ -312,10 +320,8 @@ __device__ void fold(const real *products, real *y, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
     u32 taps = (u32)w.kernel(0) * w.kernel(1) * w.kernel(2);
     for (EACH(i, n)) {
-        u32 plane;
         int place[3];
-        w.apart(i, pool.in, plane, place);
-        const real *p = products + (u64)plane * taps * w.outputs();
+        const real *p = products + w.apart(i, pool.in, w.outputs(), place) * taps;
         real sum = 0;
         w.over(place, [&](const int *at, int window) {
             int tap = 0;
@@ -383,11 +389,12 @@ __device__ void reduce_parts(const S *partial, T *y, u32 n, const Reduction &r, 
 }
 
 // Neighbouring elements of the result have neighbours in x: a row of threads reads them together, and several rows share
-// what is reduced to one where there are few results.
+// what is reduced to one where there are few results. Where neighbours in x are reduced to one, it is a row of one thread of
+// each that reads together.
 template <typename T, typename S>
 __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reduction &r, S low, S high) {
     __shared__ S shared[1024];
-    u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;
+    u32 width = blockDim.x / rows, lane = lane_of(r, rows, width), row = row_of(r, rows, width), here = row * width + lane;
     for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
         u32 i = first + lane;
         S found = nothing<S>(r.how, low, high);
@@ -396,10 +403,10 @@ __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reductio
 #pragma unroll 4
             for (u32 k = row; k < r.count; k += rows) found = joined<T, S>(r.how, found, (S)x[start + along(k, r)]);
         }
-        shared[threadIdx.x] = found;
+        shared[here] = found;
         __syncthreads();
         for (u32 half = rows / 2; half > 0; half /= 2) {
-            if (row < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half * width]);
+            if (row < half) shared[here] = joined<T, S>(r.how, shared[here], shared[here + half * width]);
             __syncthreads();
         }
         if (row == 0 && i < n) y[i] = (T)(r.how == 1 ? shared[lane] / (S)r.count : shared[lane]);

@@ -3,6 +3,8 @@
 use monosplit_graph::op::{self, Divisor as Divided, Window};
 use monosplit_graph::{Error, Result};
 
+use super::order::Order;
+
 /// Axes a kernel can be told about; neighbouring ones are joined first.
 pub(super) const RANK: usize = 8;
 
@@ -40,16 +42,16 @@ pub(super) struct Strides {
 
 /// How many elements lie between neighbours along each axis of a value of this shape.
 pub(super) fn strides_of(shape: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1i64; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis] as i64;
-    }
-    strides
+    Order::Counted.strides(shape)
 }
 
 /// Those of a value of shape `from` read as if it had the shape `to`, lengths of one repeated.
 pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<i64> {
-    let own = strides_of(from);
+    repeated(&strides_of(from), from, to)
+}
+
+/// The same of a value with these strides.
+pub(super) fn repeated(own: &[i64], from: &[usize], to: &[usize]) -> Vec<i64> {
     let missing = to.len() - from.len();
     let along = |axis: usize| match axis.checked_sub(missing) {
         Some(axis) if from[axis] != 1 => own[axis],
@@ -139,15 +141,18 @@ pub(super) struct Pool {
     even: i32,
     out: [Divisor; 3],
     of: [Divisor; 3],
+    beside: Divisor,
 }
 
 impl Pool {
-    /// A window over planes of size `input` to planes of size `output`, of three axes at most.
+    /// A window over planes of size `input` to planes of size `output`, of three axes at most, each a channel of its own or
+    /// with all channels of a place side by side.
     pub(super) fn new(
         window: &Window,
         input: &[usize],
         output: &[usize],
         divisor: Option<Divided>,
+        beside: usize,
     ) -> Result<Self> {
         let axes = window.axes();
         if axes > 3 {
@@ -179,6 +184,7 @@ impl Pool {
             even: even(window, input, output, divisor),
             out: divisors(output),
             of: divisors(input),
+            beside: Divisor::new(beside),
         })
     }
 }
@@ -238,18 +244,19 @@ pub(super) struct Reduction {
     gone: Axes,
     of_kept: Strides,
     of_gone: Strides,
+    across: u32,
 }
 
 impl Reduction {
-    /// Of a value of `shape` over the axes `gone`.
-    pub(super) fn new(how: i32, shape: &[usize], gone: &[usize]) -> Result<Self> {
-        let own = strides_of(shape);
-        let part = |wanted: bool| {
-            let axes = (0..shape.len()).filter(|axis| gone.contains(axis) == wanted);
+    /// Of a value of `shape` in this order over the axes `gone`. Results are in the order they are counted in.
+    pub(super) fn new(how: i32, shape: &[usize], order: Order, gone: &[usize]) -> Result<Self> {
+        let (own, counted) = (order.strides(shape), (0..shape.len()).collect::<Vec<usize>>());
+        let part = |axes: &[usize], wanted: bool| {
+            let axes = axes.iter().copied().filter(|axis| gone.contains(axis) == wanted);
             let (shape, along): (Vec<usize>, Vec<i64>) = axes.map(|axis| (shape[axis], own[axis])).unzip();
             Walk::new(&shape, &[along])
         };
-        let (kept, reduced) = (part(false), part(true));
+        let (kept, reduced) = (part(&counted, false), part(&order.arranged(&counted), true));
         Ok(Reduction {
             how,
             count: reduced.shape.iter().product::<usize>() as u32,
@@ -258,13 +265,15 @@ impl Reduction {
             gone: reduced.axes()?,
             of_kept: kept.along(0),
             of_gone: reduced.along(0),
+            across: u32::from(order == Order::ChannelsLast && gone == [1]),
         })
     }
 
-    /// Whether neighbours of the result are neighbours in what is reduced, and may be read together.
+    /// Whether what is read together lies side by side: neighbours of the result in what is reduced, or all that is
+    /// reduced to one.
     pub(super) fn keeps_neighbours(&self) -> bool {
         let last = self.kept.rank as usize;
-        last > 0 && self.of_kept.along[last - 1] == 1
+        self.across != 0 || (last > 0 && self.of_kept.along[last - 1] == 1)
     }
 
     /// For so many results, how many threads share what is reduced to one, and how many neighbours a block takes.
@@ -274,7 +283,9 @@ impl Reduction {
             8..128 => 8,
             _ => 32,
         };
-        let rows = (BUSY / results.max(1)).next_power_of_two().clamp(1, most) as u32;
+        // Neighbours that are reduced to one are worth a sector of memory.
+        let least = if self.across != 0 { most.min(8) } else { 1 };
+        let rows = (BUSY / results.max(1)).next_power_of_two().clamp(least, most) as u32;
         (rows, (256 / rows).max(MOST_THREADS / 32))
     }
 
@@ -301,7 +312,9 @@ mod tests {
 
     #[test]
     fn few_results_share_their_sums_among_many_threads() {
-        let of = |channels: usize| Reduction::new(0, &[1, channels, 10, 10], &[1]).unwrap();
+        let in_order =
+            |order, channels: usize| Reduction::new(0, &[1, channels, 10, 10], order, &[1]).unwrap();
+        let of = |channels: usize| in_order(Order::Counted, channels);
         assert_eq!(of(64).rows(1 << 21), (1, 256));
         assert_eq!(of(512).rows(1 << 21), (1, 256));
         assert_eq!(of(64).rows(100), (8, 32));
@@ -311,6 +324,9 @@ mod tests {
             let (rows, width) = of(512).rows(results);
             assert!(rows.is_power_of_two() && rows * width <= MOST_THREADS);
         }
+        let side_by_side = in_order(Order::ChannelsLast, 64);
+        assert_eq!((side_by_side.across, of(64).across), (1, 0));
+        assert_eq!(side_by_side.rows(1 << 21), (8, 32));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod instance;
 mod lanes;
 mod layout;
 mod lowering;
+mod order;
 mod pieces;
 mod product;
 mod program;
@@ -52,6 +53,11 @@ enum Math {
 }
 
 impl Math {
+    /// Whether products are computed on tensor cores.
+    fn on_tensor_cores(self) -> bool {
+        matches!(self, Math::Tf32 | Math::Bf16)
+    }
+
     /// Bytes of a real number.
     fn bytes(self) -> usize {
         if self == Math::F64 { 8 } else { 4 }

@@ -70,7 +70,14 @@ struct Reduction {
     u32 count, parts;
     Axes kept, gone;
     Strides of_kept, of_gone;
+    // Whether elements that are reduced to one lie side by side.
+    u32 across;
 };
+
+// Which of neighbouring results a thread of a block works at, and which of those that work at it the thread is: threads
+// beside each other read what lies side by side.
+__device__ __forceinline__ u32 lane_of(const Reduction &r, u32 rows, u32 width) { return r.across ? threadIdx.x / rows : threadIdx.x % width; }
+__device__ __forceinline__ u32 row_of(const Reduction &r, u32 rows, u32 width) { return r.across ? threadIdx.x % rows : threadIdx.x / width; }
 
 // The place of the k-th of the elements that are reduced to one; they often lie at equal distances.
 __device__ __forceinline__ long long along(u32 k, const Reduction &r) {

@@ -13,8 +13,9 @@ use super::device::{Device, Memory};
 use super::elementwise::{AT_ONCE, Reading, Source};
 use super::instance::{Instance, Segment};
 use super::lanes::{Lanes, Touched};
-use super::layout::{self, Walk, broadcast_strides};
+use super::layout::{self, Walk, repeated};
 use super::lowering::lowered;
+use super::order::{Order, ordered};
 use super::resident::Resident;
 use super::translator::{MOST_ELEMENTS, Site, Translator, too_large};
 use crate::outline::{Outline, element_bytes};
@@ -55,6 +56,8 @@ pub(super) struct CudaProgram {
     pub(super) device: Arc<Device>,
     pub(super) math: Math,
     graph: Graph,
+    /// How the axes of every value lie in memory.
+    pub(super) orders: Vec<Order>,
     pub(super) outline: Outline,
     pub(super) plan: Plan,
     kernels: CUmodule,
@@ -78,7 +81,7 @@ unsafe impl Sync for CudaProgram {}
 
 impl CudaProgram {
     pub(super) fn compile(graph: &Graph, device: &Arc<Device>, math: Math) -> Result<Self> {
-        let graph = lowered(graph)?;
+        let (graph, orders) = ordered(lowered(graph)?, math)?;
         let (known, needed) = (known(&graph), needed(&graph));
         let plan = Plan::new(&graph, &known, &needed, CHOICES);
         let outline = Outline::new(&graph, &plan);
@@ -97,6 +100,7 @@ impl CudaProgram {
             math,
             divisible: is_divisible(&graph),
             graph,
+            orders,
             outline,
             plan,
             kernels,
@@ -147,7 +151,7 @@ impl CudaProgram {
                 let at = memory.at;
                 Constant {
                     memory: Arc::new(memory),
-                    site: Site { at, shape, kind: node.kind, constant: true },
+                    site: Site { at, shape, kind: node.kind, constant: true, order: Order::Counted },
                 }
             }
             Op::Reshape { .. } => {
@@ -158,7 +162,8 @@ impl CudaProgram {
             op => {
                 let count: usize = shape.iter().product();
                 let memory = Memory::new(&self.device, count * self.bytes(node.kind))?;
-                let site = Site { at: memory.at, shape, kind: node.kind, constant: true };
+                let (at, order) = (memory.at, self.orders[id.index()]);
+                let site = Site { at, shape, kind: node.kind, constant: true, order };
                 let inputs = self.outline.values[id.index()].inputs.iter();
                 let inputs = inputs.map(|&input| Ok(self.constant(input)?.site.clone()));
                 let inputs = inputs.collect::<Result<Vec<Site>>>()?;
@@ -220,24 +225,25 @@ impl CudaProgram {
         if count > MOST_ELEMENTS {
             return Err(too_large());
         }
-        let (mut operands, mut repeated, mut wide) = (Arguments::default(), Vec::new(), count % AT_ONCE == 0);
+        let (order, mut wide) = (self.orders[first.index()], count % AT_ONCE == 0);
+        let (mut operands, mut strides) = (Arguments::default(), Vec::new());
         for &(input, reading) in &source.inputs {
             let read = site(input)?;
             operands = operands.with(read.at);
             wide &= reading != Reading::Along || read.at % WIDE == 0;
             if reading == Reading::Broadcast {
-                repeated.push(broadcast_strides(&read.shape, shape));
+                strides.push(order.arranged(&repeated(&read.strides(), &read.shape, shape)));
             }
         }
         for &output in outputs {
             operands = operands.with(output);
             wide &= output % WIDE == 0;
         }
-        if !repeated.is_empty() {
-            let walk = Walk::new(shape, &repeated);
+        if !strides.is_empty() {
+            let walk = Walk::new(&order.arranged(shape), &strides);
             wide &= walk.shape.last().is_some_and(|last| last % AT_ONCE == 0);
             operands = operands.with(walk.axes()?);
-            for position in 0..repeated.len() {
+            for position in 0..strides.len() {
                 operands = operands.with(walk.along(position));
             }
         }
@@ -249,7 +255,7 @@ impl CudaProgram {
                 Launch::each(function, each, arguments)
             }
             Some(axis) => {
-                let table = layout::Reduction::new(0, shape, &[axis])?;
+                let table = layout::Reduction::new(0, shape, order, &[axis])?;
                 let results = count / (table.count as usize).max(1);
                 let (rows, width) = table.rows(results);
                 let head = Arguments::default().with(results as u32).with(rows).with(table);

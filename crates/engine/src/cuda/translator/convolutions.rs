@@ -8,7 +8,8 @@ use super::{Site, Translator, product};
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command};
 use crate::cuda::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
-use crate::cuda::layout::{FOLDS, Pool, compiled_for, strides_of};
+use crate::cuda::layout::{FOLDS, Pool, compiled_for};
+use crate::cuda::order::Order;
 use crate::cuda::product::{Operand, Product};
 
 /// Channels that are too few for cuDNN.
@@ -36,7 +37,7 @@ impl Translator<'_> {
         if groups == 1 && large && !w.constant && is_kernel(window, &x.shape, &w.shape, &out.shape) {
             return self.correlation(window, inputs, out);
         }
-        let geometry = Geometry::new(window, groups, &x.shape, &w.shape, &out.shape)?;
+        let geometry = Geometry::new(window, groups, out.order, &x.shape, &w.shape, &out.shape)?;
         self.convolve(geometry, Sought::Result, [x.clone(), w.clone(), out.clone()], 0)
     }
 
@@ -48,10 +49,10 @@ impl Translator<'_> {
         out: &Site,
     ) -> Result<()> {
         let (y, w) = (&inputs[0], &inputs[1]);
-        if groups == 1 && out.shape[1] <= FEW_CHANNELS && y.shape[1] > FEW_CHANNELS && window.axes() <= 3 {
+        if is_folded(window, groups, y.shape[1], out.shape[1]) {
             return self.folded(window, y, w, out);
         }
-        let geometry = Geometry::new(window, groups, &out.shape, &w.shape, &y.shape)?;
+        let geometry = Geometry::new(window, groups, out.order, &out.shape, &w.shape, &y.shape)?;
         self.convolve(geometry, Sought::Input, [out.clone(), w.clone(), y.clone()], 0)
     }
 
@@ -62,15 +63,16 @@ impl Translator<'_> {
         let (taps, places) = (product(&w.shape[1..]), product(&y.shape[2..]));
         let each = taps * places * self.math.bytes();
         let piece = (MOST_FOLDED / each.max(1)).clamp(1, samples.max(1));
-        let pool = Pool::new(window, &out.shape[2..], &y.shape[2..], None)?;
+        let pool = Pool::new(window, &out.shape[2..], &y.shape[2..], None, 1)?;
         let products = self.scratch(piece * each)?;
         let (per_sample, per_result) = (channels * places, product(&out.shape[1..]));
         for start in (0..samples).step_by(piece) {
             let count = piece.min(samples - start);
             let at = |site: &Site, elements: usize| site.at + (start * elements * self.math.bytes()) as u64;
             let kernel = Operand { at: w.at, shape: &[channels, taps], transposed: true };
-            let given =
-                Operand { at: at(y, per_sample), shape: &[count, channels, places], transposed: false };
+            let last = y.order == Order::ChannelsLast;
+            let shape = if last { [count, places, channels] } else { [count, channels, places] };
+            let given = Operand { at: at(y, per_sample), shape: &shape, transposed: last };
             let all = Product::all(&kernel, &given, (products, &[count, taps, places]), self.math)?;
             let written = count * per_result;
             let to = at(out, per_result);
@@ -96,7 +98,7 @@ impl Translator<'_> {
             dilation: window.stride.clone(),
             ..window.clone()
         };
-        let geometry = Geometry::new(&turned, 1, &x.shape, &kernel.shape, &y.shape)?;
+        let geometry = Geometry::new(&turned, 1, Order::Counted, &x.shape, &kernel.shape, &y.shape)?;
         let sizes = [&x, &y, &kernel].map(|site| (site.count() * self.math.bytes()).next_multiple_of(256));
         let before = sizes.iter().sum();
         let base = self.convolve_scratch(&geometry, Sought::Kernel, before)?;
@@ -112,9 +114,9 @@ impl Translator<'_> {
 
     /// Copies with the first two axes exchanged.
     fn exchange(&mut self, from: &Site, to: &Site) -> Result<()> {
-        let mut along = strides_of(&from.shape);
+        let mut along = from.strides();
         along.swap(0, 1);
-        self.copy(from, 0, along, to, 0, strides_of(&to.shape), &to.shape)
+        self.copy(from, 0, along, to, 0, &to.shape)
     }
 
     /// Memory whose first `before` bytes are the caller's and whose rest is what [`Translator::convolve`] needs.
@@ -171,6 +173,11 @@ impl Translator<'_> {
     }
 }
 
+/// Whether a transposed convolution leads from many channels to few, as gradients of pictures do.
+pub(in crate::cuda) fn is_folded(window: &Window, groups: usize, from: usize, to: usize) -> bool {
+    groups == 1 && to <= FEW_CHANNELS && from > FEW_CHANNELS && window.axes() <= 3
+}
+
 /// Whether the result of a convolution has the size of a kernel that, slid over the input, leaves a result of the size of the
 /// convolution's own kernel.
 fn is_kernel(window: &Window, x: &[usize], w: &[usize], out: &[usize]) -> bool {
@@ -186,6 +193,7 @@ impl Geometry {
     fn new(
         window: &Window,
         groups: usize,
+        order: Order,
         input: &[usize],
         kernel: &[usize],
         result: &[usize],
@@ -213,6 +221,7 @@ impl Geometry {
             stride: spatial(&|axis| window.stride[axis], 1)?,
             dilation: spatial(&|axis| window.dilation[axis], 1)?,
             groups: small([groups])?[0],
+            order,
         })
     }
 }

@@ -3,6 +3,8 @@
 
 mod convolutions;
 
+pub(super) use convolutions::is_folded;
+
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUmodule;
@@ -13,9 +15,9 @@ use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
 use crate::cuda::layout::{
-    self, Divisor, Margins, POOLS, Pool, RANK, Walk, axes, broadcast_strides, compiled_for, strides,
-    strides_of,
+    self, Divisor, Margins, POOLS, Pool, RANK, Walk, axes, compiled_for, repeated, strides, strides_of,
 };
+use crate::cuda::order::Order;
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
 
@@ -36,11 +38,18 @@ pub(super) struct Site {
     pub(super) kind: Kind,
     /// Whether it depends on no input.
     pub(super) constant: bool,
+    /// How its axes lie in memory.
+    pub(super) order: Order,
 }
 
 impl Site {
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// How many elements lie between neighbours along each axis.
+    pub(super) fn strides(&self) -> Vec<i64> {
+        self.order.strides(&self.shape)
     }
 
     fn suffix(&self) -> &'static str {
@@ -130,19 +139,19 @@ impl Translator<'_> {
             Op::ArgMax { axis, .. } => self.arg_max(*axis, &inputs[0], out),
             Op::Concat { axis } => self.concat(*axis, inputs, out),
             Op::Slice { axis, start, step, .. } => {
-                let mut from = strides_of(&inputs[0].shape);
+                let mut from = inputs[0].strides();
                 let offset = from[*axis] * *start as i64;
                 from[*axis] *= *step as i64;
-                self.copy(&inputs[0], offset, from, out, 0, strides_of(&out.shape), &out.shape)
+                self.copy(&inputs[0], offset, from, out, 0, &out.shape)
             }
             Op::Transpose { axes } => {
-                let own = strides_of(&inputs[0].shape);
+                let own = inputs[0].strides();
                 let from = axes.iter().map(|&axis| own[axis]).collect();
-                self.copy(&inputs[0], 0, from, out, 0, strides_of(&out.shape), &out.shape)
+                self.copy(&inputs[0], 0, from, out, 0, &out.shape)
             }
             Op::Expand { .. } => {
-                let from = broadcast_strides(&inputs[0].shape, &out.shape);
-                self.copy(&inputs[0], 0, from, out, 0, strides_of(&out.shape), &out.shape)
+                let from = repeated(&inputs[0].strides(), &inputs[0].shape, &out.shape);
+                self.copy(&inputs[0], 0, from, out, 0, &out.shape)
             }
             Op::Pad { padding, pads } => self.pad(*padding, pads, &inputs[0], out),
             Op::Gather { axis } => self.gather(*axis, &inputs[0], &inputs[1], out, mark),
@@ -156,7 +165,7 @@ impl Translator<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Copies what has these strides in `x` to the places of `shape` in `y`, beginning with the offsets.
     pub(super) fn copy(
         &mut self,
         x: &Site,
@@ -164,14 +173,15 @@ impl Translator<'_> {
         from: Vec<i64>,
         y: &Site,
         y_offset: i64,
-        to: Vec<i64>,
         shape: &[usize],
     ) -> Result<()> {
         let count = product(shape);
         let bytes = element_bytes(x.kind, self.math.bytes());
         let read = x.at.wrapping_add_signed(x_offset * bytes as i64);
         let written = y.at.wrapping_add_signed(y_offset * bytes as i64);
-        let walk = Walk::new(shape, &[from, to]);
+        let order = y.order;
+        let strides = [order.arranged(&from), order.arranged(&y.strides())];
+        let walk = Walk::new(&order.arranged(shape), &strides);
         if walk.shape.is_empty() || (walk.shape.len() == 1 && walk.strides == [[1], [1]]) {
             self.commands.push(Command::Copy { from: read, to: written, bytes: count * bytes });
             return Ok(());
@@ -187,12 +197,11 @@ impl Translator<'_> {
     }
 
     fn concat(&mut self, axis: usize, inputs: &[Site], out: &Site) -> Result<()> {
-        let to = strides_of(&out.shape);
+        let along = out.strides()[axis];
         let mut done = 0;
         for input in inputs {
             if input.count() > 0 {
-                let offset = done as i64 * to[axis];
-                self.copy(input, 0, strides_of(&input.shape), out, offset, to.clone(), &input.shape)?;
+                self.copy(input, 0, input.strides(), out, done as i64 * along, &input.shape)?;
             }
             done += input.shape[axis];
         }
@@ -211,12 +220,13 @@ impl Translator<'_> {
             Padding::Reflect => (1, 0.0),
             Padding::Edge => (2, 0.0),
         };
-        let own = strides_of(&x.shape);
+        let own = out.order.arranged(&x.strides());
         let mut margins = Margins { mode, before: [0; RANK], length: [1; RANK] };
-        let table = axes(&out.shape)?;
-        for (axis, &(before, _)) in pads.iter().enumerate() {
+        let table = axes(&out.order.arranged(&out.shape))?;
+        let lengths = out.order.arranged(&x.shape);
+        for (axis, &(before, _)) in out.order.arranged(pads).iter().enumerate() {
             margins.before[axis] = before as i32;
-            margins.length[axis] = x.shape[axis] as i32;
+            margins.length[axis] = lengths[axis] as i32;
         }
         let arguments = Arguments::default()
             .with(x.at)
@@ -254,7 +264,7 @@ impl Translator<'_> {
     ) -> Result<()> {
         let order = ResizeAxis::shrinking_first(resized, &x.shape);
         let Some((last, rest)) = order.split_last() else {
-            return self.copy(x, 0, strides_of(&x.shape), out, 0, strides_of(&x.shape), &x.shape);
+            return self.copy(x, 0, strides_of(&x.shape), out, 0, &x.shape);
         };
         // What lies between lives side by side: one is read while the next is written.
         let mut shape = x.shape.clone();
@@ -331,7 +341,8 @@ impl Translator<'_> {
             (false, _) => (&inputs[0], out),
             (true, _) => (out, &inputs[inputs.len() - 1]),
         };
-        let pool = Pool::new(window, &large.shape[2..], &small.shape[2..], divisor)?;
+        let beside = out.order.beside(&out.shape);
+        let pool = Pool::new(window, &large.shape[2..], &small.shape[2..], divisor, beside)?;
         let mut arguments = Arguments::default();
         for site in inputs.iter().chain([out]) {
             arguments = arguments.with(site.at);
@@ -341,7 +352,8 @@ impl Translator<'_> {
     }
 
     fn scatter(&mut self, window: &Window, a: &Site, y: &Site, out: &Site) -> Result<()> {
-        let pool = Pool::new(window, &a.shape[2..], &y.shape[2..], None)?;
+        let beside = out.order.beside(&out.shape);
+        let pool = Pool::new(window, &a.shape[2..], &y.shape[2..], None, beside)?;
         let (windows, places) = (y.count() as u32, out.count() as u32);
         let tiled = (2..a.shape.len()).all(|axis| a.shape[axis] == 2 * y.shape[axis]);
         let pairs = window.kernel == [2; 2] && window.stride == [2; 2] && window.dilation == [1; 2];
@@ -361,7 +373,7 @@ impl Translator<'_> {
         if x.kind == Kind::Bool {
             return Err(Error::unsupported(format!("{} is not defined for truth values", reduction.name())));
         }
-        let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, gone)?;
+        let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, x.order, gone)?;
         let (results, count) = (out.count(), table.count as usize);
         let columns = table.keeps_neighbours() && count >= COLUMN;
         let blocks = count >= LONG && !columns;

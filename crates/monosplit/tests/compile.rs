@@ -745,8 +745,11 @@ fn what_is_refused_leaves_no_file() {
     let refused =
         Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
-    let refused: [(&[&str], &str); 10] = [
+    let refused: [(&[&str], &str); 13] = [
         (&["--precision", "tf32"], "f32 or f64"),
+        (&["--precision", "f16"], "--fp16"),
+        (&["--opset", "-1"], "-1"),
+        (&["--methods", "splitcam@stem"], "--layer stem"),
         (&["--precision", "bf16"], "f32 or f64"),
         (&["--opset", "12"], "operator set 12"),
         (&["--class", "99"], "there is no class 99"),

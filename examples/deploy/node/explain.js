@@ -12,8 +12,13 @@ const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 const assets = '../../../crates/monosplit/assets/';
 
 function open(path) {
-  const bytes = readFileSync(path);
-  return bytes[0] === 0xff ? jpeg.decode(bytes) : PNG.sync.read(bytes);
+  try {
+    const bytes = readFileSync(path);
+    return bytes[0] === 0xff ? jpeg.decode(bytes) : PNG.sync.read(bytes);
+  } catch (why) {
+    console.error(`${path} is not a JPEG or PNG that can be opened: ${why.message}`);
+    process.exit(1);
+  }
 }
 
 /** Every pixel is the mean of those it stands for. */

@@ -25,7 +25,10 @@ def main():
     onnxruntime.set_default_logger_severity(3)
     session = onnxruntime.InferenceSession(HERE / "../explained.onnx")
     image = session.get_inputs()[0]
-    picture = Image.open(sys.argv[1]).convert("RGB").resize(image.shape[:1:-1], Image.Resampling.BICUBIC)
+    try:
+        picture = Image.open(sys.argv[1]).convert("RGB").resize(image.shape[:1:-1], Image.Resampling.BICUBIC)
+    except OSError as why:
+        sys.exit(f"{sys.argv[1]} is not a picture that can be opened: {why}")
     pixels = np.asarray(picture, np.float32)
     x = ((pixels / 255 - MEAN) / STD).transpose(2, 0, 1)[None]
 

@@ -226,10 +226,17 @@ impl Library {
                 unsafe { append(options.handle, settings.handle) }
             }
             None => {
-                let name =
-                    CString::new(provider).map_err(|_| Error::argument("a provider's name is text"))?;
-                // SAFETY: the name outlives the call, and no settings follow.
-                unsafe { (f.append_provider)(options.handle, name.as_ptr(), null(), null(), 0) }
+                let append = |name: &str| {
+                    let name =
+                        CString::new(name).map_err(|_| Error::argument("a provider's name is text"))?;
+                    // SAFETY: the name outlives the call, and no settings follow.
+                    self.check(unsafe {
+                        (f.append_provider)(options.handle, name.as_ptr(), null(), null(), 0)
+                    })
+                };
+                // Names are listed otherwise than they are understood.
+                return append(provider)
+                    .or_else(|why| append(&provider.to_ascii_uppercase()).map_err(|_| why));
             }
         };
         self.check(status)

@@ -201,10 +201,13 @@ impl Entry {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         entries().find(|entry| entry.name == wanted).ok_or_else(|| {
             let names: Vec<&str> = entries().map(|entry| entry.name).collect();
-            Error::argument(format!(
-                "there is no method '{name}'; {}`monosplit methods` lists them",
-                closest(&wanted, &names)
-            ))
+            let hint = match wanted.split_once('@') {
+                Some((method, layer)) if names.contains(&method) => {
+                    format!("a layer is named apart: --layer {layer}; ")
+                }
+                _ => closest(&wanted, &names),
+            };
+            Error::argument(format!("there is no method '{name}'; {hint}`monosplit methods` lists them"))
         })
     }
 

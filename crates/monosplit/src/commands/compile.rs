@@ -96,7 +96,7 @@ pub(crate) struct Compile {
     /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
     /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
     /// [default: f64 with splitlrp, as explain does it; f32 for all others].
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    #[arg(long, value_name = "KIND", value_parser = precision_of_a_file, verbatim_doc_comment)]
     precision: Option<Precision>,
 
     /// Print JSON, for programs.
@@ -107,10 +107,20 @@ pub(crate) struct Compile {
     values: ValueArgs,
 }
 
+/// A file has the precisions that ONNX computes convolutions in.
+fn precision_of_a_file(word: &str) -> Result<Precision, String> {
+    match word.to_ascii_lowercase().as_str() {
+        "f32" => Ok(Precision::F32),
+        "f64" => Ok(Precision::F64),
+        "tf32" | "bf16" => Err("this is arithmetic of a card; a file is compiled in f32 or f64".into()),
+        "f16" | "fp16" | "half" => Err("expected f32 or f64; weights are stored in half with --fp16".into()),
+        _ => Err("expected f32 or f64".into()),
+    }
+}
+
 impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.output)?;
-        self.check_precision()?;
         if self.layer_list.as_ref().is_some_and(|list| list.split(',').any(|layer| layer.trim().is_empty())) {
             return Err(
                 Error::argument("--layers: expected names separated by commas, found an empty one").into()
@@ -189,16 +199,6 @@ impl Compile {
                  a file of its own for splitlrp spares the other maps",
             ),
             _ => {}
-        }
-    }
-
-    /// A file has the precisions that ONNX has.
-    fn check_precision(&self) -> Result<()> {
-        match self.precision {
-            Some(Precision::Tf32 | Precision::Bf16) => Err(Error::argument(
-                "--precision tf32 and bf16 are arithmetic of a card; a file is compiled in f32 or f64",
-            )),
-            _ => Ok(()),
         }
     }
 

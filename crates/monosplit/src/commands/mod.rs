@@ -272,10 +272,19 @@ fn names<'a>(command: &clap::Command, arguments: &'a [OsString]) -> Vec<&'a str>
     found
 }
 
+/// The same command, with negative numbers as values of options: whether one is right is for the option to say.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let options = command.mut_args(|argument| {
+        let is_option = !argument.is_positional() && argument.get_action().takes_values();
+        if is_option { argument.allow_negative_numbers(true) } else { argument }
+    });
+    options.mut_subcommands(taking_negative_numbers)
+}
+
 /// The command line as it was typed, with the defaults of the configuration.
 fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
     let typed = |command: clap::Command| {
-        let matches = command.try_get_matches_from(arguments)?;
+        let matches = taking_negative_numbers(command).try_get_matches_from(arguments)?;
         Ok::<_, clap::Error>((CommandLine::from_arg_matches(&matches)?, matches))
     };
     let (command, defaults) = match config::apply(CommandLine::command(), &config::files()) {

@@ -10,7 +10,7 @@ use super::device::{Checked, Device};
 use super::product::Product;
 
 /// Threads of a block.
-const BLOCK: u32 = 256;
+pub(super) const BLOCK: u32 = 256;
 /// Blocks at most: more only wait for those before them.
 const MOST_BLOCKS: u32 = 132 * 32;
 

@@ -39,7 +39,6 @@ impl<T, E: Debug> Checked<T> for std::result::Result<T, E> {
 
 /// A card in use.
 pub(super) struct Device {
-    ordinal: i32,
     name: String,
     context: sys::CUcontext,
     /// The first lane: what everything starts from and ends with.
@@ -117,8 +116,20 @@ fn check_libraries() -> Result<()> {
 }
 
 impl Device {
-    /// Opens the card with this number.
+    /// Opens the card with this number, or takes the one that is open: it stays so until the program ends, since the
+    /// libraries that use it cannot be told when it goes.
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>> {
+        static OPEN: Mutex<Vec<(usize, Arc<Device>)>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, device)) = open.iter().find(|(number, _)| *number == ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Self::open_new(ordinal)?;
+        open.push((ordinal, device.clone()));
+        Ok(device)
+    }
+
+    fn open_new(ordinal: usize) -> Result<Arc<Self>> {
         check_libraries()?;
         // A library too old to have a function ends in a panic of the binding that looks for it.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_present(ordinal)));
@@ -158,7 +169,6 @@ impl Device {
             let convolutions = cudnn::result::create_handle().or_say("start cuDNN")?;
             let products = cublas::result::create_handle().or_say("start cuBLAS")?;
             Ok(Arc::new(Device {
-                ordinal: number,
                 cache: Cache::of(&format!("{name} sm_{major}{minor} cudnn {version}")),
                 name,
                 context,
@@ -284,25 +294,6 @@ impl Device {
         let name = CString::new(name).map_err(|_| Error::argument("a kernel's name holds a zero"))?;
         // SAFETY: modules are never unloaded while the device lives.
         unsafe { driver::module::get_function(module, name) }.or_say("find its code")
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // SAFETY: nothing made on this card outlives it; what fails here fails at the end of everything.
-        unsafe {
-            let _ = driver::ctx::set_current(self.context);
-            let _ = cudnn::result::destroy_handle(self.convolutions);
-            let _ = cublas::result::destroy_handle(self.products);
-            self.docks.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-            for lane in self.lanes {
-                let _ = driver::free_sync(lane.workspace);
-                let _ = driver::stream::destroy(lane.stream);
-            }
-            if let Ok(device) = driver::device::get(self.ordinal) {
-                let _ = driver::primary_ctx::release(device);
-            }
-        }
     }
 }
 

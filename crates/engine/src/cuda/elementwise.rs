@@ -30,8 +30,16 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The values read, and how.
     pub(super) inputs: Vec<(NodeId, Reading)>,
-    /// The axis over which everything is reduced before it leaves the kernel.
-    pub(super) reduced: Option<usize>,
+    /// What everything is reduced over before it leaves the kernel.
+    pub(super) reduced: Option<Gone>,
+}
+
+/// An axis that is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) axis: usize,
+    /// Whether its elements lie side by side.
+    pub(super) neighbours: bool,
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -63,12 +71,13 @@ impl Source {
     }
 
     /// The kernel that computes `nodes` and writes nothing of them but what `reductions` make of some, all over the same
-    /// axis, which is not the last.
+    /// axis, which is not the last, but whose elements may lie side by side.
     pub(super) fn reduced(
         graph: &Graph,
         same: &[NodeId],
         nodes: &[NodeId],
         reductions: &[NodeId],
+        neighbours: bool,
     ) -> Result<Self> {
         let (mut text, names) = Text::new(graph, same, nodes)?;
         let (mut reduced, mut gone) = (Reduced::default(), 0);
@@ -83,7 +92,10 @@ impl Source {
             let _ = write!(text.parameters, ", real *q{position}");
             gone = axes.first().copied().unwrap_or(0);
         }
-        Ok(text.finish_reduced(&reduced, gone))
+        Ok(match neighbours {
+            true => text.finish_neighbours(&reduced, gone, graph.node(nodes[0])),
+            false => text.finish_reduced(&reduced, gone),
+        })
     }
 }
 
@@ -95,6 +107,9 @@ struct Reduced {
     shares: String,
     joins: String,
     writes: String,
+    /// The same within a warp.
+    warps: String,
+    ends: String,
 }
 
 impl Reduced {
@@ -107,11 +122,13 @@ impl Reduced {
             "    double {found} = nothing<double>({how}, -(double)INFINITY, (double)INFINITY);"
         );
         let _ = writeln!(self.adds, "        {found} = {};", join(&found, &format!("(double){name}")));
-        let _ = writeln!(self.shares, "    {column}[here] = {found};");
-        let both = join(&format!("{column}[here]"), &format!("{column}[here + half * width]"));
-        let _ = writeln!(self.joins, "        {column}[here] = {both};");
+        let _ = writeln!(self.shares, "    {column}[threadIdx.x] = {found};");
+        let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * width]"));
+        let _ = writeln!(self.joins, "        {column}[threadIdx.x] = {both};");
         let mean = if how == layout::MEAN { " / (double)r.count" } else { "" };
         let _ = writeln!(self.writes, "      q{position}[j] = (real)({column}[lane]{mean});");
+        let _ = writeln!(self.warps, "    {found} = joined_rows<real, double>({how}, {found}, rows);");
+        let _ = writeln!(self.ends, "      q{position}[j] = (real)({found}{mean});");
     }
 }
 
@@ -236,13 +253,12 @@ impl Text {
     fn finish_reduced(self, reduced: &Reduced, gone: usize) -> Source {
         let repeated = self.repeated();
         let Text { inputs, parameters, ends, steps, body, .. } = self;
-        let Reduced { begins, adds, shares, joins, writes } = reduced;
+        let Reduced { begins, adds, shares, joins, writes, .. } = reduced;
         let results = shares.lines().count();
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n, u32 rows, Reduction r{parameters}{repeated}) {{\n  \
              __shared__ double shared[{results}][{threads}];\n  \
-             u32 width = blockDim.x / rows, lane = lane_of(r, rows, width), row = row_of(r, rows, width);\n  \
-             u32 here = row * width + lane;\n  \
+             u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;\n  \
              for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {{\n    \
              u32 j = first + lane;\n{begins}    \
              if (j < n) {{\n      u32 step = (u32)r.of_gone.along[0], start = (u32)place(j, r.kept, r.of_kept);\n{ends}      \
@@ -255,7 +271,36 @@ impl Text {
             name = Source::NAME,
             threads = layout::MOST_THREADS,
         );
-        Source { text, inputs, reduced: Some(gone) }
+        Source { text, inputs, reduced: Some(Gone { axis: gone, neighbours: false }) }
+    }
+
+    /// All that is reduced to one lies side by side, and threads of a warp share it, several elements at a time if their
+    /// number allows it.
+    fn finish_neighbours(self, reduced: &Reduced, gone: usize, node: &Node) -> Source {
+        let repeated = self.repeated();
+        let Text { inputs, parameters, loads, takes, single, body, .. } = self;
+        let Reduced { begins, adds, warps, ends, .. } = reduced;
+        let wide = node.shape.fixed_at(gone).is_some_and(|count| count.is_multiple_of(AT_ONCE));
+        let each = match wide {
+            true => format!(
+                "      for (u32 c = row * {AT_ONCE}; c < r.count; c += rows * {AT_ONCE}) {{\n      u32 i = start + c;\n{loads}      \
+                 #pragma unroll\n      \
+                 for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n{takes}{body}{adds}      }}\n      }}\n"
+            ),
+            false => format!(
+                "      for (u32 c = row; c < r.count; c += rows) {{\n      u32 i = start + c;\n{single}{body}{adds}      }}\n"
+            ),
+        };
+        let text = format!(
+            "extern \"C\" __global__ void {name}(u32 n, u32 rows, Reduction r{parameters}{repeated}) {{\n  \
+             u32 width = blockDim.x / rows, row = threadIdx.x % rows;\n  \
+             for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {{\n    \
+             u32 j = first + threadIdx.x / rows;\n{begins}    \
+             if (j < n) {{\n      u32 start = (u32)place(j, r.kept, r.of_kept);\n{each}    }}\n{warps}    \
+             if (row == 0 && j < n) {{\n{ends}    }}\n  }}\n}}\n",
+            name = Source::NAME,
+        );
+        Source { text, inputs, reduced: Some(Gone { axis: gone, neighbours: true }) }
     }
 }
 
@@ -428,9 +473,12 @@ mod tests {
         let sum = graph.add(reduce(Reduction::Sum), &[squared]).unwrap();
         let mean = graph.add(reduce(Reduction::Mean), &[scaled]).unwrap();
         let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
-        let source = Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean]).unwrap();
-        assert_eq!(source.reduced, Some(1));
-        assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
-        assert!(source.text.contains("/ (double)r.count"), "the mean is divided");
+        for neighbours in [false, true] {
+            let source =
+                Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean], neighbours).unwrap();
+            assert_eq!(source.reduced, Some(Gone { axis: 1, neighbours }));
+            assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
+            assert!(source.text.contains("/ (double)r.count"), "the mean is divided");
+        }
     }
 }

@@ -379,22 +379,70 @@ __device__ void reduce_block(const T *x, S *partial, T *y, u32 n, const Reductio
     }
 }
 
+// One block for each element of the result: what its parts have come to.
 template <typename T, typename S>
 __device__ void reduce_parts(const S *partial, T *y, u32 n, const Reduction &r, S low, S high) {
-    for (EACH(i, n)) {
+    __shared__ S shared[256];
+    for (u32 i = blockIdx.x; i < n; i += gridDim.x) {
         S found = nothing<S>(r.how, low, high);
-        for (u32 k = 0; k < r.parts; ++k) found = joined<T, S>(r.how, found, partial[(u64)i * r.parts + k]);
-        y[i] = (T)(r.how == 1 ? found / (S)r.count : found);
+        for (u32 k = threadIdx.x; k < r.parts; k += blockDim.x) found = joined<T, S>(r.how, found, partial[(u64)i * r.parts + k]);
+        shared[threadIdx.x] = found;
+        __syncthreads();
+        for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
+            if (threadIdx.x < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half]);
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) y[i] = (T)(r.how == 1 ? shared[0] / (S)r.count : shared[0]);
+        __syncthreads();
+    }
+}
+
+// All that is reduced to one lies side by side, and `rows` threads of a warp share it, four elements at a time if `wide`.
+extern "C" __global__ void reduce_neighbours(const real *x, real *y, u32 n, u32 rows, u32 wide, Reduction r) {
+    u32 width = blockDim.x / rows, row = threadIdx.x % rows;
+    for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
+        u32 i = first + threadIdx.x / rows;
+        double found = nothing<double>(r.how, -(double)INFINITY, (double)INFINITY);
+        if (i < n) {
+            u32 start = (u32)place(i, r.kept, r.of_kept);
+            if (wide)
+                for (u32 c = row * 4; c < r.count; c += rows * 4) {
+                    Four<real> read = four(x, start + c);
+#pragma unroll
+                    for (u32 k = 0; k < 4; ++k) found = joined<real, double>(r.how, found, (double)read.at[k]);
+                }
+            else
+                for (u32 c = row; c < r.count; c += rows) found = joined<real, double>(r.how, found, (double)x[start + c]);
+        }
+        found = joined_rows<real, double>(r.how, found, rows);
+        if (row == 0 && i < n) y[i] = (real)(r.how == 1 ? found / (double)r.count : found);
+    }
+}
+
+// Matrices [rows, columns] turned, in tiles, so that what is read and what is written lies side by side.
+extern "C" __global__ void turn(const real *x, real *y, u32 matrices, u32 rows, u32 columns) {
+    __shared__ real tile[32][33];
+    u32 across = (columns + 31) / 32, tiles = across * ((rows + 31) / 32);
+    u32 lane = threadIdx.x % 32, line = threadIdx.x / 32, lines = blockDim.x / 32;
+    for (u32 t = blockIdx.x; t < matrices * tiles; t += gridDim.x) {
+        u32 matrix = t / tiles, left = t % tiles % across * 32, top = t % tiles / across * 32;
+        const real *from = x + (u64)matrix * rows * columns;
+        real *to = y + (u64)matrix * rows * columns;
+        for (u32 k = line; k < 32; k += lines)
+            if (top + k < rows && left + lane < columns) tile[k][lane] = from[(top + k) * columns + left + lane];
+        __syncthreads();
+        for (u32 k = line; k < 32; k += lines)
+            if (left + k < columns && top + lane < rows) to[(left + k) * rows + top + lane] = tile[lane][k];
+        __syncthreads();
     }
 }
 
 // Neighbouring elements of the result have neighbours in x: a row of threads reads them together, and several rows share
-// what is reduced to one where there are few results. Where neighbours in x are reduced to one, it is a row of one thread of
-// each that reads together.
+// what is reduced to one where there are few results.
 template <typename T, typename S>
 __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reduction &r, S low, S high) {
     __shared__ S shared[1024];
-    u32 width = blockDim.x / rows, lane = lane_of(r, rows, width), row = row_of(r, rows, width), here = row * width + lane;
+    u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;
     for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
         u32 i = first + lane;
         S found = nothing<S>(r.how, low, high);
@@ -403,10 +451,10 @@ __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reductio
 #pragma unroll 4
             for (u32 k = row; k < r.count; k += rows) found = joined<T, S>(r.how, found, (S)x[start + along(k, r)]);
         }
-        shared[here] = found;
+        shared[threadIdx.x] = found;
         __syncthreads();
         for (u32 half = rows / 2; half > 0; half /= 2) {
-            if (row < half) shared[here] = joined<T, S>(r.how, shared[here], shared[here + half * width]);
+            if (row < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half * width]);
             __syncthreads();
         }
         if (row == 0 && i < n) y[i] = (T)(r.how == 1 ? shared[lane] / (S)r.count : shared[lane]);

@@ -220,6 +220,8 @@ fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divi
 pub(super) const MEAN: i32 = 1;
 /// Threads of a block that reduces, at most.
 pub(super) const MOST_THREADS: u32 = 1024;
+/// Elements that are worth a thread, where several share what is reduced to one.
+const SHARE: u32 = 16;
 /// Threads that keep a card busy.
 const BUSY: usize = 1 << 19;
 
@@ -244,7 +246,6 @@ pub(super) struct Reduction {
     gone: Axes,
     of_kept: Strides,
     of_gone: Strides,
-    across: u32,
 }
 
 impl Reduction {
@@ -265,15 +266,13 @@ impl Reduction {
             gone: reduced.axes()?,
             of_kept: kept.along(0),
             of_gone: reduced.along(0),
-            across: u32::from(order == Order::ChannelsLast && gone == [1]),
         })
     }
 
-    /// Whether what is read together lies side by side: neighbours of the result in what is reduced, or all that is
-    /// reduced to one.
+    /// Whether neighbours of the result are neighbours in what is reduced, and may be read together.
     pub(super) fn keeps_neighbours(&self) -> bool {
         let last = self.kept.rank as usize;
-        self.across != 0 || (last > 0 && self.of_kept.along[last - 1] == 1)
+        last > 0 && self.of_kept.along[last - 1] == 1
     }
 
     /// For so many results, how many threads share what is reduced to one, and how many neighbours a block takes.
@@ -283,10 +282,13 @@ impl Reduction {
             8..128 => 8,
             _ => 32,
         };
-        // Neighbours that are reduced to one are worth a sector of memory.
-        let least = if self.across != 0 { most.min(8) } else { 1 };
-        let rows = (BUSY / results.max(1)).next_power_of_two().clamp(least, most) as u32;
+        let rows = (BUSY / results.max(1)).next_power_of_two().clamp(1, most) as u32;
         (rows, (256 / rows).max(MOST_THREADS / 32))
+    }
+
+    /// Where all that is reduced to one lies side by side, how many threads of a warp share it.
+    pub(super) fn sharing(&self) -> u32 {
+        (self.count / SHARE).next_power_of_two().clamp(1, 32)
     }
 
     /// The same, every sum cut into so many.
@@ -324,9 +326,8 @@ mod tests {
             let (rows, width) = of(512).rows(results);
             assert!(rows.is_power_of_two() && rows * width <= MOST_THREADS);
         }
-        let side_by_side = in_order(Order::ChannelsLast, 64);
-        assert_eq!((side_by_side.across, of(64).across), (1, 0));
-        assert_eq!(side_by_side.rows(1 << 21), (8, 32));
+        let sharing = [3, 64, 512, 4096].map(|channels| in_order(Order::ChannelsLast, channels).sharing());
+        assert_eq!(sharing, [1, 4, 32, 32]);
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn turned(graph: &Graph) -> Result<Graph> {
         let order = order(&rewrite.target, node, &inputs, &read);
         for position in 0..inputs.len() {
             let value = rewrite.target.node(inputs[position]);
-            let wanted = match wants(node, order, position, &value.shape) {
+            let wanted = match wants(node, order, position) {
                 Some(wanted) if wanted != read[position] && !is_either(&value.shape) => wanted,
                 _ => continue,
             };
@@ -186,14 +186,15 @@ fn keeps_order(op: &Op) -> bool {
     )
 }
 
-/// The order in which a node that writes in `order` wants to read the value of this shape at a position, if it matters to it.
-fn wants(node: &Node, order: Order, position: usize, shape: &Shape) -> Option<Order> {
+/// The order in which a node that writes in `order` wants to read the value at a position, if it matters to it.
+fn wants(node: &Node, order: Order, position: usize) -> Option<Order> {
     match &node.op {
         Op::Identity | Op::Dropout { .. } | Op::Reduce { .. } => None,
         // To few channels it is a matrix product with the kernel, which takes values either way.
         Op::ConvTranspose { .. } if order == Order::Counted => (position == 1).then_some(Order::Counted),
         Op::Conv { .. } | Op::ConvTranspose { .. } => Some(Order::ChannelsLast),
-        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => (*shape == node.shape).then_some(order),
+        // What is repeated could be read in any order, at a price.
+        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Some(order),
         op if keeps_order(op) => Some(order),
         _ => Some(Order::Counted),
     }

@@ -70,14 +70,7 @@ struct Reduction {
     u32 count, parts;
     Axes kept, gone;
     Strides of_kept, of_gone;
-    // Whether elements that are reduced to one lie side by side.
-    u32 across;
 };
-
-// Which of neighbouring results a thread of a block works at, and which of those that work at it the thread is: threads
-// beside each other read what lies side by side.
-__device__ __forceinline__ u32 lane_of(const Reduction &r, u32 rows, u32 width) { return r.across ? threadIdx.x / rows : threadIdx.x % width; }
-__device__ __forceinline__ u32 row_of(const Reduction &r, u32 rows, u32 width) { return r.across ? threadIdx.x % rows : threadIdx.x / width; }
 
 // The place of the k-th of the elements that are reduced to one; they often lie at equal distances.
 __device__ __forceinline__ long long along(u32 k, const Reduction &r) {
@@ -97,6 +90,13 @@ __device__ __forceinline__ S joined(int how, S a, S b) {
 template <typename S>
 __device__ __forceinline__ S nothing(int how, S low, S high) {
     return how == 2 ? low : how == 3 ? high : how == 4 ? (S)1 : (S)0;
+}
+
+// What `rows` neighbouring threads of a warp have found, joined; the first of them has it.
+template <typename T, typename S>
+__device__ __forceinline__ S joined_rows(int how, S found, u32 rows) {
+    for (u32 half = rows / 2; half > 0; half /= 2) found = joined<T, S>(how, found, __shfl_xor_sync(0xffffffffu, found, half));
+    return found;
 }
 
 __device__ __forceinline__ real limited(real x, real min, real max) {

@@ -8,7 +8,7 @@ use cudarc::driver::sys::CUmodule;
 use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
-use super::command::{Arguments, Command, Launch};
+use super::command::{Arguments, BLOCK, Command, Launch};
 use super::device::{Device, Memory};
 use super::elementwise::{AT_ONCE, Reading, Source};
 use super::instance::{Instance, Segment};
@@ -88,7 +88,7 @@ impl CudaProgram {
         let real = if math == Math::F64 { "double" } else { "float" };
         let head = format!("typedef {real} real;\n{PRELUDE}");
         let derived = derived(&graph, &plan, &outline, &known);
-        let (sources, texts) = sources(&graph, &plan, &derived)?;
+        let (sources, texts) = sources(&graph, &orders, &plan, &derived)?;
         let all = std::iter::once(KERNELS).chain(texts.iter().map(String::as_str));
         let all: Vec<String> = all.map(|text| format!("{head}{text}")).collect();
         let mut written = device.modules(&all)?;
@@ -254,10 +254,13 @@ impl CudaProgram {
                 let each = if wide { count / AT_ONCE } else { count };
                 Launch::each(function, each, arguments)
             }
-            Some(axis) => {
-                let table = layout::Reduction::new(0, shape, order, &[axis])?;
+            Some(gone) => {
+                let table = layout::Reduction::new(0, shape, order, &[gone.axis])?;
                 let results = count / (table.count as usize).max(1);
-                let (rows, width) = table.rows(results);
+                let (rows, width) = match gone.neighbours {
+                    true => (table.sharing(), BLOCK / table.sharing()),
+                    false => table.rows(results),
+                };
                 let head = Arguments::default().with(results as u32).with(rows).with(table);
                 Launch::of(function, results.div_ceil(width as usize), width * rows, head.and(operands))
             }
@@ -375,7 +378,12 @@ fn is_elementwise(op: &Op) -> bool {
 }
 
 /// The elementwise kernels of a program by the node they begin with, and the text of all, each once.
-fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, Vec<String>)> {
+fn sources(
+    graph: &Graph,
+    orders: &[Order],
+    plan: &Plan,
+    derived: &[NodeId],
+) -> Result<(Sources, Vec<String>)> {
     let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
     for step in &plan.steps {
         let nodes = step.work.nodes();
@@ -392,7 +400,12 @@ fn sources(graph: &Graph, plan: &Plan, derived: &[NodeId]) -> Result<(Sources, V
         let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
         let source = match inner {
             None => Source::new(graph, &plan.same, &nodes, &outputs)?,
-            Some(inner) => Source::reduced(graph, &plan.same, &nodes[..inner], &outputs)?,
+            Some(inner) => {
+                let channels =
+                    matches!(&graph.node(nodes[inner]).op, Op::Reduce { axes, .. } if *axes == [1]);
+                let neighbours = channels && orders[nodes[0].index()] == Order::ChannelsLast;
+                Source::reduced(graph, &plan.same, &nodes[..inner], &outputs, neighbours)?
+            }
         };
         let text = *known.entry(source.text.clone()).or_insert_with(|| {
             texts.push(source.text.clone());

@@ -12,8 +12,9 @@ use monosplit_graph::op::{Divisor as Divided, Interpolation, Padding, Reduction,
 use monosplit_graph::{Error, Kind, Op, Result};
 
 use crate::cuda::Math;
-use crate::cuda::command::{Arguments, Command, Launch};
+use crate::cuda::command::{Arguments, BLOCK, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
+use crate::cuda::elementwise::AT_ONCE;
 use crate::cuda::layout::{
     self, Divisor, Margins, POOLS, Pool, RANK, Walk, axes, compiled_for, repeated, strides, strides_of,
 };
@@ -25,6 +26,10 @@ use crate::outline::element_bytes;
 const LONG: usize = 128;
 /// Elements that are worth a column of threads.
 const COLUMN: usize = 32;
+/// Channels that are not worth a tile.
+const FEW: usize = 8;
+/// The side of a tile that is turned.
+const TILE: usize = 32;
 /// Elements of a part of a long sum.
 const PART: usize = 1 << 14;
 /// Elements a value may have: kernels count with 31 bits.
@@ -144,6 +149,9 @@ impl Translator<'_> {
                 from[*axis] *= *step as i64;
                 self.copy(&inputs[0], offset, from, out, 0, &out.shape)
             }
+            Op::Transpose { .. } if inputs[0].order != out.order && out.kind == Kind::Float => {
+                self.turn(&inputs[0], out)
+            }
             Op::Transpose { axes } => {
                 let own = inputs[0].strides();
                 let from = axes.iter().map(|&axis| own[axis]).collect();
@@ -194,6 +202,22 @@ impl Translator<'_> {
             .with(walk.along(0))
             .with(walk.along(1));
         self.launch(&format!("copy_{}", x.suffix()), count, arguments)
+    }
+
+    /// Copies a value in the other order of axes.
+    fn turn(&mut self, x: &Site, out: &Site) -> Result<()> {
+        let (channels, places) = (x.shape[1], product(&x.shape[2..]));
+        if channels < FEW {
+            return self.copy(x, 0, x.strides(), out, 0, &out.shape);
+        }
+        let (rows, columns) = match x.order {
+            Order::Counted => (channels, places),
+            Order::ChannelsLast => (places, channels),
+        };
+        let tiles = x.shape[0] * rows.div_ceil(TILE) * columns.div_ceil(TILE);
+        let head = Arguments::default().with(x.at).with(out.at);
+        let arguments = head.with(x.shape[0] as u32).with(rows as u32).with(columns as u32);
+        self.launch_blocks("turn", tiles, arguments)
     }
 
     fn concat(&mut self, axis: usize, inputs: &[Site], out: &Site) -> Result<()> {
@@ -375,6 +399,16 @@ impl Translator<'_> {
         }
         let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, x.order, gone)?;
         let (results, count) = (out.count(), table.count as usize);
+        if x.order == Order::ChannelsLast && gone == [1] && x.kind == Kind::Float {
+            let (rows, wide) = (table.sharing(), count.is_multiple_of(AT_ONCE));
+            let head = Arguments::default().with(x.at).with(out.at).with(results as u32).with(rows);
+            let arguments = head.with(u32::from(wide)).with(table);
+            return self.launch_blocks(
+                "reduce_neighbours",
+                (results * rows as usize).div_ceil(BLOCK as usize),
+                arguments,
+            );
+        }
         let columns = table.keeps_neighbours() && count >= COLUMN;
         let blocks = count >= LONG && !columns;
         let parts = match blocks {
@@ -400,7 +434,7 @@ impl Translator<'_> {
         self.launch_blocks(&format!("reduce_block_{suffix}"), results * parts, arguments)?;
         if parts > 1 {
             let arguments = Arguments::default().with(partial).with(out.at).with(results as u32).with(table);
-            self.launch(&format!("reduce_parts_{suffix}"), results, arguments)?;
+            self.launch_blocks(&format!("reduce_parts_{suffix}"), results, arguments)?;
         }
         Ok(())
     }

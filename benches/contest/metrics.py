@@ -1,10 +1,11 @@
 """Metrics against Quantus driving PyTorch, one entry each: what our catalogue is asked for, and what Quantus is.
 
-Both judge the gradient of the class score, channels added up, of the same images; Quantus gets them in one batch, as it wants
-them. What is drawn at random differs, so the values of Max Sensitivity do a little. Quantus has no way to end a curve early:
+Both judge the gradient of the class score, channels added up, or SplitGrad at the image, for which Quantus asks the paper's
+algorithm to the letter, of the same images; Quantus gets them in one batch, as it wants them. What is drawn at random differs, so the values of Max Sensitivity do a little. Quantus has no way to end a curve early:
 of a shorter one it computes all and reads the beginning.
 """
 
+import copy
 import functools
 from dataclasses import dataclass
 from typing import Callable
@@ -25,6 +26,7 @@ class Metric:
     # How far values may differ, relative to the largest.
     tolerance: float = 1e-3
     target: float = 0.2
+    method: str = "gradient"
 
 
 def quiet(name, **options):
@@ -52,6 +54,7 @@ def max_sensitivity(samples):
 
 
 FLIPPING = "pixel-flipping:auc={},baseline=running-mean,curve=score,output=logit,step=448,unit=value"
+SENSITIVITY_OF_4 = "max-sensitivity:preset=quantus-0.6,samples=4"
 METRICS = [
     Metric("Pixel Flipping, AUC@5", FLIPPING.format(5), flipping(5), "resnet18"),
     Metric("Pixel Flipping, AUC@20", FLIPPING.format(20), flipping(20), "resnet18"),
@@ -60,11 +63,13 @@ METRICS = [
     Metric("Selectivity, 32×32 patches", "selectivity:patch=32,preset=quantus-0.6", selectivity(32), "vgg16"),
     Metric("Max Sensitivity, 25 samples", "max-sensitivity:preset=quantus-0.6,samples=25", max_sensitivity(25), "resnet18", 0.2),
     Metric("Max Sensitivity, 25 samples", "max-sensitivity:preset=quantus-0.6,samples=25", max_sensitivity(25), "vgg16", 0.2),
+    Metric("Max Sensitivity of SplitGrad, 4 samples", SENSITIVITY_OF_4, max_sensitivity(4), "resnet18", 0.3, method="splitgrad"),
+    Metric("Max Sensitivity of SplitGrad, 4 samples", SENSITIVITY_OF_4, max_sensitivity(4), "vgg16", 0.3, method="splitgrad"),
 ]
 
 
 def gradient(model, inputs, targets, **_):
-    """What is judged, as a function Quantus calls."""
+    """The gradient, as a function Quantus calls."""
     import torch
 
     x = torch.as_tensor(np.asarray(inputs), dtype=torch.float32).requires_grad_(True)
@@ -72,15 +77,32 @@ def gradient(model, inputs, targets, **_):
     return torch.autograd.grad(score, x)[0].sum(1, keepdim=True).numpy()
 
 
+def split_gradient(network):
+    """The paper's algorithm to the letter, as a function Quantus calls."""
+    import torch
+
+    from .four_streams import FourStreams
+
+    streams = FourStreams(copy.deepcopy(network))
+    first = network.nodes[0].name
+
+    def explain(model, inputs, targets, **_):
+        x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets)).long()
+        return streams.explain(x, classes, {first})[f"splitgrad-g@{first}"][:, None].numpy()
+
+    return explain
+
+
 def job(job, number):
     """What is timed of an entry: Quantus on all images at once."""
     # The channels of a pixel have the same value in the map; the order of equal values depends on the machine otherwise.
     np.argsort = functools.partial(np.argsort, kind="stable")
     x, y = job.x.numpy(), job.classes.numpy()
-    maps = gradient(job.network, x, y)
+    explain = split_gradient(job.network) if METRICS[number].method == "splitgrad" else gradient
+    maps = explain(job.network, x, y)
 
     def call(metric, softmax=False, explained=False):
-        more = {"explain_func": gradient} if explained else {}
+        more = {"explain_func": explain} if explained else {}
         options = {"softmax": softmax, "channel_first": True, "device": "cpu", "batch_size": len(x)} | more
         return metric(model=job.network, x_batch=x, y_batch=y, a_batch=maps.copy(), **options)
 

@@ -131,7 +131,7 @@ impl<'a> Writing<'a> {
 
     fn unreached(&self, at: NodeId) -> Error {
         Error::argument(
-            "the layer does not lie between the image and the class scores; name one the scores depend on",
+            "the layer does not lie between the image and the class scores; name one on the way from the first to the second",
         )
         .at(self.network.graph().node(at).label.display())
     }

@@ -1,5 +1,5 @@
 """Opens pages in Chromium at 1280 and 400 pixels and says what does not fit: nothing may be wider than the page, and at 1280
-pixels no table may have to be scrolled.
+pixels no table, drawing or command may have to be scrolled.
 
     monosplit report RUN -o report
     python scripts/check_pages.py report/index.html
@@ -19,7 +19,7 @@ import tempfile
 MEASURE = """<script>
 const scrolled = [...document.querySelectorAll('.table, .drawing, pre')].filter((e) => e.scrollWidth > e.clientWidth);
 const said = (e) => `${e.className || 'pre'} ${e.scrollWidth} in ${e.clientWidth} pixels (${e.textContent.trim().slice(0, 40)})`;
-const beyond = document.documentElement.scrollWidth - innerWidth;
+const beyond = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 document.title = JSON.stringify({ beyond, scrolled: scrolled.map(said) });
 </script>"""
 # Chromium's own window is never narrower than 500 pixels; a frame is.

@@ -207,8 +207,8 @@ def metric(contest, number):
     """An entry of `METRICS` against Quantus."""
     entry = METRICS[number]
     case = contest.models.case(entry.network)
-    # Quantus adds up the channels of the gradient, we average them: no metric here minds.
     where = {"layers": case.first} if entry.method == "splitgrad" else {}
+    # Quantus adds up the channels of the gradient, we average them: no metric here minds.
     with contest.ours("metric", case, IMAGES, metric=entry.ours, name=entry.method, **where) as ours:
         with contest.peer("metric", case, IMAGES, number=number) as peer:
             agreement = contest.value_agreement(ours, peer, entry.tolerance)

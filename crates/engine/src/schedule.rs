@@ -1,5 +1,5 @@
 //! What is computed together and in which order. Equal nodes are computed once, elementwise nodes of one shape
-//! that depend on each other or read the same value share a pass over memory, convolutions of different values
+//! that depend on each other or read the same value share a pass over memory, convolutions and products of different values
 //! with the same weights run as one, and whoever frees memory goes first.
 
 use std::cmp::Reverse;
@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap};
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Dim, Graph, Kind, Node, NodeId, Op};
 
-/// Which of these are wanted. Results have the same bits whatever the choice.
+/// Which of these are wanted. On a processor, results have the same bits whatever the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choices {
     /// Compute equal nodes once.
@@ -19,7 +19,7 @@ pub(crate) struct Choices {
     pub(crate) finish: bool,
     /// Run them and the reductions that alone read them together, so that they are never written.
     pub(crate) reduce: bool,
-    /// Run convolutions with the same weights together.
+    /// Run convolutions with the same weights together, and products where `streams` does not.
     pub(crate) batch: bool,
     /// Run products with the same weights together, and store no magnitudes of large matrices; asks for `batch`.
     pub(crate) streams: bool,
@@ -83,7 +83,7 @@ impl Work {
 const MOST_FUSED: usize = 48;
 /// Matrices of fewer elements are not worth the care.
 const LARGE: usize = 1 << 15;
-/// Values a convolution is given at once, at most.
+/// Values a convolution or a product is given at once, at most.
 const MOST_BATCHED: usize = 4;
 
 /// Reductions that run together, at most.

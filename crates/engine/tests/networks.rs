@@ -515,8 +515,30 @@ fn between_convolutions() -> Graph {
     let first = rounded(&mut g, first);
     let (picture, w) = back([9, 3], 1);
     let w = g.constant(w);
-    let picture = g.add(picture, &[first, w]).unwrap();
-    g.output("picture", picture);
+    // One comes from a convolution, the other from a product.
+    let spatial: Vec<usize> = g.node(first).shape.dims()[2..].iter().map(|d| d.fixed().unwrap()).collect();
+    let places: usize = spatial.iter().product();
+    let matrix = g.constant(coarse(&[shape, 9 * places], 11));
+    let spread = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[flat, matrix]).unwrap();
+    let spread = rounded(&mut g, spread);
+    let spread = g.reshaped(spread, Shape::batched(&[9, spatial[0], spatial[1]])).unwrap();
+    for (name, value) in [("picture", first), ("another", spread)] {
+        let picture = g.add(picture.clone(), &[value, w]).unwrap();
+        g.output(name, picture);
+    }
+    // Values that lie the same way in both orders, transposed.
+    let single = convolved(&mut g, wide, [1, 40, 1, 1], 1);
+    let mean = g.reduced(Reduction::Mean, wide, &[2, 3], true).unwrap();
+    let mean = rounded(&mut g, mean);
+    let point = convolved(&mut g, mean, [12, 40, 1, 1], 1);
+    for (name, value, axes) in [
+        ("turned", single, vec![0, 1, 3, 2]),
+        ("last", single, vec![0, 2, 3, 1]),
+        ("point", point, vec![0, 2, 3, 1]),
+    ] {
+        let transposed = g.add(Op::Transpose { axes }, &[value]).unwrap();
+        g.output(name, transposed);
+    }
     g
 }
 

@@ -1,6 +1,6 @@
 //! Elementwise nodes as the source of one kernel: every element is read once, goes through all of them in registers, and
-//! is written once, or added to what it is reduced to and never written. The text does not depend on lengths, so that
-//! layers of a network share it.
+//! is written once, or added to what it is reduced to and never written. The text does not depend on lengths, but for
+//! whether channels that are added up come in fours, so that layers of a network share it.
 
 use std::collections::HashMap;
 use std::fmt::Write;

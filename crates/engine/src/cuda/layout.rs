@@ -248,6 +248,11 @@ pub(super) struct Reduction {
     of_gone: Strides,
 }
 
+/// Whether all that a reduction over these axes makes one of lies side by side.
+pub(super) fn are_neighbours(order: Order, gone: &[usize]) -> bool {
+    order == Order::ChannelsLast && gone == [1]
+}
+
 impl Reduction {
     /// Of a value of `shape` in this order over the axes `gone`. Results are in the order they are counted in.
     pub(super) fn new(how: i32, shape: &[usize], order: Order, gone: &[usize]) -> Result<Self> {

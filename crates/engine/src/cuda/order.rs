@@ -60,17 +60,17 @@ impl Order {
 }
 
 /// Rank of a batch of images.
-const RANK: usize = 4;
+const IMAGES: usize = 4;
 
 /// The graph with copies where values are read in another order than they are written in, and the order of every value. All
 /// is as it is counted if a convolution would not profit from another.
 pub(super) fn ordered(graph: Graph, math: Math) -> Result<(Graph, Vec<Order>)> {
-    let profits = math.on_tensor_cores() && graph.nodes().all(|(_, node)| can_turn(&graph, node));
-    let graph = if profits { turned(&graph)? } else { graph };
-    let orders = match profits {
-        true => orders(&graph),
-        false => vec![Order::Counted; graph.len()],
-    };
+    if !math.on_tensor_cores() || !graph.nodes().all(|(_, node)| can_turn(&graph, node)) {
+        let orders = vec![Order::Counted; graph.len()];
+        return Ok((graph, orders));
+    }
+    let graph = turned(&graph)?;
+    let orders = orders(&graph);
     Ok((graph, orders))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn ordered(graph: Graph, math: Math) -> Result<(Graph, Vec<Order>)> {
 fn can_turn(graph: &Graph, node: &Node) -> bool {
     match node.op {
         Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } => {
-            groups == 1 && node.shape.rank() == RANK && graph.node(node.inputs[1]).is_constant()
+            groups == 1 && node.shape.rank() == IMAGES && graph.node(node.inputs[1]).is_constant()
         }
         _ => true,
     }
@@ -140,14 +140,19 @@ fn copied(graph: &mut Graph, value: NodeId) -> Result<NodeId> {
     graph.add(Op::Transpose { axes }, &[value])
 }
 
+/// Whether a transposed value is the value itself: in a graph that was [`turned`], a copy in the other order.
+pub(super) fn is_identity(axes: &[usize]) -> bool {
+    axes.iter().enumerate().all(|(to, &from)| to == from)
+}
+
 fn is_copy(node: &Node) -> bool {
-    matches!(&node.op, Op::Transpose { axes } if axes.iter().enumerate().all(|(to, &from)| to == from))
+    matches!(&node.op, Op::Transpose { axes } if is_identity(axes))
 }
 
 /// Whether a value lies the same way in both orders.
 fn is_either(shape: &Shape) -> bool {
     let single = |dim: &Dim| *dim == Dim::Fixed(1);
-    shape.rank() != RANK || single(&shape.dims()[1]) || shape.dims()[2..].iter().all(single)
+    shape.rank() != IMAGES || single(&shape.dims()[1]) || shape.dims()[2..].iter().all(single)
 }
 
 /// The order a node's value is written in if what it reads lies in these.
@@ -156,7 +161,7 @@ fn order(graph: &Graph, node: &Node, inputs: &[NodeId], read: &[Order]) -> Order
     let mut values = inputs.iter().map(|&input| graph.node(input)).zip(read);
     match &node.op {
         Op::Identity | Op::Dropout { .. } => read[0],
-        _ if node.shape.rank() != RANK => Order::Counted,
+        _ if node.shape.rank() != IMAGES => Order::Counted,
         Op::Conv { .. } => Order::ChannelsLast,
         Op::ConvTranspose { window, groups, .. } => {
             let channels = |shape: &Shape| shape.fixed_at(1).unwrap_or(usize::MAX);
@@ -190,8 +195,8 @@ fn keeps_order(op: &Op) -> bool {
 fn wants(node: &Node, order: Order, position: usize) -> Option<Order> {
     match &node.op {
         Op::Identity | Op::Dropout { .. } | Op::Reduce { .. } => None,
-        // To few channels it is a matrix product with the kernel, which takes values either way.
-        Op::ConvTranspose { .. } if order == Order::Counted => (position == 1).then_some(Order::Counted),
+        // To few channels it is a matrix product with the kernel as it is counted.
+        Op::ConvTranspose { .. } if order == Order::Counted && position == 1 => Some(Order::Counted),
         Op::Conv { .. } | Op::ConvTranspose { .. } => Some(Order::ChannelsLast),
         // What is repeated could be read in any order, at a price.
         Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Some(order),

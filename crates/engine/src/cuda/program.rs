@@ -156,7 +156,7 @@ impl CudaProgram {
             }
             Op::Reshape { .. } => {
                 let read = self.constant(self.plan.same[node.inputs[0].index()])?;
-                let site = Site { shape, ..read.site.clone() };
+                let site = Site { shape, order: Order::Counted, ..read.site.clone() };
                 Constant { memory: read.memory.clone(), site }
             }
             op => {
@@ -401,9 +401,10 @@ fn sources(
         let source = match inner {
             None => Source::new(graph, &plan.same, &nodes, &outputs)?,
             Some(inner) => {
-                let channels =
-                    matches!(&graph.node(nodes[inner]).op, Op::Reduce { axes, .. } if *axes == [1]);
-                let neighbours = channels && orders[nodes[0].index()] == Order::ChannelsLast;
+                let neighbours = match &graph.node(nodes[inner]).op {
+                    Op::Reduce { axes, .. } => layout::are_neighbours(orders[nodes[0].index()], axes),
+                    _ => false,
+                };
                 Source::reduced(graph, &plan.same, &nodes[..inner], &outputs, neighbours)?
             }
         };

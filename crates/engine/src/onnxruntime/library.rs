@@ -234,8 +234,9 @@ impl Library {
                         (f.append_provider)(options.handle, name.as_ptr(), null(), null(), 0)
                     })
                 };
-                // Names are listed otherwise than they are understood.
-                return append(provider)
+                // Some are understood as they are listed, some in capitals.
+                let listed = self.providers()?.into_iter().find(|name| name.eq_ignore_ascii_case(provider));
+                return append(listed.as_deref().unwrap_or(provider))
                     .or_else(|why| append(&provider.to_ascii_uppercase()).map_err(|_| why));
             }
         };

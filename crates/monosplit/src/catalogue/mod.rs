@@ -201,8 +201,8 @@ impl Entry {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         entries().find(|entry| entry.name == wanted).ok_or_else(|| {
             let names: Vec<&str> = entries().map(|entry| entry.name).collect();
-            let hint = match wanted.split_once('@') {
-                Some((method, layer)) if names.contains(&method) => {
+            let hint = match (wanted.split_once('@'), name.split_once('@')) {
+                (Some((method, _)), Some((_, layer))) if names.contains(&method) => {
                     format!("a layer is named apart: --layer {layer}; ")
                 }
                 _ => closest(&wanted, &names),

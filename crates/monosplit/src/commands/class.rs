@@ -15,7 +15,7 @@ use crate::prediction::Meaning;
 pub(crate) struct ClassArgs {
     /// The class that is explained: its number, its name, or `top1` for the one with the
     /// highest score of each input, which is the default. Given several times, one for each.
-    #[arg(long, value_name = "CLASS", allow_negative_numbers = true, verbatim_doc_comment)]
+    #[arg(long, value_name = "CLASS", verbatim_doc_comment)]
     class: Vec<String>,
 
     /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.

@@ -107,7 +107,7 @@ pub(crate) struct Compile {
     values: ValueArgs,
 }
 
-/// A file has the precisions that ONNX computes convolutions in.
+/// A file is computed in one of two precisions.
 fn precision_of_a_file(word: &str) -> Result<Precision, String> {
     match word.to_ascii_lowercase().as_str() {
         "f32" => Ok(Precision::F32),

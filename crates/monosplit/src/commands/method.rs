@@ -48,7 +48,7 @@ pub(crate) struct MethodArgs {
 
     /// How far sensitivities are shifted: 0 gives the true gradients of g and h, 0.5 multiples of
     /// the ordinary gradient [default: 0.4]
-    #[arg(long, value_name = "A", allow_negative_numbers = true, verbatim_doc_comment)]
+    #[arg(long, value_name = "A", verbatim_doc_comment)]
     alpha: Option<String>,
 
     /// Shift at every node (every) or at affine ones only (affine).
@@ -60,11 +60,11 @@ pub(crate) struct MethodArgs {
     stabiliser: Option<String>,
 
     /// The factor of the stabiliser scale [default: 0.1]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T")]
     theta: Option<String>,
 
     /// The limit of the stabiliser scale [default: 10]
-    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    #[arg(long, value_name = "L")]
     limit: Option<String>,
 
     /// Max pooling keeps both streams convex (convex) or follows the winner (wta).

@@ -326,7 +326,9 @@ fn without_defaults(
 /// The command that the words of a command line mean.
 fn parsed(words: &[String]) -> Result<Command, Failure> {
     let unclear = |said: String| Error::argument(format!("`{}`: {said}", words.join(" ")));
-    let line = CommandLine::try_parse_from(words).map_err(|said| unclear(said.to_string()))?;
+    let matches = taking_negative_numbers(CommandLine::command()).try_get_matches_from(words);
+    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let line = line.map_err(|said| unclear(said.to_string()))?;
     Ok(line.command.ok_or_else(|| unclear("no command".into()))?)
 }
 

@@ -2,36 +2,29 @@
 //! is one of those of `kernels.cu`, a convolution or a matrix product.
 
 mod convolutions;
+mod pools;
+mod reductions;
 
 pub(super) use convolutions::is_folded;
 
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUmodule;
-use monosplit_graph::op::{Divisor as Divided, Interpolation, Padding, Reduction, ResizeAxis, Window};
+use monosplit_graph::op::{Interpolation, Padding, ResizeAxis};
 use monosplit_graph::{Error, Kind, Op, Result};
 
 use crate::cuda::Math;
-use crate::cuda::command::{Arguments, BLOCK, Command, Launch};
+use crate::cuda::command::{Arguments, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
-use crate::cuda::elementwise::AT_ONCE;
-use crate::cuda::layout::{
-    self, Divisor, Margins, POOLS, Pool, RANK, Walk, axes, compiled_for, repeated, strides, strides_of,
-};
-use crate::cuda::order::Order;
+use crate::cuda::layout::{Divisor, Margins, RANK, Walk, axes, repeated, strides, strides_of};
+use crate::cuda::order::{Order, is_identity};
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
 
-/// Elements that are worth a block of threads.
-const LONG: usize = 128;
-/// Elements that are worth a column of threads.
-const COLUMN: usize = 32;
 /// Channels that are not worth a tile.
-const FEW: usize = 8;
-/// The side of a tile that is turned.
+const FEW_ROWS: usize = 8;
+/// The side of a tile that is turned, as `kernels.cu` has it.
 const TILE: usize = 32;
-/// Elements of a part of a long sum.
-const PART: usize = 1 << 14;
 /// Elements a value may have: kernels count with 31 bits.
 pub(super) const MOST_ELEMENTS: usize = i32::MAX as usize;
 
@@ -149,7 +142,7 @@ impl Translator<'_> {
                 from[*axis] *= *step as i64;
                 self.copy(&inputs[0], offset, from, out, 0, &out.shape)
             }
-            Op::Transpose { .. } if inputs[0].order != out.order && out.kind == Kind::Float => {
+            Op::Transpose { axes } if is_identity(axes) && inputs[0].order != out.order => {
                 self.turn(&inputs[0], out)
             }
             Op::Transpose { axes } => {
@@ -207,7 +200,7 @@ impl Translator<'_> {
     /// Copies a value in the other order of axes.
     fn turn(&mut self, x: &Site, out: &Site) -> Result<()> {
         let (channels, places) = (x.shape[1], product(&x.shape[2..]));
-        if channels < FEW {
+        if channels < FEW_ROWS || x.kind != Kind::Float {
             return self.copy(x, 0, x.strides(), out, 0, &out.shape);
         }
         let (rows, columns) = match x.order {
@@ -349,105 +342,6 @@ impl Translator<'_> {
             .with(Divisor::new(inner));
         self.tables.extend([places, weights]);
         self.launch("resize", out.count(), arguments)
-    }
-
-    fn pool(
-        &mut self,
-        kernel: &str,
-        window: &Window,
-        divisor: Option<Divided>,
-        inputs: &[Site],
-        out: &Site,
-        transposed: bool,
-    ) -> Result<()> {
-        // Transposes write what a pool reads.
-        let (large, small) = match (transposed, inputs) {
-            (false, _) => (&inputs[0], out),
-            (true, _) => (out, &inputs[inputs.len() - 1]),
-        };
-        let beside = out.order.beside(&out.shape);
-        let pool = Pool::new(window, &large.shape[2..], &small.shape[2..], divisor, beside)?;
-        let mut arguments = Arguments::default();
-        for site in inputs.iter().chain([out]) {
-            arguments = arguments.with(site.at);
-        }
-        let arguments = arguments.with(out.count() as u32).with(pool);
-        self.launch(&compiled_for(kernel, &POOLS, window), out.count(), arguments)
-    }
-
-    fn scatter(&mut self, window: &Window, a: &Site, y: &Site, out: &Site) -> Result<()> {
-        let beside = out.order.beside(&out.shape);
-        let pool = Pool::new(window, &a.shape[2..], &y.shape[2..], None, beside)?;
-        let (windows, places) = (y.count() as u32, out.count() as u32);
-        let tiled = (2..a.shape.len()).all(|axis| a.shape[axis] == 2 * y.shape[axis]);
-        let pairs = window.kernel == [2; 2] && window.stride == [2; 2] && window.dilation == [1; 2];
-        if pairs && tiled && window.pad.iter().all(|&pad| pad == (0, 0)) {
-            let arguments = Arguments::default().with(a.at).with(y.at).with(out.at).with(windows).with(pool);
-            return self.launch("winner_scatter_tiles", y.count(), arguments);
-        }
-        // Places that several windows cover would look for winners again and again: they are found first.
-        let index = self.scratch(y.count() * size_of::<i32>())?;
-        let arguments = Arguments::default().with(a.at).with(index).with(windows).with(pool);
-        self.launch(&compiled_for("winner_index", &POOLS, window), y.count(), arguments)?;
-        let arguments = Arguments::default().with(index).with(y.at).with(out.at).with(places).with(pool);
-        self.launch(&compiled_for("winner_scatter", &POOLS, window), out.count(), arguments)
-    }
-
-    fn reduce(&mut self, reduction: Reduction, gone: &[usize], x: &Site, out: &Site) -> Result<()> {
-        if x.kind == Kind::Bool {
-            return Err(Error::unsupported(format!("{} is not defined for truth values", reduction.name())));
-        }
-        let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, x.order, gone)?;
-        let (results, count) = (out.count(), table.count as usize);
-        if x.order == Order::ChannelsLast && gone == [1] && x.kind == Kind::Float {
-            let (rows, wide) = (table.sharing(), count.is_multiple_of(AT_ONCE));
-            let head = Arguments::default().with(x.at).with(out.at).with(results as u32).with(rows);
-            let arguments = head.with(u32::from(wide)).with(table);
-            return self.launch_blocks(
-                "reduce_neighbours",
-                (results * rows as usize).div_ceil(BLOCK as usize),
-                arguments,
-            );
-        }
-        let columns = table.keeps_neighbours() && count >= COLUMN;
-        let blocks = count >= LONG && !columns;
-        let parts = match blocks {
-            true if results < 512 => count.div_ceil(PART).min(4096 / results.max(1)).max(1),
-            _ => 1,
-        };
-        let table = table.in_parts(parts);
-        let (suffix, head) = (x.suffix(), Arguments::default().with(x.at));
-        if columns {
-            let (rows, width) = table.rows(results);
-            let arguments = head.with(out.at).with(results as u32).with(rows).with(table);
-            let function = self.device.function(self.kernels, &format!("reduce_columns_{suffix}"))?;
-            let launch = Launch::of(function, results.div_ceil(width as usize), width * rows, arguments);
-            self.commands.push(Command::Launch(launch));
-            return Ok(());
-        }
-        if !blocks {
-            let arguments = head.with(out.at).with(results as u32).with(table);
-            return self.launch(&format!("reduce_each_{suffix}"), results, arguments);
-        }
-        let partial = if parts > 1 { self.scratch(results * parts * 8)? } else { 0 };
-        let arguments = head.with(partial).with(out.at).with(results as u32).with(table);
-        self.launch_blocks(&format!("reduce_block_{suffix}"), results * parts, arguments)?;
-        if parts > 1 {
-            let arguments = Arguments::default().with(partial).with(out.at).with(results as u32).with(table);
-            self.launch_blocks(&format!("reduce_parts_{suffix}"), results, arguments)?;
-        }
-        Ok(())
-    }
-
-    fn arg_max(&mut self, axis: usize, x: &Site, out: &Site) -> Result<()> {
-        let inner = product(&x.shape[axis + 1..]);
-        let arguments = Arguments::default()
-            .with(x.at)
-            .with(out.at)
-            .with(out.count() as u32)
-            .with(x.shape[axis] as u32)
-            .with(Divisor::new(inner));
-        self.launch_blocks(&format!("arg_max_{}", x.suffix()), out.count(), arguments)
     }
 
     fn matmul(&mut self, trans_a: bool, trans_b: bool, inputs: &[Site], out: &Site) -> Result<()> {

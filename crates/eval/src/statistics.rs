@@ -54,8 +54,15 @@ pub enum Verdict {
     Lost,
 }
 
-/// How the first of each pair does against the second, image by image, where `sign` is 1 if more is better, else −1.
+/// Images without which there is no verdict: drawn from fewer, intervals are too narrow to say anything.
+const LEAST: usize = 5;
+
+/// How the first of each pair does against the second, image by image, where `sign` is 1 if more is better, else −1; none if
+/// there are hardly any.
 pub fn verdict(pairs: &[(f64, f64)], sign: f64) -> Option<(Verdict, Estimate)> {
+    if pairs.len() < LEAST {
+        return None;
+    }
     let differences: Vec<f64> = pairs.iter().map(|(one, other)| sign * (one - other)).collect();
     let estimate = Estimate::of(&differences)?;
     let verdict = match estimate {
@@ -95,6 +102,7 @@ mod tests {
         let steady: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i))).collect();
         assert_eq!(verdict(&steady, 1.0).unwrap().0, Verdict::Won);
         assert_eq!(verdict(&steady, -1.0).unwrap().0, Verdict::Lost);
+        assert_eq!(verdict(&steady[..LEAST - 1], 1.0), None, "too few to tell");
         let noisy: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i + 50))).collect();
         assert_eq!(verdict(&noisy, 1.0).unwrap().0, Verdict::Tied);
     }

@@ -16,7 +16,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows; each column has a title, a side and a greatest width, beyond which cells are shortened.
+    /// A table without rows; each column has a title, a side and a greatest width, beyond which words are shortened. Numbers
+    /// never are: they would be others.
     pub(crate) fn new(columns: &[(&str, Align, usize)]) -> Self {
         let columns = columns.iter().map(|&(title, align, width)| (title.to_owned(), align, width)).collect();
         Table { columns, rows: Vec::new() }
@@ -24,7 +25,10 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells = cells.into_iter().zip(&self.columns).map(|(cell, &(_, _, most))| shortened(&cell, most));
+        let cells = cells.into_iter().zip(&self.columns).map(|(cell, &(_, align, most))| match align {
+            Align::Left => shortened(&cell, most),
+            Align::Right => printable(&cell),
+        });
         self.rows.push(cells.collect());
     }
 
@@ -109,8 +113,11 @@ mod tests {
     fn columns_line_up_whatever_the_letters() {
         let mut table = Table::new(&[("name", Align::Left, 6), ("n", Align::Right, 9)]);
         table.row(["müller".into(), "1".into()]);
-        table.row(["layer4.conv2".into(), "1,000".into()]);
-        assert_eq!(table.lines(), ["name        n", "müller      1", "…conv2  1,000"]);
+        table.row(["layer4.conv2".into(), "1,000,000,000".into()]);
+        assert_eq!(
+            table.lines(),
+            ["name                n", "müller              1", "…conv2  1,000,000,000"]
+        );
     }
 
     #[test]

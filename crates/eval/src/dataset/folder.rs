@@ -128,12 +128,18 @@ fn chosen_column(
     }
 }
 
-/// The fields of a line, where quotes may hold commas.
+/// The fields of a line, where quotes may hold commas, and two of them stand for one.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
-    for letter in line.trim_start_matches('\u{feff}').trim_end().chars() {
+    let mut letters = line.trim_start_matches('\u{feff}').trim_end().chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
+            '"' if quoted && letters.next_if_eq(&'"').is_some() => {
+                if let Some(last) = fields.last_mut() {
+                    last.push('"');
+                }
+            }
             '"' => quoted = !quoted,
             ',' if !quoted => fields.push(String::new()),
             other => {
@@ -149,6 +155,11 @@ fn fields(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_field_holds_commas_and_quotes() {
+        assert_eq!(fields(r#"a,"b, ""c"".jpg",3"#), ["a", r#"b, "c".jpg"#, "3"]);
+    }
 
     const LIST: &str =
         "file,breed,pet_class_index,imagenet_index\na.jpg,\"hound, basset\",3,161\nb.jpg,beagle,4,162\n";

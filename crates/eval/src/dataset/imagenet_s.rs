@@ -1,7 +1,7 @@
 //! ImageNet-S as it is distributed: images in folders by WordNet id, masks whose colours are class numbers.
 //!
-//! A pixel of a mask says `R + 256·G`: 0 is anything else, 1000 a region to be ignored, and a class of the data set is
-//! its place, counted from 1, among the WordNet ids in alphabetical order.
+//! A pixel of a mask says `R + 256·G`: 0 is anything else, 1000 a region left open, which counts as that, and a class of the
+//! data set is its place, counted from 1, among the WordNet ids in alphabetical order.
 
 use std::path::Path;
 

@@ -231,6 +231,17 @@ impl Experiment {
         &self.text
     }
 
+    /// The same with this file of class names, for a reader elsewhere.
+    pub fn text_with(&self, labels: Option<&Path>) -> String {
+        let line = |line: &str| match labels {
+            Some(path) if line.starts_with("labels = ") => {
+                format!("labels = {:?}\n", path.display().to_string())
+            }
+            _ => format!("{line}\n"),
+        };
+        self.text.lines().map(line).collect()
+    }
+
     fn read(value: &Value) -> Result<Self> {
         let root = Section::root(value);
         root.text("base")?;

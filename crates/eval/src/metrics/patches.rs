@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::order::{Ties, descending};
 use super::removal::Parts;
-use crate::subject::Subject;
+use crate::subject::{Stop, Subject, silent};
 
 /// Where patches lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ struct Patch {
     sum: f64,
 }
 
-/// The patches of an image in the order they are removed, at most `most` of them.
+/// The patches of an image in the order they are removed, at most `most` of them; a silence if not one fits.
 pub(crate) fn ordered(
     subject: &Subject<'_>,
     map: &[f64],
@@ -42,7 +42,11 @@ pub(crate) fn ordered(
     tiling: Tiling,
     order: Order,
     most: usize,
-) -> Parts {
+) -> Result<Parts, Stop> {
+    if size > subject.height.min(subject.width) {
+        let [height, width] = [subject.height, subject.width];
+        return Err(silent(format!("a patch of {size} pixels does not fit an image of {width}×{height}")));
+    }
     let sums = Sums::of(map, subject.height, subject.width);
     let patches = match tiling {
         Tiling::Grid => grid(&sums, size),
@@ -62,7 +66,7 @@ pub(crate) fn ordered(
         Tiling::Grid => places.iter().take(most).map(|&place| patches[place]).collect(),
         Tiling::Greedy => apart(places.iter().map(|&place| patches[place]), size, most),
     };
-    Parts::of_pixels(chosen.iter().map(|patch| sums.pixels(patch.top, patch.left, size)))
+    Ok(Parts::of_pixels(chosen.iter().map(|patch| sums.pixels(patch.top, patch.left, size))))
 }
 
 fn grid(sums: &Sums, size: usize) -> Vec<Patch> {

@@ -71,7 +71,7 @@ impl RegionPerturbation {
     fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
         let subject = Subject::of(case)?;
         let map = self.treatment.of(&subject.map);
-        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, self.order, self.regions);
+        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, self.order, self.regions)?;
         let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         let curve = removal.curve(self.batch, &read)?;

@@ -57,7 +57,7 @@ impl Selectivity {
     fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
         let subject = Subject::of(case)?;
         let map = self.treatment.of(&subject.map);
-        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX);
+        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX)?;
         let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         Ok(area(&removal.curve(self.batch, &read)?[1..]))

@@ -115,9 +115,10 @@ impl Protocol<'_> {
         let choices: Vec<Choice> = experiment
             .methods
             .iter()
-            .map(|part| {
+            .zip(1..)
+            .map(|(part, number)| {
                 choices(part, self.catalogue, self.examinee.graph())
-                    .map_err(|error| about("method", &part.method, &error))
+                    .map_err(|error| about(&format!("method {number}"), &part.method, &error))
             })
             .collect::<Result<_>>()?;
         self.check_texts()?;
@@ -161,16 +162,23 @@ impl Protocol<'_> {
     /// Every text is tried before anything is computed: a slip in the last line must not be found in the last hour.
     fn check_texts(&self) -> Result<()> {
         let experiment = self.experiment;
-        let criteria = experiment.selection.iter().flat_map(|part| &part.criteria).flat_map(|(_, m)| m);
-        let asked = experiment.comparison.iter().flatten();
-        let ablated = experiment.ablations.iter().flat_map(|part| &part.metrics);
-        let curves = experiment.layers.iter().flat_map(|part| &part.metrics);
-        for text in criteria.chain(asked).chain(ablated).chain(curves) {
-            metrics::parse(text).map_err(|error| about("metric", text, &error))?;
+        let criteria = experiment.selection.iter().flat_map(|part| &part.criteria);
+        let criteria = criteria.map(|(name, metrics)| (format!("selection.{name}"), metrics));
+        let asked = experiment.comparison.iter().map(|metrics| ("comparison.metrics".to_owned(), metrics));
+        let ablations = || experiment.ablations.iter().zip(1..);
+        let ablated =
+            ablations().map(|(part, number)| (format!("ablation {number}, metrics"), &part.metrics));
+        let curves = experiment.layers.iter().map(|part| ("layers.metrics".to_owned(), &part.metrics));
+        for (key, texts) in criteria.chain(asked).chain(ablated).chain(curves) {
+            for text in texts {
+                metrics::parse(text).map_err(|error| about(&format!("{key}, metric"), text, &error))?;
+            }
         }
-        for ablation in &experiment.ablations {
+        for (ablation, number) in ablations() {
             for value in &ablation.values {
-                self.varied(ablation, value)?;
+                let varied = format!("{}={value}", ablation.vary);
+                self.varied(ablation, value)
+                    .map_err(|error| about(&format!("ablation {number}, vary"), &varied, &error))?;
             }
         }
         let sanity = experiment.sanity.iter().flat_map(|part| &part.of);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use monosplit_engine::Engine;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Observer, Part, Protocol};
@@ -14,7 +14,7 @@ use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
 use monosplit_explain::{Progress, Silent};
 use monosplit_graph::{Error, Result};
 
-use super::compute::ComputeArgs;
+use super::compute::{ComputeArgs, Precision};
 use super::progress::{Bar, spoken};
 use super::run::check_writable;
 use crate::evaluation::Laboratory;
@@ -93,7 +93,7 @@ impl Evaluate {
         let examinee = Examinee::new(laboratory.graph(), &*engine)?;
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
-        let (model, id) = entered(&store, &experiment, &laboratory, folder)?;
+        let (model, id) = entered(&store, &experiment, &laboratory, folder, self.compute.precision())?;
         let mut nowhere = std::io::sink();
         let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
         let teller = Teller { out: RefCell::new(told) };
@@ -203,20 +203,27 @@ impl Observer for Quiet {
     fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
 }
 
-/// Enters the network and the experiment into a store.
+/// Enters the network and the experiment into a store. In another precision than the usual one it is another network: what it
+/// says is not the same.
 fn entered(
     store: &Store,
     experiment: &Experiment,
     laboratory: &Laboratory,
     folder: &Path,
+    precision: Precision,
 ) -> Result<(i64, i64)> {
     let name = laboratory.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let preprocessing = format!("{:?}", laboratory.preprocess);
-    let model = store.model(&laboratory.hash, &preprocessing, &name.unwrap_or_default())?;
+    let said = match precision.to_possible_value() {
+        Some(value) if precision != Precision::default() => format!(" ({})", value.get_name()),
+        _ => String::new(),
+    };
+    let preprocessing = format!("{:?}{said}", laboratory.preprocess);
+    let name = format!("{}{said}", name.unwrap_or_default());
+    let model = store.model(&laboratory.hash, &preprocessing, &name)?;
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let record = Record {
         name: experiment.name.clone(),
-        text: experiment.text().to_owned(),
+        text: experiment.text_with(experiment.model.labels.as_deref().map(whole).as_deref()),
         model,
         model_path: whole(&laboratory.path).display().to_string(),
         data_path: whole(folder).display().to_string(),

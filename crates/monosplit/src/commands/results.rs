@@ -179,7 +179,7 @@ fn table(means: &[Mean<'_>]) -> Table {
         ("options", Align::Left, 30),
         ("layer", Align::Left, 24),
         ("abs", Align::Left, 3),
-        ("metric", Align::Left, 34),
+        ("metric", Align::Left, 72),
         ("mean", Align::Right, 12),
         ("95 % interval", Align::Right, 22),
         ("images", Align::Right, 8),

@@ -11,6 +11,7 @@ use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
 pub(crate) use pictures::Gallery;
+use pictures::{MOST_COLUMNS, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
 /// More curves than this are not told apart.
@@ -171,7 +172,13 @@ impl<'a> Report<'a> {
     fn pictures(&mut self, summary: &Summary, gallery: &Gallery) -> Result<()> {
         self.heading("Maps");
         let scene = gallery.grid(summary)?.into_scene()?;
-        self.figure("maps", &scene, "Red speaks for the class, blue against it; each map on its own scale.")?;
+        let all = ranked(summary).count();
+        let some = match all > MOST_COLUMNS {
+            true => format!(" The first {MOST_COLUMNS} of {all} configurations."),
+            false => String::new(),
+        };
+        let about = format!("Red speaks for the class, blue against it; each map on its own scale.{some}");
+        self.figure("maps", &scene, &about)?;
         let metric = gallery.judged_by(summary);
         self.heading("Best and worst images");
         self.paragraph(&format!(

@@ -15,11 +15,12 @@ use monosplit_render::{Cell, Grid, Map, OverlayOptions, Row};
 
 use crate::commands::is_ranked;
 use crate::evaluation::Laboratory;
+use crate::failure::note;
 
 /// The longest side of a picture in a report.
 const SIDE: usize = 144;
 /// Columns that fit on a page.
-const MOST_COLUMNS: usize = 9;
+pub(super) const MOST_COLUMNS: usize = 9;
 
 /// What pictures are made with.
 pub(crate) struct Gallery {
@@ -38,7 +39,10 @@ impl Gallery {
         engine: Box<dyn Engine>,
     ) -> Result<Self> {
         let record = &planned.record;
-        let experiment = Experiment::parse(&record.text, Path::new(&record.name))?;
+        let mut experiment = Experiment::parse(&record.text, Path::new(&record.name))?;
+        if let Some(labels) = experiment.model.labels.take_if(|path| !path.exists()) {
+            note(&format!("classes go without their names: {} is not there", labels.display()));
+        }
         let stored = Path::new(&record.model_path);
         let laboratory = match experiment.model.architecture {
             Some(_) if model.is_none() => Laboratory::open(&experiment, None)?,
@@ -165,7 +169,7 @@ impl Gallery {
 }
 
 /// The members that take part in the contest.
-fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
+pub(super) fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
     let members = summary.stage.members.iter().enumerate();
     members.filter(|(row, _)| is_ranked(&summary.stage, *row))
 }

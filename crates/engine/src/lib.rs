@@ -15,7 +15,7 @@ mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-pub use cpu::Cpu;
+pub use cpu::{Cpu, settle_threads};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 #[cfg(feature = "onnxruntime")]

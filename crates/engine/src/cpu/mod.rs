@@ -118,15 +118,25 @@ impl Cpu {
         if let Some(pool) = self.pool.get() {
             return Ok(Some(pool.clone()));
         }
-        let mut builder = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
-        if self.flush_denormals {
-            builder = builder.start_handler(|_| flush_in_this_thread());
-        }
+        let (threads, flush) = (self.threads, self.flush_denormals);
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(move |number| {
+            placement::settle(number, rayon::current_num_threads());
+            if flush {
+                flush_in_this_thread();
+            }
+        });
         let pool = builder.build().map_err(|e| {
             Error::argument(format!("{} threads could not be started ({e}); ask for fewer", self.threads))
         })?;
         Ok(Some(self.pool.get_or_init(|| Arc::new(pool)).clone()))
     }
+}
+
+/// Starts the threads that all share who ask for no number of them, each on a core of its own. A program may call it when it
+/// begins; after they are running, or in a library, it changes nothing.
+pub fn settle_threads() {
+    let settle = |number| placement::settle(number, rayon::current_num_threads());
+    let _ = rayon::ThreadPoolBuilder::new().start_handler(settle).build_global();
 }
 
 impl Engine for Cpu {

@@ -216,6 +216,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(request) => request,
         Err(code) => return code,
     };
+    monosplit_engine::settle_threads();
     let command = request.line.command.as_ref();
     Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
     request.remark.iter().for_each(|remark| note(remark));

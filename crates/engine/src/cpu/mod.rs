@@ -133,7 +133,7 @@ impl Cpu {
 }
 
 /// Starts the threads that all share who ask for no number of them, each on a core of its own. A program may call it when it
-/// begins; after they are running, or in a library, it changes nothing.
+/// begins; once they are running it changes nothing.
 pub fn settle_threads() {
     let settle = |number| placement::settle(number, rayon::current_num_threads());
     let _ = rayon::ThreadPoolBuilder::new().start_handler(settle).build_global();

@@ -1,7 +1,7 @@
 //! How much a linear node can enlarge what passes through it, known from its weights before anything runs.
 
 use monosplit_graph::op::{Binary, Divisor, Reduction};
-use monosplit_graph::{Graph, Node, NodeId, Op, Tensor};
+use monosplit_graph::{Data, Graph, Node, NodeId, Op, Tensor};
 
 /// What is assumed of coefficients that are computed rather than stored.
 const UNKNOWN: f64 = 20.0;
@@ -70,22 +70,30 @@ fn kernel_sum(w: &Tensor, groups: usize, by_rows: bool) -> f64 {
     let shape = w.shape();
     let (rows, columns) = (shape[0], shape.get(1).copied().unwrap_or(1));
     let taps: usize = shape[2..].iter().product();
-    let weights = w.to_f64();
-    if weights.is_empty() {
-        return 0.0;
+    match w.data() {
+        Data::F32(w) if !w.is_empty() => largest_channel(w, (rows, columns, taps), groups, by_rows),
+        Data::F64(w) if !w.is_empty() => largest_channel(w, (rows, columns, taps), groups, by_rows),
+        _ => 0.0,
     }
-    let tap_sum = |row: usize, column: usize| -> f64 {
-        weights[(row * columns + column) * taps..][..taps].iter().map(|v| v.abs()).sum()
-    };
+}
+
+fn largest_channel<T: Copy + Into<f64>>(
+    weights: &[T],
+    (rows, columns, taps): (usize, usize, usize),
+    groups: usize,
+    by_rows: bool,
+) -> f64 {
     if by_rows {
-        return (0..rows).map(|r| (0..columns).map(|c| tap_sum(r, c)).sum()).fold(0.0, f64::max);
+        let all_of = |row: usize| magnitude(&weights[row * columns * taps..][..columns * taps]);
+        return (0..rows).map(all_of).fold(0.0, f64::max);
     }
+    let taps_of = |row: usize, column: usize| magnitude(&weights[(row * columns + column) * taps..][..taps]);
     let per_group = rows / groups.max(1);
     let mut largest = 0.0f64;
     for group in 0..groups {
         for column in 0..columns {
             let rows = group * per_group..(group + 1) * per_group;
-            largest = largest.max(rows.map(|r| tap_sum(r, column)).sum());
+            largest = largest.max(rows.map(|row| taps_of(row, column)).sum());
         }
     }
     largest
@@ -94,22 +102,36 @@ fn kernel_sum(w: &Tensor, groups: usize, by_rows: bool) -> f64 {
 /// The larger of the largest row sum and the largest column sum of magnitudes.
 fn matrix_sum(w: &Tensor) -> f64 {
     let columns = w.shape().last().copied().unwrap_or(1).max(1);
-    let weights = w.to_f64();
-    let rows_per_matrix = w.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1);
-    let mut largest = 0.0f64;
-    for matrix in weights.chunks(columns * rows_per_matrix) {
-        let mut column_sums = vec![0.0; columns];
-        for row in matrix.chunks(columns) {
-            let mut row_sum = 0.0;
-            for (sum, v) in column_sums.iter_mut().zip(row) {
-                *sum += v.abs();
-                row_sum += v.abs();
-            }
-            largest = largest.max(row_sum);
-        }
-        largest = column_sums.into_iter().fold(largest, f64::max);
+    let rows = w.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1);
+    match w.data() {
+        Data::F32(w) => w.chunks(rows * columns).map(|w| largest_sum(w, columns)).fold(0.0, f64::max),
+        Data::F64(w) => w.chunks(rows * columns).map(|w| largest_sum(w, columns)).fold(0.0, f64::max),
+        _ => 0.0,
     }
-    largest
+}
+
+fn largest_sum<T: Copy + Into<f64>>(matrix: &[T], columns: usize) -> f64 {
+    let mut column_sums = vec![0.0; columns];
+    let mut largest = 0.0f64;
+    for row in matrix.chunks(columns) {
+        largest = largest.max(magnitude(row));
+        for (sum, &v) in column_sums.iter_mut().zip(row) {
+            *sum += v.into().abs();
+        }
+    }
+    column_sums.into_iter().fold(largest, f64::max)
+}
+
+/// The sum of magnitudes, several at a time.
+fn magnitude<T: Copy + Into<f64>>(values: &[T]) -> f64 {
+    let (several, rest) = values.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for chunk in several {
+        for (sum, &v) in sums.iter_mut().zip(chunk) {
+            *sum += v.into().abs();
+        }
+    }
+    sums.into_iter().chain(rest.iter().map(|&v| v.into().abs())).sum()
 }
 
 fn extreme(c: &Tensor, reciprocal: bool) -> f64 {

@@ -7,6 +7,7 @@ pub mod address;
 pub mod arch;
 mod arithmetic;
 pub mod batch;
+mod element;
 mod error;
 mod file;
 mod fingerprint;
@@ -27,6 +28,7 @@ mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use error::{Error, ErrorKind, Result};
+pub use file::FileBytes;
 pub use fingerprint::Fingerprint;
 pub use graph::{Graph, Label, Node, NodeId, Output};
 pub use noise::Noise;

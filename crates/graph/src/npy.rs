@@ -1,8 +1,8 @@
 //! NumPy's `.npy` files, one array each: read in every version of the format, written so that NumPy and
 //! everybody else can read them. Arrays of Python objects are pickles and are refused.
 
+use crate::element::{ByteOrder, Element, MAX_RANK, View};
 use crate::tensor::{Data, element_count};
-use crate::weights::element::{ByteOrder, Element, MAX_RANK, View};
 use crate::{Error, Result, Tensor};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::file::InFile;
 
 /// What kind of number a value holds. Real numbers are one kind: the engine chooses their precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,36 +30,62 @@ impl fmt::Display for Kind {
 }
 
 /// Shared, immutable elements of a tensor.
-#[derive(Clone, PartialEq)]
-pub struct Buffer<T>(Arc<Vec<T>>);
+#[derive(Clone)]
+pub struct Buffer<T>(Elements<T>);
+
+#[derive(Clone)]
+enum Elements<T> {
+    Own(Arc<Vec<T>>),
+    InFile(InFile<T>),
+}
 
 impl<T: Clone> Buffer<T> {
     /// The elements as an owned vector, if nobody else holds them.
     pub fn try_into_vec(self) -> std::result::Result<Vec<T>, Self> {
-        Arc::try_unwrap(self.0).map_err(Buffer)
+        match self.0 {
+            Elements::Own(elements) => {
+                Arc::try_unwrap(elements).map_err(|shared| Buffer(Elements::Own(shared)))
+            }
+            in_file => Err(Buffer(in_file)),
+        }
     }
 
     /// Whether these are the same elements in memory, not only equal ones.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        std::ptr::eq::<[T]>(&**self, &**other)
     }
 
     /// The elements as an owned vector, copied only if somebody else still holds them.
     pub fn into_vec(self) -> Vec<T> {
-        Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
+        self.try_into_vec().unwrap_or_else(|shared| shared.to_vec())
     }
 }
 
 impl<T> From<Vec<T>> for Buffer<T> {
     fn from(elements: Vec<T>) -> Self {
-        Buffer(Arc::new(elements))
+        Buffer(Elements::Own(Arc::new(elements)))
+    }
+}
+
+impl<T> From<InFile<T>> for Buffer<T> {
+    fn from(elements: InFile<T>) -> Self {
+        Buffer(Elements::InFile(elements))
     }
 }
 
 impl<T> Deref for Buffer<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        &self.0
+        match &self.0 {
+            Elements::Own(elements) => elements,
+            Elements::InFile(elements) => elements,
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Buffer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
     }
 }
 
@@ -66,9 +93,9 @@ impl<T: fmt::Debug> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
         let mut list = f.debug_list();
-        list.entries(self.0.iter().take(SHOWN));
-        if self.0.len() > SHOWN {
-            list.entry(&format_args!("… {} more", self.0.len() - SHOWN));
+        list.entries(self.iter().take(SHOWN));
+        if self.len() > SHOWN {
+            list.entry(&format_args!("… {} more", self.len() - SHOWN));
         }
         list.finish()
     }

@@ -205,3 +205,23 @@ fn weights_that_share_a_storage_in_the_file_share_it_in_memory() {
 fn a_missing_file_is_an_input_error() {
     assert_eq!(Weights::open(fixture("absent.pth")).unwrap_err().kind(), ErrorKind::Io);
 }
+
+/// Weights that lie in a file as they are needed are the file's own bytes, whoever wrote it, and stay when it is gone.
+#[test]
+#[cfg(target_endian = "little")]
+fn large_weights_are_used_where_they_lie() {
+    let path = std::env::temp_dir().join(format!("monosplit-large-{}.safetensors", std::process::id()));
+    let numbers: Vec<f32> = (0..70_000).map(|i| i as f32).collect();
+    let large = Tensor::new([700, 100], numbers).unwrap();
+    let small = Tensor::vector(vec![1f32, 2.0]);
+    let whole = Weights::from_iter([("large".to_owned(), large.clone()), ("small".to_owned(), small.clone())]);
+    std::fs::write(&path, whole.to_safetensors().unwrap()).unwrap();
+    let mut opened = Weights::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for (name, expected, mapped) in [("large", large, true), ("small", small, false)] {
+        let tensor = opened.take(name).unwrap();
+        assert_eq!(tensor, expected);
+        let Data::F32(buffer) = tensor.into_data() else { panic!("other numbers") };
+        assert_eq!(buffer.try_into_vec().is_err(), mapped, "{name}");
+    }
+}

@@ -46,8 +46,13 @@ impl Failure {
 
 /// Prints one line on the error stream.
 pub(crate) fn complain(message: &str) -> ExitCode {
+    ExitCode::from(fail(message))
+}
+
+/// Prints one line on the error stream; the exit code that goes with it.
+pub(crate) fn fail(message: &str) -> u8 {
     say(message);
-    ExitCode::from(FAILED)
+    FAILED
 }
 
 /// Prints one line on the error stream without failing, unless only errors are wanted there.

@@ -1,4 +1,5 @@
-//! Ctrl-C and a polite end from outside: what is being written at that moment is removed before the process ends.
+//! Ctrl-C, a polite end from outside, and a file that is gone while it is read: what is being written at that moment is
+//! removed before the process ends.
 
 /// From now on, a signal to end removes unfinished files first. Then it does what it does to any program. Signals that the
 /// process was told to ignore, as `nohup` does, stay ignored.
@@ -17,6 +18,23 @@ pub(crate) fn leave_nothing_behind() {
     });
 }
 
+/// From now on, a file that can no longer be read where it is mapped ends the process with a word of why.
+#[cfg(unix)]
+pub(crate) fn say_what_is_gone() {
+    let leave = || {
+        monosplit_graph::abandon_unfinished_files();
+        let code = crate::failure::fail(
+            "a file was shortened while it was in use, or its disk no longer answers; replace files by moving new ones in \
+             their place",
+        );
+        signal_hook::low_level::exit(code.into());
+    };
+    // SAFETY: the signal comes from the thread that reads the file, at that moment: it holds no lock that is asked for
+    // here, and does not go on.
+    #[allow(unsafe_code)]
+    let _ = unsafe { signal_hook::low_level::register(signal_hook::consts::SIGBUS, leave) };
+}
+
 /// Whether a process of this status, as Linux tells it, ignores a signal.
 #[cfg(unix)]
 fn is_ignored(status: &str, signal: i32) -> bool {
@@ -28,6 +46,10 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 /// Elsewhere a half-written file may remain, under a hidden name.
 #[cfg(not(unix))]
 pub(crate) fn leave_nothing_behind() {}
+
+/// Elsewhere the system says it.
+#[cfg(not(unix))]
+pub(crate) fn say_what_is_gone() {}
 
 #[cfg(all(test, unix))]
 mod tests {

@@ -22,7 +22,7 @@ impl Labels {
     /// The names in a text file, one a line, of which there must be `classes`.
     pub fn open(path: &Path, classes: usize) -> Result<Self> {
         let malformed = |said: String| Error::malformed(format!("{}: {said}", path.display()));
-        let text = String::from_utf8(model::read(path, MAX_FILE)?).map_err(|_| {
+        let text = std::str::from_utf8(&model::read(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
             malformed("expected class names, one a line, found bytes that are no text".into())
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();

@@ -2,9 +2,8 @@
 //! explained. It does not know how either is done.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::inputs;
@@ -15,7 +14,7 @@ use monosplit_graph::passes::{
     multiplicative_form, piecewise,
 };
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Dim, Error, Graph, Node, Result, Tensor};
+use monosplit_graph::{Dim, Error, FileBytes, Graph, Node, Result, Tensor};
 
 use crate::compiled::is_compiled;
 
@@ -290,21 +289,21 @@ impl Model {
 
 /// Reads an ONNX file as far as it can be read.
 pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
-    let bytes = read(path, MAX_ONNX)?;
+    let file = read(path, MAX_ONNX)?;
     let mut import = ImportOptions::default().any_samples(options.any_samples);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
     }
-    if options.run_time_inputs && onnx::metadata(&bytes).is_ok_and(|found| is_compiled(&found)) {
+    if options.run_time_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
         import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
-    onnx::survey(&bytes, path.parent(), &import)
+    onnx::survey_file(&file, path.parent(), &import)
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Whether a file holds its own explanation.
 pub(crate) fn holds_maps(path: impl AsRef<Path>) -> bool {
-    let metadata = read(path.as_ref(), MAX_ONNX).and_then(|bytes| onnx::metadata(&bytes));
+    let metadata = read(path.as_ref(), MAX_ONNX).and_then(|file| onnx::metadata(&file));
     metadata.is_ok_and(|found| is_compiled(&found))
 }
 
@@ -339,38 +338,20 @@ fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
             )));
         }
     }
-    if path.is_dir() {
-        return Err(is_folder(path));
-    }
     let weights = Weights::open(path)?;
     arch::build(name, &weights, &architecture)
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// The bytes of a file of at most `limit` bytes.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    if path.is_dir() {
-        return Err(is_folder(path));
-    }
-    let metadata = path.metadata().map_err(|cause| Error::io(path, &cause))?;
-    if !metadata.is_file() {
-        return Err(Error::argument(format!("{}: expected a regular file", path.display())));
-    }
-    let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
-    // Growing step by step would move everything again and again.
-    let expected = metadata.len().min(limit).saturating_add(1);
-    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;
-    if bytes.len() as u64 > limit {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Arc<FileBytes>> {
+    let file = FileBytes::open(path)?;
+    if file.len() as u64 > limit {
         return Err(Error::unsupported(format!(
             "{}: the file is larger than the {} GiB that are read",
             path.display(),
             limit >> 30
         )));
     }
-    Ok(bytes)
-}
-
-fn is_folder(path: &Path) -> Error {
-    Error::argument(format!("{}: this is a folder, expected a file", path.display()))
+    Ok(file)
 }

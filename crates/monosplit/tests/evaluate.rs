@@ -50,7 +50,12 @@ impl Bench {
     }
 
     fn start_with(&self, store: &Path, workers: usize) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_monosplit"))
+        self.command(store, workers).stderr(Stdio::null()).spawn().expect("the program starts")
+    }
+
+    fn command(&self, store: &Path, workers: usize) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monosplit"));
+        command
             .arg("evaluate")
             .arg(self.path("experiment.toml"))
             .arg("--store")
@@ -58,10 +63,8 @@ impl Bench {
             .arg("--workers")
             .arg(workers.to_string())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts")
+            .stdout(Stdio::null());
+        command
     }
 
     /// All rows of a store but the times, as text.
@@ -154,6 +157,23 @@ fn killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
     assert!(bench.start(&torn).wait().unwrap().success());
     assert!(interrupted >= 10, "only {interrupted} of 20 kills met a process at work");
     assert_eq!(expected, bench.rows(&torn));
+}
+
+/// What the system does to a process whose model is shortened under its feet, which cannot be timed from outside.
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_gone_while_it_is_read_is_said() {
+    let bench = Bench::new("gone");
+    let store = bench.path("store.sqlite");
+    let mut child = bench.command(&store, 1).stderr(Stdio::piped()).spawn().expect("the program starts");
+    while !store.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-s", "BUS", &child.id().to_string()]).status().unwrap().success());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
+    assert!(said.contains("shortened while it was in use"), "{said}");
 }
 
 #[test]

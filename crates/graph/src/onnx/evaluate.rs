@@ -5,6 +5,7 @@ use super::call::{self, Call};
 use super::elements;
 use super::evaluate_arithmetic as arithmetic;
 use super::extent::Extent;
+use super::files::Files;
 use super::host::{self, Elements, Host};
 use super::import::Importer;
 use super::import_layout::permutation;
@@ -73,7 +74,7 @@ fn shape(importer: &Importer, call: &Call) -> Result<Host> {
 
 fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {
     if let Some(proto) = call.tensor("value")? {
-        let tensor = elements::tensor(proto, importer.folder)?;
+        let tensor = elements::tensor(proto, &importer.files)?;
         // A function may be called many times, each time with constants of its own.
         if !importer.active.is_empty() {
             importer.spend(tensor.len())?;
@@ -214,7 +215,7 @@ fn expand(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
 /// The element a `ConstantOfShape` repeats.
 pub(crate) fn fill(call: &Call) -> Result<Host> {
     let value = match call.tensor("value")? {
-        Some(proto) => Host::of(&elements::tensor(proto, None)?),
+        Some(proto) => Host::of(&elements::tensor(proto, &Files::default())?),
         None => {
             Some(Host { shape: Vec::new(), elements: Elements::Float { values: vec![0.0], double: false } })
         }
@@ -355,7 +356,7 @@ fn ramp(call: &Call) -> Option<Ramp> {
         }
         "Cast" => match content(0)? {
             Content::Ramp(ramp) => {
-                let to = elements::DataType::from_number(call.int("to", 1).ok()?).ok()?;
+                let to = elements::element(call.int("to", 1).ok()?).ok()?;
                 (to.kind() == Kind::Int).then(|| ramp.clone())
             }
             _ => None,

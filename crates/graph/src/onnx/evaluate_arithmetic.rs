@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use super::call::Call;
-use super::elements::DataType;
+use super::elements;
 use super::extent::Extent;
 use super::host::{self, Elements, Host, broadcast, broadcast_positions};
 use super::import_reduce::reduced_axes;
+use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::tensor::Kind;
 
@@ -197,7 +198,7 @@ pub(crate) fn choose(hosts: &[Option<Host>]) -> Result<Host> {
 
 /// `Cast` to the type with ONNX's number `to`.
 pub(crate) fn cast(x: &Host, to: i64) -> Result<Host> {
-    let to = DataType::from_number(to)?;
+    let to = elements::element(to)?;
     let known = |v: &[Extent]| v.iter().map(|e| e.known()).collect::<Option<Vec<i64>>>();
     let elements = match (to.kind(), &x.elements) {
         (Kind::Int, Elements::Int(_)) | (Kind::Bool, Elements::Bool(_)) => x.elements.clone(),
@@ -214,7 +215,7 @@ pub(crate) fn cast(x: &Host, to: i64) -> Result<Host> {
         }
         (Kind::Float, _) => {
             let values = x.floats().ok_or_else(|| batch_size("a cast to real numbers"))?;
-            Elements::Float { values, double: to == DataType::F64 }
+            Elements::Float { values, double: to == Element::F64 }
         }
     };
     Host::new(x.shape.clone(), elements)

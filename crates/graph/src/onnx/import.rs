@@ -2,17 +2,18 @@
 //! the names of the file. The ops themselves are in the neighbouring files.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use super::call::Call;
-use super::elements::{self, DataType};
+use super::elements;
 use super::evaluate;
+use super::files::Files;
 use super::input_shape::ImportOptions;
 use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, ValueInfoProto};
 use super::names::Names;
 use super::operators::operator;
 use super::order::reading_order;
 use super::value::{Content, Known, Value};
+use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, NodeId};
 use crate::op::Op;
@@ -76,7 +77,7 @@ pub(crate) struct Scope {
 /// A file being read.
 pub(crate) struct Importer<'m> {
     pub(crate) graph: Graph,
-    pub(crate) folder: Option<&'m Path>,
+    pub(crate) files: Files<'m>,
     pub(crate) functions: HashMap<(&'m str, &'m str), &'m FunctionProto<'m>>,
     pub(crate) scopes: Vec<Scope>,
     /// The functions being written out, to notice one that contains itself.
@@ -107,7 +108,7 @@ fn readers<'m>(graph: &'m GraphProto<'m>) -> HashMap<&'m str, usize> {
 impl<'m> Importer<'m> {
     pub(crate) fn new(
         model: &'m ModelProto<'m>,
-        folder: Option<&'m Path>,
+        files: Files<'m>,
         options: &'m ImportOptions,
     ) -> Result<Self> {
         let source = model.graph.as_ref().ok_or_else(|| {
@@ -118,7 +119,7 @@ impl<'m> Importer<'m> {
         let functions = model.functions.iter().map(|f| ((&*f.domain, &*f.name), f)).collect();
         Ok(Importer {
             graph: Graph::new(),
-            folder,
+            files,
             functions,
             scopes: vec![Scope { opset: opset_of(&model.opsets)?, ..Scope::default() }],
             active: Vec::new(),
@@ -212,7 +213,7 @@ impl<'m> Importer<'m> {
         }
         let read: HashSet<&str> = names_read(graph);
         for proto in graph.initializers.iter().filter(|t| read.contains(t.name.as_str())) {
-            let tensor = elements::tensor(proto, self.folder);
+            let tensor = elements::tensor(proto, &self.files);
             let value = match self.tolerate(tensor, &proto.name, "Initializer")? {
                 Some(tensor) => Value::known(&proto.name, Content::Tensor(tensor)),
                 None => Value::Unknown,
@@ -258,7 +259,7 @@ impl<'m> Importer<'m> {
     }
 
     fn declare(&mut self, info: &ValueInfoProto, shape: Result<Shape>) -> Result<()> {
-        let kind = DataType::from_number(info.data_type).map(DataType::kind);
+        let kind = elements::element(info.data_type).map(Element::kind);
         let declared = shape.and_then(|shape| Ok((shape, kind?)));
         let declared = declared.map_err(|e| e.at(&info.name));
         let value = match self.tolerate(declared, &info.name, "Input")? {

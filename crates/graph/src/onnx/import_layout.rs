@@ -1,7 +1,7 @@
 //! Ops that move elements without computing with them, and those that do nothing at evaluation.
 
 use super::call::{self, Call, sorted_axes};
-use super::elements::DataType;
+use super::elements;
 use super::import::Importer;
 use super::value::{Known, Value};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ fn cast_to(importer: &mut Importer, x: NodeId, to: Kind) -> Result<Vec<Value>> {
 
 pub(crate) fn cast(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let x = importer.operand(call, 0)?;
-    cast_to(importer, x, DataType::from_number(call.int("to", 0)?)?.kind())
+    cast_to(importer, x, elements::element(call.int("to", 0)?)?.kind())
 }
 
 pub(crate) fn cast_like(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {

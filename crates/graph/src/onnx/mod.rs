@@ -18,6 +18,7 @@ mod export_slice;
 mod export_tests;
 mod export_window;
 mod extent;
+mod files;
 mod host;
 mod import;
 mod import_activation;
@@ -46,6 +47,7 @@ mod value;
 mod wire;
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub use self::export::{save, write};
 pub use self::export_options::ExportOptions;
@@ -53,21 +55,24 @@ pub use self::import::{Problem, Survey};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;
 
+use self::files::Files;
 use self::import::Importer;
 use self::model::ModelProto;
 use crate::error::Result;
+use crate::file::FileBytes;
 use crate::graph::Graph;
 
 /// Reads the network in an ONNX file, and the files of external data beside it.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Graph> {
-    let bytes = crate::file::read(path)?;
-    read(&bytes, path.parent(), options)
+    let file = FileBytes::open(path)?;
+    let model = ModelProto::decode(&file)?;
+    Importer::new(&model, Files::new(Some(&file), path.parent()), options)?.graph()
 }
 
 /// Reads a network from the bytes of an ONNX file; `folder` is where its external data lies, if it has any.
 pub fn read(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Graph> {
     let model = ModelProto::decode(bytes)?;
-    Importer::new(&model, folder, options)?.graph()
+    Importer::new(&model, Files::new(None, folder), options)?.graph()
 }
 
 /// The metadata properties of an ONNX file, read without its network.
@@ -79,5 +84,11 @@ pub fn metadata(bytes: &[u8]) -> Result<Vec<(String, String)>> {
 /// Everything in an ONNX file that cannot be read, all at once; and the network, if there is nothing such.
 pub fn survey(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
     let model = ModelProto::decode(bytes)?;
-    Importer::new(&model, folder, options)?.survey()
+    Importer::new(&model, Files::new(None, folder), options)?.survey()
+}
+
+/// The same of a file that is open; weights that lie there as they are needed are used where they lie.
+pub fn survey_file(file: &Arc<FileBytes>, folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
+    let model = ModelProto::decode(file)?;
+    Importer::new(&model, Files::new(Some(file), folder), options)?.survey()
 }

@@ -83,7 +83,7 @@ impl<'m> Importer<'m> {
 
     fn read_branch(&mut self, branch: &GraphProto) -> Result<Vec<Value>> {
         for proto in &branch.initializers {
-            let tensor = super::elements::tensor(proto, self.folder)?;
+            let tensor = super::elements::tensor(proto, &self.files)?;
             // A branch inside a function is read anew with every call.
             if !self.active.is_empty() {
                 self.spend(tensor.len())?;

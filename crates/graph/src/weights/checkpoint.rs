@@ -2,11 +2,12 @@
 //! tensors from the storage it refers to. What is not a tensor is passed over.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::element::{ByteOrder, Element, MAX_RANK, View};
 use super::global::{Global, shown};
 use super::pickle::{Id, Pickle, Value};
-use crate::{Error, Result, Tensor};
+use crate::element::{ByteOrder, Element, MAX_RANK, View};
+use crate::{Error, FileBytes, Result, Tensor};
 
 /// Names under which training scripts keep the state dict, in the order they are tried.
 const STATE_DICTS: [&str; 3] = ["state_dict", "model_state_dict", "model"];
@@ -26,6 +27,8 @@ const FREE_BYTES: usize = 1 << 24;
 pub(super) struct Storages<'a> {
     pub(super) by_key: HashMap<&'a str, &'a [u8]>,
     pub(super) order: ByteOrder,
+    /// The file they are a part of, if they are.
+    pub(super) file: Option<&'a Arc<FileBytes>>,
 }
 
 /// A storage as a pickle refers to it.
@@ -228,7 +231,10 @@ impl<'p, 'a> Reader<'p, 'a> {
         self.bytes_left = self.bytes_left.checked_sub(gathered.len()).ok_or_else(|| {
             Error::malformed("too many tensors share too few storages: save contiguous() copies of them")
         })?;
-        let tensor = Tensor::new(key.3.shape.clone(), element.decode(&gathered, self.storages.order)?)?;
+        let tensor = Tensor::new(
+            key.3.shape.clone(),
+            element.read(&gathered, self.storages.order, self.storages.file)?,
+        )?;
         self.read.insert(key, tensor.clone());
         Ok(tensor)
     }

@@ -1,7 +1,7 @@
 //! The closed list of names a weights file may mention. A pickle calls functions by name; these are the ones
 //! whose meaning is written down in this crate, and no name is ever looked up anywhere else.
 
-use super::element::Element;
+use crate::element::Element;
 use crate::{Error, Result};
 
 /// What a name in a pickle means to us.

@@ -3,7 +3,6 @@
 //! more than tensors, containers and numbers is refused.
 
 mod checkpoint;
-pub(crate) mod element;
 mod global;
 mod json;
 mod pickle;
@@ -13,8 +12,9 @@ mod zip;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::{Error, ErrorKind, Result, Tensor};
+use crate::{Error, ErrorKind, FileBytes, Result, Tensor};
 
 /// The prefix `torch.nn.DataParallel` puts before every name.
 const DATA_PARALLEL: &str = "module.";
@@ -41,17 +41,23 @@ impl Weights {
     /// Reads a weights file; its format is recognised by what it holds, not by its name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = crate::file::read(path)?;
-        Weights::from_bytes(&bytes)
+        let file = FileBytes::open(path)?;
+        Weights::of(&file, Some(&file))
             .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
     /// Reads weights of any format this module knows.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Weights::of(bytes, None)
+    }
+
+    /// Reads the weights in `bytes`, which may be those of a file.
+    fn of(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Self> {
         if safetensors::is_safetensors(bytes) {
-            Weights::from_safetensors(bytes)
+            let (tensors, properties) = safetensors::read(bytes, file)?;
+            Ok(Weights { properties, ..Weights::from_file(tensors) })
         } else if pth::is_archive(bytes) || pth::is_pickle(bytes) {
-            Weights::from_pth(bytes)
+            pth::read(bytes, file).map(Weights::from_file)
         } else {
             Err(Error::new(
                 ErrorKind::Malformed,
@@ -63,7 +69,7 @@ impl Weights {
 
     /// Reads a safetensors file.
     pub fn from_safetensors(bytes: &[u8]) -> Result<Self> {
-        let (tensors, properties) = safetensors::read(bytes)?;
+        let (tensors, properties) = safetensors::read(bytes, None)?;
         Ok(Weights { properties, ..Weights::from_file(tensors) })
     }
 
@@ -89,7 +95,7 @@ impl Weights {
     /// A checkpoint that keeps its state dict under `state_dict`, `model_state_dict` or `model` is unwrapped;
     /// entries that are no tensors are passed over.
     pub fn from_pth(bytes: &[u8]) -> Result<Self> {
-        pth::read(bytes).map(Weights::from_file)
+        pth::read(bytes, None).map(Weights::from_file)
     }
 
     /// The tensor called `name`.

@@ -2,13 +2,14 @@
 //! followed by raw storages.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::checkpoint::{StorageReference, Storages, tensors};
-use super::element::ByteOrder;
 use super::global::shown;
 use super::pickle::{Pickle, Value};
 use super::zip::Archive;
-use crate::{Error, Result, Tensor};
+use crate::element::ByteOrder;
+use crate::{Error, FileBytes, Result, Tensor};
 
 /// The number a file from before PyTorch 1.6 starts with, `0x1950a86a20f9469cfc6c`.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
@@ -25,11 +26,11 @@ pub(super) fn is_pickle(bytes: &[u8]) -> bool {
 }
 
 /// The tensors of a file written by `torch.save`.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
-    if is_archive(bytes) { read_archive(bytes) } else { read_legacy(bytes) }
+pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(String, Tensor)>> {
+    if is_archive(bytes) { read_archive(bytes, file) } else { read_legacy(bytes, file) }
 }
 
-fn read_archive(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
+fn read_archive(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(String, Tensor)>> {
     let archive = Archive::read(bytes)?;
     let folders = archive.names().filter_map(|name| name.strip_suffix("data.pkl"));
     let folders = folders.filter(|folder| folder.is_empty() || folder.ends_with('/'));
@@ -56,10 +57,10 @@ fn read_archive(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
         }
     }
     let pickle = archive.get(&format!("{folder}data.pkl"))?.unwrap_or_default();
-    tensors(&Pickle::read(pickle)?, Storages { by_key, order })
+    tensors(&Pickle::read(pickle)?, Storages { by_key, order, file })
 }
 
-fn read_legacy(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
+fn read_legacy(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(String, Tensor)>> {
     let mut rest = bytes;
     let mut next = || {
         let pickle = Pickle::read(rest)?;
@@ -80,7 +81,7 @@ fn read_legacy(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
     let keys = next()?;
     let by_key = legacy_storages(&pickle, &keys, rest)?;
     // Whatever machine wrote them, storages of this format are little-endian.
-    tensors(&pickle, Storages { by_key, order: ByteOrder::Little })
+    tensors(&pickle, Storages { by_key, order: ByteOrder::Little, file })
 }
 
 /// The storages in `rest`: for each key its number of elements and the elements.
@@ -132,6 +133,10 @@ fn legacy_storages<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
+        super::read(bytes, None)
+    }
 
     fn text(text: &str) -> Vec<u8> {
         [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()

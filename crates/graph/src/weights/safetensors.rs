@@ -1,10 +1,12 @@
 //! The safetensors format: the length of a JSON header, the header, and the tensors end to end.
 
-use super::element::{ByteOrder, Element, MAX_RANK};
+use std::sync::Arc;
+
 use super::global::shown;
 use super::json::Json;
+use crate::element::{ByteOrder, Element, MAX_RANK};
 use crate::tensor::{Data, element_count};
-use crate::{Error, Result, Tensor};
+use crate::{Error, FileBytes, Result, Tensor};
 
 /// The longest header the format allows.
 const MAX_HEADER: usize = 100_000_000;
@@ -18,7 +20,7 @@ pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
 type Contents = (Vec<(String, Tensor)>, Vec<(String, String)>);
 
 /// The tensors of a safetensors file, in the order of its header, and the texts of its metadata.
-pub(super) fn read(bytes: &[u8]) -> Result<Contents> {
+pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Contents> {
     let (header, data) = split(bytes)?;
     let header = std::str::from_utf8(header).map_err(|_| Error::malformed("the header is not UTF-8"))?;
     let Json::Object(entries) = Json::read(header)? else {
@@ -38,7 +40,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents> {
     let tensors: Result<Vec<(String, Tensor)>> = records
         .into_iter()
         .map(|(name, record)| {
-            let tensor = record.tensor(data).map_err(|error| about(&name, &error))?;
+            let tensor = record.tensor(data, file).map_err(|error| about(&name, &error))?;
             Ok((name, tensor))
         })
         .collect();
@@ -169,11 +171,11 @@ impl Record {
         }
     }
 
-    fn tensor(&self, data: &[u8]) -> Result<Tensor> {
+    fn tensor(&self, data: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Tensor> {
         let size = element_count(&self.shape).and_then(|count| count.checked_mul(self.element.width()));
         match data.get(self.start..self.end) {
             Some(bytes) if Some(bytes.len()) == size => {
-                Tensor::new(self.shape.clone(), self.element.decode(bytes, ByteOrder::Little)?)
+                Tensor::new(self.shape.clone(), self.element.read(bytes, ByteOrder::Little, file)?)
             }
             _ => Err(Error::malformed(format!(
                 "bytes {} to {} of the data cannot hold shape {:?} of {:?}",
@@ -246,6 +248,10 @@ fn about(name: &str, error: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Contents> {
+        super::read(bytes, None)
+    }
 
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
         [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()

@@ -312,7 +312,7 @@ fn open(path: &Path) -> Result<Network> {
         let model = Model::open(Origin::onnx(path), &options)?;
         return from_graph(model.graph()).map_err(|error| of(path, &error));
     }
-    let text = String::from_utf8(model::read(path, MAX_FILE)?).map_err(|_| {
+    let text = std::str::from_utf8(&model::read(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
         let found = "expected the text of a network or a file ending in .onnx, found bytes that are no text";
         Error::malformed(format!("{}: {found}", path.display()))
     })?;

@@ -221,6 +221,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
     request.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
+    crate::interruption::say_what_is_gone();
     keep_what_is_read(&CommandLine::command(), &request.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });

@@ -2,10 +2,11 @@
 //! elements decodes them here, and nothing here trusts a length it was not shown.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::half::{bf16_to_f32, f16_to_f32};
-use crate::tensor::{Data, element_count};
-use crate::{Error, Result};
+use crate::tensor::{Data, Kind, element_count};
+use crate::{Error, FileBytes, Result};
 
 /// More axes than PyTorch and NumPy allow are a sign of a hostile file.
 pub(crate) const MAX_RANK: usize = 64;
@@ -47,6 +48,32 @@ impl Element {
             Element::I32 | Element::U32 | Element::F32 => 4,
             Element::I64 | Element::U64 | Element::F64 => 8,
         }
+    }
+
+    /// The kind of number it becomes.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Element::F16 | Element::BF16 | Element::F32 | Element::F64 => Kind::Float,
+            Element::Bool => Kind::Bool,
+            _ => Kind::Int,
+        }
+    }
+
+    /// The numbers in `bytes`, used where they lie if they can be and are a part of `file`.
+    pub(crate) fn read(self, bytes: &[u8], order: ByteOrder, file: Option<&Arc<FileBytes>>) -> Result<Data> {
+        let Some(file) = file else { return self.decode(bytes, order) };
+        let shared = match (self, order) {
+            (Element::F32, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::F32(numbers.into())),
+            (Element::F64, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::F64(numbers.into())),
+            (Element::I64, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::I64(numbers.into())),
+            _ => None,
+        };
+        if let Some(shared) = shared {
+            return Ok(shared);
+        }
+        let copied = self.decode(bytes, order)?;
+        file.release(bytes);
+        Ok(copied)
     }
 
     /// The numbers in `bytes`: halves widen to single precision, every integer to `i64`.

@@ -1,0 +1,58 @@
+//! Where the weights of a network may lie: in its own file, or in files of external data beside it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::FileBytes;
+
+/// The files a network may read.
+#[derive(Default)]
+pub(crate) struct Files<'m> {
+    /// Its own, where it is one.
+    pub(crate) own: Option<&'m Arc<FileBytes>>,
+    folder: Option<&'m Path>,
+    opened: RefCell<HashMap<PathBuf, Arc<FileBytes>>>,
+}
+
+impl<'m> Files<'m> {
+    pub(crate) fn new(own: Option<&'m Arc<FileBytes>>, folder: Option<&'m Path>) -> Self {
+        Files { own, folder, opened: RefCell::default() }
+    }
+
+    /// The file at `location`, which has to lie in the network's folder.
+    pub(crate) fn beside(&self, location: &str) -> Result<Arc<FileBytes>> {
+        let folder = self.folder.ok_or_else(|| {
+            Error::unsupported(format!("its data lies in the file '{location}', which was not given"))
+        })?;
+        let outside =
+            || Error::malformed(format!("its external data '{location}' lies outside the model's folder"));
+        let relative = Path::new(location);
+        let plain = relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+        if !plain || location.contains('\\') {
+            return Err(outside());
+        }
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let missing = |cause: &dyn std::fmt::Display| {
+            let said = format!("its external data '{location}' cannot be read beside the model: {cause}");
+            Error::new(ErrorKind::Io, said)
+        };
+        let root = folder.canonicalize().map_err(|cause| missing(&cause))?;
+        let path = root.join(relative).canonicalize().map_err(|cause| missing(&cause))?;
+        if !path.starts_with(&root) {
+            return Err(outside());
+        }
+        if let Some(file) = self.opened.borrow().get(&path) {
+            return Ok(file.clone());
+        }
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(Error::malformed(format!("its external data '{location}' is not a file")));
+        }
+        let file = FileBytes::open(&path).map_err(|error| missing(&error))?;
+        crate::keep(&path);
+        self.opened.borrow_mut().insert(path, file.clone());
+        Ok(file)
+    }
+}

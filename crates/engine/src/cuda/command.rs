@@ -7,7 +7,7 @@ use monosplit_graph::Result;
 
 use super::convolution::Convolution;
 use super::device::{Checked, Device};
-use super::product::Product;
+use super::multiplication::Multiplication;
 
 /// Threads of a block.
 pub(super) const BLOCK: u32 = 256;
@@ -92,7 +92,7 @@ impl Launch {
 pub(super) enum Command {
     Launch(Launch),
     Convolution(Box<Convolution>),
-    Product(Product),
+    Product(Box<Multiplication>),
     /// Bytes set to zero.
     Clear {
         at: u64,
@@ -118,7 +118,7 @@ impl Command {
         match self {
             Command::Launch(launch) => launch.enqueue(stream),
             Command::Convolution(convolution) => convolution.enqueue(device.convolutions(lane)?),
-            Command::Product(product) => product.enqueue(device.products(lane)?),
+            Command::Product(product) => product.enqueue(device, lane),
             // SAFETY: the program that holds this command holds the memory.
             Command::Clear { at, bytes } => {
                 unsafe { driver::memset_d8_async(*at, 0, *bytes, stream) }.or_say("clear memory")
@@ -135,7 +135,7 @@ impl Command {
         match self {
             Command::Launch(_) => "kernel",
             Command::Convolution(_) => "cuDNN",
-            Command::Product(_) => "cuBLAS",
+            Command::Product(_) => "cuBLASLt",
             Command::Clear { .. } => "clear",
             Command::Copy { .. } => "copy",
         }

@@ -3,22 +3,22 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result as driver, sys};
-use cudarc::{cublas, cudnn, nvrtc};
+use cudarc::{cublaslt, cudnn, nvrtc};
 use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::cache::Cache;
 use super::dock::Dock;
 
-/// Memory cuBLAS works in on every lane; given to it, so that it needs none of its own while work is recorded.
-const PRODUCT_WORKSPACE: usize = 32 << 20;
+/// Bytes that products are computed in, on every lane.
+pub(super) const PRODUCT_WORKSPACE: usize = 32 << 20;
 /// What may run at the same time.
 pub(super) const LANES: usize = 4;
 
@@ -45,7 +45,7 @@ pub(super) struct Device {
     pub(super) stream: sys::CUstream,
     lanes: [Lane; LANES],
     convolutions: cudnn::sys::cudnnHandle_t,
-    products: cublas::sys::cublasHandle_t,
+    products: cublaslt::sys::cublasLtHandle_t,
     architecture: String,
     pub(super) cache: Cache,
     modules: Mutex<HashMap<String, sys::CUmodule>>,
@@ -66,7 +66,7 @@ unsafe impl Sync for Device {}
 #[derive(Clone, Copy)]
 struct Lane {
     stream: sys::CUstream,
-    /// Where cuBLAS works.
+    /// Where products are computed.
     workspace: sys::CUdeviceptr,
 }
 
@@ -101,7 +101,7 @@ fn check_libraries() -> Result<()> {
         (
             sys::is_culib_present(),
             nvrtc::sys::is_culib_present(),
-            cublas::sys::is_culib_present(),
+            cublaslt::sys::is_culib_present(),
             cudnn::sys::is_culib_present(),
         )
     };
@@ -109,7 +109,7 @@ fn check_libraries() -> Result<()> {
     match (card, compiler, products, convolutions) {
         (false, ..) => Err(missing("NVIDIA's driver (libcuda)", "install it, or use --engine cpu")),
         (_, false, ..) => Err(missing("CUDA's run-time compiler (libnvrtc, CUDA 12 or later)", path)),
-        (_, _, false, _) => Err(missing("cuBLAS (libcublas, CUDA 12 or later)", path)),
+        (_, _, false, _) => Err(missing("cuBLASLt (libcublasLt, CUDA 12 or later)", path)),
         (.., false) => Err(missing("cuDNN 9 (libcudnn)", path)),
         _ => Ok(()),
     }
@@ -167,7 +167,7 @@ impl Device {
             driver::ctx::set_current(context).or_say("be used")?;
             let lanes = [Lane::open()?, Lane::open()?, Lane::open()?, Lane::open()?];
             let convolutions = cudnn::result::create_handle().or_say("start cuDNN")?;
-            let products = cublas::result::create_handle().or_say("start cuBLAS")?;
+            let products = cublaslt::result::create_handle().or_say("start cuBLASLt")?;
             Ok(Arc::new(Device {
                 cache: Cache::of(&format!("{name} sm_{major}{minor} cudnn {version}")),
                 name,
@@ -199,17 +199,14 @@ impl Device {
         Ok(self.convolutions)
     }
 
-    /// cuBLAS, giving its orders to a lane and working in that lane's memory.
-    pub(super) fn products(&self, lane: usize) -> Result<cublas::sys::cublasHandle_t> {
-        let Lane { stream, workspace } = self.lanes[lane];
-        // SAFETY: as above. A new stream makes the library forget its memory, so that it is told again.
-        unsafe {
-            cublas::result::set_stream(self.products, stream.cast()).or_say("use cuBLAS")?;
-            cublas::sys::cublasSetWorkspace_v2(self.products, workspace as *mut c_void, PRODUCT_WORKSPACE)
-                .result()
-                .or_say("give cuBLAS memory")?;
-        }
-        Ok(self.products)
+    /// cuBLASLt, which is told the lane with every order.
+    pub(super) fn products(&self) -> cublaslt::sys::cublasLtHandle_t {
+        self.products
+    }
+
+    /// Where a lane's products are computed.
+    pub(super) fn product_workspace(&self, lane: usize) -> sys::CUdeviceptr {
+        self.lanes[lane].workspace
     }
 
     /// What the card is called.

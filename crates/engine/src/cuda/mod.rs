@@ -1,5 +1,5 @@
-//! The engine for NVIDIA cards. The driver, cuDNN, cuBLAS and the run-time compiler are looked for when the engine is made;
-//! nothing of them is needed to build it.
+//! The engine for NVIDIA cards. The driver, cuDNN, cuBLASLt and the run-time compiler are looked for when the engine is
+//! made; nothing of them is needed to build it.
 
 #![allow(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod instance;
 mod lanes;
 mod layout;
 mod lowering;
+mod multiplication;
 mod order;
 mod pieces;
 mod product;

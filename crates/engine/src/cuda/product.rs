@@ -1,36 +1,33 @@
-//! Matrix products through cuBLAS.
+//! Which matrices a batched product multiplies.
 
-use std::ffi::c_void;
-
-use cudarc::cublas::sys as blas;
 use monosplit_graph::{Error, Result};
 
 use super::Math;
-use super::device::Checked;
 use super::layout::{Walk, broadcast_strides, strides_of};
+
+/// Matrices of a batch at most: the library does not promise more than 16 bits count.
+const MOST_AT_ONCE: usize = 1 << 15;
 
 /// One matrix, or one out of each of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matrix {
     pub(super) at: u64,
-    transposed: bool,
-    /// Length of a row as it is stored.
-    row: i64,
+    pub(super) transposed: bool,
+    /// Rows and columns as they are stored, one row after the other.
+    pub(super) rows: usize,
+    pub(super) columns: usize,
     /// Elements to the same matrix of the next sample.
-    stride: i64,
+    pub(super) stride: i64,
 }
 
 /// `y ← a·b`, for a batch of matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Product {
-    a: Matrix,
-    b: Matrix,
-    y: u64,
-    rows: i64,
-    inner: i64,
-    columns: i64,
-    batch: i64,
-    math: Math,
+    pub(super) a: Matrix,
+    pub(super) b: Matrix,
+    pub(super) y: Matrix,
+    pub(super) batch: i32,
+    pub(super) math: Math,
 }
 
 /// An operand: where it lies, its shape, and whether it is read transposed.
@@ -47,16 +44,23 @@ impl Operand<'_> {
         if self.transposed { (columns, rows) } else { (rows, columns) }
     }
 
-    fn matrix(&self, offset: i64, stride: i64, bytes: usize) -> Matrix {
-        let row = self.shape[self.shape.len() - 1] as i64;
-        let at = self.at.wrapping_add_signed(offset * bytes as i64);
-        Matrix { at, transposed: self.transposed, row, stride }
+    /// Its first matrix, with so many elements to the next.
+    fn matrix(&self, stride: i64) -> Matrix {
+        let [rows, columns] = [self.shape[self.shape.len() - 2], self.shape[self.shape.len() - 1]];
+        Matrix { at: self.at, transposed: self.transposed, rows, columns, stride }
+    }
+}
+
+impl Matrix {
+    /// The same, so many elements further on.
+    fn moved(self, elements: i64, math: Math) -> Self {
+        Matrix { at: self.at.wrapping_add_signed(elements * math.bytes() as i64), ..self }
     }
 }
 
 impl Product {
     /// The products that make up a batched product into `y` of shape `to`: several where one stride cannot lead from
-    /// each to the next.
+    /// each to the next, or where there are too many. None of the matrices is empty.
     pub(super) fn all(
         a: &Operand<'_>,
         b: &Operand<'_>,
@@ -81,10 +85,14 @@ impl Product {
         if strides[1] == 0 && !a.transposed && strides[0] == (rows * inner) as i64 {
             (rows, last, strides) = (rows * last, 1, [0; 3]);
         }
-        let bytes = math.bytes();
-        let steps: usize = walk.shape[..walk.shape.len().saturating_sub(1)].iter().product();
-        let product = |step: usize| {
-            let mut offsets = [0i64; 3];
+        if [rows, inner, columns].iter().any(|&n| i32::try_from(n).is_err()) {
+            return Err(Error::memory("a matrix is too large for the card's library; use a smaller batch"));
+        }
+        let y = Matrix { at: y, transposed: false, rows, columns, stride: strides[2] };
+        let a = Matrix { rows: if a.transposed { inner } else { rows }, ..a.matrix(strides[0]) };
+        let b = b.matrix(strides[1]);
+        let product = |step: usize, first: usize| {
+            let mut offsets = strides.map(|stride| first as i64 * stride);
             let mut rest = step;
             for axis in (0..walk.shape.len().saturating_sub(1)).rev() {
                 let index = (rest % walk.shape[axis]) as i64;
@@ -94,74 +102,90 @@ impl Product {
                 }
             }
             Product {
-                a: a.matrix(offsets[0], strides[0], bytes),
-                b: b.matrix(offsets[1], strides[1], bytes),
-                y: y.wrapping_add_signed(offsets[2] * bytes as i64),
-                rows: rows as i64,
-                inner: inner as i64,
-                columns: columns as i64,
-                batch: last as i64,
+                a: a.moved(offsets[0], math),
+                b: b.moved(offsets[1], math),
+                y: y.moved(offsets[2], math),
+                batch: MOST_AT_ONCE.min(last - first) as i32,
                 math,
             }
         };
-        if [rows, inner, columns, last].iter().any(|&n| i32::try_from(n).is_err()) {
-            return Err(Error::memory("a matrix is too large for the card's library; use a smaller batch"));
+        let steps: usize = walk.shape[..walk.shape.len().saturating_sub(1)].iter().product();
+        let firsts = |step| (0..last).step_by(MOST_AT_ONCE).map(move |first| (step, first));
+        Ok((0..steps).flat_map(firsts).map(|(step, first)| product(step, first)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a card computes of these products, from values that begin at 0.
+    fn computed(products: &[Product], a: &[f64], b: &[f64], y: &mut [f64]) {
+        let element = |matrix: &Matrix, sample: i32, row: usize, column: usize| {
+            let start = (matrix.at / 8) as i64 + i64::from(sample) * matrix.stride;
+            let place =
+                if matrix.transposed { column * matrix.columns + row } else { row * matrix.columns + column };
+            start as usize + place
+        };
+        for product in products {
+            let inner = if product.b.transposed { product.b.columns } else { product.b.rows };
+            for sample in 0..product.batch {
+                for (row, column) in
+                    (0..product.y.rows).flat_map(|r| (0..product.y.columns).map(move |c| (r, c)))
+                {
+                    let left = |k| a[element(&product.a, sample, row, k)];
+                    let right = |k| b[element(&product.b, sample, k, column)];
+                    y[element(&product.y, sample, row, column)] +=
+                        (0..inner).map(|k| left(k) * right(k)).sum::<f64>();
+                }
+            }
         }
-        Ok((0..steps).map(product).collect())
     }
 
-    pub(super) fn enqueue(&self, library: blas::cublasHandle_t) -> Result<()> {
-        use blas::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
-        let operation = |matrix: &Matrix| if matrix.transposed { CUBLAS_OP_T } else { CUBLAS_OP_N };
-        let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
-        let (one, zero, kind, compute) = match self.math {
-            Math::F64 => (
-                (&raw const double[0]).cast::<c_void>(),
-                (&raw const double[1]).cast::<c_void>(),
-                blas::cudaDataType_t::CUDA_R_64F,
-                blas::cublasComputeType_t::CUBLAS_COMPUTE_64F,
-            ),
-            single_kind => (
-                (&raw const single[0]).cast::<c_void>(),
-                (&raw const single[1]).cast::<c_void>(),
-                blas::cudaDataType_t::CUDA_R_32F,
-                match single_kind {
-                    Math::Tf32 => blas::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-                    Math::Bf16 => blas::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
-                    _ => blas::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                },
-            ),
-        };
-        // The library counts by columns: what is stored by rows is its transpose there, and so is the product.
-        // SAFETY: the operands are memory of the program this product belongs to, as large as the shapes say.
-        unsafe {
-            blas::cublasGemmStridedBatchedEx(
-                library,
-                operation(&self.b),
-                operation(&self.a),
-                self.columns as i32,
-                self.rows as i32,
-                self.inner as i32,
-                one,
-                self.b.at as *const c_void,
-                kind,
-                self.b.row.max(1) as i32,
-                self.b.stride,
-                self.a.at as *const c_void,
-                kind,
-                self.a.row.max(1) as i32,
-                self.a.stride,
-                zero,
-                self.y as *mut c_void,
-                kind,
-                self.columns.max(1) as i32,
-                self.rows * self.columns,
-                self.batch as i32,
-                compute,
-                blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            )
+    #[test]
+    fn every_element_is_computed_once_however_matrices_are_shared() {
+        let (rows, inner, columns) = (2, 3, 4);
+        let numbers = |count: usize| (0..count).map(|i| (i % 11) as f64 - 5.0).collect::<Vec<f64>>();
+        // How often the axes of a batch are repeated in each factor, and how many products there are.
+        let cases = [
+            ([5, 6], [5, 6], 1),
+            ([1, 6], [5, 6], 5),
+            ([5, 1], [1, 6], 5),
+            ([1, 1], [5, 6], 1),
+            ([200, 300], [200, 300], 2),
+        ];
+        for (outer_a, outer_b, count) in cases {
+            for transposed in [[false, false], [true, false], [false, true], [true, true]] {
+                let shape = |outer: [usize; 2], [r, c]: [usize; 2], turned| match turned {
+                    true => [outer[0], outer[1], c, r],
+                    false => [outer[0], outer[1], r, c],
+                };
+                let (of_a, of_b) = (
+                    shape(outer_a, [rows, inner], transposed[0]),
+                    shape(outer_b, [inner, columns], transposed[1]),
+                );
+                let outer = [outer_a[0].max(outer_b[0]), outer_a[1].max(outer_b[1])];
+                let to = [outer[0], outer[1], rows, columns];
+                let a = Operand { at: 0, shape: &of_a, transposed: transposed[0] };
+                let b = Operand { at: 0, shape: &of_b, transposed: transposed[1] };
+                let products = Product::all(&a, &b, (0, &to), Math::F64).unwrap();
+                assert_eq!(products.len(), count, "{outer_a:?} {outer_b:?}");
+                let (x, w) = (numbers(of_a.iter().product()), numbers(of_b.iter().product()));
+                let mut y = vec![0.0; to.iter().product()];
+                computed(&products, &x, &w, &mut y);
+                for (place, found) in y.iter().enumerate() {
+                    let (column, row) = (place % columns, place / columns % rows);
+                    let sample = place / columns / rows;
+                    let (i, j) = (sample / outer[1], sample % outer[1]);
+                    let start = |own: [usize; 2]| (i % own[0]) * own[1] + j % own[1];
+                    let left = |k: usize| if transposed[0] { k * rows + row } else { row * inner + k };
+                    let right =
+                        |k: usize| if transposed[1] { column * inner + k } else { k * columns + column };
+                    let (p, q) = (start(outer_a) * rows * inner, start(outer_b) * inner * columns);
+                    let expected: f64 = (0..inner).map(|k| x[p + left(k)] * w[q + right(k)]).sum();
+                    assert_eq!(*found, expected, "{outer_a:?} {outer_b:?} {transposed:?} at {place}");
+                }
+            }
         }
-        .result()
-        .or_say("multiply matrices")
     }
 }

@@ -10,7 +10,7 @@ use crate::cuda::command::{Arguments, Command};
 use crate::cuda::convolution::{Choice, Convolution, Geometry, Sought, Tensors};
 use crate::cuda::layout::{FOLDS, Pool, compiled_for};
 use crate::cuda::order::Order;
-use crate::cuda::product::{Operand, Product};
+use crate::cuda::product::Operand;
 
 /// Channels that are too few for cuDNN.
 const FEW_CHANNELS: usize = 4;
@@ -73,10 +73,8 @@ impl Translator<'_> {
             let last = y.order == Order::ChannelsLast;
             let shape = if last { [count, places, channels] } else { [count, channels, places] };
             let given = Operand { at: at(y, per_sample), shape: &shape, transposed: last };
-            let all = Product::all(&kernel, &given, (products, &[count, taps, places]), self.math)?;
-            let written = count * per_result;
-            let to = at(out, per_result);
-            self.commands.extend(all.into_iter().map(Command::Product));
+            let (written, to) = (count * per_result, at(out, per_result));
+            self.multiply(&kernel, &given, (products, &[count, taps, places]))?;
             let arguments = Arguments::default().with(products).with(to).with(written as u32).with(pool);
             self.launch(&compiled_for("fold", &FOLDS, window), written, arguments)?;
         }

@@ -17,6 +17,7 @@ use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
 use crate::cuda::device::{Device, LANES, Memory};
 use crate::cuda::layout::{Divisor, Margins, RANK, Walk, axes, repeated, strides, strides_of};
+use crate::cuda::multiplication::Multiplication;
 use crate::cuda::order::{Order, is_identity};
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
@@ -347,8 +348,15 @@ impl Translator<'_> {
     fn matmul(&mut self, trans_a: bool, trans_b: bool, inputs: &[Site], out: &Site) -> Result<()> {
         let a = Operand { at: inputs[0].at, shape: &inputs[0].shape, transposed: trans_a };
         let b = Operand { at: inputs[1].at, shape: &inputs[1].shape, transposed: trans_b };
-        let all = Product::all(&a, &b, (out.at, &out.shape), self.math)?;
-        self.commands.extend(all.into_iter().map(Command::Product));
+        self.multiply(&a, &b, (out.at, &out.shape))
+    }
+
+    /// Writes down a product of matrices, none of them empty, and where it goes.
+    fn multiply(&mut self, a: &Operand<'_>, b: &Operand<'_>, to: (u64, &[usize])) -> Result<()> {
+        for product in Product::all(a, b, to, self.math)? {
+            let ready = Multiplication::new(self.device, &product)?;
+            self.commands.push(Command::Product(Box::new(ready)));
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! that every engine must give exactly what the definition gives, in any order of sums.
 
 use monosplit_engine::{Cpu, Engine, Precision};
+use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, Kind, Op, Shape, Tensor};
 
 /// Halves in `[-1, 1]`: exact in any arithmetic, and so are their products and sums.
@@ -133,5 +134,58 @@ fn products_of_all_shapes_are_what_they_are_defined_to_be() {
             let expected = multiplied(&inputs[0], &inputs[1], transposed);
             every_engine_gives(&graph, &inputs, &[expected], &format!("{a:?} · {b:?} {transposed:?}"));
         }
+    }
+}
+
+/// A reduction over some axes by its definition.
+fn reduced(x: &Tensor, gone: &[usize], reduction: Reduction) -> Vec<f64> {
+    let shape = x.shape();
+    let kept: Vec<usize> = (0..shape.len()).filter(|axis| !gone.contains(axis)).collect();
+    let (start, join): (f64, fn(f64, f64) -> f64) = match reduction {
+        Reduction::Sum | Reduction::Mean => (0.0, |a, b| a + b),
+        Reduction::Max => (f64::NEG_INFINITY, f64::max),
+        Reduction::Min => (f64::INFINITY, f64::min),
+        Reduction::Product => (1.0, |a, b| a * b),
+    };
+    let results: usize = kept.iter().map(|&axis| shape[axis]).product();
+    let mut found = vec![start; results];
+    for (place, &value) in x.to_f64().iter().enumerate() {
+        let along = |axis: usize| place / shape[axis + 1..].iter().product::<usize>() % shape[axis];
+        let at = kept.iter().fold(0, |at, &axis| at * shape[axis] + along(axis));
+        found[at] = join(found[at], value);
+    }
+    let count = (x.len() / results) as f64;
+    found.iter().map(|&value| if reduction == Reduction::Mean { value / count } else { value }).collect()
+}
+
+#[test]
+fn long_reductions_are_what_they_are_defined_to_be() {
+    use Reduction::{Max, Mean, Min, Product, Sum};
+    // A mean is exact where as many are added up as a power of two.
+    let cases: [(&[usize], &[usize], &[Reduction]); 5] = [
+        (&[3, 1 << 20], &[1], &[Sum, Mean, Max, Min]),
+        (&[1_500_007], &[0], &[Sum, Max]),
+        (&[2, 20, 3, 30_011], &[1, 3], &[Sum, Min]),
+        (&[300, 17_000], &[1], &[Sum, Max]),
+        (&[16, 2, 1 << 16], &[0, 2], &[Mean, Min]),
+    ];
+    for (shape, gone, reductions) in cases {
+        let real = halves(shape, 3);
+        let whole =
+            Tensor::new(shape, real.to_f64().iter().map(|v| (v * 2.0) as i64).collect::<Vec<_>>()).unwrap();
+        let signs = real.to_f32().iter().map(|v| if *v < 0.0 { -1.0 } else { 1.0 }).collect::<Vec<f32>>();
+        let inputs = [real, whole, Tensor::new(shape, signs).unwrap()];
+        let of_whole: Vec<Reduction> = reductions.iter().copied().filter(|&r| r != Mean).collect();
+        let asked = [(Kind::Float, reductions), (Kind::Int, &of_whole), (Kind::Float, &[Product])];
+        let (mut graph, mut expected) = (Graph::new(), Vec::new());
+        for (input, (kind, reductions)) in inputs.iter().zip(asked) {
+            let x = graph.input("x", Shape::fixed(shape), kind);
+            for &reduction in reductions {
+                let y = graph.reduced(reduction, x, gone, false).unwrap();
+                graph.output("y", y);
+                expected.push(reduced(input, gone, reduction));
+            }
+        }
+        every_engine_gives(&graph, &inputs, &expected, &format!("{shape:?} over {gone:?}"));
     }
 }

@@ -116,6 +116,7 @@ impl Instance {
         instance.commands = std::mem::take(&mut translator.commands);
         instance._beside = std::mem::take(&mut translator.tables);
         translator.scratch.iter_mut().for_each(|scratch| instance._beside.append(scratch));
+        instance._beside.extend(translator.counters.iter_mut().filter_map(Option::take));
         let used = segments.iter().map(|segment| segment.turn.lane).max().unwrap_or(0);
         instance.ended = (0..used).map(|_| Event::new()).collect::<Result<Vec<Event>>>()?;
         instance.done.resize_with(segments.len(), || None);

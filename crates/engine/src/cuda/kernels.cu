@@ -353,10 +353,37 @@ __device__ void reduce_each(const T *x, T *y, u32 n, const Reduction &r, S low, 
     }
 }
 
-// One block for each part of each element of the result.
+// What `rows` rows of a block's threads, each `width` threads wide, have found, joined column by column in a fixed order; all
+// threads of a column have it. Every thread of the block comes here, and there are at most 1024.
 template <typename T, typename S>
-__device__ void reduce_block(const T *x, S *partial, T *y, u32 n, const Reduction &r, S low, S high) {
-    __shared__ S shared[256];
+__device__ S joined_columns(int how, S found, u32 rows, u32 width) {
+    __shared__ S shared[1024];
+    shared[threadIdx.x] = found;
+    __syncthreads();
+    for (u32 half = rows / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half * width) shared[threadIdx.x] = joined<T, S>(how, shared[threadIdx.x], shared[threadIdx.x + half * width]);
+        __syncthreads();
+    }
+    S whole = shared[threadIdx.x % width];
+    __syncthreads();
+    return whole;
+}
+
+// Whether this block is the last of `count` that come to a counter. It then reads what the first threads of the others wrote
+// before; the counter is where it was before all of them.
+__device__ bool comes_last(u32 *counter, u32 count) {
+    bool last = false;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicInc(counter, count - 1) == count - 1;
+        __threadfence();
+    }
+    return __syncthreads_or(last);
+}
+
+// One block for each part of each element of the result; the last of an element's blocks joins what its parts have come to.
+template <typename T, typename S>
+__device__ void reduce_block(const T *x, S *partial, u32 *counters, T *y, u32 n, const Reduction &r, S low, S high) {
     for (u32 job = blockIdx.x; job < n * r.parts; job += gridDim.x) {
         u32 i = job / r.parts, part = job % r.parts;
         u32 each = (r.count + r.parts - 1) / r.parts, first = part * each;
@@ -365,35 +392,15 @@ __device__ void reduce_block(const T *x, S *partial, T *y, u32 n, const Reductio
         S found = nothing<S>(r.how, low, high);
         for (u32 k = first + threadIdx.x; k < end; k += blockDim.x)
             found = joined<T, S>(r.how, found, (S)x[start + along(k, r)]);
-        shared[threadIdx.x] = found;
-        __syncthreads();
-        for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
-            if (threadIdx.x < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half]);
-            __syncthreads();
+        found = joined_columns<T, S>(r.how, found, blockDim.x, 1);
+        if (r.parts > 1) {
+            if (threadIdx.x == 0) partial[job] = found;
+            if (!comes_last(counters + i, r.parts)) continue;
+            found = nothing<S>(r.how, low, high);
+            for (u32 k = threadIdx.x; k < r.parts; k += blockDim.x) found = joined<T, S>(r.how, found, partial[(u64)i * r.parts + k]);
+            found = joined_columns<T, S>(r.how, found, blockDim.x, 1);
         }
-        if (threadIdx.x == 0) {
-            if (r.parts > 1) partial[job] = shared[0];
-            else y[i] = (T)(r.how == 1 ? shared[0] / (S)r.count : shared[0]);
-        }
-        __syncthreads();
-    }
-}
-
-// One block for each element of the result: what its parts have come to.
-template <typename T, typename S>
-__device__ void reduce_parts(const S *partial, T *y, u32 n, const Reduction &r, S low, S high) {
-    __shared__ S shared[256];
-    for (u32 i = blockIdx.x; i < n; i += gridDim.x) {
-        S found = nothing<S>(r.how, low, high);
-        for (u32 k = threadIdx.x; k < r.parts; k += blockDim.x) found = joined<T, S>(r.how, found, partial[(u64)i * r.parts + k]);
-        shared[threadIdx.x] = found;
-        __syncthreads();
-        for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
-            if (threadIdx.x < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half]);
-            __syncthreads();
-        }
-        if (threadIdx.x == 0) y[i] = (T)(r.how == 1 ? shared[0] / (S)r.count : shared[0]);
-        __syncthreads();
+        if (threadIdx.x == 0) y[i] = (T)(r.how == 1 ? found / (S)r.count : found);
     }
 }
 
@@ -441,7 +448,6 @@ extern "C" __global__ void turn(const real *x, real *y, u32 matrices, u32 rows, 
 // what is reduced to one where there are few results.
 template <typename T, typename S>
 __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reduction &r, S low, S high) {
-    __shared__ S shared[1024];
     u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;
     for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
         u32 i = first + lane;
@@ -451,14 +457,8 @@ __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reductio
 #pragma unroll 4
             for (u32 k = row; k < r.count; k += rows) found = joined<T, S>(r.how, found, (S)x[start + along(k, r)]);
         }
-        shared[threadIdx.x] = found;
-        __syncthreads();
-        for (u32 half = rows / 2; half > 0; half /= 2) {
-            if (row < half) shared[threadIdx.x] = joined<T, S>(r.how, shared[threadIdx.x], shared[threadIdx.x + half * width]);
-            __syncthreads();
-        }
-        if (row == 0 && i < n) y[i] = (T)(r.how == 1 ? shared[lane] / (S)r.count : shared[lane]);
-        __syncthreads();
+        found = joined_columns<T, S>(r.how, found, rows, width);
+        if (row == 0 && i < n) y[i] = (T)(r.how == 1 ? found / (S)r.count : found);
     }
 }
 
@@ -468,10 +468,8 @@ extern "C" __global__ void reduce_each_real(const real *x, real *y, u32 n, Reduc
 extern "C" __global__ void reduce_each_int(const long long *x, long long *y, u32 n, Reduction r) { reduce_each<long long, long long>(x, y, n, r, LEAST, MOST); }
 extern "C" __global__ void reduce_columns_real(const real *x, real *y, u32 n, u32 rows, Reduction r) { reduce_columns<real, double>(x, y, n, rows, r, -INFINITY, INFINITY); }
 extern "C" __global__ void reduce_columns_int(const long long *x, long long *y, u32 n, u32 rows, Reduction r) { reduce_columns<long long, long long>(x, y, n, rows, r, LEAST, MOST); }
-extern "C" __global__ void reduce_block_real(const real *x, double *p, real *y, u32 n, Reduction r) { reduce_block<real, double>(x, p, y, n, r, -INFINITY, INFINITY); }
-extern "C" __global__ void reduce_block_int(const long long *x, long long *p, long long *y, u32 n, Reduction r) { reduce_block<long long, long long>(x, p, y, n, r, LEAST, MOST); }
-extern "C" __global__ void reduce_parts_real(const double *p, real *y, u32 n, Reduction r) { reduce_parts<real, double>(p, y, n, r, -INFINITY, INFINITY); }
-extern "C" __global__ void reduce_parts_int(const long long *p, long long *y, u32 n, Reduction r) { reduce_parts<long long, long long>(p, y, n, r, LEAST, MOST); }
+extern "C" __global__ void reduce_block_real(const real *x, double *p, u32 *c, real *y, u32 n, Reduction r) { reduce_block<real, double>(x, p, c, y, n, r, -INFINITY, INFINITY); }
+extern "C" __global__ void reduce_block_int(const long long *x, long long *p, u32 *c, long long *y, u32 n, Reduction r) { reduce_block<long long, long long>(x, p, c, y, n, r, LEAST, MOST); }
 
 // The index of the first largest element of x [outer, length, inner] along the middle; one block for each.
 template <typename T>

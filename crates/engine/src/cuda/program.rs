@@ -132,6 +132,7 @@ impl CudaProgram {
             commands: Vec::new(),
             tables: Vec::new(),
             scratch: Default::default(),
+            counters: Default::default(),
             lane: 0,
         }
     }

@@ -71,6 +71,8 @@ pub(super) struct Translator<'a> {
     pub(super) tables: Vec<Memory>,
     /// Memory to work in, for each lane; the last is the largest.
     pub(super) scratch: [Vec<Memory>; LANES],
+    /// Numbers that are zero before and after every command, for each lane that has such commands.
+    pub(super) counters: [Option<Memory>; LANES],
     /// The lane that commands are written down for.
     pub(super) lane: usize,
 }
@@ -105,6 +107,15 @@ impl Translator<'_> {
             scratch.push(Memory::new(self.device, bytes.max(2 * largest))?);
         }
         Ok(scratch.last().map_or(0, |memory| memory.at))
+    }
+
+    /// A number for each of the results that several blocks share, by which they know the last of them.
+    fn counters(&mut self) -> Result<u64> {
+        let counters = match self.counters[self.lane].take() {
+            Some(counters) => counters,
+            None => Memory::holding(self.device, &[0u32; reductions::FEW_RESULTS])?,
+        };
+        Ok(self.counters[self.lane].insert(counters).at)
     }
 
     /// Writes down what computes `op` of `inputs`. `mark` stands for the node in the report of a fault.

@@ -14,6 +14,8 @@ const LONG: usize = 128;
 const COLUMN: usize = 32;
 /// Elements of a part of a long sum.
 const PART: usize = 1 << 14;
+/// Results whose sums are worth being cut into parts are fewer than these.
+pub(super) const FEW_RESULTS: usize = 512;
 
 impl Translator<'_> {
     pub(super) fn reduce(
@@ -41,7 +43,7 @@ impl Translator<'_> {
         let columns = table.keeps_neighbours() && count >= COLUMN;
         let blocks = count >= LONG && !columns;
         let parts = match blocks {
-            true if results < 512 => count.div_ceil(PART).min(4096 / results.max(1)).max(1),
+            true if results < FEW_RESULTS => count.div_ceil(PART).min(4096 / results.max(1)).max(1),
             _ => 1,
         };
         let table = table.in_parts(parts);
@@ -58,14 +60,12 @@ impl Translator<'_> {
             let arguments = head.with(out.at).with(results as u32).with(table);
             return self.launch(&format!("reduce_each_{suffix}"), results, arguments);
         }
-        let partial = if parts > 1 { self.scratch(results * parts * 8)? } else { 0 };
-        let arguments = head.with(partial).with(out.at).with(results as u32).with(table);
-        self.launch_blocks(&format!("reduce_block_{suffix}"), results * parts, arguments)?;
-        if parts > 1 {
-            let arguments = Arguments::default().with(partial).with(out.at).with(results as u32).with(table);
-            self.launch_blocks(&format!("reduce_parts_{suffix}"), results, arguments)?;
-        }
-        Ok(())
+        let (partial, counters) = match parts {
+            1 => (0, 0),
+            _ => (self.scratch(results * parts * 8)?, self.counters()?),
+        };
+        let arguments = head.with(partial).with(counters).with(out.at).with(results as u32).with(table);
+        self.launch_blocks(&format!("reduce_block_{suffix}"), results * parts, arguments)
     }
 
     pub(super) fn arg_max(&mut self, axis: usize, x: &Site, out: &Site) -> Result<()> {

@@ -17,6 +17,7 @@ What is measured is kept in --results, and only what is missing there is measure
 
 With --layer, maps are read off that layer, which must have this name in every network, in place of each method's own.
 With --spread, prints the distances of each of N photographs instead, in order of size: nearly all of one size, and some far beyond.
+Among them are those of the file to itself, run a second time without ONNX Runtime's optimisations.
 """
 
 import argparse
@@ -47,8 +48,10 @@ def methods(program):
     return [line.split()[0] for line in lines]
 
 
-def session(path):
+def session(path, optimised=True):
     options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = 2
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -143,9 +146,9 @@ class Case:
         onnx.checker.check_model(str(path), full_check=True)
         return path, path.stat().st_size / self.network.stat().st_size - 1
 
-    def maps(self, path, samples, plain):
+    def maps(self, path, samples, plain, optimised=True):
         """What ONNX Runtime makes of a file: the arrays, the classes, the map."""
-        file, x = session(path), self.inputs(samples)
+        file, x = session(path, optimised), self.inputs(samples)
         logits = plain.run(None, {plain.get_inputs()[0].name: x})[0]
         given = samples > 1
         classes = (np.arange(samples) * 5 + 3) % logits.shape[1] if given else logits.argmax(1)
@@ -184,8 +187,11 @@ class Case:
         """For each photograph, how far from each other the file, the program and the program in double precision are."""
         path, _ = self.compiled(self.arguments.opsets[-1])
         x, classes, found = self.maps(path, self.arguments.spread, session(self.network))
+        _, _, again = self.maps(path, self.arguments.spread, session(self.network), optimised=False)
         single, exact = (self.native(len(x), x, classes, precision) for precision in ("f32", "f64"))
-        for name, a, b in (("file, program", found, single), ("file, f64", found, exact), ("program, f64", single, exact)):
+        pairs = {"file, program": (found, single), "file, f64": (found, exact), "program, f64": (single, exact)}
+        pairs["file, the same file without ONNX Runtime's optimisations"] = (found, again)
+        for name, (a, b) in pairs.items():
             distances = sorted(agreement(a[i : i + 1], b[i : i + 1])[0] for i in range(len(x)))
             print(f"{self.network.stem} {self.method} {name}: " + " ".join(f"{d:.0e}" for d in distances), flush=True)
 

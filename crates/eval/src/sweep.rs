@@ -94,6 +94,7 @@ impl Sweep<'_> {
     pub fn run(&mut self, ground: &Ground<'_>, examiner: &mut dyn Examiner) -> Result<()> {
         let groups = groups(ground.candidates, self.maps.max(1));
         let total = ground.candidates.len() * ground.images.len() * ground.metrics.len();
+        self.store.bury(self.worker)?;
         loop {
             let (mut done, mut worked, mut left) = (0, false, false);
             for group in &groups {

@@ -214,7 +214,8 @@ fn large_weights_are_used_where_they_lie() {
     let numbers: Vec<f32> = (0..70_000).map(|i| i as f32).collect();
     let large = Tensor::new([700, 100], numbers).unwrap();
     let small = Tensor::vector(vec![1f32, 2.0]);
-    let whole = Weights::from_iter([("large".to_owned(), large.clone()), ("small".to_owned(), small.clone())]);
+    let whole =
+        Weights::from_iter([("large".to_owned(), large.clone()), ("small".to_owned(), small.clone())]);
     std::fs::write(&path, whole.to_safetensors().unwrap()).unwrap();
     let mut opened = Weights::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -63,16 +63,20 @@ impl Entry {
         lengths.join("×")
     }
 
+    fn kernel(&self) -> String {
+        match self.timed.precision {
+            Precision::F32 => self.timed.kernel.to_owned(),
+            Precision::F64 => format!("{}, f64", self.timed.kernel),
+        }
+    }
+
     fn row(&self, total: f64) -> [String; 8] {
         let timed = &self.timed;
         [
             timed.name.clone(),
             self.op(),
             self.shape(),
-            match timed.precision {
-                Precision::F32 => timed.kernel.to_owned(),
-                Precision::F64 => format!("{}, f64", timed.kernel),
-            },
+            self.kernel(),
             milliseconds(timed.time),
             percent(timed.time.as_secs_f64() / total),
             timed.gigaflops().map(|g| format!("{g:.1}")).unwrap_or_default(),
@@ -129,7 +133,42 @@ pub(crate) fn print(profile: &Profile, out: &mut dyn Write) -> Result<(), Failur
     for line in table.lines() {
         writeln!(out, "{line}")?;
     }
+    kernels(&entries, total, out)?;
     peaks(profile, out)
+}
+
+/// The same work added up by the kernels that did it.
+fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut kernels: Vec<(String, usize, Entry)> = Vec::new();
+    for entry in entries {
+        let name = entry.kernel();
+        match kernels.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, steps, sum)) => {
+                *steps += 1;
+                sum.timed.time += entry.timed.time;
+                sum.timed.operations += entry.timed.operations;
+            }
+            None => kernels.push((name, 1, Entry { timed: entry.timed.clone() })),
+        }
+    }
+    kernels.sort_by_key(|(.., sum)| std::cmp::Reverse(sum.timed.time));
+    let mut table = Table::new(&[
+        ("kernel", Align::Left, 32),
+        ("steps", Align::Right, 8),
+        ("ms", Align::Right, 12),
+        ("share", Align::Right, 8),
+        ("GFLOP/s", Align::Right, 10),
+        ("of peak", Align::Right, 8),
+    ]);
+    for (name, steps, sum) in &kernels {
+        let [.., time, share, gigaflops, of_peak] = sum.row(total);
+        table.row([name.clone(), steps.to_string(), time, share, gigaflops, of_peak]);
+    }
+    writeln!(out)?;
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 /// Says what the shares of the peak are shares of.

@@ -1,6 +1,7 @@
 //! The engine for ordinary processors.
 
 mod fusion;
+mod gang;
 pub(crate) mod kernels;
 mod placement;
 mod preparation;

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
+use super::gang::Helper;
 use super::placement;
 
 /// How long a thread stays awake without being given anything.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// So often it looks for work before it looks at the clock, and lets others have its core.
-const GLANCES: usize = 64;
+const GLANCES: usize = 256;
+/// One look of so many goes to what is shared out through queues.
+const SELDOM: usize = 8;
 /// A run of fewer steps is over before others are awake.
 const FEW_STEPS: usize = 8;
 
@@ -61,12 +64,17 @@ fn stay_awake(taken: Option<usize>) {
         return;
     }
     taken.into_iter().for_each(placement::leave);
+    let helper = Helper::new();
     let mut since = Instant::now();
     while RUNS.load(Ordering::Relaxed) > 0 && since.elapsed() < PATIENCE {
-        for _ in 0..GLANCES {
-            match rayon::yield_now() {
-                Some(Yield::Executed) => since = Instant::now(),
-                _ => std::hint::spin_loop(),
+        for glance in 0..GLANCES {
+            let worked = match glance % SELDOM {
+                0 => matches!(rayon::yield_now(), Some(Yield::Executed)),
+                _ => helper.help(),
+            };
+            match worked {
+                true => since = Instant::now(),
+                false => std::hint::spin_loop(),
             }
         }
         std::thread::yield_now();

@@ -13,6 +13,7 @@ use super::level::{Level, VECTORS};
 use super::rows;
 use super::scratch::Scratch;
 use super::window::Walk;
+use crate::cpu::gang::share;
 use crate::cpu::real::Real;
 
 /// From this many blocks of positions on there is enough to share out by positions.
@@ -62,6 +63,8 @@ impl<R: Real> PackedKernel<R> {
 pub(crate) struct Convolution {
     walk: Walk,
     layout: Layout,
+    /// The kernel reads exactly the element under it.
+    flat: bool,
     images: usize,
     groups: usize,
     group_inputs: usize,
@@ -93,7 +96,15 @@ impl Convolution {
         // Taking rows apart pays where an element is read by several taps.
         let apart = !flat && walk.step() > 1 && walk.runs().len() > walk.step();
         let layout = if apart { Layout::phased(&walk, x[1]) } else { Layout::plain(&walk, x[1]) };
-        Convolution { walk, layout, images: x[0], groups, group_inputs: w[1], group_outputs: w[0] / groups }
+        Convolution {
+            walk,
+            layout,
+            flat,
+            images: x[0],
+            groups,
+            group_inputs: w[1],
+            group_outputs: w[0] / groups,
+        }
     }
 
     fn depth(&self) -> usize {
@@ -117,7 +128,7 @@ impl Convolution {
         }
         let (inputs, outputs) = (self.group_inputs * self.layout.channel, self.walk.output_len());
         let rows = self.group_outputs;
-        y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| {
+        let one = |index: usize, y: &mut [R]| {
             let group = index % self.groups;
             let part = Part {
                 level: w.level,
@@ -133,7 +144,12 @@ impl Convolution {
             } else {
                 self.share_channels(&part, outputs);
             }
-        });
+        };
+        if self.groups == 1 {
+            y.chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| one(index, y));
+        } else {
+            y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| one(index, y));
+        }
     }
 
     /// The input with its rows taken apart, where that is done.
@@ -179,11 +195,12 @@ impl Convolution {
         let (panels, blocks) = (outputs.div_ceil(width), outputs.div_ceil(COLUMNS));
         let depth = self.depth();
         let spans = depth.div_ceil(DEPTH).max(1);
-        (0..blocks).into_par_iter().for_each(|block| {
+        share(blocks, |block| {
             let first = block * panels / blocks * width;
             let positions = first..((block + 1) * panels / blocks * width).min(outputs);
-            let readings = self.readings::<R>(part.level, &positions);
-            let padded = part.level.padded::<R>(positions.len());
+            let plain = self.is_plain(&positions);
+            let readings = self.readings::<R>(part.level, &positions, plain);
+            let padded: usize = readings.iter().map(|(width, _)| width).sum();
             let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
             // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
             let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
@@ -196,7 +213,7 @@ impl Convolution {
                     readings.pack(part.x, depths.clone(), *width, panel);
                 }
                 let patches = &patches[..depths.len() * padded];
-                let right = RightPanels { data: patches, depth: depths.len(), columns: positions.len() };
+                let right = self.right(plain, (part.x, patches), depths.clone(), positions.clone());
                 let start = part.start(span, &(0..self.group_outputs));
                 let limits = part.limits(span + 1 == spans);
                 part.w.multiply_within(0..part.w.panels(), depths.start, right, start, limits, &mut y);
@@ -206,11 +223,14 @@ impl Convolution {
     }
 
     fn share_channels<R: Real>(&self, part: &Part<'_, R>, positions: usize) {
-        let depth = self.depth();
-        let readings = self.readings::<R>(part.level, &(0..positions));
-        let padded = part.level.padded::<R>(positions);
+        let (depth, plain) = (self.depth(), self.is_plain(&(0..positions)));
+        let readings = self.readings::<R>(part.level, &(0..positions), plain);
+        let padded: usize = readings.iter().map(|(width, _)| width).sum();
         let spans = (depth * padded).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
-        let tasks = part.w.panels().min(TASKS);
+        // Where channels are few, their positions are shared out too.
+        let width = VECTORS * part.level.width::<R>();
+        let (tasks, wide) = (part.w.panels().min(TASKS), positions.div_ceil(width));
+        let across = (TASKS / tasks.max(1)).clamp(1, wide.max(1));
         let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
         for span in 0..spans {
             let depths = span * depth / spans..(span + 1) * depth / spans;
@@ -225,29 +245,59 @@ impl Convolution {
                 readings.pack(part.x, depths.clone(), width, panel);
             });
             let patches = &patches[..depths.len() * padded];
-            (0..tasks).into_par_iter().for_each(|task| {
-                let panels = task * part.w.panels() / tasks..(task + 1) * part.w.panels() / tasks;
+            let right = self.right(plain, (part.x, patches), depths.clone(), 0..positions);
+            share(tasks * across, |task| {
+                let (along, aside) = (task / across, task % across);
+                let panels = along * part.w.panels() / tasks..(along + 1) * part.w.panels() / tasks;
+                let columns =
+                    aside * wide / across * width..((aside + 1) * wide / across * width).min(positions);
                 let rows = part.w.rows_of(&panels);
-                // SAFETY: every task has its own rows, and the output stays borrowed by the caller.
-                let mut y = unsafe { part.y.part(rows.clone(), 0..positions) };
-                let right = RightPanels { data: patches, depth: depths.len(), columns: positions };
+                // SAFETY: every task has its own rectangle, and the output stays borrowed by the caller.
+                let mut y = unsafe { part.y.part(rows.clone(), columns.clone()) };
                 let (start, limits) = (part.start(span, &rows), part.limits(span + 1 == spans));
+                let right = right.part(columns.clone());
                 part.w.multiply_within(panels, depths.start, right, start, limits, &mut y);
                 if span + 1 == spans {
-                    part.finish(&mut y, rows, 0);
+                    part.finish(&mut y, rows, columns.start);
                 }
             });
         }
     }
 
-    /// Every panel of `positions`: its width and how its patches are read.
-    fn readings<R: Real>(&self, level: Level, positions: &Range<usize>) -> Vec<(usize, Patches)> {
+    /// Whether the input can be read where it lies: patches are single elements, of one image.
+    fn is_plain(&self, positions: &Range<usize>) -> bool {
+        self.flat && positions.end <= self.walk.output_len()
+    }
+
+    /// The right operand of a product, of which `patches` is what was packed.
+    fn right<'a, R: Real>(
+        &self,
+        plain: bool,
+        (x, patches): (&'a [R], &'a [R]),
+        depths: Range<usize>,
+        positions: Range<usize>,
+    ) -> RightPanels<'a, R> {
+        let (depth, columns, stride) = (depths.len(), positions.len(), self.layout.channel);
+        if !plain {
+            return RightPanels::packed(patches, depth, columns);
+        }
+        RightPanels::plain(&x[depths.start * stride + positions.start..], stride, patches, depth, columns)
+    }
+
+    /// Every panel of `positions` that has to be packed: its width and how its patches are read.
+    fn readings<R: Real>(
+        &self,
+        level: Level,
+        positions: &Range<usize>,
+        plain: bool,
+    ) -> Vec<(usize, Patches)> {
         let patches = |(first, width): (usize, usize)| {
             let first = positions.start + first;
             let panel = first..(first + width).min(positions.end);
             (width, Patches::new(&self.walk, &self.layout, panel))
         };
-        level.right_panels::<R>(positions.len()).map(patches).collect()
+        let all = level.right_panels::<R>(positions.len());
+        all.filter(|(first, width)| !plain || first + width > positions.len()).map(patches).collect()
     }
 }
 

@@ -108,7 +108,7 @@ impl TransposedConvolution {
         for first in (0..positions).step_by(COLUMNS) {
             let columns = (positions - first).min(COLUMNS);
             let data = &packed[first * self.inputs..][..level.padded::<R>(columns) * self.inputs];
-            let right = RightPanels { data, depth: self.inputs, columns };
+            let right = RightPanels::packed(data, self.inputs, columns);
             let product = &mut product[..rows * columns];
             let mut result = Region::new(product, rows, columns, columns);
             w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);

@@ -15,6 +15,7 @@ use super::level::{Level, compiled};
 use super::rows::{Pairs, take_apart, take_rows_apart};
 use super::scratch::Scratch;
 use super::window::{Walk, pair};
+use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
 
 /// Vectors summed up side by side.
@@ -25,7 +26,7 @@ const SLACK: usize = ABREAST * WIDEST;
 const LARGEST_STRIDE: usize = 8;
 const LARGEST_REACH: usize = 256;
 /// Outputs of one task, about.
-const GRAIN: usize = 1 << 14;
+const GRAIN: usize = 1 << 12;
 
 /// `to[i] ← start + Σ weight·from[distance + i]` over the taps, for `i` up to `length` and a vector beyond.
 ///
@@ -311,7 +312,7 @@ impl Depthwise {
         let framed: usize = self.frames.iter().map(|frame| frame.rows * frame.pitch).sum();
         let summed = self.sums.iter().map(|sums| sums.rows * self.pitch).max().unwrap_or(0);
         let planes = GRAIN.div_ceil(plane.max(1));
-        y.par_chunks_mut(planes * plane).enumerate().for_each(|(task, y)| {
+        share_chunks(y, planes * plane, |task, y| {
             let mut frames = Scratch::new(framed + SLACK);
             frames.fill(R::ZERO);
             let mut sums = Scratch::new(summed + SLACK);

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Kind, Result};
-use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, GRAIN};
 use super::conv::Finish;
 use super::{activation, elementwise, rows};
+use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View};
 
@@ -209,10 +209,16 @@ impl Fused {
             let mut registers = registers();
             return parts.into_iter().try_for_each(|part| self.part(&accesses, &mut registers, part));
         }
-        parts
-            .into_par_iter()
-            .map_init(registers, |registers, part| self.part(&accesses, registers, part))
-            .collect()
+        let (mut parts, failed) = (parts.into_iter().map(Some).collect::<Vec<_>>(), OnceLock::new());
+        let per_task = parts.len().div_ceil(TASKS);
+        share_chunks(&mut parts, per_task, |_, parts| {
+            let mut registers = registers();
+            let mut parts = parts.iter_mut().filter_map(Option::take);
+            if let Err(error) = parts.try_for_each(|part| self.part(&accesses, &mut registers, part)) {
+                failed.get_or_init(|| error);
+            }
+        });
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     /// The only output, of shape `shape`, while `run` computes the value that the instructions begin with: as soon as a

@@ -183,7 +183,7 @@ impl<R: Real> LeftPanels<R> {
     ) {
         let (rows, height) = (self.rows_of(&panels), self.level.rows::<R>());
         assert!(first + right.depth <= self.depth, "depth of the product");
-        right.check(self.level, rows.len(), start, result);
+        right.check(rows.len(), start, result);
         for depths in spans(right.depth, 1) {
             let start = if depths.start > 0 { Beginning::Held } else { start };
             let limits = limits.filter(|_| depths.end == right.depth);
@@ -201,7 +201,7 @@ impl<R: Real> LeftPanels<R> {
     pub(crate) fn multiply_across(&self, right: RightPanels<'_, R>, result: &mut Region<R>) {
         let height = self.level.rows::<R>();
         assert_eq!(right.depth, self.rows, "depth of the product");
-        right.check(self.level, self.depth, Beginning::Zero, result);
+        right.check(self.depth, Beginning::Zero, result);
         for depths in spans(right.depth, height) {
             let start = if depths.start > 0 { Beginning::Held } else { Beginning::Zero };
             for row in (0..self.depth).step_by(height) {
@@ -233,18 +233,52 @@ pub(crate) enum Beginning<'a, R> {
     Rows(&'a [R]),
 }
 
-/// A right operand, packed.
+/// A right operand, packed or where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RightPanels<'a, R> {
-    pub(crate) data: &'a [R],
-    pub(crate) depth: usize,
-    pub(crate) columns: usize,
+    data: &'a [R],
+    depth: usize,
+    columns: usize,
+    /// The operand itself, and how far apart its rows are. Then only the last panel is packed, if its columns do not fill it.
+    plain: Option<(&'a [R], usize)>,
 }
 
-impl<R: Real> RightPanels<'_, R> {
-    fn check(&self, level: Level, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
+impl<'a, R: Real> RightPanels<'a, R> {
+    /// An operand of which all panels are packed.
+    pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
+        RightPanels { data, depth, columns, plain: None }
+    }
+
+    /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
+    pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
+        RightPanels { data: last, depth, columns, plain: Some((rows, stride)) }
+    }
+
+    /// Some of its panels: the columns from the first of one to the first of another, or to the last.
+    pub(crate) fn part(&self, columns: Range<usize>) -> Self {
+        let (data, plain) = match self.plain {
+            None => (&self.data[columns.start * self.depth..], None),
+            Some((rows, stride)) => (self.data, Some((&rows[columns.start.min(rows.len())..], stride))),
+        };
+        RightPanels { data, depth: self.depth, columns: columns.len(), plain }
+    }
+
+    /// What a tile reads of the panel of this width at column `first`, and how far apart its rows are.
+    fn panel(&self, first: usize, width: usize, depths: &Range<usize>) -> (&'a [R], usize) {
+        match self.plain {
+            Some((rows, stride)) if first + width <= self.columns => {
+                let reach = depths.len().saturating_sub(1) * stride + width;
+                (&rows[depths.start * stride + first..][..reach], stride)
+            }
+            plain => {
+                let at = if plain.is_some() { 0 } else { first * self.depth };
+                (&self.data[at + depths.start * width..][..depths.len() * width], width)
+            }
+        }
+    }
+
+    fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
         assert_eq!((rows, self.columns), (result.rows, result.columns), "matrix sizes");
-        assert!(self.data.len() >= self.depth * level.padded::<R>(self.columns), "right panels");
         if let Beginning::Rows(values) = start {
             assert!(values.len() >= rows, "numbers to start from");
         }
@@ -277,8 +311,7 @@ impl<R: Real> RightPanels<'_, R> {
         let mut scratch = [R::ZERO; LARGEST_TILE];
         for (first, width) in level.right_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
-            let at = first * self.depth + depths.start * width;
-            let right = &self.data[at..at + depths.len() * width];
+            let (right, right_stride) = self.panel(first, width, &depths);
             let whole = columns == width && even == rows.len();
             if !whole && matches!(start, Beginning::Held) {
                 for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
@@ -292,6 +325,7 @@ impl<R: Real> RightPanels<'_, R> {
                 left: left.as_ptr(),
                 across,
                 right: right.as_ptr(),
+                right_stride,
                 result: match whole {
                     true => result.row(rows.start)[first..].as_mut_ptr(),
                     false => scratch.as_mut_ptr(),
@@ -428,7 +462,7 @@ pub(crate) fn multiply<R: Real>(
             let depths = span * right.rows / spans..(span + 1) * right.rows / spans;
             let block = right.columns(first, columns).rows(depths.start, depths.len());
             pack_right(level, block, &mut panels);
-            let packed = RightPanels { data: &panels, depth: depths.len(), columns };
+            let packed = RightPanels::packed(&panels, depths.len(), columns);
             let start = if span == 0 { beginning } else { Beginning::Held };
             left.multiply(0..left.panels(), depths.start, packed, start, &mut part);
         }
@@ -480,8 +514,7 @@ impl<R: Real> PackedRight<R> {
         for block in &self.blocks {
             let held = accumulate || block.depths.start > 0;
             let beginning = if held { Beginning::Held } else { Beginning::Zero };
-            let right =
-                RightPanels { data: &block.panels, depth: block.depths.len(), columns: block.columns.len() };
+            let right = RightPanels::packed(&block.panels, block.depths.len(), block.columns.len());
             // SAFETY: the result is borrowed exclusively, and one part of it is used at a time.
             let mut part = unsafe { result.part(0..result.rows, block.columns.clone()) };
             left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
@@ -562,7 +595,7 @@ mod tests {
                 };
                 let mut found = vec![f64::NAN; rows.max(depth) * (columns + extra)];
                 let (plain, data) = right(depth);
-                let operand = RightPanels { data: &data, depth, columns };
+                let operand = RightPanels::packed(&data, depth, columns);
                 let mut result = Region::new(&mut found, rows, columns, columns + extra);
                 packed.multiply(
                     0..packed.panels(),
@@ -578,7 +611,7 @@ mod tests {
                     }
                 }
                 let (plain, data) = right(rows);
-                let operand = RightPanels { data: &data, depth: rows, columns };
+                let operand = RightPanels::packed(&data, rows, columns);
                 let mut result = Region::new(&mut found, depth, columns, columns + extra);
                 packed.multiply_across(operand, &mut result);
                 for i in 0..depth {

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::broadcast::{Broadcast, expand};
 use super::gemm::{Matrix, PackedRight, Region, dot, multiply};
 use super::scratch::Scratch;
+use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
 
 /// Rows (or columns) of the result one task computes.
@@ -112,7 +113,7 @@ fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool) {
 /// `y ← y + m·x` for a vector `x` (one column).
 fn vector_product<R: Real>(m: Matrix<'_, R>, x: Matrix<'_, R>, y: &mut [R]) {
     let gathered: Vec<R> = x.data.iter().step_by(x.row_stride.max(1)).take(x.rows).copied().collect();
-    y.par_chunks_mut(VECTOR_BLOCK).enumerate().for_each(|(block, y)| {
+    share_chunks(y, VECTOR_BLOCK, |block, y| {
         let m = m.rows(block * VECTOR_BLOCK, y.len());
         if m.column_stride == 1 {
             for (row, y) in y.iter_mut().enumerate() {

@@ -5,6 +5,7 @@ use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
+use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Element;
 
 /// `out ← x` with axis `i` of the result being axis `order[i]` of `x`.
@@ -48,12 +49,16 @@ pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize],
 /// Joins values along `axis`; each comes with its shape.
 pub(crate) fn concat<T: Element>(axis: usize, parts: &[(&[T], &[usize])], out: &mut [T]) {
     let widths: Vec<usize> = parts.iter().map(|(_, shape)| shape[axis..].iter().product()).collect();
-    out.par_chunks_mut(widths.iter().sum()).enumerate().for_each(|(outer, out)| {
-        let mut done = 0;
+    let mut pieces = Vec::with_capacity(parts.len() * out.len() / widths.iter().sum::<usize>().max(1));
+    for (outer, mut rest) in out.chunks_mut(widths.iter().sum::<usize>().max(1)).enumerate() {
         for ((part, _), &width) in parts.iter().zip(&widths) {
-            out[done..done + width].copy_from_slice(&part[outer * width..(outer + 1) * width]);
-            done += width;
+            let piece;
+            (piece, rest) = rest.split_at_mut(width);
+            pieces.push((piece, &part[outer * width..(outer + 1) * width]));
         }
+    }
+    share_chunks(&mut pieces, 1, |_, piece| {
+        piece.iter_mut().for_each(|(piece, part)| piece.copy_from_slice(part));
     });
 }
 

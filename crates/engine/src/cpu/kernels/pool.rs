@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::rows::{beats, hand_to_larger, keep_larger, sum, take_apart};
 use super::window::{Walk, pair};
+use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Real;
 
 /// Planes one task takes the mean of, where that is one number each.
@@ -122,6 +123,23 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     }
 }
 
+/// Does something to every plane of `y` and the one of `x` it is made from, with room that a task keeps for its planes.
+fn each_plane<R: Real, S>(
+    (y, outputs): (&mut [R], usize),
+    (x, inputs): (&[R], usize),
+    scratch: impl Fn() -> S + Sync,
+    act: impl Fn(&mut S, &mut [R], &[R]) + Sync,
+) {
+    let (outputs, inputs) = (outputs.max(1), inputs.max(1));
+    let planes = (y.len() / outputs).div_ceil(TASKS).max(1);
+    share_chunks(y, planes * outputs, |task, y| {
+        let mut scratch = scratch();
+        for (y, x) in y.chunks_mut(outputs).zip(x[task * planes * inputs..].chunks(inputs)) {
+            act(&mut scratch, y, x);
+        }
+    });
+}
+
 /// The largest element under every window; `−∞` where a window covers only padding.
 ///
 /// The rows under a window are compared first, then its columns: their elements, every `step`-th of a row, are
@@ -130,12 +148,18 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
     let walk = walk(window, xs, ys);
     let (step, length) = (walk.step(), walk.input[walk.input.len() - 1]);
     let pitch = length.div_ceil(step);
-    let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
     if let Some(pairs) = pairs(window, &walk) {
-        return planes.for_each(|(y, x)| larger_of_pairs(pairs, x, y));
+        return each_plane(
+            (y, walk.output_len()),
+            (x, walk.input_len()),
+            || (),
+            |(), y, x| {
+                larger_of_pairs(pairs, x, y);
+            },
+        );
     }
     let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
-    planes.for_each_init(scratch, |(column, phases), (y, x)| {
+    each_plane((y, walk.output_len()), (x, walk.input_len()), scratch, |(column, phases), y, x| {
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
             y.fill(R::NEG_INFINITY);
             let mut rows = walk.input_rows(row);

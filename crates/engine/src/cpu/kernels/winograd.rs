@@ -14,6 +14,7 @@ use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
 use super::scratch::Scratch;
 use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
+use crate::cpu::gang::{share, share_chunks};
 use crate::cpu::real::Real;
 
 /// Tiles one task transforms and multiplies on its own, so that they stay in its cache.
@@ -179,7 +180,7 @@ impl Winograd {
         let work = Work { w, bias, finish, x, y: Target::new(y) };
         let own = vectors.div_ceil(OWN_TILES / vector);
         if own >= MANY_BLOCKS && w.places.len() * self.inputs * self.outputs <= LARGE_KERNEL {
-            (0..own).into_par_iter().for_each(|block| {
+            share(own, |block| {
                 let vectors = block * vectors / own..(block + 1) * vectors / own;
                 self.alone(&work, vectors.start * vector..vectors.end * vector);
             });
@@ -211,16 +212,16 @@ impl Winograd {
         let mut transformed = Scratch::new(self.size.places() * self.inputs * tiles.len());
         let mut sums = Scratch::new(self.size.places() * self.outputs * tiles.len());
         let target = Target::new(&mut transformed);
-        (0..self.inputs.div_ceil(CHANNELS)).into_par_iter().for_each(|block| {
+        share(self.inputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
             self.transform(work, &tiles, channels, &target);
         });
         let depth = self.inputs * tiles.len();
-        sums.par_chunks_mut((self.outputs * tiles.len()).max(1)).enumerate().for_each(|(place, sums)| {
+        share_chunks(&mut sums, self.outputs * tiles.len(), |place, sums| {
             let data = &transformed[place * depth..(place + 1) * depth];
             self.multiply(&work.w.places[place], data, tiles.len(), sums);
         });
-        (0..self.outputs.div_ceil(CHANNELS)).into_par_iter().for_each(|block| {
+        share(self.outputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.outputs);
             self.transform_back(work, &tiles, channels, &sums);
         });
@@ -228,7 +229,7 @@ impl Winograd {
 
     /// The product at one place.
     fn multiply<R: Real>(&self, w: &LeftPanels<R>, transformed: &[R], tiles: usize, sums: &mut [R]) {
-        let right = RightPanels { data: transformed, depth: self.inputs, columns: tiles };
+        let right = RightPanels::packed(transformed, self.inputs, tiles);
         let mut result = Region::new(sums, self.outputs, tiles, tiles);
         match self.turned {
             true => w.multiply_across(right, &mut result),

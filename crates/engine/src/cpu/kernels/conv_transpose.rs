@@ -6,8 +6,9 @@ use rayon::prelude::*;
 
 use super::columns::fold;
 use super::conv::Finish;
-use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region, RightPanels};
+use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region};
 use super::level::Level;
+use super::right::RightPanels;
 use super::scratch::Scratch;
 use super::window::Walk;
 use crate::cpu::real::Real;

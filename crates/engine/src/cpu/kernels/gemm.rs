@@ -4,20 +4,14 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
-use super::level::{Level, VECTORS};
-use super::tile::{Start, Tile, run_tile};
+use super::level::Level;
+use super::right::{RightPanels, pack_right};
 use crate::cpu::real::Real;
 
 /// Depth walked before a panel is changed, so that a left panel stays in the first cache.
 pub(crate) const DEPTH: usize = 256;
 /// Columns of a right operand packed at a time, so that they stay in the second cache.
 pub(crate) const COLUMNS: usize = 256;
-/// Rows of the highest tile of any level.
-const MOST_ROWS: usize = 14;
-/// Numbers in the largest tile of any level.
-const LARGEST_TILE: usize = MOST_ROWS * VECTORS * 16;
 
 /// A matrix read through strides.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +30,7 @@ impl<'a, R> Matrix<'a, R> {
     }
 
     /// Checks that every element lies in the slice.
-    fn check(&self, name: &str) {
+    pub(super) fn check(&self, name: &str) {
         let last = self.rows.saturating_sub(1) * self.row_stride
             + self.columns.saturating_sub(1) * self.column_stride;
         assert!(self.rows == 0 || self.columns == 0 || last < self.data.len(), "{name}");
@@ -69,8 +63,8 @@ impl<'a, R> Matrix<'a, R> {
 pub(crate) struct Region<R> {
     at: *mut R,
     stride: usize,
-    rows: usize,
-    columns: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
 }
 
 // SAFETY: a region is an exclusive borrow in disguise: whoever makes one promises that its elements are touched
@@ -233,164 +227,11 @@ pub(crate) enum Beginning<'a, R> {
     Rows(&'a [R]),
 }
 
-/// A right operand, packed or where it lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RightPanels<'a, R> {
-    data: &'a [R],
-    depth: usize,
-    columns: usize,
-    /// The operand itself, and how far apart its rows are. Then only the last panel is packed, if its columns do not fill it.
-    plain: Option<(&'a [R], usize)>,
-}
-
-impl<'a, R: Real> RightPanels<'a, R> {
-    /// An operand of which all panels are packed.
-    pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data, depth, columns, plain: None }
-    }
-
-    /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
-    pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data: last, depth, columns, plain: Some((rows, stride)) }
-    }
-
-    /// Some of its panels: the columns from the first of one to the first of another, or to the last.
-    pub(crate) fn part(&self, columns: Range<usize>) -> Self {
-        let (data, plain) = match self.plain {
-            None => (&self.data[columns.start * self.depth..], None),
-            Some((rows, stride)) => (self.data, Some((&rows[columns.start.min(rows.len())..], stride))),
-        };
-        RightPanels { data, depth: self.depth, columns: columns.len(), plain }
-    }
-
-    /// What a tile reads of the panel of this width at column `first`, and how far apart its rows are.
-    fn panel(&self, first: usize, width: usize, depths: &Range<usize>) -> (&'a [R], usize) {
-        match self.plain {
-            Some((rows, stride)) if first + width <= self.columns => {
-                let reach = depths.len().saturating_sub(1) * stride + width;
-                (&rows[depths.start * stride + first..][..reach], stride)
-            }
-            plain => {
-                let at = if plain.is_some() { 0 } else { first * self.depth };
-                (&self.data[at + depths.start * width..][..depths.len() * width], width)
-            }
-        }
-    }
-
-    fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
-        assert_eq!((rows, self.columns), (result.rows, result.columns), "matrix sizes");
-        if let Beginning::Rows(values) = start {
-            assert!(values.len() >= rows, "numbers to start from");
-        }
-    }
-
-    /// One left panel, the part of it at `depths`, times all right panels: the given rows of the result.
-    fn tiles(
-        &self,
-        level: Level,
-        (left, across): (&[R], Option<usize>),
-        depths: Range<usize>,
-        (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
-        rows: Range<usize>,
-        result: &mut Region<R>,
-    ) {
-        let height = level.rows::<R>();
-        let even = rows.len().next_multiple_of(2);
-        let reach = match across {
-            None => depths.len() * height,
-            Some(panel) => {
-                let last = depths.len().saturating_sub(1);
-                last / height * panel + (even - 1) * height + last % height + 1
-            }
-        };
-        assert!(even <= height && left.len() >= reach, "left panel");
-        let mut values = [R::ZERO; MOST_ROWS];
-        if let Beginning::Rows(all) = start {
-            values[..rows.len()].copy_from_slice(&all[rows.clone()]);
-        }
-        let mut scratch = [R::ZERO; LARGEST_TILE];
-        for (first, width) in level.right_panels::<R>(self.columns) {
-            let columns = (self.columns - first).min(width);
-            let (right, right_stride) = self.panel(first, width, &depths);
-            let whole = columns == width && even == rows.len();
-            if !whole && matches!(start, Beginning::Held) {
-                for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
-                    scratch[..columns].copy_from_slice(&result.row(row)[first..first + columns]);
-                }
-            }
-            let tile = Tile {
-                rows: even,
-                columns: width,
-                depth: depths.len(),
-                left: left.as_ptr(),
-                across,
-                right: right.as_ptr(),
-                right_stride,
-                result: match whole {
-                    true => result.row(rows.start)[first..].as_mut_ptr(),
-                    false => scratch.as_mut_ptr(),
-                },
-                stride: if whole { result.stride } else { width },
-                start: match start {
-                    Beginning::Zero => Start::Zero,
-                    Beginning::Held => Start::Held,
-                    Beginning::Rows(_) => Start::Rows(values.as_ptr()),
-                },
-                limits,
-            };
-            // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing;
-            // the tile lies in rows of the region, which this function has to itself, or in the scratch tile,
-            // which holds the largest there is. The level is one of this machine.
-            unsafe { run_tile(level, &tile, R::ZERO) };
-            if !whole {
-                for (row, scratch) in rows.clone().zip(scratch.chunks(width)) {
-                    result.row(row)[first..first + columns].copy_from_slice(&scratch[..columns]);
-                }
-            }
-        }
-    }
-}
-
-impl Level {
-    /// The right panels of a matrix of `columns` columns: first column and width, as narrow as vectors allow.
-    pub(crate) fn right_panels<R: Real>(self, columns: usize) -> impl Iterator<Item = (usize, usize)> {
-        let (width, half) = (self.width::<R>(), self.half::<R>());
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let panel = match columns - at {
-                0 => return None,
-                rest if rest > width + half % width => VECTORS * width,
-                rest if rest > half => width,
-                _ => half,
-            };
-            let first = at;
-            at = (at + panel).min(columns);
-            Some((first, panel))
-        })
-    }
-
-    /// `columns` as wide as their panels.
-    pub(crate) fn padded<R: Real>(self, columns: usize) -> usize {
-        let whole = columns / (VECTORS * self.width::<R>()) * VECTORS * self.width::<R>();
-        whole + self.right_panels::<R>(columns - whole).map(|(_, width)| width).sum::<usize>()
-    }
-
-    /// Writes one row of a right operand of `depth × row.len()` into its panels.
-    pub(crate) fn pack_right_row<R: Real>(self, depth: usize, k: usize, row: &[R], panels: &mut [R]) {
-        for (first, width) in self.right_panels::<R>(row.len()) {
-            let piece = &row[first..row.len().min(first + width)];
-            let target = &mut panels[first * depth + k * width..][..width];
-            target[..piece.len()].copy_from_slice(piece);
-            target[piece.len()..].fill(R::ZERO);
-        }
-    }
-}
-
 /// Columns of lines laid out at a time, so that what they are written to stays in the nearest cache.
 const LINE_BLOCK: usize = 64;
 
 /// Lays the rows of a matrix side by side: the `k`-th number of row `lane` goes to `target[k·width + lane]`.
-fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
+pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
     if lines.row_stride == 1 {
         for (k, target) in target.chunks_exact_mut(width).enumerate().take(lines.columns) {
             let from = k * lines.column_stride;
@@ -410,29 +251,6 @@ fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
                 places.zip(line.iter().step_by(lines.column_stride)).for_each(|(place, &v)| *place = v);
             }
         }
-    }
-}
-
-/// Packs a right operand.
-fn pack_right<R: Real>(level: Level, matrix: Matrix<'_, R>, panels: &mut Vec<R>) {
-    let (depth, columns) = (matrix.rows, matrix.columns);
-    panels.resize(depth * level.padded::<R>(columns), R::ZERO);
-    if matrix.column_stride == 1 {
-        for k in 0..depth {
-            let row = &matrix.data[k * matrix.row_stride..][..columns];
-            level.pack_right_row(depth, k, row, panels);
-        }
-        return;
-    }
-    let mut rest = &mut panels[..];
-    for (first, width) in level.right_panels::<R>(columns) {
-        let panel;
-        (panel, rest) = rest.split_at_mut(depth * width);
-        let lanes = width.min(columns - first);
-        if lanes < width {
-            panel.fill(R::ZERO);
-        }
-        interleave(matrix.columns(first, lanes).transposed(), width, panel);
     }
 }
 
@@ -465,59 +283,6 @@ pub(crate) fn multiply<R: Real>(
             let packed = RightPanels::packed(&panels, depths.len(), columns);
             let start = if span == 0 { beginning } else { Beginning::Held };
             left.multiply(0..left.panels(), depths.start, packed, start, &mut part);
-        }
-    }
-}
-
-/// A right operand packed once, for many left ones.
-#[derive(Debug)]
-pub(crate) struct PackedRight<R> {
-    depth: usize,
-    columns: usize,
-    blocks: Vec<RightBlock<R>>,
-}
-
-/// At most [`COLUMNS`] columns and [`DEPTH`] rows of a right operand.
-#[derive(Debug)]
-struct RightBlock<R> {
-    columns: Range<usize>,
-    depths: Range<usize>,
-    panels: Vec<R>,
-}
-
-impl<R: Real> PackedRight<R> {
-    pub(crate) fn pack(matrix: Matrix<'_, R>) -> Self {
-        matrix.check("right matrix");
-        let spans = matrix.rows.div_ceil(DEPTH).max(1);
-        let cut = |first: usize| (0..spans).map(move |span| (first, span));
-        let blocks: Vec<(usize, usize)> = (0..matrix.columns).step_by(COLUMNS).flat_map(cut).collect();
-        let pack = |(first, span): (usize, usize)| {
-            let columns = first..(first + COLUMNS).min(matrix.columns);
-            let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
-            let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
-            let mut panels = Vec::new();
-            pack_right(Level::best(), block, &mut panels);
-            RightBlock { columns, depths, panels }
-        };
-        let blocks = blocks.into_par_iter().map(pack).collect();
-        PackedRight { depth: matrix.rows, columns: matrix.columns, blocks }
-    }
-
-    /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as [`multiply`].
-    pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<R>, accumulate: bool) {
-        assert_eq!(
-            (left.rows, left.columns, self.columns),
-            (result.rows, self.depth, result.columns),
-            "matrix sizes"
-        );
-        let left = LeftPanels::pack(Level::best(), left);
-        for block in &self.blocks {
-            let held = accumulate || block.depths.start > 0;
-            let beginning = if held { Beginning::Held } else { Beginning::Zero };
-            let right = RightPanels::packed(&block.panels, block.depths.len(), block.columns.len());
-            // SAFETY: the result is borrowed exclusively, and one part of it is used at a time.
-            let mut part = unsafe { result.part(0..result.rows, block.columns.clone()) };
-            left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
         }
     }
 }

@@ -5,7 +5,8 @@ use monosplit_graph::Result;
 use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
-use super::gemm::{Matrix, PackedRight, Region, dot, multiply};
+use super::gemm::{Matrix, Region, dot, multiply};
+use super::right::PackedRight;
 use super::scratch::Scratch;
 use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;

@@ -25,6 +25,7 @@ mod pool;
 pub(crate) mod prepared;
 mod reduce;
 pub(crate) mod resize;
+mod right;
 mod rows;
 pub(crate) mod scratch;
 mod softmax;

@@ -9,9 +9,10 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv::Finish;
-use super::gemm::{Beginning, LeftPanels, Region, RightPanels};
+use super::gemm::{Beginning, LeftPanels, Region};
 use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
+use super::right::RightPanels;
 use super::scratch::Scratch;
 use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
 use crate::cpu::gang::{share, share_chunks};

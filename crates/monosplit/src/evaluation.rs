@@ -55,7 +55,15 @@ impl Laboratory {
         if let Origin::Architecture { name, .. } = &origin {
             hash.update(name.as_bytes());
         }
-        hash.update(&model::read(&path, MAX_WEIGHTS)?);
+        let key = match origin {
+            Origin::Onnx(_) => "model.file",
+            Origin::Architecture { .. } => "model.weights",
+        };
+        let file = model::read(&path, MAX_WEIGHTS).map_err(|error| match instead {
+            Some(_) => error,
+            None => Error::new(error.kind(), format!("{key}: {error}; --model names another")),
+        })?;
+        hash.update(&file);
         let model = Model::open(origin, &ModelOptions::default())?;
         let input = model.picture_input()?;
         if input.layout != Layout::ChannelsFirst {

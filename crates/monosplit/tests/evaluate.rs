@@ -212,15 +212,23 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
         ("validation = \"val\"", "validaton = \"val\"", &["data.validaton", "'validation'"][..]),
         ("\"sparseness\"", "\"sparsness\"", &["sparsness", "did you mean 'sparseness'"]),
         ("method = \"splitgrad\"", "method = \"splitgrid\"", &["splitgrid", "did you mean 'splitgrad'"]),
-        ("layer3.0.conv2", "layer3.0.conv9", &["layer3.0.conv9", "layer3.0.conv"]),
+        ("layer3.0.conv2", "layer3.0.conv9", &["method 1", "layers", "layer3.0.conv9", "layer3.0.conv"]),
+        ("method = \"gradcam\"", "metod = \"gradcam\"", &["method[2].metod", "did you mean 'method'?"]),
+        (
+            "title = \"SplitGrad\"",
+            "title = \"SplitGrad\"\nformulas = [\"part=pluss\"]",
+            &["method 1", "formulas", "part=pluss", "plus"],
+        ),
+        ("pets-small.onnx", "pets-smell.onnx", &["model.file", "pets-smell.onnx"]),
         ("absolute = \"both\"", "absolute = true", &["method[1].absolute", "one of no, yes, both", "true"]),
-        ("folder = \"data\"", "folder = \"date\"", &["date", "folder of a data set"]),
+        ("folder = \"data\"", "folder = \"date\"", &["data.folder", "date", "folder of a data set"]),
         ("images = 2", "images = 2\nrandomise = 999", &["sanity.randomise", "999"]),
     ];
     for (good, bad, words) in cases {
         std::fs::write(&file, right.replacen(good, bad, 1)).unwrap();
         let store = bench.path("bad.sqlite");
         refuses([Path::new("evaluate"), &file, Path::new("--store"), &store], words);
+        assert!(!store.exists(), "an empty store is left for {bad}");
     }
 }
 

@@ -57,7 +57,21 @@ impl<'a> Section<'a> {
 
     /// A text that must be there.
     pub(super) fn needed(&self, key: &'static str, what: &str) -> Result<String> {
-        self.text(key)?.ok_or_else(|| self.error(key, format!("expected {what}, found nothing")))
+        self.text(key)?.ok_or_else(|| match self.misspelt(key) {
+            Some((found, value)) => value.place.error(format!(
+                "{}: there is no such key; did you mean '{key}'? It is needed: expected {what}",
+                self.named(found)
+            )),
+            None => self.error(key, format!("expected {what}, found nothing")),
+        })
+    }
+
+    /// A key that nobody has asked for and that `key` may have been meant by.
+    fn misspelt(&self, key: &str) -> Option<(&'a str, &'a Value)> {
+        let Kind::Table(table) = &self.value.kind else { return None };
+        let asked = self.asked.borrow();
+        let others = table.iter().filter(|(other, _)| !asked.contains(&other.as_str()));
+        others.map(|(other, value)| (&**other, value)).find(|(other, _)| !closest(other, &[key]).is_empty())
     }
 
     /// A file or folder, relative to the file the key stands in.

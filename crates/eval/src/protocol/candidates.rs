@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Graph, Op, Result};
 
 use super::{Catalogue, Known};
 use crate::candidate::{Candidate, Source};
-use crate::experiment::{Fixed, Layers, MethodPart};
+use crate::experiment::{Fixed, Layers, MethodPart, about};
 use crate::store::Configuration;
 
 /// A method of an experiment with its candidates.
@@ -20,7 +20,11 @@ pub(super) fn choices(part: &MethodPart, catalogue: &dyn Catalogue, graph: &Grap
     let mut candidates = Vec::new();
     let mut title = part.title.clone();
     for formula in &part.formulas {
-        let known = catalogue.method(&with_options(&part.method, formula))?;
+        let known = catalogue.method(&with_options(&part.method, formula));
+        let known = known.map_err(|error| match formula.trim() {
+            "" => error,
+            formula => about("formulas", formula, &error),
+        })?;
         let title = title.get_or_insert_with(|| known.title.clone());
         for layer in layers(&part.layers, &known, catalogue, graph)? {
             for &absolute in &part.absolute {
@@ -100,7 +104,8 @@ fn layers(
             let one = |name: &String| match name.as_str() {
                 "image" => Ok(None),
                 name => {
-                    monosplit_graph::address::LayerName::parse(name).value(graph)?;
+                    let value = monosplit_graph::address::LayerName::parse(name).value(graph);
+                    value.map_err(|error| about("layers", name, &error))?;
                     Ok(Some(name.to_owned()))
                 }
             };

@@ -72,6 +72,19 @@ impl Store {
         Ok(store)
     }
 
+    /// Removes the store if nothing was found yet.
+    pub fn discard_if_empty(self) {
+        let rows = self.connection.query_row("SELECT count(*) FROM result", [], |row| row.get::<_, i64>(0));
+        if rows.is_ok_and(|rows| rows == 0) {
+            drop(self.connection);
+            for ending in ["", "-wal", "-shm"] {
+                let mut path = self.path.clone().into_os_string();
+                path.push(ending);
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
     /// Opens a store that is there, to read it.
     pub fn read(path: &Path) -> Result<Self> {
         if !path.is_file() {

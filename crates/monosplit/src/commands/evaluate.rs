@@ -91,6 +91,7 @@ impl Evaluate {
         let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
         let engine = self.compute.engine()?;
         let examinee = Examinee::new(laboratory.graph(), &*engine)?;
+        let is_new = !path.exists();
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
         let (model, id) = entered(&store, &experiment, &laboratory, folder, self.compute.precision())?;
@@ -101,7 +102,7 @@ impl Evaluate {
         // Times are taken by one alone, when the others are done.
         let mut untimed = experiment.clone();
         untimed.timing = None;
-        std::thread::scope(|scope| {
+        let done = std::thread::scope(|scope| {
             let others: Vec<_> = (1..self.workers())
                 .map(|_| {
                     scope.spawn(|| {
@@ -117,7 +118,15 @@ impl Evaluate {
                     .join()
                     .unwrap_or_else(|_| Err(Error::argument("a worker ended before its work was done")))
             })
-        })?;
+        });
+        if let Err(error) = done.map_err(|error| self.about_data(folder, error)) {
+            // A refused experiment leaves nothing behind.
+            drop(worker);
+            if is_new {
+                store.discard_if_empty();
+            }
+            return Err(error.into());
+        }
         let told = teller.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
         for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
@@ -136,6 +145,14 @@ impl Evaluate {
         let shown = printable(&path.display().to_string());
         writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
         Ok(())
+    }
+
+    /// An error that, where the folder is the experiment's and is not there, says by which key.
+    fn about_data(&self, folder: &Path, error: Error) -> Error {
+        match self.data.is_none() && !folder.is_dir() {
+            true => Error::new(error.kind(), format!("data.folder: {error}; --data names another")),
+            false => error,
+        }
     }
 
     fn workers(&self) -> usize {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use monosplit_engine::Engine;
 use monosplit_explain::{Method, Progress, Settings};
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Graph, Result};
 use monosplit_image::Preprocess;
 
 use crate::candidate::{Candidate, Source};
@@ -181,11 +181,20 @@ impl Protocol<'_> {
                     .map_err(|error| about(&format!("ablation {number}, vary"), &varied, &error))?;
             }
         }
+        experiment.sanity.iter().try_for_each(|part| self.randomised(part).map(|_| ()))?;
         let sanity = experiment.sanity.iter().flat_map(|part| &part.of);
         let timing = experiment.timing.iter().flat_map(|part| &part.of);
         let curves = experiment.layers.iter().flat_map(|part| &part.of);
         let all: Vec<Fixed> = sanity.chain(timing).chain(curves).cloned().collect();
         self.all_fixed(&all).map(|_| ())
+    }
+
+    /// The network of the randomisation check.
+    fn randomised(&self, sanity: &SanityPart) -> Result<Graph> {
+        let found = randomised(self.examinee.graph(), sanity.randomise, self.experiment.seed);
+        found
+            .map(|(graph, _)| graph)
+            .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))
     }
 
     fn part<'p>(
@@ -402,8 +411,7 @@ impl Protocol<'_> {
     ) -> Result<()> {
         let own = self.all_fixed(&sanity.of)?;
         let candidates = if own.is_empty() { compared } else { &own };
-        let (graph, _) = randomised(self.examinee.graph(), sanity.randomise, self.experiment.seed)
-            .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))?;
+        let graph = self.randomised(sanity)?;
         let forgotten = Examinee::new(&graph, self.engine)?;
         let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
         let examinee = self.examinee;

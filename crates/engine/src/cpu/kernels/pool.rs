@@ -3,7 +3,7 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
-use super::rows::{beats, hand_to_larger, keep_larger, sum, take_apart};
+use super::rows::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
 use super::window::{Walk, pair};
 use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Real;
@@ -123,21 +123,26 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     }
 }
 
-/// Does something to every plane of `y` and the one of `x` it is made from, with room that a task keeps for its planes.
+/// Does something to every plane of `y`, which comes with its number, with room that a task keeps for its planes.
 fn each_plane<R: Real, S>(
-    (y, outputs): (&mut [R], usize),
-    (x, inputs): (&[R], usize),
+    y: &mut [R],
+    length: usize,
     scratch: impl Fn() -> S + Sync,
-    act: impl Fn(&mut S, &mut [R], &[R]) + Sync,
+    act: impl Fn(&mut S, usize, &mut [R]) + Sync,
 ) {
-    let (outputs, inputs) = (outputs.max(1), inputs.max(1));
-    let planes = (y.len() / outputs).div_ceil(TASKS).max(1);
-    share_chunks(y, planes * outputs, |task, y| {
+    let length = length.max(1);
+    let planes = (y.len() / length).div_ceil(TASKS).max(1);
+    share_chunks(y, planes * length, |task, y| {
         let mut scratch = scratch();
-        for (y, x) in y.chunks_mut(outputs).zip(x[task * planes * inputs..].chunks(inputs)) {
-            act(&mut scratch, y, x);
+        for (local, y) in y.chunks_mut(length).enumerate() {
+            act(&mut scratch, task * planes + local, y);
         }
     });
+}
+
+/// Plane `index` of planes of this length.
+fn plane<R>(planes: &[R], length: usize, index: usize) -> &[R] {
+    &planes[index * length..(index + 1) * length]
 }
 
 /// The largest element under every window; `−∞` where a window covers only padding.
@@ -148,18 +153,16 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
     let walk = walk(window, xs, ys);
     let (step, length) = (walk.step(), walk.input[walk.input.len() - 1]);
     let pitch = length.div_ceil(step);
+    let inputs = walk.input_len();
     if let Some(pairs) = pairs(window, &walk) {
-        return each_plane(
-            (y, walk.output_len()),
-            (x, walk.input_len()),
-            || (),
-            |(), y, x| {
-                larger_of_pairs(pairs, x, y);
-            },
-        );
+        let larger = |(): &mut (), index: usize, y: &mut [R]| {
+            larger_of_pairs(pairs, plane(x, inputs, index), y);
+        };
+        return each_plane(y, walk.output_len(), || (), larger);
     }
     let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
-    each_plane((y, walk.output_len()), (x, walk.input_len()), scratch, |(column, phases), y, x| {
+    each_plane(y, walk.output_len(), scratch, |(column, phases), index, y| {
+        let x = plane(x, inputs, index);
         for (row, y) in y.chunks_mut(walk.width()).enumerate() {
             y.fill(R::NEG_INFINITY);
             let mut rows = walk.input_rows(row);
@@ -253,33 +256,53 @@ pub(crate) fn average_pool_transpose<R: Real>(
     );
 }
 
-/// No element.
-const NOWHERE: usize = usize::MAX;
-
-/// For every output of one row, the first largest element under its window and where in the plane it lies.
+/// For every output of one row, the first largest element under its window.
 struct Winners<R> {
     best: Vec<R>,
-    /// [`NOWHERE`] where a window covers only padding.
-    at: Vec<usize>,
+    /// By which tap it is read; negative where a window covers only padding. Numbers of the same width as the elements, so
+    /// that both are compared and chosen side by side.
+    taps: Vec<R>,
+    /// The row that is looked at, every `step`-th element side by side.
+    phases: Vec<R>,
+    /// For every tap, what the first output would read if it read anything.
+    origins: Vec<usize>,
+    step: usize,
 }
 
 impl<R: Real> Winners<R> {
     fn new(walk: &Walk) -> Self {
-        Winners { best: vec![R::ZERO; walk.width()], at: vec![NOWHERE; walk.width()] }
+        let (width, step, length) = (walk.width(), walk.step(), walk.input[walk.input.len() - 1]);
+        Winners {
+            best: vec![R::ZERO; width],
+            taps: vec![R::ZERO; width],
+            phases: vec![R::ZERO; length.div_ceil(step) * step],
+            origins: vec![0; walk.taps()],
+            step,
+        }
     }
 
     fn find(&mut self, walk: &Walk, plane: &[R], row: usize) {
-        let step = walk.step();
-        self.at.fill(NOWHERE);
-        walk.visit(row, |_, start, run| {
-            let best = self.best[run.first..run.end].iter_mut().zip(&mut self.at[run.first..run.end]);
-            let first = start + run.input;
-            for (i, ((best, at), &x)) in best.zip(plane[first..].iter().step_by(step)).enumerate() {
-                let wins = *at == NOWHERE || beats(x, *best);
-                *best = if wins { x } else { *best };
-                *at = if wins { first + i * step } else { *at };
+        let (step, pitch) = (self.step, self.phases.len() / self.step);
+        let length = walk.input[walk.input.len() - 1];
+        self.taps.fill(R::from_f64(-1.0));
+        let mut shown = None;
+        walk.visit(row, |tap, start, run| {
+            if shown.replace(start) != Some(start) {
+                take_apart(&plane[start..start + length], step, &mut self.phases);
             }
+            self.origins[tap] = (start + run.input).wrapping_sub(run.first * step);
+            let from = run.input % step * pitch + run.input / step;
+            let (best, taps) = (&mut self.best[run.first..run.end], &mut self.taps[run.first..run.end]);
+            keep_winner(best, taps, &self.phases[from..from + run.end - run.first], R::from_f64(tap as f64));
         });
+    }
+
+    /// Where in the plane the winner of each output lies.
+    fn places(&self) -> impl Iterator<Item = Option<usize>> {
+        self.taps.iter().enumerate().map(|(column, tap)| {
+            let tap = tap.to_f64();
+            (tap >= 0.0).then(|| self.origins[tap as usize].wrapping_add(column * self.step))
+        })
     }
 }
 
@@ -292,18 +315,16 @@ pub(crate) fn winner_gather<R: Real>(
 ) {
     let walk = walk(window, xs, ys);
     let inputs = walk.input_len();
-    let planes = y.par_chunks_mut(walk.output_len()).zip(a.par_chunks(inputs)).zip(s.par_chunks(inputs));
-    planes.for_each_init(
-        || Winners::new(&walk),
-        |winners, ((y, a), s)| {
-            for (row, y) in y.chunks_mut(walk.width()).enumerate() {
-                winners.find(&walk, a, row);
-                for (y, &at) in y.iter_mut().zip(&winners.at) {
-                    *y = if at == NOWHERE { R::ZERO } else { s[at] };
-                }
+    let winners = || Winners::new(&walk);
+    each_plane(y, walk.output_len(), winners, |winners, index, y| {
+        let [a, s] = [a, s].map(|planes| plane(planes, inputs, index));
+        for (row, y) in y.chunks_mut(walk.width()).enumerate() {
+            winners.find(&walk, a, row);
+            for (y, at) in y.iter_mut().zip(winners.places()) {
+                *y = at.map_or(R::ZERO, |at| s[at]);
             }
-        },
-    );
+        }
+    });
 }
 
 /// The transpose of [`winner_gather`] in `s`: every `y` added where `a` won.
@@ -315,27 +336,35 @@ pub(crate) fn winner_scatter<R: Real>(
 ) {
     let walk = walk(window, xs, ys);
     let inputs = walk.input_len();
-    let planes = s.par_chunks_mut(inputs).zip(a.par_chunks(inputs)).zip(y.par_chunks(walk.output_len()));
+    let outputs = walk.output_len();
+    let of = |index: usize| (plane(a, inputs, index), plane(y, outputs, index));
     if halves(window, &walk) {
-        return planes.for_each(|((s, a), y)| scatter_halves(a, y, s, walk.width()));
+        let scatter = |(): &mut (), index: usize, s: &mut [R]| {
+            let (a, y) = of(index);
+            scatter_halves(a, y, s, walk.width());
+        };
+        return each_plane(s, inputs, || (), scatter);
     }
     if let Some(pairs) = pairs(window, &walk) {
-        return planes.for_each(|((s, a), y)| scatter_pairs(pairs, a, y, s));
+        let scatter = |(): &mut (), index: usize, s: &mut [R]| {
+            let (a, y) = of(index);
+            scatter_pairs(pairs, a, y, s);
+        };
+        return each_plane(s, inputs, || (), scatter);
     }
-    planes.for_each_init(
-        || Winners::new(&walk),
-        |winners, ((s, a), y)| {
-            s.fill(R::ZERO);
-            for (row, y) in y.chunks(walk.width()).enumerate() {
-                winners.find(&walk, a, row);
-                for (&y, &at) in y.iter().zip(&winners.at) {
-                    if at != NOWHERE {
-                        s[at] += y;
-                    }
+    let winners = || Winners::new(&walk);
+    each_plane(s, inputs, winners, |winners, index, s| {
+        let (a, y) = of(index);
+        s.fill(R::ZERO);
+        for (row, y) in y.chunks(walk.width()).enumerate() {
+            winners.find(&walk, a, row);
+            for (&y, at) in y.iter().zip(winners.places()) {
+                if let Some(at) = at {
+                    s[at] += y;
                 }
             }
-        },
-    );
+        }
+    });
 }
 
 #[cfg(test)]

@@ -34,6 +34,29 @@ pub(crate) fn keep_larger<R: Real>(y: &mut [R], x: &[R]) {
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
+unsafe fn winner<L: Lanes>(best: &mut [L::Scalar], names: &mut [L::Scalar], x: &[L::Scalar], name: L::Scalar)
+where
+    L::Scalar: Real,
+{
+    for ((best, named), &x) in best.iter_mut().zip(names).zip(x) {
+        let wins = *named < L::Scalar::ZERO || beats(x, *best);
+        *best = if wins { x } else { *best };
+        *named = if wins { name } else { *named };
+    }
+}
+
+compiled!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R), winner);
+
+/// `best ← max(best, x)`, and under `names` whose it is: `name` where `x` is larger, the first NaN, or the first of all, which a
+/// negative name tells.
+pub(crate) fn keep_winner<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
+    // SAFETY: the level is one of this machine.
+    unsafe { winner_at(Level::best(), best, names, x, name) }
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
 unsafe fn rectified<L: Lanes>(y: &mut [L::Scalar])
 where
     L::Scalar: Real,

@@ -94,6 +94,15 @@ def forward(contest, name, batch, target):
     yield Row(work, "PyTorch", None, turns.ratios(a, c), agreements[1])
 
 
+def scaling(contest, name, batch, target):
+    """Ours on two threads against ours on one."""
+    case = contest.models.case(name)
+    with contest.ours("forward", case, batch, threads=2) as two, contest.ours("forward", case, batch, threads=1) as one:
+        agreement = contest.agreement(two, one)
+        a, b = contest.times(two, one)
+    yield Row(f"forward {name}, batch {batch}, on two threads", "the same on one", target, turns.ratios(a, b), agreement)
+
+
 def gradient(contest, name, target):
     case = contest.models.case(name)
     with contest.ours("method", case, name="gradient", layers=case.first) as ours, contest.peer("gradient-torch", case) as peer:
@@ -228,6 +237,8 @@ def items():
             add(f"forward-{network}-{batch}", forward, network, batch, target)
     for network in ("squeezenet1_1", "mobilenet_v2"):
         add(f"forward-{network}-1", forward, network, 1, 1.1)
+    for batch in (1, 8):
+        add(f"scaling-vgg16-{batch}", scaling, "vgg16", batch, 1 / 1.8)
     for network, plain, whole in (("vgg16", 0.55, 1.3), ("resnet18", 0.75, 1.6)):
         add(f"gradient-{network}", gradient, network, plain)
         add(f"split-{network}", split, network, whole)

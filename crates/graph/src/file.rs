@@ -42,8 +42,9 @@ impl FileBytes {
         #[allow(unsafe_code)]
         let mapped = unsafe { Mmap::map(&file) };
         Ok(Arc::new(FileBytes(match mapped {
-            Ok(map) => Content::Mapped(map),
-            Err(_) => Content::Read(std::fs::read(path).map_err(failed)?),
+            // A file that says it is empty may be one whose length nobody knows.
+            Ok(map) if !map.is_empty() => Content::Mapped(map),
+            _ => Content::Read(std::fs::read(path).map_err(failed)?),
         })))
     }
 

@@ -9,7 +9,7 @@ use crate::manner::is_quiet;
 use crate::table::printable;
 
 /// The exit code of everything that went wrong.
-const FAILED: u8 = 2;
+pub(crate) const FAILED: u8 = 2;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -46,13 +46,8 @@ impl Failure {
 
 /// Prints one line on the error stream.
 pub(crate) fn complain(message: &str) -> ExitCode {
-    ExitCode::from(fail(message))
-}
-
-/// Prints one line on the error stream; the exit code that goes with it.
-pub(crate) fn fail(message: &str) -> u8 {
     say(message);
-    FAILED
+    ExitCode::from(FAILED)
 }
 
 /// Prints one line on the error stream without failing, unless only errors are wanted there.

@@ -19,20 +19,38 @@ pub(crate) fn leave_nothing_behind() {
 }
 
 /// From now on, a file that can no longer be read where it is mapped ends the process with a word of why.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
 pub(crate) fn say_what_is_gone() {
-    let leave = || {
-        monosplit_graph::abandon_unfinished_files();
-        let code = crate::failure::fail(
-            "a file was shortened while it was in use, or its disk no longer answers; replace files by moving new ones in \
-             their place",
-        );
-        signal_hook::low_level::exit(code.into());
-    };
-    // SAFETY: the signal comes from the thread that reads the file, at that moment: it holds no lock that is asked for
-    // here, and does not go on.
-    #[allow(unsafe_code)]
-    let _ = unsafe { signal_hook::low_level::register(signal_hook::consts::SIGBUS, leave) };
+    use std::ffi::{c_int, c_void};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const SAID: &[u8] =
+        b"monosplit: a file was shortened while it was in use, or its disk no longer answers; \
+        replace files by moving new ones in their place\n";
+    extern "C" fn leave(_: c_int, why: *mut libc::siginfo_t, _: *mut c_void) {
+        static LEAVING: AtomicBool = AtomicBool::new(false);
+        // SAFETY: the system hands over a description of the signal; the calls have no other conditions.
+        unsafe {
+            // Several threads may read what is gone, and one of them says it.
+            while LEAVING.swap(true, Ordering::Relaxed) {
+                libc::pause();
+            }
+            // From the thread that read the file, at that moment: it holds none of the locks that are needed here. A signal
+            // that somebody sent may come at any moment.
+            if (*why).si_code > 0 {
+                monosplit_graph::abandon_unfinished_files();
+            }
+            libc::write(libc::STDERR_FILENO, SAID.as_ptr().cast(), SAID.len());
+            libc::_exit(c_int::from(crate::failure::FAILED));
+        }
+    }
+    // SAFETY: the action is complete, and its function has the signature that its flag promises.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = leave as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
+    }
 }
 
 /// Whether a process of this status, as Linux tells it, ignores a signal.
@@ -48,7 +66,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 pub(crate) fn leave_nothing_behind() {}
 
 /// Elsewhere the system says it.
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 pub(crate) fn say_what_is_gone() {}
 
 #[cfg(all(test, unix))]

@@ -90,7 +90,10 @@ pub(crate) fn share(count: usize, work: impl Fn(usize) + Sync) {
     let threads = rayon::current_num_threads();
     if count <= 1 || threads == 1 {
         (0..count).for_each(work);
-    } else if GANG.ready.load(Ordering::Relaxed) == 0 || GANG.taken.swap(true, Ordering::Acquire) {
+    } else if GANG.ready.load(Ordering::Relaxed) + 1 < threads.min(count)
+        || GANG.taken.swap(true, Ordering::Acquire)
+    {
+        // Too many of the others sleep, and a queue wakes them, or have other work.
         (0..count).into_par_iter().for_each(&work);
     } else {
         together(count, threads - 1, &work);
@@ -174,6 +177,8 @@ impl Helper {
         if catch_unwind(AssertUnwindSafe(|| unsafe { GANG.carry_out() })).is_err() {
             GANG.failed.store(true, Ordering::Relaxed);
         }
+        // Nothing is left to take: nobody need come.
+        GANG.state.fetch_and(!OPEN, Ordering::AcqRel);
         GANG.state.fetch_sub(ONE_INSIDE, Ordering::Release);
         true
     }

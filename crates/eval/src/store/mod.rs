@@ -72,10 +72,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Removes the store if nothing was found yet.
+    /// Removes the store if nothing was found yet and nobody is at work on it.
     pub fn discard_if_empty(self) {
         let rows = self.connection.query_row("SELECT count(*) FROM result", [], |row| row.get::<_, i64>(0));
-        if rows.is_ok_and(|rows| rows == 0) {
+        if rows.is_ok_and(|rows| rows == 0) && !worker::is_anybody_at_work(&self.path) {
             drop(self.connection);
             for ending in ["", "-wal", "-shm"] {
                 let mut path = self.path.clone().into_os_string();

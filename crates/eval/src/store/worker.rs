@@ -104,16 +104,26 @@ impl Store {
 
 /// Removes the locks of workers that are no more and had claimed nothing.
 fn remove_dead(store: &Path) {
+    for lock in locks(store).filter(|lock| !is_alive(lock)) {
+        let _ = std::fs::remove_file(lock);
+    }
+}
+
+/// Whether a worker of any process holds its lock.
+pub(super) fn is_anybody_at_work(store: &Path) -> bool {
+    locks(store).any(|lock| is_alive(&lock))
+}
+
+/// The locks beside a store.
+fn locks(store: &Path) -> impl Iterator<Item = PathBuf> {
     let prefix = lock_path(store, 0).file_name().map(|name| name.to_string_lossy().into_owned());
     let prefix = prefix.unwrap_or_default().trim_end_matches('0').to_owned();
     let folder = store.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let number = name.strip_prefix(&prefix).is_some_and(|rest| rest.parse::<i64>().is_ok());
-        if number && !is_alive(&entry.path()) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(move |path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.strip_prefix(&prefix).is_some_and(|rest| rest.parse::<i64>().is_ok())
+    })
 }
 
 /// Whether somebody holds a lock.

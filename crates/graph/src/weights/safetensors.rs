@@ -22,8 +22,10 @@ type Contents = (Vec<(String, Tensor)>, Vec<(String, String)>);
 /// The tensors of a safetensors file, in the order of its header, and the texts of its metadata.
 pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Contents> {
     let (header, data) = split(bytes)?;
-    let header = std::str::from_utf8(header).map_err(|_| Error::malformed("the header is not UTF-8"))?;
-    let Json::Object(entries) = Json::read(header)? else {
+    // A copy: who writes to a mapped file must not change a text that was checked.
+    let header =
+        String::from_utf8(header.to_vec()).map_err(|_| Error::malformed("the header is not UTF-8"))?;
+    let Json::Object(entries) = Json::read(&header)? else {
         return Err(Error::malformed("the header is not a JSON object"));
     };
     let mut records = Vec::with_capacity(entries.len());

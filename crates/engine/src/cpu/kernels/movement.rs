@@ -5,7 +5,7 @@ use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
-use crate::cpu::gang::share_chunks;
+use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Element;
 
 /// `out ← x` with axis `i` of the result being axis `order[i]` of `x`.
@@ -49,16 +49,32 @@ pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize],
 /// Joins values along `axis`; each comes with its shape.
 pub(crate) fn concat<T: Element>(axis: usize, parts: &[(&[T], &[usize])], out: &mut [T]) {
     let widths: Vec<usize> = parts.iter().map(|(_, shape)| shape[axis..].iter().product()).collect();
-    let mut pieces = Vec::with_capacity(parts.len() * out.len() / widths.iter().sum::<usize>().max(1));
-    for (outer, mut rest) in out.chunks_mut(widths.iter().sum::<usize>().max(1)).enumerate() {
+    let row = widths.iter().sum::<usize>().max(1);
+    let rows = out.len() / row;
+    if rows >= TASKS {
+        let per_task = rows.div_ceil(TASKS);
+        return share_chunks(out, per_task * row, |task, out| {
+            for (local, mut rest) in out.chunks_mut(row).enumerate() {
+                let outer = task * per_task + local;
+                for ((part, _), &width) in parts.iter().zip(&widths) {
+                    let piece;
+                    (piece, rest) = rest.split_at_mut(width);
+                    piece.copy_from_slice(&part[outer * width..(outer + 1) * width]);
+                }
+            }
+        });
+    }
+    // Few rows: their parts are shared out.
+    let mut pieces = Vec::with_capacity(parts.len() * rows);
+    for (outer, mut rest) in out.chunks_mut(row).enumerate() {
         for ((part, _), &width) in parts.iter().zip(&widths) {
             let piece;
             (piece, rest) = rest.split_at_mut(width);
             pieces.push((piece, &part[outer * width..(outer + 1) * width]));
         }
     }
-    share_chunks(&mut pieces, 1, |_, piece| {
-        piece.iter_mut().for_each(|(piece, part)| piece.copy_from_slice(part));
+    share_chunks(&mut pieces, 1, |_, pieces| {
+        pieces.iter_mut().for_each(|(piece, part)| piece.copy_from_slice(part));
     });
 }
 

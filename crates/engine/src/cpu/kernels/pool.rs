@@ -256,6 +256,9 @@ pub(crate) fn average_pool_transpose<R: Real>(
     );
 }
 
+/// So many numbers are exact in single precision.
+const NAMED: usize = 1 << 24;
+
 /// For every output of one row, the first largest element under its window.
 struct Winners<R> {
     best: Vec<R>,
@@ -282,6 +285,9 @@ impl<R: Real> Winners<R> {
     }
 
     fn find(&mut self, walk: &Walk, plane: &[R], row: usize) {
+        if walk.taps() > NAMED {
+            return self.find_one_by_one(walk, plane, row);
+        }
         let (step, pitch) = (self.step, self.phases.len() / self.step);
         let length = walk.input[walk.input.len() - 1];
         self.taps.fill(R::from_f64(-1.0));
@@ -294,6 +300,22 @@ impl<R: Real> Winners<R> {
             let from = run.input % step * pitch + run.input / step;
             let (best, taps) = (&mut self.best[run.first..run.end], &mut self.taps[run.first..run.end]);
             keep_winner(best, taps, &self.phases[from..from + run.end - run.first], R::from_f64(tap as f64));
+        });
+    }
+
+    /// The same for more taps than there are names: outputs are named, and each has its own winner.
+    fn find_one_by_one(&mut self, walk: &Walk, plane: &[R], row: usize) {
+        self.taps.fill(R::from_f64(-1.0));
+        self.origins.resize(self.origins.len().max(self.taps.len()), 0);
+        walk.visit(row, |_, start, run| {
+            for column in run.first..run.end {
+                let at = start + run.input + (column - run.first) * self.step;
+                if self.taps[column] < R::ZERO || beats(plane[at], self.best[column]) {
+                    self.best[column] = plane[at];
+                    self.taps[column] = R::from_f64(column as f64);
+                    self.origins[column] = at.wrapping_sub(column * self.step);
+                }
+            }
         });
     }
 

@@ -40,7 +40,7 @@ impl<'a, R: Real> RightPanels<'a, R> {
     pub(crate) fn part(&self, columns: Range<usize>) -> Self {
         let (data, plain) = match self.plain {
             None => (&self.data[columns.start * self.depth..], None),
-            Some((rows, stride)) => (self.data, Some((&rows[columns.start.min(rows.len())..], stride))),
+            Some((rows, stride)) => (self.data, Some((&rows[columns.start..], stride))),
         };
         RightPanels { data, depth: self.depth, columns: columns.len(), plain }
     }

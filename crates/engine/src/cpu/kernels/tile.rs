@@ -1,8 +1,8 @@
 //! The micro-kernel of a matrix product: a tile of sums that stays in registers while the depth is walked.
 //!
-//! Operands come packed, but for a right one that is read where it lies. The left one is cut into panels of [`super::level::Level::rows`] rows, the last filled up
-//! with zeros, each stored depth by depth; the right one into panels of [`VECTORS`] vectors of columns, each stored
-//! depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
+//! Operands come packed, but for a right one that is read where it lies. The left one is cut into panels of
+//! [`super::level::Level::rows`] rows, the last filled up with zeros, each stored depth by depth; the right one into panels
+//! of [`VECTORS`] vectors of columns, each stored depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
 #![allow(unsafe_code)]
 
 use super::lanes::Lanes;
@@ -106,7 +106,7 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                     L::prefetch(left.wrapping_add(AHEAD));
                     sums = add_depth(sums, right, |row| *left.add(row));
                     left = left.add(height);
-                    right = right.add(tile.right_stride);
+                    right = right.wrapping_add(tile.right_stride);
                 }
             }
             Some(panel) => {
@@ -117,7 +117,7 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                     for k in 0..count {
                         L::prefetch(next.wrapping_add(k * height));
                         sums = add_depth(sums, right, |row| *left.add(row * height + k));
-                        right = right.add(tile.right_stride);
+                        right = right.wrapping_add(tile.right_stride);
                     }
                     left = next;
                     remaining -= count;

@@ -82,6 +82,12 @@ fn within(whole: &[u8], part: &[u8]) -> bool {
     whole.start <= part.start && part.end <= whole.end
 }
 
+impl std::fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a file of {} bytes", self.len())
+    }
+}
+
 impl Deref for FileBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

@@ -65,6 +65,7 @@ impl Laboratory {
         })?;
         hash.update(&file);
         let model = Model::open(origin, &ModelOptions::default())?;
+        model.external().iter().for_each(|file| hash.update(file));
         let input = model.picture_input()?;
         if input.layout != Layout::ChannelsFirst {
             return Err(model.unfit(

@@ -100,6 +100,7 @@ pub struct Model {
     canonical: Graph,
     report: Canonical,
     defaults: Vec<(String, Tensor)>,
+    external: Vec<Arc<FileBytes>>,
 }
 
 /// How far a network is off whose smooth functions were replaced.
@@ -139,15 +140,17 @@ impl Approximation {
 impl Model {
     /// Opens a network and brings it into canonical form.
     pub fn open(origin: Origin, options: &ModelOptions) -> Result<Self> {
-        let (original, defaults) = match &origin {
+        let (mut defaults, mut external) = (Vec::new(), Vec::new());
+        let original = match &origin {
             Origin::Onnx(path) => {
                 let mut survey = survey(path, options)?;
-                let defaults = std::mem::take(&mut survey.defaults);
-                (complete(path, survey)?, defaults)
+                defaults = std::mem::take(&mut survey.defaults);
+                external = std::mem::take(&mut survey.external);
+                complete(path, survey)?
             }
-            Origin::Architecture { name, weights } => (build(name, weights, options)?, Vec::new()),
+            Origin::Architecture { name, weights } => build(name, weights, options)?,
         };
-        Ok(Model { defaults, ..Model::new(origin, original, options)? })
+        Ok(Model { defaults, external, ..Model::new(origin, original, options)? })
     }
 
     /// The same for a graph that has been read already.
@@ -156,7 +159,12 @@ impl Model {
         let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
         let (canonical, report) = canonicalise(&original, options.canonical, &evaluate)
             .map_err(|error| Error::new(error.kind(), format!("{origin}: {error}")))?;
-        Ok(Model { origin, original, canonical, report, defaults: Vec::new() })
+        Ok(Model { origin, original, canonical, report, defaults: Vec::new(), external: Vec::new() })
+    }
+
+    /// The files of external data it was read from, besides its own.
+    pub(crate) fn external(&self) -> &[Arc<FileBytes>] {
+        &self.external
     }
 
     /// Where it came from.

@@ -123,10 +123,7 @@ fn external(proto: &TensorProto, files: &Files<'_>, element: Element, expected: 
     let offset = number("offset")?.unwrap_or(0);
     let file = files.beside(location)?;
     let size = file.len() as u64;
-    let length = match number("length")? {
-        Some(length) => length,
-        None => size.saturating_sub(offset),
-    };
+    let length = number("length")?.unwrap_or(expected as u64);
     if length != expected as u64 {
         return Err(Error::malformed(format!("needs {expected} bytes, its external data has {length}")));
     }

@@ -22,6 +22,13 @@ impl<'m> Files<'m> {
         Files { own, folder, opened: RefCell::default() }
     }
 
+    /// The files beside it that were read, by name.
+    pub(crate) fn external(self) -> Vec<Arc<FileBytes>> {
+        let mut opened: Vec<_> = self.opened.into_inner().into_iter().collect();
+        opened.sort_by(|(one, _), (other, _)| one.cmp(other));
+        opened.into_iter().map(|(_, file)| file).collect()
+    }
+
     /// The file at `location`, which has to lie in the network's folder.
     pub(crate) fn beside(&self, location: &str) -> Result<Arc<FileBytes>> {
         let folder = self.folder.ok_or_else(|| {
@@ -54,5 +61,26 @@ impl<'m> Files<'m> {
         crate::keep(&path);
         self.opened.borrow_mut().insert(path, file.clone());
         Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_known_by_name_and_once() {
+        let folder = std::env::temp_dir().join(format!("monosplit-beside-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(folder.join(name), name).unwrap();
+        }
+        let files = Files::new(None, Some(&folder));
+        for name in ["b", "a", "./b"] {
+            files.beside(name).unwrap();
+        }
+        let read: Vec<Vec<u8>> = files.external().iter().map(|file| file.to_vec()).collect();
+        assert_eq!(read, [b"a", b"b"]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

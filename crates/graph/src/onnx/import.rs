@@ -2,6 +2,7 @@
 //! the names of the file. The ops themselves are in the neighbouring files.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::call::Call;
 use super::elements;
@@ -15,6 +16,7 @@ use super::order::reading_order;
 use super::value::{Content, Known, Value};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::file::FileBytes;
 use crate::graph::{Graph, Label, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
@@ -61,6 +63,8 @@ pub struct Survey {
     pub read: Graph,
     /// The inputs that [`ImportOptions::optional_input`] kept, and what each is if it is left out.
     pub defaults: Vec<(String, Tensor)>,
+    /// The files of external data that were read, by name.
+    pub external: Vec<Arc<FileBytes>>,
 }
 
 /// The names visible to the nodes being read.
@@ -157,6 +161,7 @@ impl<'m> Importer<'m> {
             problems,
             read: self.graph,
             defaults: self.defaults,
+            external: self.files.external(),
         })
     }
 

@@ -4,7 +4,8 @@
     monosplit report pets-small.sqlite -o reports/pets-small
     python scripts/write_findings.py reports
 
-A line `<!-- pets-small/comparison.md -->` is followed by that table, up to `<!-- end -->`.
+A line `<!-- pets-small/comparison.md -->` is followed by that table, up to `<!-- end -->`; tables of reports that are not
+there stay as they are.
 """
 
 import re
@@ -12,12 +13,16 @@ import sys
 from pathlib import Path
 
 DOCUMENT = Path(__file__).parent.parent / "docs/src/findings.md"
-BLOCK = re.compile(r"(<!-- (\S+\.md) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (\S+\.md) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main():
     reports = Path(sys.argv[1])
-    table = lambda found: found[1] + "\n" + (reports / found[2]).read_text().strip() + "\n" + found[3]
+
+    def table(found):
+        report = reports / found[2]
+        return f"{found[1]}\n{report.read_text().strip()}\n\n{found[3]}" if report.exists() else found[0]
+
     DOCUMENT.write_text(BLOCK.sub(table, DOCUMENT.read_text()))
 
 

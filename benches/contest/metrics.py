@@ -73,23 +73,30 @@ def gradient(model, inputs, targets, **_):
     """The gradient, as a function Quantus calls."""
     import torch
 
-    x = torch.as_tensor(np.asarray(inputs), dtype=torch.float32).requires_grad_(True)
-    score = model(x).gather(1, torch.as_tensor(np.asarray(targets)).long()[:, None]).sum()
-    return torch.autograd.grad(score, x)[0].sum(1, keepdim=True).numpy()
+    x, classes = on_device(model, inputs, targets)
+    x = x.float().requires_grad_(True)
+    score = model(x).gather(1, classes[:, None]).sum()
+    return torch.autograd.grad(score, x)[0].sum(1, keepdim=True).cpu().numpy()
+
+
+def on_device(model, inputs, targets):
+    """Images and classes as tensors, where the network is."""
+    import torch
+
+    device = next(model.parameters()).device
+    return torch.as_tensor(np.asarray(inputs)).to(device), torch.as_tensor(np.asarray(targets)).long().to(device)
 
 
 def split_gradient(network):
     """The paper's algorithm to the letter, as a function Quantus calls."""
-    import torch
-
     from .four_streams import FourStreams
 
     streams = FourStreams(copy.deepcopy(network))
     first = network.nodes[0].name
 
     def explain(model, inputs, targets, **_):
-        x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets)).long()
-        return streams.explain(x, classes, {first})[f"splitgrad-g@{first}"][:, None].numpy()
+        x, classes = on_device(network, inputs, targets)
+        return streams.explain(x, classes, {first})[f"splitgrad-g@{first}"][:, None].cpu().numpy()
 
     return explain
 
@@ -99,12 +106,13 @@ def job(job, number):
     # The channels of a pixel have the same value in the map; the order of equal values depends on the machine otherwise.
     np.argsort = functools.partial(np.argsort, kind="stable")
     x, y = job.x.numpy(), job.classes.numpy()
+    device = str(next(job.network.parameters()).device)
     explain = split_gradient(job.network) if METRICS[number].method == "splitgrad" else gradient
     maps = explain(job.network, x, y)
 
     def call(metric, softmax=False, explained=False):
         more = {"explain_func": explain} if explained else {}
-        options = {"softmax": softmax, "channel_first": True, "device": "cpu", "batch_size": len(x)} | more
+        options = {"softmax": softmax, "channel_first": True, "device": device, "batch_size": len(x)} | more
         return metric(model=job.network, x_batch=x, y_batch=y, a_batch=maps.copy(), **options)
 
     return lambda: {"values": METRICS[number].peer(call)}

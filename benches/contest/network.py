@@ -84,6 +84,9 @@ def read(path):
         if n.op_type == "Constant":
             constants[n.output[0]] = torch.tensor(numpy_helper.to_array(attributes["value"]))
             continue
+        if n.op_type == "Identity" and n.input[0] in constants:
+            constants[n.output[0]] = constants[n.input[0]]
+            continue
         if n.op_type in ("Identity", "Dropout"):
             same[n.output[0]] = same.get(n.input[0], n.input[0])
             continue

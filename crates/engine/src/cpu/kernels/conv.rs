@@ -33,6 +33,14 @@ pub(crate) enum Finish<'a, R> {
 }
 
 impl<R: Real> Finish<'_, R> {
+    /// The limits it is kept between, if that is all.
+    pub(crate) fn limits(&self) -> Option<[R; 2]> {
+        match self {
+            Finish::Limits(limits) => Some(*limits),
+            Finish::Pieces(_) => None,
+        }
+    }
+
     /// Finishes a piece of the output.
     pub(crate) fn piece(&self, first: usize, piece: &mut [R]) {
         match self {
@@ -310,10 +318,7 @@ impl<R: Real> Part<'_, R> {
 
     /// The limits to keep sums between before they are written for the last time.
     fn limits(&self, last: bool) -> Option<[R; 2]> {
-        match self.finish {
-            Some(Finish::Limits(limits)) if last => Some(*limits),
-            _ => None,
-        }
+        self.finish.filter(|_| last).and_then(Finish::limits)
     }
 
     /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.

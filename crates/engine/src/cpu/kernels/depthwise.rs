@@ -1,9 +1,9 @@
 //! Convolution where every output channel reads one input channel, and its transpose: too thin for a matrix
 //! product, so the taps are added up directly.
 //!
-//! A plane is first copied into a frame of zeros, one frame for every phase of the stride, so that a tap reads
-//! the same distance away for every output, across the ends of rows too. What is summed up between rows is
-//! thrown away.
+//! Windows of three by three, the most common, read planes where they lie. Of other windows a plane is first copied into
+//! a frame of zeros, one frame for every phase of the stride, so that a tap reads the same distance away for every
+//! output, across the ends of rows too. What is summed up between rows is thrown away.
 #![allow(unsafe_code)]
 
 use monosplit_graph::op::Window;
@@ -12,8 +12,9 @@ use rayon::prelude::*;
 use super::conv::Finish;
 use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
-use super::rows::{Pairs, take_apart, take_rows_apart};
+use super::rows::{Pairs, limit, take_apart, take_rows_apart};
 use super::scratch::Scratch;
+use super::threes::{SIDE, Threes};
 use super::window::{Walk, pair};
 use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
@@ -162,9 +163,39 @@ pub(crate) struct Depthwise {
     input: [usize; 2],
     output: [usize; 2],
     kernel_taps: usize,
+    way: Way,
+}
+
+/// How planes are summed up.
+#[derive(Debug)]
+enum Way {
+    /// Where they lie, the kernel turned around if need be.
+    Threes {
+        planes: Threes,
+        turned: bool,
+    },
+    Frames(Frames),
+}
+
+/// Frames for the phases of a stride, all of one pitch, and the sums over them.
+#[derive(Debug)]
+struct Frames {
     frames: Vec<Frame>,
     pitch: usize,
     sums: Vec<Sums>,
+}
+
+/// What one task works with while it goes through its planes.
+struct Desk<R: Real> {
+    /// All frames, or a row of zeros.
+    frames: Scratch<R>,
+    sums: Scratch<R>,
+    /// A row of a plane, filled up to whole strides.
+    apart: Vec<R>,
+    /// The distances and weights of the taps of a sum.
+    taps: Vec<(usize, R)>,
+    /// The kernel of a plane, turned around if need be.
+    kernel: Vec<R>,
 }
 
 /// Two axes, given one or two.
@@ -216,6 +247,19 @@ impl Planar {
         [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
     }
 
+    /// The planes of a convolution with this window, if it needs no frames.
+    fn threes(&self, input: [usize; 2], output: [usize; 2]) -> Option<Threes> {
+        let [stride, other] = self.stride;
+        let fits = self.kernel == [SIDE; 2] && self.dilation == [1; 2] && stride == other && stride <= 2;
+        fits.then_some(Threes { input, output, stride, before: self.before })
+    }
+
+    /// The window that the transpose of a convolution, one place apart, is a convolution with.
+    fn back(&self) -> Option<Self> {
+        let [y, x] = [0, 1].map(|axis| (self.kernel[axis] - 1).checked_sub(self.before[axis]));
+        (self.stride == [1; 2]).then_some(Planar { before: [y?, x?], ..*self })
+    }
+
     /// Every phase of the stride.
     fn phases(&self) -> impl Iterator<Item = [usize; 2]> {
         let [rows, columns] = self.stride;
@@ -228,7 +272,111 @@ impl Depthwise {
     /// windows over one or two axes.
     pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Option<Self> {
         let window = Planar::new(window)?;
-        let (output, reach, stride) = (planar(&y[2..], 1)?, window.reach(), window.stride);
+        let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
+        let way = match window.threes(input, output) {
+            Some(planes) => Way::Threes { planes, turned: false },
+            None => Way::Frames(Frames::new(&window, output)),
+        };
+        let multiplier = w[0] / x[1].max(1);
+        let (level, kernel_taps) = (Level::best(), window.taps());
+        Some(Depthwise { level, channels: x[1], multiplier, input, output, kernel_taps, way })
+    }
+
+    /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
+    /// small windows over one or two axes.
+    pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
+        let window = Planar::new(window)?;
+        let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
+        let way = match window.back().and_then(|back| back.threes(input, output)) {
+            Some(planes) => Way::Threes { planes, turned: true },
+            None => Way::Frames(Frames::transposed(&window, output)),
+        };
+        let (level, kernel_taps) = (Level::best(), window.taps());
+        Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, way })
+    }
+
+    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &[R],
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
+        let outputs = self.channels * self.multiplier;
+        let planes = GRAIN.div_ceil(plane.max(1));
+        share_chunks(y, planes * plane, |task, y| {
+            let mut desk = self.desk();
+            for (local, y) in y.chunks_mut(plane).enumerate() {
+                let index = task * planes + local;
+                let (image, channel) = (index / outputs, index % outputs);
+                let from = image * self.channels + channel / self.multiplier;
+                let x = &x[from * inputs..(from + 1) * inputs];
+                let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
+                let start = bias.map_or(R::ZERO, |b| b[channel]);
+                self.plane(x, w, start, finish.and_then(Finish::limits), y, &mut desk);
+                if let Some(Finish::Pieces(finish)) = finish {
+                    finish(index * plane, y);
+                }
+            }
+        });
+    }
+
+    fn desk<R: Real>(&self) -> Desk<R> {
+        let (framed, summed, stride) = match &self.way {
+            Way::Threes { .. } => (self.input[1], 0, 1),
+            Way::Frames(frames) => (
+                frames.frames.iter().map(|frame| frame.rows * frame.pitch).sum(),
+                frames.sums.iter().map(|sums| sums.rows * frames.pitch).max().unwrap_or(0),
+                frames.stride(),
+            ),
+        };
+        let mut frames = Scratch::new(framed + SLACK);
+        frames.fill(R::ZERO);
+        let apart = vec![R::ZERO; self.input[1].next_multiple_of(stride)];
+        Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new(), kernel: Vec::new() }
+    }
+
+    /// `y ← w ⋆ x + start` for one plane, kept within limits.
+    fn plane<R: Real>(
+        &self,
+        x: &[R],
+        w: &[R],
+        start: R,
+        limits: Option<[R; 2]>,
+        y: &mut [R],
+        desk: &mut Desk<R>,
+    ) {
+        match &self.way {
+            Way::Threes { planes, turned } => {
+                desk.kernel.clear();
+                desk.kernel.extend(w);
+                if *turned {
+                    desk.kernel.reverse();
+                }
+                planes.run(self.level, (x, &desk.frames), &desk.kernel, start, limits, y);
+            }
+            Way::Frames(frames) => {
+                frames.fill(x, self.input, desk);
+                for part in frames.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
+                    desk.taps.clear();
+                    desk.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
+                    frames.add_up(self.level, part, start, desk);
+                    frames.place(part, &desk.sums, y, self.output[1]);
+                }
+                if let Some([least, most]) = limits {
+                    limit(y, least, most);
+                }
+            }
+        }
+    }
+}
+
+impl Frames {
+    fn new(window: &Planar, output: [usize; 2]) -> Self {
+        let (reach, stride) = (window.reach(), window.stride);
         let size = [output[0] + reach[0], output[1] + reach[1]];
         let frames: Vec<Frame> = (window.phases().enumerate())
             .map(|(index, phase)| {
@@ -243,26 +391,13 @@ impl Depthwise {
         });
         let [rows, columns] = output;
         let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
-        Some(Depthwise {
-            level: Level::best(),
-            channels: x[1],
-            multiplier: w[0] / x[1].max(1),
-            input: planar(&x[2..], 1)?,
-            output,
-            kernel_taps: window.taps(),
-            frames,
-            pitch: size[1],
-            sums: vec![sums],
-        })
+        Frames { frames, pitch: size[1], sums: vec![sums] }
     }
 
-    /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
-    /// small windows over one or two axes. The outputs of one phase of the stride are a convolution with the taps
-    /// that reach them: output `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap
-    /// whose `ahead` has that phase.
-    pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
-        let window = Planar::new(window)?;
-        let (output, reach, stride) = (planar(&y[2..], 1)?, window.reach(), window.stride);
+    /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
+    /// `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap whose `ahead` has that phase.
+    fn transposed(window: &Planar, output: [usize; 2]) -> Self {
+        let (reach, stride) = (window.reach(), window.stride);
         let size =
             [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
         let sums = window.phases().map(|phase| {
@@ -285,80 +420,38 @@ impl Depthwise {
                 step: stride,
             }
         });
-        Some(Depthwise {
-            level: Level::best(),
-            channels: x[1],
-            multiplier: 1,
-            input: planar(&x[2..], 1)?,
-            output,
-            kernel_taps: window.taps(),
-            frames: vec![Frame::new(0, size, [1, 1], reach.map(|n| n as isize))],
-            pitch: size[1],
-            sums: sums.collect(),
-        })
+        let frames = vec![Frame::new(0, size, [1, 1], reach.map(|n| n as isize))];
+        Frames { frames, pitch: size[1], sums: sums.collect() }
     }
 
-    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
-    pub(crate) fn run<R: Real>(
-        &self,
-        x: &[R],
-        w: &[R],
-        bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
-        y: &mut [R],
-    ) {
-        let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
-        let outputs = self.channels * self.multiplier;
-        let framed: usize = self.frames.iter().map(|frame| frame.rows * frame.pitch).sum();
-        let summed = self.sums.iter().map(|sums| sums.rows * self.pitch).max().unwrap_or(0);
-        let planes = GRAIN.div_ceil(plane.max(1));
-        share_chunks(y, planes * plane, |task, y| {
-            let mut frames = Scratch::new(framed + SLACK);
-            frames.fill(R::ZERO);
-            let mut sums = Scratch::new(summed + SLACK);
-            let mut taps = Vec::new();
-            let step = self.frames.first().map_or(1, |frame| frame.stride[1]);
-            let mut apart = vec![R::ZERO; self.input[1].next_multiple_of(step)];
-            for (local, y) in y.chunks_mut(plane).enumerate() {
-                let index = task * planes + local;
-                let (image, channel) = (index / outputs, index % outputs);
-                let from = image * self.channels + channel / self.multiplier;
-                let source = &x[from * inputs..(from + 1) * inputs];
-                for phases in self.frames.chunks(step) {
-                    if let [a, b] = phases
-                        && fill_both([a, b], source, self.input, &mut frames)
-                    {
-                        continue;
-                    }
-                    phases.iter().for_each(|f| f.fill(source, self.input, &mut frames, &mut apart));
-                }
-                let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
-                let start = bias.map_or(R::ZERO, |b| b[channel]);
-                for part in self.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
-                    taps.clear();
-                    taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
-                    self.part(part, &taps, &frames, start, &mut sums);
-                    self.place(part, &sums, y);
-                }
-                if let Some(finish) = finish {
-                    finish.piece(index * plane, y);
-                }
+    /// How far apart the columns are that one frame has.
+    fn stride(&self) -> usize {
+        self.frames.first().map_or(1, |frame| frame.stride[1])
+    }
+
+    fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], desk: &mut Desk<R>) {
+        for phases in self.frames.chunks(self.stride()) {
+            if let [a, b] = phases
+                && fill_both([a, b], plane, input, &mut desk.frames)
+            {
+                continue;
             }
-        });
+            phases.iter().for_each(|frame| frame.fill(plane, input, &mut desk.frames, &mut desk.apart));
+        }
     }
 
-    fn part<R: Real>(&self, part: &Sums, taps: &[(usize, R)], frames: &[R], start: R, sums: &mut [R]) {
+    fn add_up<R: Real>(&self, level: Level, part: &Sums, start: R, desk: &mut Desk<R>) {
+        let Desk { frames, sums, taps, .. } = desk;
         let length = (part.rows - 1) * self.pitch + part.columns;
         let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
         assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
         // SAFETY: the assertions bound what is read at every distance, and what is written, with the slack that
         // whole vectors need. The level is one of this machine.
-        unsafe { add_taps(self.level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
+        unsafe { add_taps(level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
     }
 
-    /// Copies sums to the outputs they belong to.
-    fn place<R: Real>(&self, part: &Sums, sums: &[R], y: &mut [R]) {
-        let width = self.output[1];
+    /// Copies sums to the outputs they belong to, in a plane of this width.
+    fn place<R: Real>(&self, part: &Sums, sums: &[R], y: &mut [R], width: usize) {
         for (row, sums) in sums.chunks(self.pitch).take(part.rows).enumerate() {
             let at = (part.first[0] + row * part.step[0]) * width + part.first[1];
             match part.step[1] {
@@ -452,6 +545,34 @@ mod tests {
                     direct.run(&x, &w, None, None, &mut y);
                     assert_close(&y, &expected, 1e-13);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_three_by_three_equal_direct_sums() {
+        let mut random = Random::new(9);
+        for case in 0..120 {
+            let stride = 1 + case % 2;
+            let pad = [0, 1].map(|_| (random.within(0, 3), random.within(0, 3)));
+            let window = Window { stride: vec![stride; 2], pad: pad.to_vec(), ..Window::new([3, 3]) };
+            let input = [random.within(3, 12), random.within(3, 50)];
+            let (xs, ws) = ([2, 3, input[0], input[1]], [3, 1, 3, 3]);
+            let ys = output_shape(&window, 2, 3, &input);
+            let x = random.reals::<f64>(xs.iter().product());
+            let w = random.reals::<f64>(ws.iter().product());
+            let expected = definition(&window, 3, (&x, &xs), (&w, &ws), &ys);
+            let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect::<Vec<f32>>();
+            let mut direct = Depthwise::new(&window, &xs, &ws, &ys).unwrap();
+            assert!(matches!(direct.way, Way::Threes { turned: false, .. }));
+            for level in Level::all() {
+                direct.level = level;
+                let mut y = vec![f64::NAN; expected.len()];
+                direct.run(&x, &w, None, None, &mut y);
+                assert_close(&y, &expected, 1e-13);
+                let mut y = vec![f32::NAN; expected.len()];
+                direct.run(&single(&x), &single(&w), None, None, &mut y);
+                assert_close(&y, &expected, 1e-5);
             }
         }
     }

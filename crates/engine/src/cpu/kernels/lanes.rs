@@ -4,7 +4,7 @@
 
 /// A vector of real numbers.
 pub(crate) trait Lanes: Copy {
-    type Scalar: Copy;
+    type Scalar: Copy + Default;
     /// Numbers in a vector.
     const WIDTH: usize;
     /// Rows of a tile of a matrix product whose sums fit the registers: an even number.
@@ -55,6 +55,50 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// The machine has the instructions of this type.
     unsafe fn limited(self, least: Self, most: Self) -> Self;
+
+    /// The numbers `first..end` from `from` on, and zeros for the others, which need not exist.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type; `first ≤ end ≤ WIDTH`; those numbers can be read.
+    #[inline(always)]
+    unsafe fn load_within(from: *const Self::Scalar, first: usize, end: usize) -> Self {
+        let mut row = [Self::Scalar::default(); WIDEST];
+        for (i, value) in row[..end].iter_mut().enumerate().skip(first) {
+            // SAFETY: the caller vouches for the numbers from `first` to `end`.
+            *value = unsafe { *from.wrapping_add(i) };
+        }
+        // SAFETY: the staging row holds a vector.
+        unsafe { Self::load(row.as_ptr()) }
+    }
+
+    /// Writes the first `count` numbers.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type; `count ≤ WIDTH` numbers can be written at `to`.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut Self::Scalar, count: usize) {
+        let mut row = [Self::Scalar::default(); WIDEST];
+        // SAFETY: the staging row holds a vector; the caller vouches for `count` numbers at `to`.
+        unsafe {
+            self.store(row.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(row.as_ptr(), to, count);
+        }
+    }
+
+    /// The numbers at even places of this vector followed by another, and those at odd places.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type.
+    #[inline(always)]
+    unsafe fn unzipped(self, other: Self) -> [Self; 2] {
+        let mut row = [Self::Scalar::default(); 2 * WIDEST];
+        // SAFETY: the staging row holds two vectors.
+        unsafe {
+            self.store(row.as_mut_ptr());
+            other.store(row.as_mut_ptr().add(Self::WIDTH));
+            Self::deinterleave::<2>(row.as_ptr())
+        }
+    }
 
     /// Every `N`-th number from `from` on, from the one after it on, and so forth.
     ///
@@ -165,7 +209,25 @@ mod x86 {
     // Of two numbers of which one is NaN, or both are zero, minima and maxima are the second.
     lanes!(__m256 of f32, half __m256, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
         _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c),
-        |x, least, most| _mm256_min_ps(most, _mm256_max_ps(least, x)));
+        |x, least, most| _mm256_min_ps(most, _mm256_max_ps(least, x)),
+    #[inline(always)]
+    unsafe fn load_within(from: *const f32, first: usize, end: usize) -> Self {
+        // SAFETY: the caller vouches for the instructions and for what is read.
+        unsafe {
+            let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let early = _mm256_cmpgt_epi32(_mm256_set1_epi32(first as i32), places);
+            let within = _mm256_cmpgt_epi32(_mm256_set1_epi32(end as i32), places);
+            _mm256_maskload_ps(from, _mm256_andnot_si256(early, within))
+        }
+    }
+    #[inline(always)]
+    unsafe fn unzipped(self, other: Self) -> [Self; 2] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let in_order = |halves: __m256| _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xD8));
+            [in_order(_mm256_shuffle_ps(self, other, 0x88)), in_order(_mm256_shuffle_ps(self, other, 0xDD))]
+        }
+    });
     lanes!(__m256d of f64, half __m256d, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
         _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c),
         |x, least, most| _mm256_min_pd(most, _mm256_max_pd(least, x)));
@@ -173,16 +235,33 @@ mod x86 {
     _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
         |x, least, most| _mm512_min_ps(most, _mm512_max_ps(least, x)),
     #[inline(always)]
+    unsafe fn load_within(from: *const f32, first: usize, end: usize) -> Self {
+        let within = ((1u32 << end) - (1u32 << first)) as u16;
+        // SAFETY: the caller vouches for the instructions and for what is read.
+        unsafe { _mm512_maskz_loadu_ps(within, from) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: the caller vouches for the instructions and for what is written.
+        unsafe { _mm512_mask_storeu_ps(to, ((1u32 << count) - 1) as u16, self) }
+    }
+    #[inline(always)]
+    unsafe fn unzipped(self, other: Self) -> [Self; 2] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            [_mm512_permutex2var_ps(self, even, other), _mm512_permutex2var_ps(self, odd, other)]
+        }
+    }
+    #[inline(always)]
     unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
         // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
         unsafe {
             let v: [Self; N] = std::array::from_fn(|i| _mm512_loadu_ps(from.add(16 * i)));
             let mut out = v;
             if N == 2 {
-                let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-                let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-                out[0] = _mm512_permutex2var_ps(v[0], even, v[1]);
-                out[1] = _mm512_permutex2var_ps(v[0], odd, v[1]);
+                [out[0], out[1]] = v[0].unzipped(v[1]);
             } else {
                 let low = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
                 let high = _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);

@@ -32,6 +32,7 @@ mod softmax;
 pub(crate) mod streams;
 #[cfg(test)]
 pub(crate) mod testing;
+mod threes;
 mod tile;
 mod window;
 mod winograd;

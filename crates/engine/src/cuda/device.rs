@@ -33,9 +33,17 @@ pub(super) trait Checked<T> {
 
 impl<T, E: Debug> Checked<T> for std::result::Result<T, E> {
     fn or_say(self, what: &str) -> Result<T> {
-        self.map_err(|error| Error::argument(format!("the card could not {what}: {error:?}")))
+        self.map_err(|error| match format!("{error:?}") {
+            text if NO_MEMORY.iter().any(|name| text.contains(name)) => {
+                Error::memory(format!("the card has no memory to {what}; use a smaller batch"))
+            }
+            text => Error::argument(format!("the card could not {what}: {text}")),
+        })
     }
 }
+
+/// What the driver's libraries call a lack of memory.
+const NO_MEMORY: [&str; 3] = ["OUT_OF_MEMORY", "ALLOC_FAILED", "ALLOCATION_FAILED"];
 
 /// A card in use.
 pub(super) struct Device {
@@ -443,5 +451,25 @@ impl Drop for Memory {
             let _ = driver::ctx::set_current(self.device.context);
             let _ = driver::free_sync(self.at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_apart_by_every_name_it_has() {
+        let kind = |answer: &str| Err::<(), _>(answer).or_say("try convolutions").unwrap_err().kind();
+        let lacks = [
+            "CudnnError(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)",
+            "CudnnError(CUDNN_STATUS_ALLOC_FAILED)",
+            "CublasError(CUBLAS_STATUS_ALLOC_FAILED)",
+            "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
+        ];
+        assert!(lacks.iter().all(|answer| kind(answer) == ErrorKind::Memory));
+        assert_ne!(kind("CudnnError(CUDNN_STATUS_BAD_PARAM)"), ErrorKind::Memory);
     }
 }

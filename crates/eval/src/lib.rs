@@ -33,7 +33,7 @@ pub use metric::{Better, Case, Metric, Network, Silence};
 pub use parquet::{Column, parquet};
 pub use randomisation::randomised;
 pub use sanity::{SIMILARITIES, Sanity};
-pub use selection::{average_ranks, best, ranks};
+pub use selection::{Said, Standing, average_ranks, best, ranks, standings};
 pub use sha256::Sha256;
 pub use similarity::Similarity;
 pub use statistics::{Estimate, Verdict, mean, verdict};

@@ -21,7 +21,7 @@ use crate::metric::{Better, Metric};
 use crate::metrics;
 use crate::randomisation::randomised;
 use crate::sanity::{SIMILARITIES, Sanity};
-use crate::selection;
+use crate::selection::{self, Said};
 use crate::store::{Member, Stage, Store, Worker};
 use crate::sweep::{Examiner, Ground, Seen, Sweep};
 use crate::timing::Timing;
@@ -365,8 +365,8 @@ impl Protocol<'_> {
             for text in wanted {
                 let Some(at) = texts.iter().position(|known| known == text) else { continue };
                 let (metric, better) = metrics[at];
-                let means = ids.iter().map(|&id| self.mean(id, metric, part)).collect::<Result<Vec<_>>>()?;
-                columns.push((means, better));
+                let said = ids.iter().map(|&id| self.said(id, metric, part)).collect::<Result<Vec<_>>>()?;
+                columns.push((said, better));
             }
             let Some(best) = selection::best(&columns) else { continue };
             let configuration = &choice.candidates[best].configuration;
@@ -386,11 +386,9 @@ impl Protocol<'_> {
         Ok(won.into_iter().map(winner).collect())
     }
 
-    fn mean(&self, configuration: i64, metric: i64, part: &Part) -> Result<Option<f64>> {
+    fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<Said> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
-        let values: Vec<f64> =
-            part.images.iter().filter_map(|image| values.get(&image.id).copied()).collect();
-        Ok(crate::statistics::mean(&values))
+        Ok(part.images.iter().map(|image| values.get(&image.id).copied()).collect())
     }
 
     fn ablate(&mut self, ablation: &AblationPart, part: &Part, position: &mut usize) -> Result<()> {

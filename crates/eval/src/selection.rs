@@ -112,8 +112,10 @@ mod tests {
             let silent = vec![value(0.7), None, value(0.7)];
             let poor = vec![value(0.1), value(0.1), value(0.1)];
             assert_eq!(ranks(&[silent.clone(), speaks.clone(), poor.clone()], better), [2.0, 1.0, 3.0]);
-            let means: Vec<f64> =
-                standings(&[silent, speaks, poor], better).iter().map(|one| sign * one.mean.unwrap()).collect();
+            let means: Vec<f64> = standings(&[silent, speaks, poor], better)
+                .iter()
+                .map(|one| sign * one.mean.unwrap())
+                .collect();
             assert!((means[0] - 0.5).abs() < 1e-12, "the poor one's value stands in: {means:?}");
         }
     }
@@ -127,7 +129,8 @@ mod tests {
     #[test]
     fn an_image_on_which_nobody_has_a_value_tells_nothing() {
         let candidates = [vec![Some(1.0), None], vec![Some(2.0), None], vec![None, None]];
-        let counted: Vec<usize> = standings(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
+        let counted: Vec<usize> =
+            standings(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
         assert_eq!(counted, [0, 0, 1]);
         assert_eq!(ranks(&candidates, Better::Higher), [2.0, 1.0, 3.0]);
         assert_eq!(ranks(&[vec![None], vec![None]], Better::Lower), [1.5, 1.5]);

@@ -198,6 +198,18 @@ fn processes_and_their_workers_divide_a_run_and_find_the_same() {
     }
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     assert!(page.contains("SplitGrad") && page.contains("<svg") && !page.contains("<script"));
+    let splitgrad = ["--method", "splitgrad", "--metric", "pointing"];
+    let [store, json] = [shared.to_str().unwrap(), "--json"];
+    let listed = succeeds(["results", store, json].into_iter().chain(splitgrad));
+    let counts = listed.out.matches("\"images\": 3").count();
+    assert_eq!(counts, listed.out.matches("\"images\":").count(), "a mean mixes parts: {}", listed.out);
+    assert!(listed.out.contains("\"validation\"") && listed.out.contains("\"test\""), "{}", listed.out);
+    let shown = succeeds([Path::new("results"), &shared, Path::new("--part"), Path::new("test")]);
+    assert!(
+        shown.out.contains("test") && !shown.out.contains("validation") && !shown.out.contains("seed"),
+        "{}",
+        shown.out
+    );
     let parquet = bench.path("rows.parquet");
     succeeds([Path::new("results"), &shared, Path::new("-o"), &parquet]);
     assert!(std::fs::read(parquet).unwrap().ends_with(b"PAR1"));

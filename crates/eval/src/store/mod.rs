@@ -19,6 +19,8 @@ pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
+/// The rows in words.
+const RESULTS: &str = include_str!("results.sql");
 /// `msp1`, the mark in the header of the file that says whose it is.
 const APPLICATION: i64 = 0x6d73_7031;
 /// Which tables there are.
@@ -110,6 +112,7 @@ impl Store {
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0))?;
         if tables == 0 {
             transaction.execute_batch(SCHEMA)?;
+            transaction.execute_batch(&format!("CREATE VIEW results AS {RESULTS}"))?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }

@@ -220,18 +220,52 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
     let bench = Bench::new("bad");
     let file = bench.path("experiment.toml");
     let right = std::fs::read_to_string(&file).unwrap();
+    std::fs::create_dir(bench.path("data/empty")).unwrap();
     let cases = [
         ("validation = \"val\"", "validaton = \"val\"", &["data.validaton", "'validation'"][..]),
         ("\"sparseness\"", "\"sparsness\"", &["sparsness", "did you mean 'sparseness'"]),
         ("method = \"splitgrad\"", "method = \"splitgrid\"", &["splitgrid", "did you mean 'splitgrad'"]),
-        ("layer3.0.conv2", "layer3.0.conv9", &["method 1", "layers", "layer3.0.conv9", "layer3.0.conv"]),
+        ("layer3.0.conv2", "layer3.0.conv9", &["method[1].layers", "layer3.0.conv9", "layer3.0.conv"]),
+        (
+            "[\"layer3.0.conv2\", \"layer4.2.conv2\"]",
+            "\"convolutons\"",
+            &["method[1].layers", "'convolutions'"],
+        ),
+        ("\"layer3.0.conv2\"", "\"imag\"", &["method[1].layers", "did you mean 'image'"]),
+        ("method = \"splitgrad\"", "method = \"splitgrad:alpa=1\"", &["method[1].method", "'alpha'"]),
+        ("validation = \"val\"", "validation = \"vall\"", &["data.validation", "'val'", "folder of images"]),
+        ("validation = \"val\"\n", "", &["selection", "validation images", "data.validation"]),
+        ("validation = \"val\"", "validation = \"val/masks/0\"", &["data.validation", "folder of images"]),
+        (
+            "folder = \"data\"",
+            "folder = \"data\"\nlabel-column = \"clas\"",
+            &["data.label-column", "'class'"],
+        ),
+        ("folder = \"data\"", "folder = \"mnist\"\nlayout = \"idx\"", &["data.folder", "expected", "mnist"]),
+        ("test = \"test\"", "test = \"empty\"", &["data.test", "expected images", "empty"]),
+        ("\"sparseness\"", "\"selectivity:patch=0\"", &["comparison.metrics", "'patch'", "from 1", "'0'"]),
+        ("\"sparseness\"", "\"selectivity:patch=129\"", &["comparison.metrics", "1 to 128", "'129'"]),
+        (
+            "\"sparseness\"",
+            "\"top-k-intersection:k=16385\"",
+            &["comparison.metrics", "1 to 16384", "'16385'"],
+        ),
+        ("\"sparseness\"", "\"deletion:step=16385\"", &["comparison.metrics", "'step'", "1 to 16384"]),
+        ("\"sparseness\"", "\"infidelity:patch=5\"", &["comparison.metrics", "patch=5", "128×128"]),
+        ("\"sparseness\"", "\"random-logit:other=37\"", &["comparison.metrics", "0 to 36", "'37'"]),
+        (
+            "[sanity]",
+            "[layers]\nmetrics = [\"sparseness\"]\nof = [{ method = \"gradcan\" }]\n[sanity]",
+            &["layers.of[1].method", "'gradcam'"],
+        ),
+        ("[data]", "labels = \"names.txt\"\n[data]", &["model.labels", "names.txt"]),
         ("method = \"gradcam\"", "metod = \"gradcam\"", &["method[2].metod", "did you mean 'method'?"]),
         (
             "title = \"SplitGrad\"",
             "title = \"SplitGrad\"\nformulas = [\"part=pluss\"]",
-            &["method 1", "formulas", "part=pluss", "plus"],
+            &["method[1].formulas", "part=pluss", "plus"],
         ),
-        ("pets-small.onnx", "pets-smell.onnx", &["model.file", "pets-smell.onnx"]),
+        ("pets-small.onnx", "pets-smell.onnx", &["model.file", "pets-smell.onnx", "'pets-small.onnx'"]),
         ("absolute = \"both\"", "absolute = true", &["method[1].absolute", "one of no, yes, both", "true"]),
         ("folder = \"data\"", "folder = \"date\"", &["data.folder", "date", "folder of a data set"]),
         ("images = 2", "images = 2\nrandomise = 999", &["sanity.randomise", "999"]),
@@ -242,6 +276,19 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
         refuses([Path::new("evaluate"), &file, Path::new("--store"), &store], words);
         assert!(!store.exists(), "an empty store is left for {bad}");
     }
+}
+
+#[test]
+fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
+    let bench = Bench::new("more");
+    let file = bench.path("experiment.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("test = \"test\"", "test = \"test\"\ntest-images = 50\nvalidation-images = 2");
+    std::fs::write(&file, text.replace("\"sparseness\", ", "")).unwrap();
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &bench.path("more.sqlite")]);
+    let remarks: Vec<&str> = run.errors.lines().filter(|line| line.contains("asked for")).collect();
+    assert_eq!(remarks.len(), 1, "{}", run.errors);
+    assert!(["data.test-images", "50", "3"].iter().all(|word| remarks[0].contains(word)), "{}", remarks[0]);
 }
 
 #[test]

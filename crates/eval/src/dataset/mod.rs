@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_image::Picture;
 
+use crate::nearby::nearby;
 use crate::sha256::Sha256;
 
 pub use sample::Sample;
@@ -153,9 +154,9 @@ impl DataSet {
     /// Opens `part` (`val`, `test`, …) of the data set in `folder`; all of it if no part is named.
     pub fn open(folder: &Path, part: Option<&str>, options: &DataOptions) -> Result<Self> {
         if !folder.is_dir() {
+            let (close, folder) = (nearby(folder), folder.display());
             return Err(Error::argument(format!(
-                "{}: expected the folder of a data set; there is none",
-                folder.display()
+                "{close}expected the folder of a data set, found none at {folder}"
             )));
         }
         let layout = options.layout.unwrap_or_else(|| layout_of(folder));
@@ -165,7 +166,14 @@ impl DataSet {
             Layout::Idx => idx::entries(folder, part)?,
         };
         if entries.is_empty() {
-            return Err(Error::argument(format!("{}: the data set holds no images", folder.display())));
+            let folder = part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
+            let expected = match layout {
+                Layout::ImagenetS => "folders called by WordNet ids, such as n01440764, with images,",
+                Layout::Folder | Layout::Idx => {
+                    "images, .png, .jpg or .jpeg, in it or in its folder 'images',"
+                }
+            };
+            return Err(Error::argument(format!("expected {expected} found none at {}", folder.display())));
         }
         Ok(DataSet { entries, options: options.clone() })
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use monosplit_engine::Engine;
 use monosplit_eval::experiment::Experiment;
-use monosplit_eval::protocol::{Observer, Part, Protocol};
+use monosplit_eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit_eval::store::{Record, Stage, Store, Worker};
 use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
 use monosplit_explain::{Progress, Silent};
@@ -18,7 +18,7 @@ use super::compute::{ComputeArgs, Precision};
 use super::progress::{Bar, spoken};
 use super::run::check_writable;
 use crate::evaluation::Laboratory;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
@@ -88,7 +88,13 @@ impl Evaluate {
         let folder = self.data.as_ref().or(experiment.data.folder.as_ref()).ok_or_else(|| {
             Error::argument("no data set is named: expected data.folder in the experiment, or --data FOLDER")
         })?;
+        let named_by = if self.data.is_some() { "--data" } else { "data.folder" };
+        let images = Images::open(&experiment, (folder, named_by)).map_err(|error| {
+            let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
+            Error::new(error.kind(), format!("{error}{hint}"))
+        })?;
         let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
+        images.remarks.iter().for_each(|remark| note(remark));
         let engine = self.compute.engine()?;
         let examinee = Examinee::new(laboratory.graph(), &*engine)?;
         let is_new = !path.exists();
@@ -108,18 +114,18 @@ impl Evaluate {
                     scope.spawn(|| {
                         let mut store = Store::open(&path)?;
                         let worker = Worker::start(&store)?;
-                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(folder)
+                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(images.clone())
                     })
                 })
                 .collect();
-            desk.protocol(&experiment, &mut store, &worker, &teller).run(folder)?;
+            desk.protocol(&experiment, &mut store, &worker, &teller).run(images.clone())?;
             others.into_iter().try_for_each(|other| {
                 other
                     .join()
                     .unwrap_or_else(|_| Err(Error::argument("a worker ended before its work was done")))
             })
         });
-        if let Err(error) = done.map_err(|error| self.about_data(folder, error)) {
+        if let Err(error) = done {
             // A refused experiment leaves nothing behind.
             drop(worker);
             if is_new {
@@ -145,14 +151,6 @@ impl Evaluate {
         let shown = printable(&path.display().to_string());
         writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
         Ok(())
-    }
-
-    /// An error that, where the folder is the experiment's and is not there, says by which key.
-    fn about_data(&self, folder: &Path, error: Error) -> Error {
-        match self.data.is_none() && !folder.is_dir() {
-            true => Error::new(error.kind(), format!("data.folder: {error}; --data names another")),
-            false => error,
-        }
     }
 
     fn workers(&self) -> usize {

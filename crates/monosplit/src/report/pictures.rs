@@ -6,7 +6,7 @@ use std::path::Path;
 use monosplit_engine::Engine;
 use monosplit_eval::dataset::{DataSet, Sample};
 use monosplit_eval::experiment::Experiment;
-use monosplit_eval::protocol::{Catalogue, opened};
+use monosplit_eval::protocol::{Catalogue, Images};
 use monosplit_eval::store::{Member, Planned};
 use monosplit_eval::{Better, Candidate, Examinee, Source, Summary};
 use monosplit_graph::{Error, Result};
@@ -49,7 +49,8 @@ impl Gallery {
             _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
         };
         let folder = data.unwrap_or(Path::new(&record.data_path));
-        let (_, test) = opened(&experiment.data, folder, experiment.seed)?;
+        let named_by = if data.is_some() { "--data" } else { "data.folder" };
+        let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
         Ok(Gallery { laboratory, engine, test, shown: experiment.shown })
     }
 

@@ -292,6 +292,35 @@ fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
 }
 
 #[test]
+fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_report() {
+    let bench = Bench::new("troubled");
+    let test = bench.path("data/test");
+    let list = test.join("labels.csv");
+    let mut labels = std::fs::read_to_string(&list).unwrap();
+    let broken: Vec<String> = (0..7).map(|number| format!("broken-{number}.png")).collect();
+    for name in &broken {
+        std::fs::write(test.join("images").join(name), "this is no picture").unwrap();
+        labels.push_str(&format!("{name},1\n"));
+    }
+    std::fs::write(list, labels).unwrap();
+    std::fs::remove_file(test.join("masks/1.png")).unwrap();
+    let file = bench.path("experiment.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("test = \"test\"", "test = \"test\"\nunreadable = \"skip\"")).unwrap();
+    let (store, folder) = (bench.path("troubled.sqlite"), bench.path("report"));
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    assert!(run.out.contains("3 images for test, 1 of them without a mask, 7 left out\n"), "{}", run.out);
+    assert_eq!(run.out.matches("broken-").count(), 5, "{}", run.out);
+    assert!(run.out.contains("and 2 more") && run.out.contains("3 images for validation\n"), "{}", run.out);
+    succeeds([Path::new("report"), &store, Path::new("-o"), &folder]);
+    for file in ["index.html", "images.md", "images.tex"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(broken.iter().all(|name| text.contains(name)), "{file}: {text}");
+        assert!(text.contains("1.png") && text.contains("has no mask"), "{file}: {text}");
+    }
+}
+
+#[test]
 fn what_is_no_run_store_is_refused() {
     let bench = Bench::new("refused");
     let file = bench.path("experiment.toml");

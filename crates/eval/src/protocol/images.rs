@@ -23,6 +23,8 @@ pub struct Part {
     pub images: Vec<Seen>,
     /// Those that were left out.
     pub left_out: Vec<LeftOut>,
+    /// The names of those that have no mask and are kept.
+    pub unmasked: Vec<String>,
 }
 
 /// The data sets of an experiment.
@@ -100,15 +102,17 @@ impl Part {
         (examinee, preprocess): (&Examinee<'_>, &Preprocess),
         store: &Store,
     ) -> Result<Self> {
-        type Read = std::result::Result<(usize, String, String, Option<usize>), LeftOut>;
+        type Read = std::result::Result<(usize, String, String, Option<usize>, bool), LeftOut>;
         let read = |index: usize| -> Result<Read> {
-            let kept = |Photograph { name, hash, label, .. }| (index, name, hash, label);
+            let kept =
+                |Photograph { name, hash, label, mask, .. }| (index, name, hash, label, mask.is_some());
             Ok(data.load(index)?.map(kept))
         };
         let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
-        let (mut images, mut left_out, mut classes) = (Vec::new(), Vec::new(), None);
+        let (mut images, mut left_out, mut unmasked, mut classes) =
+            (Vec::new(), Vec::new(), Vec::new(), None);
         for one in found {
-            let (index, name, hash, label) = match one {
+            let (index, name, hash, label, is_masked) = match one {
                 Ok(found) => found,
                 Err(trouble) => {
                     left_out.push(trouble);
@@ -130,12 +134,15 @@ impl Part {
                 }
                 (ExplainedClass::Top, _) => found_class(&data, index, examinee, preprocess)?,
             };
+            if !is_masked {
+                unmasked.push(name.clone());
+            }
             images.push(Seen { id: store.image(&hash, class, &name)?, name, hash, class, index });
         }
         if images.is_empty() {
             return Err(Error::argument(format!("no image of the {name} part can be used")));
         }
-        Ok(Part { name, data, images, left_out })
+        Ok(Part { name, data, images, left_out, unmasked })
     }
 
     /// The same images, at most `count` of them, evenly over the part.

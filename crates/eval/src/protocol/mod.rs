@@ -122,9 +122,11 @@ impl Protocol<'_> {
         self.check_texts()?;
         self.check_parts(&choices, validation.is_some())?;
         self.check_metrics(images::frame(&test, self.examinee, self.preprocess)?)?;
+        let asks_masks = self.asks_masks(&choices)?;
         let enter = |name, data| {
             let how = (self.examinee, self.preprocess);
-            let part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            let mut part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            part.unmasked.retain(|_| asks_masks);
             self.observer.part(&part);
             Ok::<_, Error>(part)
         };
@@ -133,6 +135,7 @@ impl Protocol<'_> {
         for part in validation.iter().chain([&test]) {
             let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
             self.store.set_images(self.id, part.name, &ids)?;
+            self.store.set_troubles(self.id, part.name, &part.left_out, &part.unmasked)?;
         }
         let mut position = 0;
         let compared = self.select(&choices, validation.as_ref(), &mut position)?;
@@ -193,6 +196,15 @@ impl Protocol<'_> {
 
     /// So is every metric: whether it has a meaning on images like these.
     fn check_metrics(&self, frame: Option<Frame>) -> Result<()> {
+        let Some(frame) = frame else { return Ok(()) };
+        self.metrics().try_for_each(|(key, text)| {
+            let fits = metrics::parse(text).and_then(|metric| metric.check(&frame));
+            fits.map_err(|error| about(&key, text, &error))
+        })
+    }
+
+    /// Every metric that is asked for, and the key it is asked for by.
+    fn metrics(&self) -> impl Iterator<Item = (String, &String)> {
         let experiment = self.experiment;
         let criteria = experiment.selection.iter().flat_map(|part| &part.criteria);
         let criteria = criteria.map(|(name, metrics)| (format!("selection.{name}"), metrics));
@@ -200,16 +212,22 @@ impl Protocol<'_> {
         let ablated = experiment.ablations.iter().zip(1..);
         let ablated = ablated.map(|(part, number)| (format!("ablation[{number}].metrics"), &part.metrics));
         let curves = experiment.layers.iter().map(|part| ("layers.metrics".to_owned(), &part.metrics));
-        for (key, texts) in criteria.chain(asked).chain(ablated).chain(curves) {
-            for text in texts {
-                let fits = metrics::parse(text).and_then(|metric| match &frame {
-                    Some(frame) => metric.check(frame),
-                    None => Ok(()),
-                });
-                fits.map_err(|error| about(&key, text, &error))?;
+        let all = criteria.chain(asked).chain(ablated).chain(curves);
+        all.flat_map(|(key, texts)| texts.iter().map(move |text| (key.clone(), text)))
+    }
+
+    /// Whether any metric, or any method, looks at masks.
+    fn asks_masks(&self, choices: &[Choice]) -> Result<bool> {
+        let mut candidates = choices.iter().flat_map(|choice| &choice.candidates);
+        if candidates.any(|candidate| matches!(candidate.source, Source::Mask)) {
+            return Ok(true);
+        }
+        for (_, text) in self.metrics() {
+            if metrics::parse(text)?.needs_mask() {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The network of the randomisation check.

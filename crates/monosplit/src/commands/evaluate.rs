@@ -267,17 +267,19 @@ impl Teller<'_> {
 
 impl Observer for Teller<'_> {
     fn part(&self, part: &Part) {
-        let out = match part.left_out.len() {
+        let count = |count: usize, what: &str| match count {
             0 => String::new(),
-            count => format!(", {count} left out"),
+            count => format!(", {count} {what}"),
         };
-        self.say(&format!("{} images for {}{out}", part.images.len(), part.name));
+        let unmasked = count(part.unmasked.len(), "of them without a mask");
+        let out = count(part.left_out.len(), "left out");
+        self.say(&format!("{} images for {}{unmasked}{out}", part.images.len(), part.name));
         for out in part.left_out.iter().take(NAMED) {
-            let said = if out.said.is_empty() { String::new() } else { format!(" ({})", out.said) };
-            self.say(&format!("  {} {}{said}", out.name, out.trouble));
+            self.say(&format!("  {} {out}", out.name));
         }
         if part.left_out.len() > NAMED {
-            self.say(&format!("  and {} more", part.left_out.len() - NAMED));
+            let more = part.left_out.len() - NAMED;
+            self.say(&format!("  and {more} more, which `monosplit report` names"));
         }
     }
 

@@ -5,7 +5,7 @@ mod tables;
 
 use std::path::Path;
 
-use monosplit_eval::store::{Planned, Stage, Store};
+use monosplit_eval::store::{Planned, Stage, Store, Troubled};
 use monosplit_eval::{Better, Summary, metric_title};
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
@@ -52,6 +52,7 @@ impl<'a> Report<'a> {
                 _ => {}
             }
         }
+        report.troubles(&store.troubles(planned.id)?)?;
         let Report { page, mut written, .. } = report;
         write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
         written.insert(0, "index.html".into());
@@ -101,11 +102,18 @@ impl<'a> Report<'a> {
         let file = |path: &str| {
             Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
+        let troubles = store.troubles(planned.id)?;
+        let troubled = |part: &str, kept: bool, what: &str| {
+            let found = troubles.iter().filter(|one| one.part == part && one.kept == kept).count();
+            if found > 0 { format!(" ({found} {what})") } else { String::new() }
+        };
         let mut parts = Vec::new();
         for part in ["validation", "test"] {
             let count = store.images(planned.id, part)?.len();
             if count > 0 {
-                parts.push(format!("{count} images for {part}"));
+                let unmasked = troubled(part, true, "of them without a mask");
+                let left_out = troubled(part, false, "left out");
+                parts.push(format!("{count} images for {part}{unmasked}{left_out}"));
             }
         }
         self.paragraph(&format!(
@@ -119,6 +127,19 @@ impl<'a> Report<'a> {
             record.version
         ));
         Ok(())
+    }
+
+    /// Names every image that something is wrong with.
+    fn troubles(&mut self, troubles: &[Troubled]) -> Result<()> {
+        if troubles.is_empty() {
+            return Ok(());
+        }
+        self.heading("Images with something wrong");
+        self.paragraph(
+            "Those that were left out count nowhere. On those that are kept without a mask, metrics that need one have no \
+             value.",
+        );
+        self.table("images", &tables::troubles(troubles))
     }
 
     /// Says what a stage lacks, where it is not complete.

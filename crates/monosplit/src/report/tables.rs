@@ -1,6 +1,6 @@
 //! Stages as tables.
 
-use monosplit_eval::store::{Member, Stage};
+use monosplit_eval::store::{Member, Stage, Troubled};
 use monosplit_eval::{Better, Found, Summary, Verdict, metric_title};
 use monosplit_render::{Best, Entry, Table};
 
@@ -213,6 +213,19 @@ pub(super) fn timing(summary: &Summary) -> Table {
         listed(summary, |member| vec![words(&*member.title), words(layer(member))], &["Method", "Layer"]);
     table.caption = format!("Seconds, {} images one at a time", counted(summary));
     table
+}
+
+/// Images that something is wrong with.
+pub(super) fn troubles(troubles: &[Troubled]) -> Table {
+    let row = |one: &Troubled| {
+        let fate = if one.kept { "kept" } else { "left out" };
+        vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.said)]
+    };
+    Table {
+        columns: ["Image", "Part", "", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),
+        rows: troubles.iter().map(row).collect(),
+        ..Table::default()
+    }
 }
 
 /// How many images a stage has looked at, which may be fewer than its part has.

@@ -292,6 +292,19 @@ fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
 }
 
 #[test]
+fn a_heading_counts_the_images_its_stage_has_looked_at() {
+    let bench = Bench::new("heading");
+    let (file, store) = (bench.path("experiment.toml"), bench.path("heading.sqlite"));
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    assert!(run.out.contains("\ncomparison (3 images, test)\n"), "{}", run.out);
+    assert!(run.out.contains("\nsanity check (2 of 3 images, test)\n"), "{}", run.out);
+    let folder = bench.path("report");
+    succeeds([Path::new("report"), &store, Path::new("-o"), &folder]);
+    let table = std::fs::read_to_string(folder.join("sanity.md")).unwrap();
+    assert!(table.starts_with("Similarity of maps, 2 of 3 images\n"), "{table}");
+}
+
+#[test]
 fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_report() {
     let bench = Bench::new("troubled");
     let test = bench.path("data/test");

@@ -429,7 +429,7 @@ impl Protocol<'_> {
 
     fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<Said> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
-        Ok(part.images.iter().map(|image| values.get(&image.id).copied()).collect())
+        Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
     }
 
     fn ablate(&mut self, ablation: &AblationPart, part: &Part, position: &mut usize) -> Result<()> {

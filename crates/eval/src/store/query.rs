@@ -109,16 +109,16 @@ impl Store {
         })
     }
 
-    /// The values of a configuration by one metric, by image; silent ones are not there.
+    /// The values of a configuration by one metric, by image; none where the metric was silent.
     pub fn values(
         &self,
         (model, seed): (i64, u64),
         configuration: i64,
         metric: i64,
-    ) -> Result<HashMap<i64, f64>> {
+    ) -> Result<HashMap<i64, Option<f64>>> {
         let rows = self.list(
             "SELECT image, value FROM result WHERE model = ?1 AND configuration = ?2 AND metric = ?3 \
-             AND seed = ?4 AND value IS NOT NULL",
+             AND seed = ?4",
             &[&model, &configuration, &metric, &(seed as i64)],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;

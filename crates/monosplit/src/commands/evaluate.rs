@@ -298,8 +298,8 @@ impl Observer for Teller<'_> {
 
 /// A stage as a table of means.
 fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
-    let Summary { stage, rows, images } = summary;
-    writeln!(out, "\n{} ({} images, {})", stage.name, images.len(), stage.part)?;
+    let Summary { stage, rows, .. } = summary;
+    writeln!(out, "\n{} ({}, {})", stage.name, summary.extent(), stage.part)?;
     let titles: Vec<String> = stage
         .metrics
         .iter()

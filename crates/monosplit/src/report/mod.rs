@@ -225,8 +225,7 @@ impl<'a> Report<'a> {
         for (metric, (_, name, better)) in summary.stage.metrics.iter().enumerate() {
             let arrow = if *better == Better::Higher { "more is better" } else { "less is better" };
             let scene = curves(summary, metric)?.into_scene()?;
-            let caption =
-                format!("{}, {arrow}; means over {} images.", metric_title(name), summary.images.len());
+            let caption = format!("{}, {arrow}; means over {}.", metric_title(name), summary.extent());
             self.figure(&format!("layers-{}", metric + 1), &scene, &caption)?;
         }
         Ok(())

@@ -54,7 +54,7 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
     };
     let plain = columns.iter().map(|name| ((*name).to_owned(), Best::None));
     Table {
-        caption: format!("{} images ({})", summary.images.len(), stage.part),
+        caption: format!("{} ({})", summary.extent(), stage.part),
         columns: plain.chain(metric_columns(stage)).collect(),
         rows: stage.members.iter().zip(&summary.rows).map(row).collect(),
         headings: headings(&stage.members),
@@ -101,7 +101,7 @@ pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
     }
     let columns = ["Method", "Best by", "Layer", "Formula", "Abs", "Chosen from"];
     Table {
-        caption: format!("{} images ({})", summary.images.len(), summary.stage.part),
+        caption: format!("{} ({})", summary.extent(), summary.stage.part),
         columns: columns.map(|name| (name.to_owned(), Best::None)).to_vec(),
         rows,
         ..Table::default()
@@ -151,13 +151,13 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
 
 /// Where a metric had no value for some images of a configuration: one line for each.
 pub(super) fn silences(summary: &Summary) -> Vec<String> {
-    let all = counted(summary);
     let mut lines = Vec::new();
     for (member, row) in summary.stage.members.iter().zip(&summary.rows) {
         for (found, (_, name, _)) in row.iter().zip(&summary.stage.metrics) {
-            let silent = all - found.values.len();
+            let silent = found.silent;
             if silent > 0 && !found.values.is_empty() {
                 let (title, metric) = (&member.title, metric_title(name));
+                let all = silent + found.values.len();
                 lines.push(format!("{title} at {} by {metric}: {silent} of {all} images", layer(member)));
             }
         }
@@ -187,7 +187,7 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
         };
         let value = stage.name.rsplit(' ').next().unwrap_or("value").to_owned();
         Table {
-            caption: format!("{name}, {} images ({})", summary.images.len(), stage.part),
+            caption: format!("{name}, {} ({})", summary.extent(), stage.part),
             columns: std::iter::once((value, Best::None)).chain(metric_columns(stage)).collect(),
             rows: rows.map(row).collect(),
             ..Table::default()
@@ -203,7 +203,7 @@ pub(super) fn sanity(summary: &Summary) -> Table {
     for (column, (_, name, _)) in table.columns[3..].iter_mut().zip(&summary.stage.metrics) {
         column.0 = name.rsplit('=').next().unwrap_or(name).replace('-', " ");
     }
-    table.caption = format!("Similarity of maps, {} images", counted(summary));
+    table.caption = format!("Similarity of maps, {}", summary.extent());
     table
 }
 
@@ -211,7 +211,7 @@ pub(super) fn sanity(summary: &Summary) -> Table {
 pub(super) fn timing(summary: &Summary) -> Table {
     let mut table =
         listed(summary, |member| vec![words(&*member.title), words(layer(member))], &["Method", "Layer"]);
-    table.caption = format!("Seconds, {} images one at a time", counted(summary));
+    table.caption = format!("Seconds, {} one at a time", summary.extent());
     table
 }
 
@@ -226,9 +226,4 @@ pub(super) fn troubles(troubles: &[Troubled]) -> Table {
         rows: troubles.iter().map(row).collect(),
         ..Table::default()
     }
-}
-
-/// How many images a stage has looked at, which may be fewer than its part has.
-fn counted(summary: &Summary) -> usize {
-    summary.rows.iter().flatten().map(|found| found.values.len()).max().unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
 pub(crate) use pictures::Gallery;
-use pictures::{MOST_COLUMNS, ranked};
+use pictures::{MOST_COLUMNS, best_and_worst, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
 /// More curves than this are not told apart.
@@ -87,6 +87,11 @@ impl<'a> Report<'a> {
     fn figure(&mut self, name: &str, scene: &Scene, caption: &str) -> Result<()> {
         let figure = PageFigure::drawing(scene)?.caption(caption);
         self.with(|page| page.figure(figure));
+        self.written_figure(name, scene)
+    }
+
+    /// A drawing as SVG beside the page.
+    fn written_figure(&mut self, name: &str, scene: &Scene) -> Result<()> {
         let file = format!("{name}.svg");
         scene.write(self.folder.join(&file))?;
         self.written.push(file);
@@ -166,19 +171,12 @@ impl<'a> Report<'a> {
     fn comparison(&mut self, summary: &Summary, gallery: Option<&Gallery>) -> Result<()> {
         self.heading("Comparison");
         self.table("comparison", &comparison(summary))?;
-        let silences = tables::silences(summary);
-        if !silences.is_empty() {
-            self.paragraph(&format!(
-                "Left out of a mean are images for which the metric has no value, such as a share of the map above one: {}.",
-                silences.join("; ")
-            ));
-        }
         if let Some(table) = verdicts(summary) {
             self.heading("Who wins");
             self.paragraph(
                 "The best configuration of the split methods against every other, image by image: won or lost where the 95 % \
-                 confidence interval of the mean difference leaves out zero, else tied. The difference is given so that \
-                 more is better for the split.",
+                 confidence interval of the mean difference leaves out zero, else tied. Difference and interval are given so \
+                 that more is better for the split.",
             );
             self.table("verdicts", &table)?;
         }
@@ -202,13 +200,22 @@ impl<'a> Report<'a> {
         let about = format!("Red speaks for the class, blue against it; each map on its own scale.{some}");
         self.figure("maps", &scene, &about)?;
         let metric = gallery.judged_by(summary);
+        let rows = gallery.extremes(summary, metric)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         self.heading("Best and worst images");
         self.paragraph(&format!(
-            "For each method the image it does best and the image it does worst on by {}.",
+            "For each method the image it does best and the image it does worst on by {}, whose value stands above each.",
             metric_title(&summary.stage.metrics[metric].1)
         ));
-        let scene = gallery.extremes(summary, metric)?.into_scene()?;
-        self.figure("extremes", &scene, "The value stands above each pair.")
+        self.written_figure("extremes", &best_and_worst(&rows).into_scene()?)?;
+        // Two columns of a page, or one below the other on a telephone.
+        for half in rows.chunks(rows.len().div_ceil(2)) {
+            let figure = PageFigure::drawing(&best_and_worst(half).into_scene()?)?.beside();
+            self.with(|page| page.figure(figure));
+        }
+        Ok(())
     }
 
     fn ablation(&mut self, summary: &Summary, position: usize) -> Result<()> {
@@ -289,7 +296,10 @@ fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
     Ok(LinePlot {
         title: metric_title(&stage.metrics[metric].1),
         x_label: "layer".into(),
-        y_label: metric_title(&stage.metrics[metric].1),
+        y_label: match stage.metrics[metric].2 {
+            Better::Higher => "more is better".into(),
+            Better::Lower => "less is better".into(),
+        },
         series,
         x_names,
         width: 560.0,

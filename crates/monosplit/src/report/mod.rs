@@ -41,7 +41,9 @@ impl<'a> Report<'a> {
                 continue;
             }
             let summary = Summary::of(store, planned, stage)?;
-            report.missing(&summary)?;
+            if let Some(lack) = tables::lack(&summary) {
+                report.paragraph(&lack);
+            }
             match stage.kind.as_str() {
                 "selection" => report.selection(&summary, planned)?,
                 "comparison" => report.comparison(&summary, gallery)?,
@@ -147,15 +149,6 @@ impl<'a> Report<'a> {
         self.table("images", &tables::troubles(troubles))
     }
 
-    /// Says what a stage lacks, where it is not complete.
-    fn missing(&mut self, summary: &Summary) -> Result<()> {
-        let found = summary.rows.iter().flatten().map(|found| found.values.len()).sum::<usize>();
-        if found == 0 {
-            self.paragraph(&format!("The stage '{}' holds no values yet.", summary.stage.name));
-        }
-        Ok(())
-    }
-
     fn selection(&mut self, summary: &Summary, planned: &Planned) -> Result<()> {
         self.heading("What was chosen");
         self.paragraph(
@@ -229,11 +222,12 @@ impl<'a> Report<'a> {
 
     fn layers(&mut self, summary: &Summary) -> Result<()> {
         self.heading("Dependence on the layer");
-        for (metric, (_, name, better)) in summary.stage.metrics.iter().enumerate() {
-            let arrow = if *better == Better::Higher { "more is better" } else { "less is better" };
+        for (metric, (_, name, _)) in summary.stage.metrics.iter().enumerate() {
             let scene = curves(summary, metric)?.into_scene()?;
-            let caption = format!("{}, {arrow}; means over {}.", metric_title(name), summary.extent());
-            self.figure(&format!("layers-{}", metric + 1), &scene, &caption)?;
+            let caption = format!("{}: means over {}.", metric_title(name), summary.extent());
+            let figure = PageFigure::drawing(&scene)?.beside().caption(&caption);
+            self.with(|page| page.figure(figure));
+            self.written_figure(&format!("layers-{}", metric + 1), &scene)?;
         }
         Ok(())
     }
@@ -302,7 +296,7 @@ fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
         },
         series,
         x_names,
-        width: 560.0,
-        height: 280.0,
+        width: 460.0,
+        height: 260.0,
     })
 }

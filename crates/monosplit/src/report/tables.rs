@@ -5,6 +5,7 @@ use monosplit_eval::{Better, Estimate, Found, Summary, Verdict, metric_title};
 use monosplit_render::{Best, Entry, Table};
 
 use crate::commands::is_ranked;
+use crate::table::grouped;
 
 fn best_end(better: Better) -> Best {
     match better {
@@ -60,6 +61,23 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
         headings: headings(&stage.members),
         unranked: (0..stage.members.len()).filter(|&row| !is_ranked(stage, row)).collect(),
         note: silences(stage, stage.members.iter().map(named).zip(&summary.rows)),
+    }
+}
+
+/// What a stage lacks, where it is not complete.
+pub(super) fn lack(summary: &Summary) -> Option<String> {
+    let Summary { stage, seen, rows, .. } = summary;
+    let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.silent).sum();
+    let all = stage.members.len() * stage.metrics.len() * seen;
+    match found {
+        0 => Some(format!("The stage '{}' holds no values yet.", stage.name)),
+        found if found < all => Some(format!(
+            "The stage '{}' is not complete: {} of {} values are there for the images that were begun, and means are over those.",
+            stage.name,
+            grouped(found),
+            grouped(all)
+        )),
+        _ => None,
     }
 }
 
@@ -290,6 +308,14 @@ mod tests {
         let table = verdicts(&summary()).unwrap();
         let judged = Entry::Judged("won +0.100".into(), "+0.100 … +0.100".into());
         assert_eq!(table.rows, [[words("gradcam, conv"), judged]]);
+    }
+
+    #[test]
+    fn a_stage_that_is_not_complete_says_so() {
+        let mut summary = summary();
+        assert_eq!(lack(&summary), None, "silence is no lack");
+        summary.rows[1][0].silent = 0;
+        assert!(lack(&summary).is_some_and(|said| said.contains("13 of 14")));
     }
 
     #[test]

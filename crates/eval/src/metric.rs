@@ -1,6 +1,6 @@
 //! What a metric is: a number for one map of one image, given the network it explains.
 
-use monosplit_graph::{Result, Tensor};
+use monosplit_graph::{Error, Result, Tensor};
 
 use crate::erosions::Changes;
 
@@ -54,6 +54,37 @@ pub struct Case<'a> {
     pub seed: u64,
 }
 
+/// What all cases of an evaluation have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Channels of an image.
+    pub channels: usize,
+    /// Its rows.
+    pub height: usize,
+    /// Its columns.
+    pub width: usize,
+    /// Classes of the network.
+    pub classes: usize,
+}
+
+impl Frame {
+    /// Pixels of an image.
+    pub fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// An error unless an option of a metric is at most `most`, which is as much as such an image has.
+    pub(crate) fn holds(&self, (metric, key): (&str, &str), value: usize, most: usize) -> Result<()> {
+        match value <= most {
+            true => Ok(()),
+            false => Err(Error::argument(format!(
+                "{metric}: option '{key}' is a whole number from 1 to {most} for images of {}×{} pixels, found '{value}'",
+                self.width, self.height
+            ))),
+        }
+    }
+}
+
 /// Which end of a metric is the good one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
@@ -78,6 +109,12 @@ pub trait Metric: Send + Sync {
     /// Whether it needs to know where the object is.
     fn needs_mask(&self) -> bool {
         false
+    }
+
+    /// Refuses, before anything is computed, what has no value on such images whatever the map.
+    fn check(&self, frame: &Frame) -> Result<()> {
+        let _ = frame;
+        Ok(())
     }
 
     /// Its value for a case; silent where the definition has none, as for an empty mask or a map that is constant.

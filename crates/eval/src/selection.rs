@@ -1,15 +1,52 @@
 //! The paper's automated selection: of all layers, formulas and signs of a method, those of best average rank over some
-//! metrics on validation images.
+//! metrics on validation images. Where a metric is silent about a candidate, silence must not help it.
 
 use crate::metric::Better;
+use crate::statistics::mean;
 
-/// The rank of each value, 1 for the best; equals share the mean of their ranks, and what has no value comes last.
-pub fn ranks(values: &[Option<f64>], better: Better) -> Vec<f64> {
+/// What a metric says of one candidate, image by image; nothing where it is silent.
+pub type Said = Vec<Option<f64>>;
+
+/// Where a candidate stands by a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// The mean over the images on which any of the candidates has a value; none if there is no such image.
+    pub mean: Option<f64>,
+    /// On how many of them the candidate itself has none.
+    pub silent: usize,
+}
+
+/// Where candidates stand by a metric. On an image about which the metric is silent a candidate has the worst value that any
+/// of them has there: left out of the mean instead, an image on which all do badly would count for those only that have a
+/// value. An image on which nobody has one tells nothing.
+pub fn standings(candidates: &[Said], better: Better) -> Vec<Standing> {
+    let images = candidates.iter().map(Vec::len).max().unwrap_or(0);
+    let worst = |image: usize| {
+        let values = candidates.iter().filter_map(|said| said.get(image).copied().flatten());
+        values.reduce(match better {
+            Better::Higher => f64::min,
+            Better::Lower => f64::max,
+        })
+    };
+    let worst: Vec<Option<f64>> = (0..images).map(worst).collect();
+    let standing = |said: &Said| {
+        let own = |image: usize| said.get(image).copied().flatten();
+        let counted = || (0..images).filter_map(|image| Some((own(image), worst[image]?)));
+        let values: Vec<f64> = counted().map(|(own, worst)| own.unwrap_or(worst)).collect();
+        Standing { mean: mean(&values), silent: counted().filter(|(own, _)| own.is_none()).count() }
+    };
+    candidates.iter().map(standing).collect()
+}
+
+/// The rank of each candidate by a metric, 1 for the best. Of equal means the one that is silent less often is first; equals
+/// in that too share the mean of their ranks.
+pub fn ranks(candidates: &[Said], better: Better) -> Vec<f64> {
     let sign = match better {
         Better::Higher => -1.0,
         Better::Lower => 1.0,
     };
-    let cost: Vec<f64> = values.iter().map(|value| value.map_or(f64::INFINITY, |v| sign * v)).collect();
+    let cost = |Standing { mean, silent }: Standing| (mean.map_or(f64::INFINITY, |mean| sign * mean), silent);
+    let cost: Vec<(f64, usize)> = standings(candidates, better).into_iter().map(cost).collect();
     cost.iter()
         .map(|own| {
             let before = cost.iter().filter(|other| *other < own).count();
@@ -19,12 +56,12 @@ pub fn ranks(values: &[Option<f64>], better: Better) -> Vec<f64> {
         .collect()
 }
 
-/// The mean of each candidate's ranks over several metrics, each given as its values and its good end.
-pub fn average_ranks(metrics: &[(Vec<Option<f64>>, Better)]) -> Vec<f64> {
-    let candidates = metrics.iter().map(|(values, _)| values.len()).max().unwrap_or(0);
+/// The mean of each candidate's ranks over several metrics, each given as what it says and its good end.
+pub fn average_ranks(metrics: &[(Vec<Said>, Better)]) -> Vec<f64> {
+    let candidates = metrics.iter().map(|(said, _)| said.len()).max().unwrap_or(0);
     let mut sums = vec![0.0; candidates];
-    for (values, better) in metrics {
-        for (sum, rank) in sums.iter_mut().zip(ranks(values, *better)) {
+    for (said, better) in metrics {
+        for (sum, rank) in sums.iter_mut().zip(ranks(said, *better)) {
             *sum += rank;
         }
     }
@@ -32,7 +69,7 @@ pub fn average_ranks(metrics: &[(Vec<Option<f64>>, Better)]) -> Vec<f64> {
 }
 
 /// The candidate of best average rank, the first of equals; none if there are none.
-pub fn best(metrics: &[(Vec<Option<f64>>, Better)]) -> Option<usize> {
+pub fn best(metrics: &[(Vec<Said>, Better)]) -> Option<usize> {
     let averages = average_ranks(metrics);
     (0..averages.len()).min_by(|&a, &b| averages[a].total_cmp(&averages[b]))
 }
@@ -41,23 +78,61 @@ pub fn best(metrics: &[(Vec<Option<f64>>, Better)]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// Candidates of which each has one value, on one image.
+    fn on_one_image<const N: usize>(values: [f64; N]) -> Vec<Said> {
+        values.map(|value| vec![Some(value)]).to_vec()
+    }
+
     /// `scipy.stats.rankdata([0.3, 0.1, 0.3, 0.2])` is `[3.5, 1, 3.5, 2]`.
     #[test]
     fn equals_share_their_ranks() {
-        let values = [0.3, 0.1, 0.3, 0.2].map(Some);
-        assert_eq!(ranks(&values, Better::Lower), [3.5, 1.0, 3.5, 2.0]);
-        assert_eq!(ranks(&values, Better::Higher), [1.5, 4.0, 1.5, 3.0]);
-        assert_eq!(ranks(&[None, Some(1.0)], Better::Higher), [2.0, 1.0]);
+        let candidates = on_one_image([0.3, 0.1, 0.3, 0.2]);
+        assert_eq!(ranks(&candidates, Better::Lower), [3.5, 1.0, 3.5, 2.0]);
+        assert_eq!(ranks(&candidates, Better::Higher), [1.5, 4.0, 1.5, 3.0]);
     }
 
     #[test]
     fn the_best_is_good_at_all_metrics_rather_than_best_at_one() {
         let metrics = [
-            (vec![Some(0.9), Some(0.8), Some(0.1), Some(0.2)], Better::Higher),
-            (vec![Some(9.0), Some(2.0), Some(1.0), Some(3.0)], Better::Lower),
+            (on_one_image([0.9, 0.8, 0.1, 0.2]), Better::Higher),
+            (on_one_image([9.0, 2.0, 1.0, 3.0]), Better::Lower),
         ];
         assert_eq!(average_ranks(&metrics), [2.5, 2.0, 2.5, 3.0]);
         assert_eq!(best(&metrics), Some(1));
         assert_eq!(best(&[]), None);
+    }
+
+    /// The second image is hard. One candidate has a value on it and is the better one on both; the other would be ahead if
+    /// its silence there were left out of its mean.
+    #[test]
+    fn silence_on_a_hard_image_does_not_help() {
+        for (better, sign) in [(Better::Higher, 1.0), (Better::Lower, -1.0)] {
+            let value = |value: f64| Some(sign * value);
+            let speaks = vec![value(0.8), value(0.3), value(0.7)];
+            let silent = vec![value(0.7), None, value(0.7)];
+            let poor = vec![value(0.1), value(0.1), value(0.1)];
+            assert_eq!(ranks(&[silent.clone(), speaks.clone(), poor.clone()], better), [2.0, 1.0, 3.0]);
+            let means: Vec<f64> = standings(&[silent, speaks, poor], better)
+                .iter()
+                .map(|one| sign * one.mean.unwrap())
+                .collect();
+            assert!((means[0] - 0.5).abs() < 1e-12, "the poor one's value stands in: {means:?}");
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_comes_last_even_where_the_worst_is_all_there_is() {
+        assert_eq!(ranks(&[vec![None, None], vec![Some(1.0), Some(2.0)]], Better::Higher), [2.0, 1.0]);
+        assert_eq!(ranks(&[vec![None, Some(2.0)], vec![Some(1.0), Some(2.0)]], Better::Higher), [2.0, 1.0]);
+    }
+
+    #[test]
+    fn an_image_on_which_nobody_has_a_value_tells_nothing() {
+        let candidates = [vec![Some(1.0), None], vec![Some(2.0), None], vec![None, None]];
+        let counted: Vec<usize> =
+            standings(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
+        assert_eq!(counted, [0, 0, 1]);
+        assert_eq!(ranks(&candidates, Better::Higher), [2.0, 1.0, 3.0]);
+        assert_eq!(ranks(&[vec![None], vec![None]], Better::Lower), [1.5, 1.5]);
     }
 }

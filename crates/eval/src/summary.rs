@@ -1,6 +1,6 @@
 //! What a stage found, in numbers: for every configuration and metric the mean over the images, and how sure it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use monosplit_graph::Result;
 
@@ -13,7 +13,9 @@ use crate::store::{Planned, Stage, Store};
 pub struct Found {
     /// The value of each image that has one, by the image's number.
     pub values: HashMap<i64, f64>,
-    /// Their mean; none if there is none.
+    /// How many images were looked at and have none.
+    pub silent: usize,
+    /// The mean of the values; none if there is none.
     pub estimate: Option<Estimate>,
 }
 
@@ -24,6 +26,8 @@ pub struct Summary {
     pub stage: Stage,
     /// Its images: number, name and explained class.
     pub images: Vec<(i64, String, usize)>,
+    /// How many of them were looked at: a stage may ask for some, or not be complete.
+    pub seen: usize,
     /// For every configuration, in the order of the stage, what each metric says.
     pub rows: Vec<Vec<Found>>,
 }
@@ -34,19 +38,35 @@ impl Summary {
         let images = store.images(planned.id, &stage.part)?;
         let key = (planned.record.model, planned.record.seed);
         let mut rows = Vec::with_capacity(stage.members.len());
+        let mut seen = HashSet::new();
         for member in &stage.members {
             let mut row = Vec::with_capacity(stage.metrics.len());
             for (metric, ..) in &stage.metrics {
-                let mut values = store.values(key, member.id, *metric)?;
+                let stored = store.values(key, member.id, *metric)?;
                 // In the order of the images, so that the same values always have the same interval.
-                let ordered: Vec<f64> =
-                    images.iter().filter_map(|(id, ..)| values.get(id).copied()).collect();
-                values.retain(|id, _| images.iter().any(|(known, ..)| known == id));
-                row.push(Found { estimate: Estimate::of(&ordered), values });
+                let measured: Vec<(i64, Option<f64>)> =
+                    images.iter().filter_map(|(id, ..)| Some((*id, *stored.get(id)?))).collect();
+                seen.extend(measured.iter().map(|(id, _)| *id));
+                let spoken: Vec<(i64, f64)> =
+                    measured.iter().filter_map(|(id, value)| Some((*id, (*value)?))).collect();
+                let ordered: Vec<f64> = spoken.iter().map(|(_, value)| *value).collect();
+                row.push(Found {
+                    silent: measured.len() - spoken.len(),
+                    estimate: Estimate::of(&ordered),
+                    values: spoken.into_iter().collect(),
+                });
             }
             rows.push(row);
         }
-        Ok(Summary { stage: stage.clone(), images, rows })
+        Ok(Summary { stage: stage.clone(), images, seen: seen.len(), rows })
+    }
+
+    /// The images in words: `24 images`, or `12 of 24 images` where not all were looked at.
+    pub fn extent(&self) -> String {
+        match self.images.len() {
+            all if all == self.seen => format!("{all} images"),
+            all => format!("{} of {all} images", self.seen),
+        }
     }
 
     /// Which row has the best mean by a metric, among those `eligible`.

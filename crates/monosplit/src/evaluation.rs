@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use monosplit_eval::Sha256;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, Known};
-use monosplit_graph::{Error, Graph, Result};
+use monosplit_eval::{Sha256, nearby};
+use monosplit_graph::{Error, Graph, Result, arch};
 use monosplit_image::{Preprocess, Preset};
 use monosplit_train::PRESET;
 
@@ -59,12 +59,20 @@ impl Laboratory {
             Origin::Onnx(_) => "model.file",
             Origin::Architecture { .. } => "model.weights",
         };
-        let file = model::read(&path, MAX_WEIGHTS).map_err(|error| match instead {
+        let about = |error: Error| match instead {
             Some(_) => error,
-            None => Error::new(error.kind(), format!("{key}: {error}; --model names another")),
-        })?;
+            None => {
+                let close = if path.exists() { String::new() } else { nearby(&path) };
+                Error::new(error.kind(), format!("{key}: {close}{error}; --model names another"))
+            }
+        };
+        if let Origin::Architecture { name, .. } = &origin {
+            arch::parameters(name, 1)
+                .map_err(|error| Error::new(error.kind(), format!("model.arch: {error}")))?;
+        }
+        let file = model::read(&path, MAX_WEIGHTS).map_err(about)?;
         hash.update(&file);
-        let model = Model::open(origin, &ModelOptions::default())?;
+        let model = Model::open(origin, &ModelOptions::default()).map_err(about)?;
         model.external().iter().for_each(|file| hash.update(file));
         let input = model.picture_input()?;
         if input.layout != Layout::ChannelsFirst {
@@ -85,7 +93,10 @@ impl Laboratory {
             )
         })?;
         let labels = match &part.labels {
-            Some(path) => Labels::open(path, classes)?,
+            Some(path) => Labels::open(path, classes).map_err(|error| {
+                let close = if path.exists() { String::new() } else { nearby(path) };
+                Error::new(error.kind(), format!("model.labels: {close}{error}"))
+            })?,
             None => Labels::of(&model, classes),
         };
         let known = crate::commands::known_of(Some(&preprocess))?;

@@ -198,6 +198,18 @@ fn processes_and_their_workers_divide_a_run_and_find_the_same() {
     }
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     assert!(page.contains("SplitGrad") && page.contains("<svg") && !page.contains("<script"));
+    let splitgrad = ["--method", "splitgrad", "--metric", "pointing"];
+    let [store, json] = [shared.to_str().unwrap(), "--json"];
+    let listed = succeeds(["results", store, json].into_iter().chain(splitgrad));
+    let counts = listed.out.matches("\"images\": 3").count();
+    assert_eq!(counts, listed.out.matches("\"images\":").count(), "a mean mixes parts: {}", listed.out);
+    assert!(listed.out.contains("\"validation\"") && listed.out.contains("\"test\""), "{}", listed.out);
+    let shown = succeeds([Path::new("results"), &shared, Path::new("--part"), Path::new("test")]);
+    assert!(
+        shown.out.contains("test") && !shown.out.contains("validation") && !shown.out.contains("seed"),
+        "{}",
+        shown.out
+    );
     let parquet = bench.path("rows.parquet");
     succeeds([Path::new("results"), &shared, Path::new("-o"), &parquet]);
     assert!(std::fs::read(parquet).unwrap().ends_with(b"PAR1"));
@@ -208,18 +220,52 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
     let bench = Bench::new("bad");
     let file = bench.path("experiment.toml");
     let right = std::fs::read_to_string(&file).unwrap();
+    std::fs::create_dir(bench.path("data/empty")).unwrap();
     let cases = [
         ("validation = \"val\"", "validaton = \"val\"", &["data.validaton", "'validation'"][..]),
         ("\"sparseness\"", "\"sparsness\"", &["sparsness", "did you mean 'sparseness'"]),
         ("method = \"splitgrad\"", "method = \"splitgrid\"", &["splitgrid", "did you mean 'splitgrad'"]),
-        ("layer3.0.conv2", "layer3.0.conv9", &["method 1", "layers", "layer3.0.conv9", "layer3.0.conv"]),
+        ("layer3.0.conv2", "layer3.0.conv9", &["method[1].layers", "layer3.0.conv9", "layer3.0.conv"]),
+        (
+            "[\"layer3.0.conv2\", \"layer4.2.conv2\"]",
+            "\"convolutons\"",
+            &["method[1].layers", "'convolutions'"],
+        ),
+        ("\"layer3.0.conv2\"", "\"imag\"", &["method[1].layers", "did you mean 'image'"]),
+        ("method = \"splitgrad\"", "method = \"splitgrad:alpa=1\"", &["method[1].method", "'alpha'"]),
+        ("validation = \"val\"", "validation = \"vall\"", &["data.validation", "'val'", "folder of images"]),
+        ("validation = \"val\"\n", "", &["selection", "validation images", "data.validation"]),
+        ("validation = \"val\"", "validation = \"val/masks/0\"", &["data.validation", "folder of images"]),
+        (
+            "folder = \"data\"",
+            "folder = \"data\"\nlabel-column = \"clas\"",
+            &["data.label-column", "'class'"],
+        ),
+        ("folder = \"data\"", "folder = \"mnist\"\nlayout = \"idx\"", &["data.folder", "expected", "mnist"]),
+        ("test = \"test\"", "test = \"empty\"", &["data.test", "expected images", "empty"]),
+        ("\"sparseness\"", "\"selectivity:patch=0\"", &["comparison.metrics", "'patch'", "from 1", "'0'"]),
+        ("\"sparseness\"", "\"selectivity:patch=129\"", &["comparison.metrics", "1 to 128", "'129'"]),
+        (
+            "\"sparseness\"",
+            "\"top-k-intersection:k=16385\"",
+            &["comparison.metrics", "1 to 16384", "'16385'"],
+        ),
+        ("\"sparseness\"", "\"deletion:step=16385\"", &["comparison.metrics", "'step'", "1 to 16384"]),
+        ("\"sparseness\"", "\"infidelity:patch=5\"", &["comparison.metrics", "patch=5", "128×128"]),
+        ("\"sparseness\"", "\"random-logit:other=37\"", &["comparison.metrics", "0 to 36", "'37'"]),
+        (
+            "[sanity]",
+            "[layers]\nmetrics = [\"sparseness\"]\nof = [{ method = \"gradcan\" }]\n[sanity]",
+            &["layers.of[1].method", "'gradcam'"],
+        ),
+        ("[data]", "labels = \"names.txt\"\n[data]", &["model.labels", "names.txt"]),
         ("method = \"gradcam\"", "metod = \"gradcam\"", &["method[2].metod", "did you mean 'method'?"]),
         (
             "title = \"SplitGrad\"",
             "title = \"SplitGrad\"\nformulas = [\"part=pluss\"]",
-            &["method 1", "formulas", "part=pluss", "plus"],
+            &["method[1].formulas", "part=pluss", "plus"],
         ),
-        ("pets-small.onnx", "pets-smell.onnx", &["model.file", "pets-smell.onnx"]),
+        ("pets-small.onnx", "pets-smell.onnx", &["model.file", "pets-smell.onnx", "'pets-small.onnx'"]),
         ("absolute = \"both\"", "absolute = true", &["method[1].absolute", "one of no, yes, both", "true"]),
         ("folder = \"data\"", "folder = \"date\"", &["data.folder", "date", "folder of a data set"]),
         ("images = 2", "images = 2\nrandomise = 999", &["sanity.randomise", "999"]),
@@ -229,6 +275,61 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
         let store = bench.path("bad.sqlite");
         refuses([Path::new("evaluate"), &file, Path::new("--store"), &store], words);
         assert!(!store.exists(), "an empty store is left for {bad}");
+    }
+}
+
+#[test]
+fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
+    let bench = Bench::new("more");
+    let file = bench.path("experiment.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("test = \"test\"", "test = \"test\"\ntest-images = 50\nvalidation-images = 2");
+    std::fs::write(&file, text.replace("\"sparseness\", ", "")).unwrap();
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &bench.path("more.sqlite")]);
+    let remarks: Vec<&str> = run.errors.lines().filter(|line| line.contains("asked for")).collect();
+    assert_eq!(remarks.len(), 1, "{}", run.errors);
+    assert!(["data.test-images", "50", "3"].iter().all(|word| remarks[0].contains(word)), "{}", remarks[0]);
+}
+
+#[test]
+fn a_heading_counts_the_images_its_stage_has_looked_at() {
+    let bench = Bench::new("heading");
+    let (file, store) = (bench.path("experiment.toml"), bench.path("heading.sqlite"));
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    assert!(run.out.contains("\ncomparison (3 images, test)\n"), "{}", run.out);
+    assert!(run.out.contains("\nsanity check (2 of 3 images, test)\n"), "{}", run.out);
+    let folder = bench.path("report");
+    succeeds([Path::new("report"), &store, Path::new("-o"), &folder]);
+    let table = std::fs::read_to_string(folder.join("sanity.md")).unwrap();
+    assert!(table.starts_with("Similarity of maps, 2 of 3 images\n"), "{table}");
+}
+
+#[test]
+fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_report() {
+    let bench = Bench::new("troubled");
+    let test = bench.path("data/test");
+    let list = test.join("labels.csv");
+    let mut labels = std::fs::read_to_string(&list).unwrap();
+    let broken: Vec<String> = (0..7).map(|number| format!("broken-{number}.png")).collect();
+    for name in &broken {
+        std::fs::write(test.join("images").join(name), "this is no picture").unwrap();
+        labels.push_str(&format!("{name},1\n"));
+    }
+    std::fs::write(list, labels).unwrap();
+    std::fs::remove_file(test.join("masks/1.png")).unwrap();
+    let file = bench.path("experiment.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("test = \"test\"", "test = \"test\"\nunreadable = \"skip\"")).unwrap();
+    let (store, folder) = (bench.path("troubled.sqlite"), bench.path("report"));
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    assert!(run.out.contains("3 images for test, 1 of them without a mask, 7 left out\n"), "{}", run.out);
+    assert_eq!(run.out.matches("broken-").count(), 5, "{}", run.out);
+    assert!(run.out.contains("and 2 more") && run.out.contains("3 images for validation\n"), "{}", run.out);
+    succeeds([Path::new("report"), &store, Path::new("-o"), &folder]);
+    for file in ["index.html", "images.md", "images.tex"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(broken.iter().all(|name| text.contains(name)), "{file}: {text}");
+        assert!(text.contains("1.png") && text.contains("has no mask"), "{file}: {text}");
     }
 }
 

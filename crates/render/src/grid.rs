@@ -13,8 +13,10 @@ use crate::text::{self, TextSize};
 
 const MARGIN: f64 = 4.0;
 const SIZE: TextSize = TextSize::Small;
-/// Lines that a label, a header or a title may take.
+/// Lines that a label or a title may take.
 const LABEL_LINES: usize = 2;
+/// Lines that a header may take: a method, what was set about it, and a layer.
+const HEADER_LINES: usize = 5;
 /// Room for the words to the left of a row, and lines they may take.
 const GUTTER: f64 = 84.0;
 const GUTTER_LINES: usize = 6;
@@ -188,18 +190,18 @@ impl Layout {
         };
         let key = grid.key();
         let page = gutter + (columns as f64 * (shown.width + MARGIN)).max(key.width());
-        let lines = |words: &str, size| text::lines(words, shown.width, size, LABEL_LINES);
+        let lines = |words: &str, most| text::lines(words, shown.width, SIZE, most);
         let title = text::lines(&grid.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);
         let head = match title.len() {
             0 => MARGIN,
             count => 2.0 * MARGIN + count as f64 * TextSize::Large.line(),
         };
-        let headers: Vec<Vec<String>> = grid.columns.iter().map(|words| lines(words, SIZE)).collect();
+        let headers: Vec<Vec<String>> = grid.columns.iter().map(|words| lines(words, HEADER_LINES)).collect();
         let header = headers.iter().map(Vec::len).max().unwrap_or(0);
         let mut top = head + header as f64 * SIZE.line();
         let (mut rows, mut labels) = (Vec::new(), Vec::new());
         for row in &grid.rows {
-            let label = row.cells.iter().flatten().map(|cell| lines(&cell.label, SIZE).len()).max();
+            let label = row.cells.iter().flatten().map(|cell| lines(&cell.label, LABEL_LINES).len()).max();
             let label = label.unwrap_or(0) as f64 * SIZE.line();
             let words = gutter_lines(row).len() as f64 * SIZE.line();
             rows.push(top);
@@ -336,6 +338,15 @@ mod tests {
                 assert!(*right <= scene.width() + 1e-6 && *bottom <= scene.height() + 1e-6, "{label:.20}");
             }
         }
+    }
+
+    #[test]
+    fn a_header_of_a_method_its_options_and_a_layer_is_not_cut() {
+        let columns = vec!["SplitGrad (α 0.4, wta) layer4.2.conv3, abs".to_owned()];
+        let rows = vec![Row { cells: vec![Some(Cell::picture(picture(128, 128)))], ..Row::default() }];
+        let grid = Grid { columns, rows, least_side: 1, ..Grid::default() };
+        let drawn = grid.into_scene().unwrap().to_svg().unwrap();
+        assert!(!drawn.contains('…') && drawn.contains("abs"), "{drawn:.2000}");
     }
 
     #[test]

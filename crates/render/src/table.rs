@@ -21,6 +21,8 @@ pub enum Best {
 pub enum Entry {
     /// Words.
     Words(String),
+    /// Words, and behind them, smaller, how sure they are.
+    Judged(String, String),
     /// A number.
     Number(f64),
     /// A number with half the width of its confidence interval.
@@ -37,7 +39,7 @@ impl Entry {
             Entry::Number(value) | Entry::Interval(value, _) | Entry::Range(value, ..) => {
                 Some(*value).filter(|v| v.is_finite())
             }
-            Entry::Words(_) | Entry::Absent => None,
+            Entry::Words(_) | Entry::Judged(..) | Entry::Absent => None,
         }
     }
 
@@ -45,6 +47,7 @@ impl Entry {
     fn parts(&self) -> (String, String) {
         match self {
             Entry::Words(words) => (words.clone(), String::new()),
+            Entry::Judged(words, about) => (words.clone(), about.clone()),
             Entry::Number(value) => (number(*value), String::new()),
             Entry::Interval(value, half) => (number(*value), format!("± {}", number(*half))),
             Entry::Range(value, low, high) => {
@@ -58,6 +61,9 @@ impl Entry {
         let minus = |text: &str| text.replace('-', "−");
         match (self, self.parts()) {
             (Entry::Words(words), _) => escape(words),
+            (Entry::Judged(words, about), _) => {
+                format!("{} <small>{}</small>", minus(&escape(words)), minus(&escape(about)))
+            }
             (_, (value, about)) if about.is_empty() => minus(&value),
             (_, (value, about)) => format!("{} <small>{}</small>", minus(&value), minus(&about)),
         }
@@ -82,7 +88,13 @@ pub struct Table {
     pub headings: Vec<(usize, String)>,
     /// Rows that take no part in who is best.
     pub unranked: Vec<usize>,
+    /// Words below the table.
+    pub note: String,
 }
+
+/// With so many columns a table is wider than a telephone, and with so many than a small screen.
+const WIDER: usize = 4;
+const WIDEST: usize = 6;
 
 impl Table {
     /// The best number of `column`, by the column's own order.
@@ -98,15 +110,21 @@ impl Table {
 
     /// The table as HTML. The best of a column is bold and underlined, and so are its equals.
     pub fn to_html(&self) -> String {
-        let mut html = String::from("<div class=\"table\" tabindex=\"0\">\n<table>\n");
+        let class = match self.columns.len() {
+            WIDEST.. => "table widest",
+            WIDER.. => "table wider",
+            _ => "table",
+        };
+        let mut html = format!("<div class=\"{class}\"><div class=\"scrolled\" tabindex=\"0\">\n<table>\n");
         if !self.caption.is_empty() {
-            line(&mut html, &format!("<caption>{}</caption>", escape(&self.caption)));
+            line(&mut html, &format!("<caption><span>{}</span></caption>", escape(&self.caption)));
         }
         let head = self.columns.iter().map(|(name, best)| {
             let arrow = match best {
                 Best::None => "",
-                Best::Highest => " ↑",
-                Best::Lowest => " ↓",
+                // Never alone on a line.
+                Best::Highest => "\u{a0}↑",
+                Best::Lowest => "\u{a0}↓",
             };
             let side = if *best == Best::None { "" } else { " class=\"number\"" };
             format!("<th scope=\"col\"{side}>{}{arrow}</th>", escape(name))
@@ -116,7 +134,10 @@ impl Table {
         for (index, row) in self.rows.iter().enumerate() {
             for words in self.headings_at(index) {
                 let across = format!("<th colspan=\"{}\" scope=\"rowgroup\">", self.columns.len());
-                line(&mut html, &format!("<tr class=\"heading\">{across}{}</th></tr>", escape(words)));
+                line(
+                    &mut html,
+                    &format!("<tr class=\"heading\">{across}<span>{}</span></th></tr>", escape(words)),
+                );
             }
             let ranked = !self.unranked.contains(&index);
             let entries = best.iter().enumerate().map(|(column, best)| {
@@ -124,7 +145,7 @@ impl Table {
                 let content = entry.html();
                 match entry {
                     Entry::Words(_) if column == 0 => format!("<th scope=\"row\">{content}</th>"),
-                    Entry::Words(_) => format!("<td>{content}</td>"),
+                    Entry::Words(_) | Entry::Judged(..) => format!("<td>{content}</td>"),
                     _ if ranked && best.is_some() && entry.number() == *best => {
                         format!("<td class=\"number\"><strong>{content}</strong></td>")
                     }
@@ -135,6 +156,10 @@ impl Table {
             line(&mut html, &format!("<tr>{entries}</tr>"));
         }
         html.push_str("</tbody>\n</table>\n</div>\n");
+        if !self.note.is_empty() {
+            line(&mut html, &format!("<p class=\"note\">{}</p>", escape(&self.note)));
+        }
+        html.push_str("</div>\n");
         html
     }
 
@@ -189,6 +214,9 @@ impl Table {
             let cells = self.texts(index, &best, |value| format!("**{value}**"));
             text.push_str(&row(cells.iter().map(|cell| clean(cell)).collect()));
         }
+        if !self.note.is_empty() {
+            text.push_str(&format!("\n{}\n", clean(&self.note)));
+        }
         text
     }
 
@@ -221,6 +249,9 @@ impl Table {
             text.push_str(&row(cells.iter().map(|cell| latex(cell)).collect()));
         }
         text.push_str("\\bottomrule\n\\end{tabular}\n");
+        if !self.note.is_empty() {
+            text.push_str(&format!("\n\\parbox{{\\linewidth}}{{\\footnotesize {}}}\n", latex(&self.note)));
+        }
         text
     }
 }
@@ -300,6 +331,34 @@ mod tests {
             unranked: vec![2],
             ..Table::default()
         }
+    }
+
+    #[test]
+    fn words_below_and_how_sure_a_verdict_is_are_in_every_format() {
+        let table = Table {
+            columns: vec![("a".into(), Best::None)],
+            rows: vec![vec![Entry::Judged("lost -0.5".into(), "-0.75 … -0.25".into())]],
+            note: "50 % & more".into(),
+            ..Table::default()
+        };
+        let (html, markdown, latex) = (table.to_html(), table.to_markdown(), table.to_latex());
+        assert!(html.contains("<td>lost −0.5 <small>−0.75 … −0.25</small></td>"), "{html}");
+        assert!(html.contains("50 % &amp; more"), "{html}");
+        assert!(markdown.ends_with("| lost -0.5 [-0.75 … -0.25] |\n\n50 % & more\n"), "{markdown}");
+        assert!(latex.contains("lost -0.5 [-0.75 \\,--\\, -0.25] \\\\\n"), "{latex}");
+        assert!(latex.ends_with("{\\footnotesize 50 \\% \\& more}\n"), "{latex}");
+    }
+
+    #[test]
+    fn tables_that_are_wider_than_a_screen_say_so_there() {
+        let class = |columns: usize| {
+            let table = Table { columns: vec![("a".into(), Best::None); columns], ..Table::default() };
+            table.to_html().split('"').nth(1).unwrap().to_owned()
+        };
+        assert_eq!(
+            [3, 4, 5, 6, 9].map(class),
+            ["table", "table wider", "table wider", "table widest", "table widest"]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 
 use super::{Entry, Mask, Pixels, file_name, pictures};
+use crate::nearby::nearby;
 
 /// A list of labels is not larger than this.
 const MAX_LIST: u64 = 256 << 20;
@@ -17,7 +18,8 @@ const USUAL: [&str; 6] = ["label", "class", "class_index", "class_id", "index", 
 pub(super) fn entries(folder: &Path, part: Option<&str>, column: Option<&str>) -> Result<Vec<Entry>> {
     let folder = &part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
     if !folder.is_dir() {
-        return Err(Error::argument(format!("{}: there is no such folder of images", folder.display())));
+        let (close, folder) = (nearby(folder), folder.display());
+        return Err(Error::argument(format!("{close}expected a folder of images, found none at {folder}")));
     }
     let images = folder.join("images");
     let images = if images.is_dir() { images } else { folder.clone() };
@@ -77,7 +79,7 @@ impl Labels {
             let label =
                 row.get(chosen).and_then(|text| text.trim().parse::<usize>().ok()).ok_or_else(|| {
                     Error::malformed(format!(
-                        "line {number}: expected a class number in the column '{}', found '{}'",
+                        "data.label-column: line {number}: expected a class number in the column '{}', found '{}'",
                         header[chosen],
                         row.get(chosen).map_or("", String::as_str)
                     ))
@@ -107,7 +109,10 @@ fn chosen_column(
     if let Some(wanted) = wanted {
         return names.iter().position(|name| *name == wanted).ok_or_else(|| {
             let close = closest(wanted, &names);
-            Error::argument(format!("there is no column '{wanted}'; {close}there are {}", names.join(", ")))
+            Error::argument(format!(
+                "data.label-column: there is no column '{wanted}'; {close}there are {}",
+                names.join(", ")
+            ))
         });
     }
     let whole = |column: &usize| {
@@ -117,11 +122,14 @@ fn chosen_column(
     let usual = candidates.iter().find(|&&column| USUAL.contains(&&*names[column].to_lowercase()));
     match (&*candidates, usual) {
         ([only], _) | (_, Some(only)) => Ok(*only),
-        ([], _) => Err(Error::malformed("no column holds class numbers")),
+        ([], _) => Err(Error::malformed(format!(
+            "data.label-column: expected a column of class numbers, found none among {}",
+            names.join(", ")
+        ))),
         (several, _) => {
             let several: Vec<&str> = several.iter().map(|&column| names[column]).collect();
             Err(Error::argument(format!(
-                "the columns {} all hold class numbers; say which the network knows with data.label-column",
+                "data.label-column: the columns {} all hold class numbers; say which the network knows",
                 several.join(", ")
             )))
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 use monosplit_image::{IdxArray, Picture};
 
@@ -21,15 +22,18 @@ pub(super) fn entries(folder: &Path, part: Option<&str>) -> Result<Vec<Entry>> {
         Some("train") => TRAIN,
         Some(other) => {
             return Err(Error::argument(format!(
-                "{}: idx files have the parts 'train' and 'test', not '{other}'",
-                folder.display()
+                "{}expected 'train' or 'test', the parts idx files have, found '{other}'",
+                closest(other, &["train", "test"])
             )));
         }
     };
     let open = |name: &str| {
         let path = IdxArray::find(folder, name);
         let path = path.ok_or_else(|| {
-            Error::argument(format!("{}: there is no '{name}', plain or with .gz", folder.display()))
+            Error::argument(format!(
+                "expected the file '{name}', plain or with .gz, found none in {}",
+                folder.display()
+            ))
         })?;
         IdxArray::open(&path)
     };

@@ -9,6 +9,7 @@ use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
 use super::{Entry, Mask, Pixels, file_name, pictures};
+use crate::nearby::nearby;
 
 /// The WordNet ids of ImageNet's thousand classes in the usual order.
 const SYNSETS: &str = include_str!("../../assets/imagenet-synsets.txt");
@@ -16,6 +17,12 @@ const SYNSETS: &str = include_str!("../../assets/imagenet-synsets.txt");
 pub(super) fn entries(folder: &Path, part: Option<&str>) -> Result<Vec<Entry>> {
     let part = part.unwrap_or("validation");
     let (images, masks) = (folder.join(part), folder.join(format!("{part}-segmentation")));
+    if !images.is_dir() {
+        let (close, images) = (nearby(&images), images.display());
+        return Err(Error::argument(format!(
+            "{close}expected a folder of WordNet ids, found none at {images}"
+        )));
+    }
     let failed = |cause| Error::io(&images, &cause);
     let mut synsets = Vec::new();
     for entry in std::fs::read_dir(&images).map_err(failed)? {

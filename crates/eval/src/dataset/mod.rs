@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_image::Picture;
 
+use crate::nearby::nearby;
 use crate::sha256::Sha256;
 
 pub use sample::Sample;
@@ -101,6 +102,16 @@ pub struct LeftOut {
     pub said: String,
 }
 
+impl fmt::Display for LeftOut {
+    /// What is wrong, without the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.said.as_str() {
+            "" => write!(f, "{}", self.trouble),
+            said => write!(f, "{} ({said})", self.trouble),
+        }
+    }
+}
+
 /// An image of a data set, not yet read.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -153,9 +164,9 @@ impl DataSet {
     /// Opens `part` (`val`, `test`, …) of the data set in `folder`; all of it if no part is named.
     pub fn open(folder: &Path, part: Option<&str>, options: &DataOptions) -> Result<Self> {
         if !folder.is_dir() {
+            let (close, folder) = (nearby(folder), folder.display());
             return Err(Error::argument(format!(
-                "{}: expected the folder of a data set; there is none",
-                folder.display()
+                "{close}expected the folder of a data set, found none at {folder}"
             )));
         }
         let layout = options.layout.unwrap_or_else(|| layout_of(folder));
@@ -165,7 +176,14 @@ impl DataSet {
             Layout::Idx => idx::entries(folder, part)?,
         };
         if entries.is_empty() {
-            return Err(Error::argument(format!("{}: the data set holds no images", folder.display())));
+            let folder = part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
+            let expected = match layout {
+                Layout::ImagenetS => "folders called by WordNet ids, such as n01440764, with images,",
+                Layout::Folder | Layout::Idx => {
+                    "images, .png, .jpg or .jpeg, in it or in its folder 'images',"
+                }
+            };
+            return Err(Error::argument(format!("expected {expected} found none at {}", folder.display())));
         }
         Ok(DataSet { entries, options: options.clone() })
     }
@@ -249,11 +267,10 @@ impl DataSet {
         if !fatal {
             return Ok(Err(trouble));
         }
-        let LeftOut { name, trouble, said } = trouble;
-        let said = if said.is_empty() { said } else { format!(" ({said})") };
-        let key = if trouble == Trouble::MissingMask { "missing-mask" } else { "unreadable" };
+        let key = if trouble.trouble == Trouble::MissingMask { "missing-mask" } else { "unreadable" };
         Err(Error::malformed(format!(
-            "image '{name}' {trouble}{said}; set data.{key} to \"skip\" to go on without such images"
+            "image '{}' {trouble}; set data.{key} to \"skip\" to go on without such images",
+            trouble.name
         )))
     }
 }
@@ -271,17 +288,25 @@ fn layout_of(folder: &Path) -> Layout {
 
 impl Entry {
     fn read(&self) -> std::result::Result<Photograph, (Trouble, String)> {
-        let unreadable = |error: Error| (Trouble::Unreadable, error.to_string());
+        let unreadable = |what: &str, path: &Path, error: Error| {
+            let said = error.to_string();
+            // Whoever hears of it is told the image's name already.
+            let said = said.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&said);
+            (Trouble::Unreadable, format!("{what}{said}"))
+        };
         let picture = match &self.pixels {
-            Pixels::File(path) => Picture::open(path).map_err(unreadable)?,
+            Pixels::File(path) => Picture::open(path).map_err(|error| unreadable("", path, error))?,
             Pixels::Held(picture) => picture.clone(),
         };
         let mask = match &self.mask {
             Mask::Absent => None,
-            Mask::File(path) => Some(Picture::open(path).map_err(unreadable)?),
-            Mask::Coded(path, class) => {
-                let coded = Picture::open(path).map_err(unreadable)?;
-                Some(imagenet_s::object(&coded, *class).map_err(unreadable)?)
+            Mask::File(path) | Mask::Coded(path, _) => {
+                let failed = |error| unreadable("its mask: ", path, error);
+                let mask = Picture::open(path).map_err(failed)?;
+                Some(match self.mask {
+                    Mask::Coded(_, class) => imagenet_s::object(&mask, class).map_err(failed)?,
+                    _ => mask,
+                })
             }
         };
         let size = |picture: &Picture| (picture.width(), picture.height());

@@ -6,6 +6,7 @@ pub mod value;
 
 use std::path::{Path, PathBuf};
 
+use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Filter, Fit, Preset};
 
@@ -306,17 +307,17 @@ fn model(section: &Section<'_>) -> Result<ModelPart> {
         filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
         labels: section.path("labels")?,
     };
+    let (key, other) = if part.architecture.is_some() { ("arch", "weights") } else { ("weights", "arch") };
     if part.architecture.is_some() != part.weights.is_some() {
-        return Err(section.error("arch", "expected `arch` and `weights` together"));
+        return Err(section.error(key, format!("expected `{other}` beside it, found none")));
     }
     section.finish()?;
     Ok(part)
 }
 
 fn data(root: &Section<'_>) -> Result<DataPart> {
-    let section = root
-        .section("data")?
-        .ok_or_else(|| root.error("data", "expected a table [data] that says which images, found none"))?;
+    let section =
+        root.section("data")?.ok_or_else(|| root.missing("data", "a table [data] that says which images"))?;
     let part = DataPart {
         folder: section.path("folder")?,
         options: DataOptions {
@@ -363,16 +364,26 @@ fn method(section: &Section<'_>) -> Result<MethodPart> {
 
 fn layers(section: &Section<'_>) -> Result<Layers> {
     let most = section.count("at-most", 1..=MOST)?;
+    let beside = |found: &str| {
+        section.error("at-most", format!("expected `layers = \"convolutions\"` beside it, found {found}"))
+    };
     let Some(named) = section.texts("layers")? else {
         return match most {
             None => Ok(Layers::Usual),
-            Some(_) => Err(section.error("at-most", "expected `layers = \"convolutions\"` beside it")),
+            Some(_) => Err(beside("no `layers`")),
         };
     };
     match (&*named, most) {
         ([], _) => Err(section.error("layers", "expected at least one layer, found an empty list")),
         ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most)),
-        (_, Some(_)) => Err(section.error("at-most", "expected `layers = \"convolutions\"` beside it")),
+        ([one], Some(_)) => {
+            let close = closest(one, &["convolutions"]);
+            Err(beside(&format!(
+                "`layers = \"{one}\"`{}",
+                if close.is_empty() { String::new() } else { format!("; {close}") }
+            )))
+        }
+        (several, Some(_)) => Err(beside(&format!("a list of {} layers", several.len()))),
         ([one], None) if one == "usual" => Ok(Layers::Usual),
         ([one], None) if one == "image" => Ok(Layers::Image),
         _ => Ok(Layers::Named(named)),
@@ -381,19 +392,32 @@ fn layers(section: &Section<'_>) -> Result<Layers> {
 
 fn selection(section: &Section<'_>) -> Result<SelectionPart> {
     let criteria = section.named_texts()?;
-    if criteria.is_empty() || criteria.iter().any(|(_, metrics)| metrics.is_empty()) {
+    if criteria.is_empty() {
         return Err(section.place().error(
-            "selection: expected criteria with their metrics, such as localisation = [\"pointing-game\"]",
+            "selection: expected criteria with their metrics, such as localisation = [\"pointing-game\"], found none",
         ));
+    }
+    for (name, metrics) in &criteria {
+        if metrics.is_empty() {
+            return Err(section.error(name, "expected a list of metrics, found an empty list"));
+        }
+        known(section, name, metrics)?;
     }
     Ok(SelectionPart { criteria })
 }
 
 fn metrics(section: &Section<'_>) -> Result<Vec<String>> {
-    match section.texts("metrics")? {
-        Some(metrics) if !metrics.is_empty() => Ok(metrics),
-        _ => Err(section.error("metrics", "expected a list of metrics, found none")),
+    let metrics = section.needed_texts("metrics", "a list of metrics")?;
+    known(section, "metrics", &metrics)?;
+    Ok(metrics)
+}
+
+/// Refuses what is no metric.
+fn known(section: &Section<'_>, key: &str, metrics: &[String]) -> Result<()> {
+    for text in metrics {
+        crate::metrics::parse(text).map_err(|error| section.about(key, text, &error))?;
     }
+    Ok(())
 }
 
 fn comparison(section: &Section<'_>) -> Result<Vec<String>> {
@@ -420,7 +444,7 @@ fn all_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
 
 fn some_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
     match all_fixed(section)? {
-        none if none.is_empty() => Err(section.error("of", "expected configurations to look at, found none")),
+        none if none.is_empty() => Err(section.missing("of", "configurations to look at, a list of tables")),
         some => Ok(some),
     }
 }
@@ -430,14 +454,11 @@ fn ablation(section: &Section<'_>) -> Result<AblationPart> {
     let part = AblationPart {
         name: section.text("name")?.unwrap_or_else(|| vary.clone()),
         vary,
-        values: section.texts("values")?.unwrap_or_default(),
+        values: section.needed_texts("values", "the values the option takes")?,
         of: some_fixed(section)?,
         metrics: metrics(section)?,
         on_validation: section.one_of("images", &PARTS)?.unwrap_or(false),
     };
-    if part.values.is_empty() {
-        return Err(section.error("values", "expected the values the option takes, found none"));
-    }
     section.finish()?;
     Ok(part)
 }
@@ -541,9 +562,35 @@ images = 2
             (
                 "metrics = [\"pointing-game\"]\n[[ab",
                 "metrics = []\n[[ab",
-                &["comparison.metrics", "found none"],
+                &["comparison.metrics", "found an empty list"],
             ),
             ("[sanity]", "[sanity", &["line"]),
+            ("[comparison]\nmetrics", "[comparison]\nmetrcs", &["line 18", "comparison.metrcs", "'metrics'"]),
+            ("values = [", "vales = [", &["ablation[1].vales", "'values'"]),
+            ("of = [{ method = \"gradcam\"", "off = [{ method = \"gradcam\"", &["layers.off", "'of'"]),
+            ("[data]", "[dat]", &["line 5", "dat", "'data'", "which images"]),
+            (
+                "\"convolutions\"\nat",
+                "\"features.14\"\nat",
+                &["method[1].at-most", "beside it", "features.14"],
+            ),
+            ("\"convolutions\"\nat", "\"convolutons\"\nat", &["did you mean 'convolutions'", "convolutons"]),
+            (
+                "localisation = [\"pointing-game\"]",
+                "localisation = [\"pointing-gane\"]",
+                &["line 16", "selection.localisation", "did you mean 'pointing-game'"],
+            ),
+            (
+                "localisation = [\"pointing-game\"]",
+                "localisation = []",
+                &["selection.localisation", "empty list"],
+            ),
+            (
+                "localisation = [\"pointing-game\"]",
+                "localisation = [3]",
+                &["selection.localisation", "found 3"],
+            ),
+            ("file = \"m.onnx\"", "weights = \"m.pth\"", &["model.weights", "`arch` beside it"]),
         ];
         for (right, wrong, words) in cases {
             let said = parse(&WHOLE.replacen(right, wrong, 1)).unwrap_err().to_string();
@@ -551,6 +598,18 @@ images = 2
                 assert!(said.contains(word), "'{word}' is not in: {said}");
             }
             assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_base_that_is_not_there_is_answered_with_the_key_and_what_is_close() {
+        let scratch = crate::store::tests::Scratch::new("base");
+        std::fs::write(scratch.0.join("pets.toml"), "").unwrap();
+        let file = scratch.0.join("e.toml");
+        std::fs::write(&file, "# a\nbase = \"pet.toml\"\n").unwrap();
+        let said = Experiment::open(&file).unwrap_err().to_string();
+        for word in ["e.toml, line 2", "base", "did you mean 'pets.toml'?", "expected a file", "pet.toml"] {
+            assert!(said.contains(word), "'{word}' is not in: {said}");
         }
     }
 

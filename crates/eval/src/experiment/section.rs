@@ -42,6 +42,12 @@ impl<'a> Section<'a> {
         place.error(format!("{}: {said}", self.named(key)))
     }
 
+    /// An error about a text that stands under a key.
+    pub(super) fn about(&self, key: &str, text: &str, error: &Error) -> Error {
+        let place = self.value.get(key).map_or(&self.value.place, |value| &value.place);
+        place.error(format!("{} \"{text}\": {error}", self.named(key)))
+    }
+
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> Error {
         found.place.error(format!("{}: expected {expected}, found {}", self.named(key), found.kind.said()))
     }
@@ -57,13 +63,29 @@ impl<'a> Section<'a> {
 
     /// A text that must be there.
     pub(super) fn needed(&self, key: &'static str, what: &str) -> Result<String> {
-        self.text(key)?.ok_or_else(|| match self.misspelt(key) {
+        self.text(key)?.ok_or_else(|| self.missing(key, what))
+    }
+
+    /// Texts of which there must be at least one.
+    pub(super) fn needed_texts(&self, key: &'static str, what: &str) -> Result<Vec<String>> {
+        match self.texts(key)? {
+            None => Err(self.missing(key, what)),
+            Some(none) if none.is_empty() => {
+                Err(self.error(key, format!("expected {what}, found an empty list")))
+            }
+            Some(texts) => Ok(texts),
+        }
+    }
+
+    /// An error about a key that is not there and must be; one that may have been meant by it is pointed to.
+    pub(super) fn missing(&self, key: &str, what: &str) -> Error {
+        match self.misspelt(key) {
             Some((found, value)) => value.place.error(format!(
                 "{}: there is no such key; did you mean '{key}'? It is needed: expected {what}",
                 self.named(found)
             )),
             None => self.error(key, format!("expected {what}, found nothing")),
-        })
+        }
     }
 
     /// A key that nobody has asked for and that `key` may have been meant by.
@@ -144,7 +166,7 @@ impl<'a> Section<'a> {
 
     /// A list of tables, empty if not given.
     pub(super) fn sections(&self, key: &'static str) -> Result<Vec<Section<'a>>> {
-        let expected = format!("tables [[{}]]", self.named(key));
+        let expected = format!("a list of tables, [[{}]] or {key} = [{{…}}]", self.named(key));
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
         let Kind::List(list) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
         let one = |(number, value): (usize, &'a Value)| match value.kind {
@@ -161,11 +183,11 @@ impl<'a> Section<'a> {
     pub(super) fn named_texts(&self) -> Result<Vec<(String, Vec<String>)>> {
         let Kind::Table(table) = &self.value.kind else { return Ok(Vec::new()) };
         let texts = |(key, value): &(String, Value)| {
-            let wrong = || self.wrong(key, "a list of texts", value);
-            let Kind::List(list) = &value.kind else { return Err(wrong()) };
+            let wrong = |value: &Value| self.wrong(key, "a list of texts", value);
+            let Kind::List(list) = &value.kind else { return Err(wrong(value)) };
             let text = |value: &Value| match &value.kind {
                 Kind::Text(text) => Ok(text.clone()),
-                _ => Err(wrong()),
+                _ => Err(wrong(value)),
             };
             Ok((key.clone(), list.iter().map(text).collect::<Result<Vec<_>>>()?))
         };

@@ -9,6 +9,8 @@ use monosplit_graph::{Error, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::nearby::nearby;
+
 /// A description is not larger than this.
 const MAX_FILE: u64 = 1 << 20;
 /// Files may be based on one another this deep.
@@ -95,7 +97,14 @@ impl Value {
         if depth == MAX_DEPTH {
             return Err(base.place.error("base: files are based on one another in a circle, or too deep"));
         }
-        let below = Value::open_within(&path.parent().unwrap_or(Path::new("")).join(name), depth + 1)?;
+        let below = path.parent().unwrap_or(Path::new("")).join(name);
+        if !below.is_file() {
+            let (close, below) = (nearby(&below), below.display());
+            return Err(base
+                .place
+                .error(format!("base: {close}expected a file to base this one on, found none at {below}")));
+        }
+        let below = Value::open_within(&below, depth + 1)?;
         Ok(below.overlaid(value))
     }
 

@@ -11,7 +11,7 @@ use super::{
     Mprt, PixelFlipping, PointingGame, RandomLogit, RegionPerturbation, RelevanceMassAccuracy,
     RelevanceRankAccuracy, Road, Selectivity, Sparseness, TopKIntersection,
 };
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 
 /// A metric that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,10 @@ impl Metric for Asked {
 
     fn needs_mask(&self) -> bool {
         self.metric.needs_mask()
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        self.metric.check(frame)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -4,10 +4,11 @@ use monosplit_graph::{Noise, Options, Result};
 
 use super::baseline::Baseline;
 use super::copies::{self, Output, each};
+use super::order::MOST_PLACES;
 use super::preset::Preset;
 use super::removal::Unit;
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::similarity::pearson;
 use crate::subject::{Stop, Subject, settled, silent};
 
@@ -49,7 +50,7 @@ impl FaithfulnessCorrelation {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
         Ok(FaithfulnessCorrelation {
             runs: options.count("runs", preset.runs, 2..=100_000)?,
-            subset: options.count("subset", preset.subset, 1..=usize::MAX)?,
+            subset: options.count("subset", preset.subset, 1..=MOST_PLACES)?,
             unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
@@ -109,6 +110,11 @@ impl Metric for FaithfulnessCorrelation {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        let features = frame.pixels() * if self.unit == Unit::Value { frame.channels } else { 1 };
+        frame.holds((self.name(), "subset"), self.subset, features)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -8,7 +8,7 @@ use super::preset::Preset;
 use super::removal::{Parts, Removal};
 use super::treatment::Treatment;
 use crate::erosions::Changes;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// The mean of `(f(x) − f(x_k) − Σ a·(x − x_k))²` over the images `x_k` that lack the first `k` squares of a grid, row by
@@ -64,17 +64,23 @@ impl Infidelity {
         })
     }
 
-    /// The pixels of each square.
-    fn squares(&self, subject: &Subject<'_>) -> Result<Vec<Vec<usize>>> {
-        let (height, width, size) = (subject.height, subject.width, self.patch.max(1));
-        let crossed = self.product == Product::ColumnsWithRows;
-        let shift = if crossed { size - 1 } else { 0 };
-        if height % size != 0 || width % size != 0 || (crossed && height != width) {
+    /// Refuses squares that do not divide an image.
+    fn checked(&self, height: usize, width: usize) -> Result<()> {
+        let (size, crossed) = (self.patch.max(1), self.product == Product::ColumnsWithRows);
+        if !height.is_multiple_of(size) || !width.is_multiple_of(size) || (crossed && height != width) {
             return Err(Error::argument(format!(
                 "infidelity needs squares that divide the image (a square one for quantus-0.5), found an image of \
                  {height}×{width} and patch={size}; choose another patch"
             )));
         }
+        Ok(())
+    }
+
+    /// The pixels of each square.
+    fn squares(&self, subject: &Subject<'_>) -> Result<Vec<Vec<usize>>> {
+        let (height, width, size) = (subject.height, subject.width, self.patch.max(1));
+        self.checked(height, width)?;
+        let shift = if self.product == Product::ColumnsWithRows { size - 1 } else { 0 };
         let range = |start: usize| start.saturating_sub(shift)..(start + size).saturating_sub(shift);
         let square = |top: usize, left: usize| {
             range(top).flat_map(|y| range(left).map(move |x| y * width + x)).collect()
@@ -127,6 +133,10 @@ impl Metric for Infidelity {
 
     fn better(&self) -> Better {
         Better::Lower
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        self.checked(frame.height, frame.width)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -4,11 +4,11 @@ use monosplit_graph::{Options, Result, Tensor};
 
 use super::baseline::Baseline;
 use super::copies::{self, Output};
-use super::order::{Ties, descending};
+use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::removal::{Parts, Removal, Unit, area};
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// The mean height of the curve of the class's output, from the first image to the last, while pixels of one image are
@@ -79,7 +79,7 @@ impl InsertionDeletion {
         let level = Baseline::Value(0.0).read(options)?;
         Ok(InsertionDeletion {
             direction,
-            step: options.count("step", default.step, 0..=usize::MAX)?,
+            step: options.count("step", default.step, 1..=MOST_PLACES)?,
             substrate: if blurred { Substrate::Blur } else { Substrate::Level(level) },
             output: default.output.read(options)?,
             treatment: default.treatment.read(options)?,
@@ -167,6 +167,10 @@ impl Metric for InsertionDeletion {
             Direction::Insertion => Better::Higher,
             Direction::Deletion => Better::Lower,
         }
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        frame.holds((self.name(), "step"), self.step, frame.pixels())
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::copies;
-use super::neighbours::{Neighbourhood, Spread};
+use super::neighbours::{FARTHEST, Neighbourhood, Spread};
 use super::preset::Preset;
 use super::treatment::Treatment;
 use crate::metric::{Better, Case, Metric, Silence};
@@ -33,7 +33,7 @@ pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
     let preset = neighbourhood(Preset::read(options, Preset::Paper)?);
     Ok(Neighbourhood {
         samples: options.count("samples", preset.samples, 1..=100_000)?,
-        spread: Spread::Uniform(options.number("radius", 0.2, 0.0..=f64::from(f32::MAX))?),
+        spread: Spread::Uniform(options.number("radius", 0.2, f64::MIN_POSITIVE..=FARTHEST)?),
         first_stays: preset.first_stays,
         same_decision: options.flag("same-decision", preset.same_decision)?,
         treatment: preset.treatment.read(options)?,

@@ -7,6 +7,9 @@ use super::treatment::Treatment;
 use crate::metric::Case;
 use crate::subject::{Stop, Subject, silent};
 
+/// Noise beyond this leaves nothing of an image.
+pub(super) const FARTHEST: f64 = 1e6;
+
 /// The noise that is added to every value of the image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {

@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// No image has more places than this.
+pub(super) const MOST_PLACES: usize = 1 << 30;
+
 /// Which of two equally important places comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {

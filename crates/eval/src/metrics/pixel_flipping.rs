@@ -4,11 +4,11 @@ use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
 use super::copies::{self, Output};
-use super::order::{Ties, descending};
+use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::removal::{Parts, Removal, Unit, area};
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled, silent};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
@@ -75,7 +75,7 @@ impl PixelFlipping {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
         Ok(PixelFlipping {
-            step: options.count("step", preset.step, 1..=usize::MAX)?,
+            step: options.count("step", preset.step, 1..=MOST_PLACES)?,
             unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
@@ -84,7 +84,7 @@ impl PixelFlipping {
                 preset.curve,
                 &[("score", Curve::Score), ("drop", Curve::Drop)],
             )?,
-            auc: options.number("auc", preset.auc, 0.0..=100.0)?,
+            auc: options.number("auc", preset.auc, f64::MIN_POSITIVE..=100.0)?,
             treatment: preset.treatment.read(options)?,
             batch: copies::batch(options)?,
         })
@@ -137,6 +137,11 @@ impl Metric for PixelFlipping {
             Curve::Score => Better::Lower,
             Curve::Drop => Better::Higher,
         }
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        let features = frame.pixels() * if self.unit == Unit::Value { frame.channels } else { 1 };
+        frame.holds((self.name(), "step"), self.step, features)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Noise, Options, Result};
 
 use super::preset::Preset;
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::similarity::Similarity;
 use crate::subject::{Stop, Subject, plane, settled, silent};
 
@@ -70,6 +70,16 @@ impl Metric for RandomLogit {
 
     fn better(&self) -> Better {
         Better::Lower
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        match self.other {
+            Some(other) if other >= frame.classes => Err(Error::argument(format!(
+                "random-logit: option 'other' is a class from 0 to {}, found '{other}'",
+                frame.classes.saturating_sub(1)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

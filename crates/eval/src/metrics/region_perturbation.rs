@@ -4,12 +4,13 @@ use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
 use super::copies::{self, Output};
+use super::order::MOST_PLACES;
 use super::patches::{Order, Tiling, ordered};
 use super::preset::Preset;
 use super::removal::{Removal, area};
 use super::selectivity::tiling;
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// The drop `f(x) − f(x without the first k patches)` for `k = 1, …`, as the area under its curve or as its mean, which is
@@ -57,7 +58,7 @@ impl RegionPerturbation {
         let orders = [("morf", Order::MostFirst), ("lerf", Order::LeastFirst)];
         Ok(RegionPerturbation {
             patch: options.count("patch", preset.patch, 1..=1 << 16)?,
-            regions: options.count("regions", preset.regions, 1..=usize::MAX)?,
+            regions: options.count("regions", preset.regions, 1..=MOST_PLACES)?,
             tiling: tiling(options, preset.tiling)?,
             order: options.one_of("order", preset.order, &orders)?,
             baseline: preset.baseline.read(options)?,
@@ -90,6 +91,10 @@ impl Metric for RegionPerturbation {
             Order::MostFirst => Better::Higher,
             Order::LeastFirst => Better::Lower,
         }
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        frame.holds((self.name(), "patch"), self.patch, frame.height.min(frame.width))
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use monosplit_graph::{Noise, Options, Result};
+use monosplit_graph::{Error, Noise, Options, Result};
 use rayon::prelude::*;
 
 use super::copies::{self, each};
@@ -52,7 +52,7 @@ impl Road {
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
-        Ok(Road {
+        let road = Road {
             first: options.count("first", preset.first, 0..=99)?,
             last: options.count("last", preset.last, 0..=99)?,
             every: options.count("every", preset.every, 1..=99)?,
@@ -60,7 +60,14 @@ impl Road {
             ties: preset.ties,
             treatment: preset.treatment.read(options)?,
             batch: copies::batch(options)?,
-        })
+        };
+        match road.first <= road.last {
+            true => Ok(road),
+            false => Err(Error::argument(format!(
+                "road: option 'first' is at most 'last', found first={} and last={}",
+                road.first, road.last
+            ))),
+        }
     }
 
     fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {

@@ -8,7 +8,7 @@ use super::patches::{Order, Tiling, ordered};
 use super::preset::Preset;
 use super::removal::{Removal, area};
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// The area under the curve of the class's output while patches are removed in the order of the map's sum in each, the
@@ -76,6 +76,10 @@ impl Metric for Selectivity {
 
     fn better(&self) -> Better {
         Better::Lower
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        frame.holds((self.name(), "patch"), self.patch, frame.height.min(frame.width))
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -2,11 +2,11 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::order::{Ties, descending};
+use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::metric::{Better, Case, Frame, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// Of the `k` highest places of the map, the share that lies in the mask.
@@ -39,7 +39,7 @@ impl TopKIntersection {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
         Ok(TopKIntersection {
-            k: options.count("k", preset.k, 1..=usize::MAX)?,
+            k: options.count("k", preset.k, 1..=MOST_PLACES)?,
             concept_influence: options.flag("concept-influence", preset.concept_influence)?,
             treatment: preset.treatment.read(options)?,
             ..preset
@@ -68,6 +68,10 @@ impl Metric for TopKIntersection {
 
     fn needs_mask(&self) -> bool {
         true
+    }
+
+    fn check(&self, frame: &Frame) -> Result<()> {
+        frame.holds((self.name(), "k"), self.k, frame.pixels())
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

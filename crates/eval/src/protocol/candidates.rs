@@ -1,5 +1,6 @@
 //! From the texts of an experiment to candidates: every combination of formula, layer and sign.
 
+use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Graph, Op, Result};
 
 use super::{Catalogue, Known};
@@ -21,9 +22,9 @@ pub(super) fn choices(part: &MethodPart, catalogue: &dyn Catalogue, graph: &Grap
     let mut title = part.title.clone();
     for formula in &part.formulas {
         let known = catalogue.method(&with_options(&part.method, formula));
-        let known = known.map_err(|error| match formula.trim() {
-            "" => error,
-            formula => about("formulas", formula, &error),
+        let known = known.map_err(|error| match (catalogue.method(&part.method), formula.trim()) {
+            (Ok(_), formula) if !formula.is_empty() => about("formulas", formula, &error),
+            _ => about("method", &part.method, &error),
         })?;
         let title = title.get_or_insert_with(|| known.title.clone());
         for layer in layers(&part.layers, &known, catalogue, graph)? {
@@ -44,7 +45,8 @@ pub(super) fn fixed(
     catalogue: &dyn Catalogue,
     graph: &Graph,
 ) -> Result<Vec<Candidate>> {
-    let known = catalogue.method(&with_options(&part.method, further))?;
+    let text = with_options(&part.method, further);
+    let known = catalogue.method(&text).map_err(|error| about("method", &text, &error))?;
     let layers = layers(&part.layers, &known, catalogue, graph)?;
     let one = |layer: Option<String>| {
         let title = part.title.clone().unwrap_or_else(|| known.title.clone());
@@ -103,9 +105,15 @@ fn layers(
         Layers::Named(names) => {
             let one = |name: &String| match name.as_str() {
                 "image" => Ok(None),
+                "convolutions" | "usual" => {
+                    Err(Error::argument(format!("layers: expected \"{name}\" alone, found it in a list")))
+                }
                 name => {
                     let value = monosplit_graph::address::LayerName::parse(name).value(graph);
-                    value.map_err(|error| about("layers", name, &error))?;
+                    value.map_err(|error| match &*closest(name, &["convolutions", "usual", "image"]) {
+                        "" => about("layers", name, &error),
+                        close => about("layers", name, &Error::new(error.kind(), format!("{close}{error}"))),
+                    })?;
                     Ok(Some(name.to_owned()))
                 }
             };

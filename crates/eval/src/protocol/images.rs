@@ -1,12 +1,15 @@
 //! The images of an experiment: the part configurations are chosen on and the part they are compared on.
 
+use std::path::Path;
+
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 use rayon::prelude::*;
 
 use crate::dataset::{DataSet, LeftOut, Photograph, Sample};
 use crate::examinee::Examinee;
-use crate::experiment::{DataPart, ExplainedClass};
+use crate::experiment::{Experiment, ExplainedClass, about};
+use crate::metric::Frame;
 use crate::store::Store;
 use crate::sweep::Seen;
 
@@ -20,30 +23,74 @@ pub struct Part {
     pub images: Vec<Seen>,
     /// Those that were left out.
     pub left_out: Vec<LeftOut>,
+    /// The names of those that have no mask and are kept.
+    pub unmasked: Vec<String>,
 }
 
-/// The data sets of an experiment: for validation, if there is one, and to compare on.
-pub fn opened(part: &DataPart, folder: &std::path::Path, seed: u64) -> Result<(Option<DataSet>, DataSet)> {
-    let open = |name: Option<&str>| DataSet::open(folder, name, &part.options);
-    let (validation, test) = match (&part.validation, part.validation_per_class) {
-        (Some(name), _) => (Some(open(Some(name))?), open(part.test.as_deref())?),
-        (None, Some(count)) => {
-            let (validation, test) = open(part.test.as_deref())?.split(count, seed);
-            if test.is_empty() {
-                return Err(Error::argument(format!(
-                    "data.validation-per-class: {count} images of each class are all there are; take fewer"
-                )));
-            }
-            (Some(validation), test)
+/// The data sets of an experiment.
+#[derive(Clone, Debug)]
+pub struct Images {
+    /// For validation, if there is one.
+    pub validation: Option<DataSet>,
+    /// To compare on.
+    pub test: DataSet,
+    /// What was asked and cannot be had, which is no reason to stop.
+    pub remarks: Vec<String>,
+}
+
+impl Images {
+    /// Opens the data sets of an experiment in `folder`, which `named_by` has named: a key, or an option.
+    pub fn open(experiment: &Experiment, (folder, named_by): (&Path, &str)) -> Result<Self> {
+        let (part, seed) = (&experiment.data, experiment.seed);
+        if !folder.is_dir() {
+            let missing = DataSet::open(folder, None, &part.options).map(|_| ());
+            missing.map_err(|error| prefixed(named_by, &error))?;
         }
-        (None, None) => (None, open(part.test.as_deref())?),
-    };
-    let thinned = |data: DataSet, count: Option<usize>| match count {
-        Some(count) => data.thinned(count, seed),
-        None => data,
-    };
-    let validation = validation.map(|data| thinned(data, part.validation_images));
-    Ok((validation, thinned(test, part.test_images)))
+        let open = |key: &str, name: Option<&str>| {
+            DataSet::open(folder, name, &part.options).map_err(|error| match name {
+                Some(name) => about(key, name, &error),
+                None => prefixed(named_by, &error),
+            })
+        };
+        let test = || open("data.test", part.test.as_deref());
+        let (validation, test) = match (&part.validation, part.validation_per_class) {
+            (Some(name), _) => (Some(open("data.validation", Some(name))?), test()?),
+            (None, Some(count)) => {
+                let (validation, test) = test()?.split(count, seed);
+                if test.is_empty() {
+                    return Err(Error::argument(format!(
+                        "data.validation-per-class: {count} images of each class are all there are; take fewer"
+                    )));
+                }
+                (Some(validation), test)
+            }
+            (None, None) => (None, test()?),
+        };
+        let mut remarks = Vec::new();
+        let mut check = |key: &str, asked: Option<usize>, there: usize| match asked {
+            Some(asked) if asked > there => {
+                remarks
+                    .push(format!("{key}: {asked} images are asked for, there are {there}; all are taken"));
+            }
+            _ => {}
+        };
+        let (asked, there) = (part.validation_images, validation.as_ref().map(DataSet::len));
+        check("data.validation-images", there.and(asked), there.unwrap_or(0));
+        check("data.test-images", part.test_images, test.len());
+        let thinned = |data: DataSet, count: Option<usize>| match count {
+            Some(count) => data.thinned(count, seed),
+            None => data,
+        };
+        let validation = validation.map(|data| thinned(data, part.validation_images));
+        let test = thinned(test, part.test_images);
+        check("sanity.images", experiment.sanity.as_ref().and_then(|part| part.images), test.len());
+        check("timing.images", experiment.timing.as_ref().and_then(|part| part.images), test.len());
+        Ok(Images { validation, test, remarks })
+    }
+}
+
+fn prefixed(key: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{key}: {error}"))
 }
 
 impl Part {
@@ -55,15 +102,17 @@ impl Part {
         (examinee, preprocess): (&Examinee<'_>, &Preprocess),
         store: &Store,
     ) -> Result<Self> {
-        type Read = std::result::Result<(usize, String, String, Option<usize>), LeftOut>;
+        type Read = std::result::Result<(usize, String, String, Option<usize>, bool), LeftOut>;
         let read = |index: usize| -> Result<Read> {
-            let kept = |Photograph { name, hash, label, .. }| (index, name, hash, label);
+            let kept =
+                |Photograph { name, hash, label, mask, .. }| (index, name, hash, label, mask.is_some());
             Ok(data.load(index)?.map(kept))
         };
         let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
-        let (mut images, mut left_out, mut classes) = (Vec::new(), Vec::new(), None);
+        let (mut images, mut left_out, mut unmasked, mut classes) =
+            (Vec::new(), Vec::new(), Vec::new(), None);
         for one in found {
-            let (index, name, hash, label) = match one {
+            let (index, name, hash, label, is_masked) = match one {
                 Ok(found) => found,
                 Err(trouble) => {
                     left_out.push(trouble);
@@ -79,17 +128,21 @@ impl Part {
                 }
                 (ExplainedClass::Label, None) => {
                     return Err(Error::argument(format!(
-                        "image '{name}' has no label; set data.class to \"top\" to explain what the network finds"
+                        "image '{name}' has no label; list it in labels.csv, or set data.class to \"top\" to explain what the \
+                         network finds"
                     )));
                 }
                 (ExplainedClass::Top, _) => found_class(&data, index, examinee, preprocess)?,
             };
+            if !is_masked {
+                unmasked.push(name.clone());
+            }
             images.push(Seen { id: store.image(&hash, class, &name)?, name, hash, class, index });
         }
         if images.is_empty() {
             return Err(Error::argument(format!("no image of the {name} part can be used")));
         }
-        Ok(Part { name, data, images, left_out })
+        Ok(Part { name, data, images, left_out, unmasked })
     }
 
     /// The same images, at most `count` of them, evenly over the part.
@@ -115,6 +168,22 @@ fn class_count(
 ) -> Result<usize> {
     let scores = examinee.scores(&sample(data, index, preprocess)?.tensor)?;
     Ok(scores.shape().get(1).copied().unwrap_or(0))
+}
+
+/// What the images of a data set have in common, told by the first that can be read; none if there is none.
+pub(super) fn frame(
+    data: &DataSet,
+    examinee: &Examinee<'_>,
+    preprocess: &Preprocess,
+) -> Result<Option<Frame>> {
+    for index in 0..data.len() {
+        let Ok(photograph) = data.load(index)? else { continue };
+        let image = Sample::new(&photograph, preprocess)?.tensor;
+        let &[_, channels, height, width] = image.shape() else { return Ok(None) };
+        let classes = examinee.scores(&image)?.shape().get(1).copied().unwrap_or(0);
+        return Ok(Some(Frame { channels, height, width, classes }));
+    }
+    Ok(None)
 }
 
 fn found_class(

@@ -5,7 +5,6 @@
 mod candidates;
 mod images;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use monosplit_engine::Engine;
@@ -17,17 +16,17 @@ use crate::candidate::{Candidate, Source};
 use crate::examinee::Examinee;
 use crate::experiment::{AblationPart, Experiment, Fixed, SanityPart, SelectionPart, TimingPart, about};
 use crate::judging::Judging;
-use crate::metric::{Better, Metric};
+use crate::metric::{Better, Frame, Metric};
 use crate::metrics;
 use crate::randomisation::randomised;
 use crate::sanity::{SIMILARITIES, Sanity};
-use crate::selection;
+use crate::selection::{self, Said};
 use crate::store::{Member, Stage, Store, Worker};
 use crate::sweep::{Examiner, Ground, Seen, Sweep};
 use crate::timing::Timing;
 use candidates::{Choice, choices, fixed};
 
-pub use images::{Part, opened};
+pub use images::{Images, Part};
 
 /// A method that was found by its text.
 #[derive(Clone, Debug)]
@@ -108,23 +107,26 @@ struct Task<'t> {
 type Numbers = (Vec<i64>, Vec<(i64, Better)>);
 
 impl Protocol<'_> {
-    /// Runs all stages over the images in `folder`.
-    pub fn run(&mut self, folder: &Path) -> Result<()> {
+    /// Runs all stages over some images.
+    pub fn run(&mut self, Images { validation, test, .. }: Images) -> Result<()> {
         let experiment = self.experiment;
-        let (validation, test) = images::opened(&experiment.data, folder, experiment.seed)?;
         let choices: Vec<Choice> = experiment
             .methods
             .iter()
             .zip(1..)
             .map(|(part, number)| {
                 choices(part, self.catalogue, self.examinee.graph())
-                    .map_err(|error| about(&format!("method {number}"), &part.method, &error))
+                    .map_err(|error| inside(&format!("method[{number}]"), &error))
             })
             .collect::<Result<_>>()?;
         self.check_texts()?;
+        self.check_parts(&choices, validation.is_some())?;
+        self.check_metrics(images::frame(&test, self.examinee, self.preprocess)?)?;
+        let asks_masks = self.asks_masks(&choices)?;
         let enter = |name, data| {
             let how = (self.examinee, self.preprocess);
-            let part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            let mut part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            part.unmasked.retain(|_| asks_masks);
             self.observer.part(&part);
             Ok::<_, Error>(part)
         };
@@ -133,6 +135,7 @@ impl Protocol<'_> {
         for part in validation.iter().chain([&test]) {
             let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
             self.store.set_images(self.id, part.name, &ids)?;
+            self.store.set_troubles(self.id, part.name, &part.left_out, &part.unmasked)?;
         }
         let mut position = 0;
         let compared = self.select(&choices, validation.as_ref(), &mut position)?;
@@ -146,7 +149,7 @@ impl Protocol<'_> {
         }
         if let Some(layers) = &experiment.layers {
             let part = self.part(layers.on_validation, "layers", validation.as_ref(), &test)?;
-            let curves = self.all_fixed(&layers.of)?;
+            let curves = self.all_fixed("layers.of", &layers.of)?;
             let task = self.task("layers", "layers", &curves, part);
             self.judge(task, &layers.metrics, &mut position)?;
         }
@@ -159,34 +162,72 @@ impl Protocol<'_> {
         Ok(())
     }
 
-    /// Every text is tried before anything is computed: a slip in the last line must not be found in the last hour.
+    /// Every method is tried before anything is computed: a slip in the last line must not be found in the last hour.
     fn check_texts(&self) -> Result<()> {
+        let experiment = self.experiment;
+        for (ablation, number) in experiment.ablations.iter().zip(1..) {
+            self.all_fixed(&format!("ablation[{number}].of"), &ablation.of)?;
+            for value in &ablation.values {
+                let varied = format!("{}={value}", ablation.vary);
+                self.varied(ablation, value)
+                    .map_err(|error| about(&format!("ablation[{number}].vary"), &varied, &error))?;
+            }
+        }
+        experiment.sanity.iter().try_for_each(|part| self.randomised(part).map(|_| ()))?;
+        let sanity = experiment.sanity.iter().map(|part| ("sanity.of", &part.of));
+        let timing = experiment.timing.iter().map(|part| ("timing.of", &part.of));
+        let curves = experiment.layers.iter().map(|part| ("layers.of", &part.of));
+        sanity.chain(timing).chain(curves).try_for_each(|(key, of)| self.all_fixed(key, of).map(|_| ()))
+    }
+
+    /// Whoever asks for validation images must have some.
+    fn check_parts(&self, choices: &[Choice], is_validated: bool) -> Result<()> {
+        let Experiment { selection, ablations, layers, .. } = self.experiment;
+        let chooses = selection.is_some() && choices.iter().any(|choice| choice.candidates.len() > 1);
+        let ablations = ablations.iter().zip(1..).filter(|(part, _)| part.on_validation);
+        let asks = chooses.then(|| "selection".to_owned()).into_iter();
+        let asks = asks.chain(ablations.map(|(_, number)| format!("ablation[{number}].images")));
+        let curves = layers.iter().filter(|part| part.on_validation).map(|_| "layers.images".to_owned());
+        match asks.chain(curves).next() {
+            Some(key) if !is_validated => Err(no_validation(&key)),
+            _ => Ok(()),
+        }
+    }
+
+    /// So is every metric: whether it has a meaning on images like these.
+    fn check_metrics(&self, frame: Option<Frame>) -> Result<()> {
+        let Some(frame) = frame else { return Ok(()) };
+        self.metrics().try_for_each(|(key, text)| {
+            let fits = metrics::parse(text).and_then(|metric| metric.check(&frame));
+            fits.map_err(|error| about(&key, text, &error))
+        })
+    }
+
+    /// Every metric that is asked for, and the key it is asked for by.
+    fn metrics(&self) -> impl Iterator<Item = (String, &String)> {
         let experiment = self.experiment;
         let criteria = experiment.selection.iter().flat_map(|part| &part.criteria);
         let criteria = criteria.map(|(name, metrics)| (format!("selection.{name}"), metrics));
         let asked = experiment.comparison.iter().map(|metrics| ("comparison.metrics".to_owned(), metrics));
-        let ablations = || experiment.ablations.iter().zip(1..);
-        let ablated =
-            ablations().map(|(part, number)| (format!("ablation {number}, metrics"), &part.metrics));
+        let ablated = experiment.ablations.iter().zip(1..);
+        let ablated = ablated.map(|(part, number)| (format!("ablation[{number}].metrics"), &part.metrics));
         let curves = experiment.layers.iter().map(|part| ("layers.metrics".to_owned(), &part.metrics));
-        for (key, texts) in criteria.chain(asked).chain(ablated).chain(curves) {
-            for text in texts {
-                metrics::parse(text).map_err(|error| about(&format!("{key}, metric"), text, &error))?;
+        let all = criteria.chain(asked).chain(ablated).chain(curves);
+        all.flat_map(|(key, texts)| texts.iter().map(move |text| (key.clone(), text)))
+    }
+
+    /// Whether any metric, or any method, looks at masks.
+    fn asks_masks(&self, choices: &[Choice]) -> Result<bool> {
+        let mut candidates = choices.iter().flat_map(|choice| &choice.candidates);
+        if candidates.any(|candidate| matches!(candidate.source, Source::Mask)) {
+            return Ok(true);
+        }
+        for (_, text) in self.metrics() {
+            if metrics::parse(text)?.needs_mask() {
+                return Ok(true);
             }
         }
-        for (ablation, number) in ablations() {
-            for value in &ablation.values {
-                let varied = format!("{}={value}", ablation.vary);
-                self.varied(ablation, value)
-                    .map_err(|error| about(&format!("ablation {number}, vary"), &varied, &error))?;
-            }
-        }
-        experiment.sanity.iter().try_for_each(|part| self.randomised(part).map(|_| ()))?;
-        let sanity = experiment.sanity.iter().flat_map(|part| &part.of);
-        let timing = experiment.timing.iter().flat_map(|part| &part.of);
-        let curves = experiment.layers.iter().flat_map(|part| &part.of);
-        let all: Vec<Fixed> = sanity.chain(timing).chain(curves).cloned().collect();
-        self.all_fixed(&all).map(|_| ())
+        Ok(false)
     }
 
     /// The network of the randomisation check.
@@ -222,21 +263,21 @@ impl Protocol<'_> {
         Task { name: name.to_owned(), kind, candidates, part, images: None, maps, batch }
     }
 
-    fn all_fixed(&self, of: &[Fixed]) -> Result<Vec<Candidate>> {
+    fn all_fixed(&self, key: &str, of: &[Fixed]) -> Result<Vec<Candidate>> {
         let mut all = Vec::new();
-        for part in of {
+        for (part, number) in of.iter().zip(1..) {
             let found = fixed(part, "", None, self.catalogue, self.examinee.graph());
-            all.extend(found.map_err(|error| about("method", &part.method, &error))?);
+            all.extend(found.map_err(|error| inside(&format!("{key}[{number}]"), &error))?);
         }
         Ok(all)
     }
 
     fn varied(&self, ablation: &AblationPart, value: &str) -> Result<Vec<Candidate>> {
         let mut all = Vec::new();
-        for part in &ablation.of {
+        for (part, number) in ablation.of.iter().zip(1..) {
             let further = format!("{}={value}", ablation.vary);
             let found = fixed(part, &further, Some(value), self.catalogue, self.examinee.graph());
-            all.extend(found.map_err(|error| about("method", &part.method, &error))?);
+            all.extend(found.map_err(|error| inside(&format!("of[{number}]"), &error))?);
         }
         Ok(all)
     }
@@ -365,8 +406,8 @@ impl Protocol<'_> {
             for text in wanted {
                 let Some(at) = texts.iter().position(|known| known == text) else { continue };
                 let (metric, better) = metrics[at];
-                let means = ids.iter().map(|&id| self.mean(id, metric, part)).collect::<Result<Vec<_>>>()?;
-                columns.push((means, better));
+                let said = ids.iter().map(|&id| self.said(id, metric, part)).collect::<Result<Vec<_>>>()?;
+                columns.push((said, better));
             }
             let Some(best) = selection::best(&columns) else { continue };
             let configuration = &choice.candidates[best].configuration;
@@ -386,11 +427,9 @@ impl Protocol<'_> {
         Ok(won.into_iter().map(winner).collect())
     }
 
-    fn mean(&self, configuration: i64, metric: i64, part: &Part) -> Result<Option<f64>> {
+    fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<Said> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
-        let values: Vec<f64> =
-            part.images.iter().filter_map(|image| values.get(&image.id).copied()).collect();
-        Ok(crate::statistics::mean(&values))
+        Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
     }
 
     fn ablate(&mut self, ablation: &AblationPart, part: &Part, position: &mut usize) -> Result<()> {
@@ -409,7 +448,7 @@ impl Protocol<'_> {
         test: &Part,
         position: &mut usize,
     ) -> Result<()> {
-        let own = self.all_fixed(&sanity.of)?;
+        let own = self.all_fixed("sanity.of", &sanity.of)?;
         let candidates = if own.is_empty() { compared } else { &own };
         let graph = self.randomised(sanity)?;
         let forgotten = Examinee::new(&graph, self.engine)?;
@@ -427,7 +466,7 @@ impl Protocol<'_> {
         test: &Part,
         position: &mut usize,
     ) -> Result<()> {
-        let own = self.all_fixed(&timing.of)?;
+        let own = self.all_fixed("timing.of", &timing.of)?;
         let all = if own.is_empty() { compared } else { &own };
         // A mask is not computed.
         let candidates: Vec<Candidate> =
@@ -441,9 +480,14 @@ impl Protocol<'_> {
     }
 }
 
-fn no_validation(stage: &str) -> Error {
+/// An error about a key inside of a table.
+fn inside(table: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{table}.{error}"))
+}
+
+fn no_validation(key: &str) -> Error {
     Error::argument(format!(
-        "'{stage}' is asked on validation images, but there are none; set data.validation to a part of the data set, or \
+        "{key}: validation images are needed, but there are none; set data.validation to a part of the data set, or \
          data.validation-per-class to a number"
     ))
 }

@@ -14,11 +14,17 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use crate::metric::Better;
 
-pub use plan::{Member, Planned, Record, Stage};
+pub use plan::{Member, Planned, Record, Stage, Troubled};
 pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
+/// Images that something is wrong with.
+const TROUBLE: &str = "CREATE TABLE IF NOT EXISTS trouble (experiment INTEGER NOT NULL, part TEXT NOT NULL, \
+                       position INTEGER NOT NULL, image TEXT NOT NULL, said TEXT NOT NULL, kept INTEGER NOT NULL, \
+                       PRIMARY KEY (experiment, part, position)) WITHOUT ROWID";
+/// The rows in words.
+const RESULTS: &str = include_str!("results.sql");
 /// `msp1`, the mark in the header of the file that says whose it is.
 const APPLICATION: i64 = 0x6d73_7031;
 /// Which tables there are.
@@ -110,6 +116,7 @@ impl Store {
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0))?;
         if tables == 0 {
             transaction.execute_batch(SCHEMA)?;
+            transaction.execute_batch(&format!("CREATE VIEW results AS {RESULTS}"))?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
@@ -118,6 +125,8 @@ impl Store {
         if marks != (APPLICATION, VERSION) {
             return Ok(Err(self.foreign(marks)));
         }
+        // Stores that were begun before there was such a table do without it until they are written to.
+        self.connection.execute_batch(TROUBLE)?;
         // A commit has reached the disk when it returns: a finished row survives a power cut.
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;

@@ -4,6 +4,7 @@ use monosplit_graph::{Error, Result};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{Configuration, Store, failure};
+use crate::dataset::{LeftOut, Trouble};
 use crate::metric::Better;
 
 /// An experiment as it was run.
@@ -57,6 +58,19 @@ pub struct Member {
     pub note: String,
 }
 
+/// An image that something is wrong with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Troubled {
+    /// The part of the data set.
+    pub part: String,
+    /// The image's name.
+    pub image: String,
+    /// What is wrong with it.
+    pub said: String,
+    /// Whether it is evaluated all the same.
+    pub kept: bool,
+}
+
 /// An experiment with its stages.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -96,6 +110,45 @@ impl Store {
             }
             Ok(())
         })
+    }
+
+    /// Says which images of a part were left out, and which are kept without a mask though masks are asked for.
+    pub fn set_troubles(
+        &mut self,
+        experiment: i64,
+        part: &str,
+        left_out: &[LeftOut],
+        unmasked: &[String],
+    ) -> Result<()> {
+        let left_out = left_out.iter().map(|out| (&out.name, out.to_string(), false));
+        let unmasked = unmasked.iter().map(|name| (name, Trouble::MissingMask.to_string(), true));
+        let all: Vec<(&String, String, bool)> = left_out.chain(unmasked).collect();
+        self.within(|transaction| {
+            let forget = "DELETE FROM trouble WHERE experiment = ?1 AND part = ?2";
+            transaction.execute(forget, params![experiment, part])?;
+            let add = "INSERT INTO trouble (experiment, part, position, image, said, kept) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            for (position, (image, said, kept)) in all.iter().enumerate() {
+                let values = params![experiment, part, position as i64, image, said, kept];
+                transaction.prepare(add)?.execute(values)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The images of an experiment that something is wrong with.
+    pub fn troubles(&self, experiment: i64) -> Result<Vec<Troubled>> {
+        let tables = self.list("SELECT 1 FROM sqlite_master WHERE name = 'trouble'", &[], |_| Ok(()))?;
+        if tables.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.list(
+            "SELECT part, image, said, kept FROM trouble WHERE experiment = ?1 ORDER BY part DESC, position",
+            &[&experiment],
+            |row| {
+                Ok(Troubled { part: row.get(0)?, image: row.get(1)?, said: row.get(2)?, kept: row.get(3)? })
+            },
+        )
     }
 
     /// Says what a stage of an experiment is.
@@ -285,5 +338,23 @@ mod tests {
         }
         assert_eq!(store.images(id, "test").unwrap(), [(image, "cat".to_owned(), 2)]);
         assert!(store.planned(Some("slow")).unwrap_err().to_string().contains("quick"));
+    }
+
+    #[test]
+    fn images_that_something_is_wrong_with_are_all_named_and_old_stores_name_none() {
+        let scratch = Scratch::new("troubles");
+        let mut store = Store::open(&scratch.store()).unwrap();
+        let broken =
+            |name: &str| LeftOut { name: name.into(), trouble: Trouble::Unreadable, said: "no PNG".into() };
+        store.set_troubles(7, "test", &[broken("a"), broken("b")], &["c".into()]).unwrap();
+        store.set_troubles(7, "test", &[broken("a")], &["c".into()]).unwrap();
+        store.set_troubles(8, "test", &[broken("z")], &[]).unwrap();
+        let said: Vec<(String, String, bool)> =
+            store.troubles(7).unwrap().into_iter().map(|one| (one.image, one.said, one.kept)).collect();
+        let expected = [("a", "cannot be read (no PNG)", false), ("c", "has no mask", true)];
+        assert_eq!(said, expected.map(|(image, said, kept)| (image.to_owned(), said.to_owned(), kept)));
+        store.connection.execute_batch("DROP TABLE trouble").unwrap();
+        assert_eq!(Store::read(&scratch.store()).unwrap().troubles(7).unwrap(), []);
+        assert_eq!(Store::open(&scratch.store()).unwrap().troubles(7).unwrap(), []);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use monosplit_graph::Result;
 
-use super::Store;
+use super::{RESULTS, Store};
 
 /// Which rows are wanted; a text fits if it occurs anywhere in the row's, whatever its case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +17,14 @@ pub struct Filter {
     pub configuration: Option<String>,
     /// In the layer's name.
     pub layer: Option<String>,
+    /// In the name of the part of the data set.
+    pub part: Option<String>,
     /// In the image's name.
     pub image: Option<String>,
     /// In the metric's name.
     pub metric: Option<String>,
+    /// This very seed.
+    pub seed: Option<u64>,
 }
 
 /// A row of a store, in words.
@@ -34,6 +38,8 @@ pub struct StoredRow {
     pub configuration: String,
     pub layer: String,
     pub absolute: bool,
+    /// `validation` or `test`; both where experiments in the store differ about the image, empty where none knows it.
+    pub part: String,
     pub image: String,
     pub image_hash: String,
     pub class: i64,
@@ -49,28 +55,37 @@ pub struct StoredRow {
 impl Store {
     /// The rows that fit, in an order that does not depend on who computed them when.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
-        let find = "SELECT model, model_hash, preprocessing, method, configuration, layer, absolute, image, \
-                    image_hash, class, metric, better, value, silence, seconds, seed, version FROM results \
-                    WHERE (?1 IS NULL OR instr(lower(model || model_hash), ?1) > 0) \
-                    AND (?2 IS NULL OR instr(lower(method), ?2) > 0) \
-                    AND (?3 IS NULL OR instr(lower(configuration), ?3) > 0) \
-                    AND (?4 IS NULL OR instr(lower(layer), ?4) > 0) \
-                    AND (?5 IS NULL OR instr(lower(image), ?5) > 0) \
-                    AND (?6 IS NULL OR instr(lower(metric), ?6) > 0) \
-                    ORDER BY model, model_hash, preprocessing, method, configuration, layer, absolute, image, \
-                    image_hash, class, metric, seed";
+        let columns = ["model || model_hash", "method", "configuration", "layer", "part", "image", "metric"];
+        let fits: Vec<String> = (1..)
+            .zip(columns)
+            .map(|(n, column)| format!("(?{n} IS NULL OR instr(lower({column}), ?{n}) > 0)"))
+            .collect();
+        // Old stores have a view that does not know of parts, so it is not asked.
+        let find = format!(
+            "SELECT model, model_hash, preprocessing, method, configuration, layer, absolute, part, image, image_hash, class, \
+             metric, better, value, silence, seconds, seed, version FROM ({RESULTS}) \
+             WHERE {} AND (?8 IS NULL OR seed = ?8) \
+             ORDER BY model, model_hash, preprocessing, method, configuration, layer, absolute, part, image, image_hash, \
+             class, metric, seed",
+            fits.join(" AND ")
+        );
         let words = [
             &filter.model,
             &filter.method,
             &filter.configuration,
             &filter.layer,
+            &filter.part,
             &filter.image,
             &filter.metric,
         ]
         .map(|word| word.as_ref().map(|word| word.to_lowercase()));
-        let values: Vec<&dyn rusqlite::ToSql> =
-            words.iter().map(|word| word as &dyn rusqlite::ToSql).collect();
-        self.list(find, &values, |row| {
+        let seed = filter.seed.map(|seed| seed as i64);
+        let values: Vec<&dyn rusqlite::ToSql> = words
+            .iter()
+            .map(|word| word as &dyn rusqlite::ToSql)
+            .chain([&seed as &dyn rusqlite::ToSql])
+            .collect();
+        self.list(&find, &values, |row| {
             Ok(StoredRow {
                 model: row.get(0)?,
                 model_hash: row.get(1)?,
@@ -79,33 +94,95 @@ impl Store {
                 configuration: row.get(4)?,
                 layer: row.get(5)?,
                 absolute: row.get(6)?,
-                image: row.get(7)?,
-                image_hash: row.get(8)?,
-                class: row.get(9)?,
-                metric: row.get(10)?,
-                better: row.get(11)?,
-                value: row.get(12)?,
-                silence: row.get(13)?,
-                seconds: row.get(14)?,
-                seed: row.get(15)?,
-                version: row.get(16)?,
+                part: row.get(7)?,
+                image: row.get(8)?,
+                image_hash: row.get(9)?,
+                class: row.get(10)?,
+                metric: row.get(11)?,
+                better: row.get(12)?,
+                value: row.get(13)?,
+                silence: row.get(14)?,
+                seconds: row.get(15)?,
+                seed: row.get(16)?,
+                version: row.get(17)?,
             })
         })
     }
 
-    /// The values of a configuration by one metric, by image; silent ones are not there.
+    /// The values of a configuration by one metric, by image; none where the metric was silent.
     pub fn values(
         &self,
         (model, seed): (i64, u64),
         configuration: i64,
         metric: i64,
-    ) -> Result<HashMap<i64, f64>> {
+    ) -> Result<HashMap<i64, Option<f64>>> {
         let rows = self.list(
             "SELECT image, value FROM result WHERE model = ?1 AND configuration = ?2 AND metric = ?3 \
-             AND seed = ?4 AND value IS NOT NULL",
+             AND seed = ?4",
             &[&model, &configuration, &metric, &(seed as i64)],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         Ok(rows.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Scratch, configuration};
+    use super::super::{Record, Row, Worker};
+    use super::*;
+    use crate::metric::Better;
+
+    /// An image is of the part in which the experiment of that network and seed has it.
+    #[test]
+    fn a_row_says_which_part_its_image_is_of_and_can_be_found_by_it() {
+        let scratch = Scratch::new("parts");
+        let mut store = Store::open(&scratch.store()).unwrap();
+        let model = store.model("m", "p", "net").unwrap();
+        let metric = store.metric("a", Better::Higher).unwrap();
+        let at = store.configuration(&configuration("x")).unwrap();
+        let worker = Worker::start(&store).unwrap();
+        let images = ["v", "t", "b", "n"].map(|name| store.image(name, 0, name).unwrap());
+        for seed in [0, 1] {
+            let record = Record {
+                name: "e".into(),
+                text: String::new(),
+                model,
+                model_path: String::new(),
+                data_path: String::new(),
+                seed,
+                version: String::new(),
+            };
+            let id = store.experiment(&seed.to_string(), &record).unwrap();
+            let (validation, test) = ([images[0], images[2]], [images[1], images[2]]);
+            // With the other seed the parts are the other way round.
+            let [first, second] = if seed == 0 { [validation, test] } else { [test, validation] };
+            store.set_images(id, "validation", &first).unwrap();
+            store.set_images(id, "test", &second).unwrap();
+            let row = |image| Row {
+                configuration: at,
+                image,
+                metric,
+                value: Some(1.0),
+                silence: None,
+                seconds: 0.0,
+            };
+            store.finish(&worker, (model, seed), &images.map(row), &[]).unwrap();
+        }
+        let found = |filter: Filter| -> Vec<(String, String)> {
+            store.rows(&filter).unwrap().into_iter().map(|row| (row.image, row.part)).collect()
+        };
+        let expected = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
+            rows.iter().map(|(image, part)| ((*image).to_owned(), (*part).to_owned())).collect()
+        };
+        let both = ("b", "validation and test");
+        let seed = |seed| Filter { seed: Some(seed), ..Filter::default() };
+        assert_eq!(found(seed(0)), expected(&[("n", ""), ("t", "test"), ("v", "validation"), both]));
+        assert_eq!(found(seed(1)), expected(&[("n", ""), ("v", "test"), ("t", "validation"), both]));
+        let tested = Filter { part: Some("Test".into()), ..seed(0) };
+        assert_eq!(found(tested), expected(&[("t", "test"), both]));
+        let viewed =
+            store.list("SELECT DISTINCT part FROM results ORDER BY 1", &[], |row| row.get::<_, String>(0));
+        assert_eq!(viewed.unwrap(), ["", "test", "validation", "validation and test"]);
     }
 }

@@ -92,14 +92,3 @@ CREATE TABLE sight (
   image INTEGER NOT NULL REFERENCES image (id),
   PRIMARY KEY (experiment, part, position)
 ) WITHOUT ROWID;
-CREATE VIEW results AS
-  SELECT model.name AS model, model.hash AS model_hash, model.preprocessing AS preprocessing,
-    configuration.method AS method, configuration.options AS configuration, configuration.layer AS layer,
-    configuration.absolute AS absolute, image.name AS image, image.hash AS image_hash, image.class AS class,
-    metric.name AS metric, metric.better AS better, result.value AS value, result.silence AS silence,
-    result.seconds AS seconds, result.seed AS seed, result.version AS version
-  FROM result
-  JOIN model ON model.id = result.model
-  JOIN configuration ON configuration.id = result.configuration
-  JOIN image ON image.id = result.image
-  JOIN metric ON metric.id = result.metric;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use monosplit_engine::Engine;
 use monosplit_eval::experiment::Experiment;
-use monosplit_eval::protocol::{Observer, Part, Protocol};
+use monosplit_eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit_eval::store::{Record, Stage, Store, Worker};
 use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
 use monosplit_explain::{Progress, Silent};
@@ -18,7 +18,7 @@ use super::compute::{ComputeArgs, Precision};
 use super::progress::{Bar, spoken};
 use super::run::check_writable;
 use crate::evaluation::Laboratory;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
@@ -88,7 +88,13 @@ impl Evaluate {
         let folder = self.data.as_ref().or(experiment.data.folder.as_ref()).ok_or_else(|| {
             Error::argument("no data set is named: expected data.folder in the experiment, or --data FOLDER")
         })?;
+        let named_by = if self.data.is_some() { "--data" } else { "data.folder" };
+        let images = Images::open(&experiment, (folder, named_by)).map_err(|error| {
+            let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
+            Error::new(error.kind(), format!("{error}{hint}"))
+        })?;
         let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
+        images.remarks.iter().for_each(|remark| note(remark));
         let engine = self.compute.engine()?;
         let examinee = Examinee::new(laboratory.graph(), &*engine)?;
         let is_new = !path.exists();
@@ -108,18 +114,18 @@ impl Evaluate {
                     scope.spawn(|| {
                         let mut store = Store::open(&path)?;
                         let worker = Worker::start(&store)?;
-                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(folder)
+                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(images.clone())
                     })
                 })
                 .collect();
-            desk.protocol(&experiment, &mut store, &worker, &teller).run(folder)?;
+            desk.protocol(&experiment, &mut store, &worker, &teller).run(images.clone())?;
             others.into_iter().try_for_each(|other| {
                 other
                     .join()
                     .unwrap_or_else(|_| Err(Error::argument("a worker ended before its work was done")))
             })
         });
-        if let Err(error) = done.map_err(|error| self.about_data(folder, error)) {
+        if let Err(error) = done {
             // A refused experiment leaves nothing behind.
             drop(worker);
             if is_new {
@@ -145,14 +151,6 @@ impl Evaluate {
         let shown = printable(&path.display().to_string());
         writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
         Ok(())
-    }
-
-    /// An error that, where the folder is the experiment's and is not there, says by which key.
-    fn about_data(&self, folder: &Path, error: Error) -> Error {
-        match self.data.is_none() && !folder.is_dir() {
-            true => Error::new(error.kind(), format!("data.folder: {error}; --data names another")),
-            false => error,
-        }
     }
 
     fn workers(&self) -> usize {
@@ -269,17 +267,19 @@ impl Teller<'_> {
 
 impl Observer for Teller<'_> {
     fn part(&self, part: &Part) {
-        let out = match part.left_out.len() {
+        let count = |count: usize, what: &str| match count {
             0 => String::new(),
-            count => format!(", {count} left out"),
+            count => format!(", {count} {what}"),
         };
-        self.say(&format!("{} images for {}{out}", part.images.len(), part.name));
+        let unmasked = count(part.unmasked.len(), "of them without a mask");
+        let out = count(part.left_out.len(), "left out");
+        self.say(&format!("{} images for {}{unmasked}{out}", part.images.len(), part.name));
         for out in part.left_out.iter().take(NAMED) {
-            let said = if out.said.is_empty() { String::new() } else { format!(" ({})", out.said) };
-            self.say(&format!("  {} {}{said}", out.name, out.trouble));
+            self.say(&format!("  {} {out}", out.name));
         }
         if part.left_out.len() > NAMED {
-            self.say(&format!("  and {} more", part.left_out.len() - NAMED));
+            let more = part.left_out.len() - NAMED;
+            self.say(&format!("  and {more} more, which `monosplit report` names"));
         }
     }
 
@@ -298,8 +298,8 @@ impl Observer for Teller<'_> {
 
 /// A stage as a table of means.
 fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
-    let Summary { stage, rows, images } = summary;
-    writeln!(out, "\n{} ({} images, {})", stage.name, images.len(), stage.part)?;
+    let Summary { stage, rows, .. } = summary;
+    writeln!(out, "\n{} ({}, {})", stage.name, summary.extent(), stage.part)?;
     let titles: Vec<String> = stage
         .metrics
         .iter()

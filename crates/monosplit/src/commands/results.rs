@@ -18,9 +18,10 @@ use crate::table::{Align, Table, grouped, printable};
 #[derive(Args)]
 #[command(override_usage = "monosplit results RUN [OPTIONS]")]
 #[command(long_about = "\
-Shows what a run store holds: the mean of every configuration by every metric.
+Shows what a run store holds: the mean of every configuration by every metric, of validation and
+of test images apart, and so of networks and seeds where the store holds several.
 
-  monosplit results run.sqlite --method splitcam --metric pointing
+  monosplit results run.sqlite --part test --method splitcam --metric pointing
   monosplit results run.sqlite --layer layer4 -o rows.csv
   monosplit results run.sqlite -o rows.parquet
 
@@ -47,6 +48,10 @@ pub(crate) struct Results {
     #[arg(long, value_name = "WORD")]
     layer: Option<String>,
 
+    /// Rows of images of this part: validation or test.
+    #[arg(long, value_name = "WORD")]
+    part: Option<String>,
+
     /// Rows of this image.
     #[arg(long, value_name = "WORD")]
     image: Option<String>,
@@ -54,6 +59,10 @@ pub(crate) struct Results {
     /// Rows of this metric.
     #[arg(long, value_name = "WORD")]
     metric: Option<String>,
+
+    /// Rows of this seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 
     /// Write the rows to this file, .csv or .parquet.
     #[arg(short, long, value_name = "FILE")]
@@ -73,8 +82,10 @@ impl Results {
             method: self.method.clone(),
             configuration: self.options.clone(),
             layer: self.layer.clone(),
+            part: self.part.clone(),
             image: self.image.clone(),
             metric: self.metric.clone(),
+            seed: self.seed,
         })?;
         if let (Some(path), Some(format)) = (&self.output, format) {
             check_writable(path)?;
@@ -122,26 +133,45 @@ impl Format {
     }
 }
 
-/// The mean of a configuration by a metric, over images.
-struct Mean<'a> {
-    /// Model, method, options, layer, whether of absolute values, metric.
-    key: [&'a str; 6],
+/// What tells means apart: the name of each column, its greatest width, and whether it is shown where all are the same.
+const KEYS: [(&str, usize, bool); 10] = [
+    ("model", 24, true),
+    ("model hash", 8, false),
+    ("preprocessing", 40, false),
+    ("method", 24, true),
+    ("options", 30, true),
+    ("layer", 24, true),
+    ("abs", 3, true),
+    ("metric", 72, true),
+    ("part", 20, true),
+    ("seed", 20, false),
+];
+
+/// The mean of a configuration by a metric, over the images of a part.
+struct Mean {
+    /// What tells it from others, as `KEYS` has it.
+    key: [String; KEYS.len()],
     estimate: Option<Estimate>,
     images: usize,
     silent: usize,
 }
 
-impl Mean<'_> {
+impl Mean {
     fn json(&self) -> Json {
-        let [model, method, options, layer, absolute, metric] = self.key;
+        let [model, hash, preprocessing, method, options, layer, absolute, metric, part, seed] =
+            self.key.each_ref().map(String::as_str);
         let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
         Json::Object(vec![
             ("model", model.into()),
+            ("model_hash", hash.into()),
+            ("preprocessing", preprocessing.into()),
             ("method", method.into()),
             ("options", options.into()),
             ("layer", layer.into()),
             ("absolute", absolute.into()),
             ("metric", metric.into()),
+            ("part", part.into()),
+            ("seed", seed.parse().map_or(Json::Null, Json::Whole)),
             ("mean", number(|found| found.mean).into()),
             ("low", number(|found| found.low).into()),
             ("high", number(|found| found.high).into()),
@@ -151,11 +181,16 @@ impl Mean<'_> {
     }
 }
 
-fn means(rows: &[StoredRow]) -> Vec<Mean<'_>> {
-    let mut all: BTreeMap<[&str; 6], (Vec<f64>, usize)> = BTreeMap::new();
+fn means(rows: &[StoredRow]) -> Vec<Mean> {
+    let mut all: BTreeMap<[String; KEYS.len()], (Vec<f64>, usize)> = BTreeMap::new();
     for row in rows {
         let abs = if row.absolute { "yes" } else { "no" };
-        let key = [&*row.model, &*row.method, &*row.configuration, &*row.layer, abs, &*row.metric];
+        let seed = row.seed.to_string();
+        let StoredRow {
+            model, model_hash, preprocessing, method, configuration, layer, metric, part, ..
+        } = row;
+        let key = [model, model_hash, preprocessing, method, configuration, layer, abs, metric, part, &*seed]
+            .map(str::to_owned);
         let (values, silent) = all.entry(key).or_default();
         match row.value {
             Some(value) => values.push(value),
@@ -171,23 +206,22 @@ fn means(rows: &[StoredRow]) -> Vec<Mean<'_>> {
     all.into_iter().map(mean).collect()
 }
 
-/// One line for each configuration and metric.
-fn table(means: &[Mean<'_>]) -> Table {
-    let mut table = Table::new(&[
-        ("model", Align::Left, 24),
-        ("method", Align::Left, 24),
-        ("options", Align::Left, 30),
-        ("layer", Align::Left, 24),
-        ("abs", Align::Left, 3),
-        ("metric", Align::Left, 72),
+/// One line for each mean. What all of them share is left out, where it would only take room.
+fn table(means: &[Mean]) -> Table {
+    let differs = |column: usize| means.iter().any(|mean| mean.key[column] != means[0].key[column]);
+    let shown: Vec<usize> = (0..KEYS.len()).filter(|&column| KEYS[column].2 || differs(column)).collect();
+    let mut columns: Vec<(&str, Align, usize)> =
+        shown.iter().map(|&column| (KEYS[column].0, Align::Left, KEYS[column].1)).collect();
+    columns.extend([
         ("mean", Align::Right, 12),
         ("95 % interval", Align::Right, 22),
         ("images", Align::Right, 8),
         ("silent", Align::Right, 8),
     ]);
+    let mut table = Table::new(&columns);
     for Mean { key, estimate, images, silent } in means {
         let estimate = estimate.as_ref();
-        let mut cells = key.map(str::to_owned).to_vec();
+        let mut cells: Vec<String> = shown.iter().map(|&column| key[column].clone()).collect();
         cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
         cells
             .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
@@ -209,6 +243,7 @@ fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
         ("configuration", text(|row| &row.configuration)),
         ("layer", text(|row| &row.layer)),
         ("absolute", Column::Flag(rows.iter().map(|row| row.absolute).collect())),
+        ("part", text(|row| &row.part)),
         ("image", text(|row| &row.image)),
         ("image_hash", text(|row| &row.image_hash)),
         ("class", Column::Whole(rows.iter().map(|row| row.class).collect())),

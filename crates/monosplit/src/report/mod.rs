@@ -5,13 +5,13 @@ mod tables;
 
 use std::path::Path;
 
-use monosplit_eval::store::{Planned, Stage, Store};
+use monosplit_eval::store::{Planned, Stage, Store, Troubled};
 use monosplit_eval::{Better, Summary, metric_title};
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
 pub(crate) use pictures::Gallery;
-use pictures::{MOST_COLUMNS, ranked};
+use pictures::{MOST_COLUMNS, best_and_worst, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
 /// More curves than this are not told apart.
@@ -41,7 +41,9 @@ impl<'a> Report<'a> {
                 continue;
             }
             let summary = Summary::of(store, planned, stage)?;
-            report.missing(&summary)?;
+            if let Some(lack) = tables::lack(&summary) {
+                report.paragraph(&lack);
+            }
             match stage.kind.as_str() {
                 "selection" => report.selection(&summary, planned)?,
                 "comparison" => report.comparison(&summary, gallery)?,
@@ -52,6 +54,7 @@ impl<'a> Report<'a> {
                 _ => {}
             }
         }
+        report.troubles(&store.troubles(planned.id)?)?;
         let Report { page, mut written, .. } = report;
         write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
         written.insert(0, "index.html".into());
@@ -86,6 +89,11 @@ impl<'a> Report<'a> {
     fn figure(&mut self, name: &str, scene: &Scene, caption: &str) -> Result<()> {
         let figure = PageFigure::drawing(scene)?.caption(caption);
         self.with(|page| page.figure(figure));
+        self.written_figure(name, scene)
+    }
+
+    /// A drawing as SVG beside the page.
+    fn written_figure(&mut self, name: &str, scene: &Scene) -> Result<()> {
         let file = format!("{name}.svg");
         scene.write(self.folder.join(&file))?;
         self.written.push(file);
@@ -101,11 +109,18 @@ impl<'a> Report<'a> {
         let file = |path: &str| {
             Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
+        let troubles = store.troubles(planned.id)?;
+        let troubled = |part: &str, kept: bool, what: &str| {
+            let found = troubles.iter().filter(|one| one.part == part && one.kept == kept).count();
+            if found > 0 { format!(" ({found} {what})") } else { String::new() }
+        };
         let mut parts = Vec::new();
         for part in ["validation", "test"] {
             let count = store.images(planned.id, part)?.len();
             if count > 0 {
-                parts.push(format!("{count} images for {part}"));
+                let unmasked = troubled(part, true, "of them without a mask");
+                let left_out = troubled(part, false, "left out");
+                parts.push(format!("{count} images for {part}{unmasked}{left_out}"));
             }
         }
         self.paragraph(&format!(
@@ -121,20 +136,25 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Says what a stage lacks, where it is not complete.
-    fn missing(&mut self, summary: &Summary) -> Result<()> {
-        let found = summary.rows.iter().flatten().map(|found| found.values.len()).sum::<usize>();
-        if found == 0 {
-            self.paragraph(&format!("The stage '{}' holds no values yet.", summary.stage.name));
+    /// Names every image that something is wrong with.
+    fn troubles(&mut self, troubles: &[Troubled]) -> Result<()> {
+        if troubles.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.heading("Images with something wrong");
+        self.paragraph(
+            "Those that were left out count nowhere. On those that are kept without a mask, metrics that need one have no \
+             value.",
+        );
+        self.table("images", &tables::troubles(troubles))
     }
 
     fn selection(&mut self, summary: &Summary, planned: &Planned) -> Result<()> {
         self.heading("What was chosen");
         self.paragraph(
             "For each method and criterion, the layer, formula and sign of best average rank over the criterion's metrics on \
-             the validation images.",
+             the validation images. Where a metric has no value for an image, the worst of the method's values on that image \
+             counts.",
         );
         let chosen = planned.stages.iter().find(|stage| stage.kind == "comparison");
         let table = tables::selection(summary, chosen);
@@ -144,19 +164,12 @@ impl<'a> Report<'a> {
     fn comparison(&mut self, summary: &Summary, gallery: Option<&Gallery>) -> Result<()> {
         self.heading("Comparison");
         self.table("comparison", &comparison(summary))?;
-        let silences = tables::silences(summary);
-        if !silences.is_empty() {
-            self.paragraph(&format!(
-                "Left out of a mean are images for which the metric has no value, such as a share of the map above one: {}.",
-                silences.join("; ")
-            ));
-        }
         if let Some(table) = verdicts(summary) {
             self.heading("Who wins");
             self.paragraph(
                 "The best configuration of the split methods against every other, image by image: won or lost where the 95 % \
-                 confidence interval of the mean difference leaves out zero, else tied. The difference is given so that \
-                 more is better for the split.",
+                 confidence interval of the mean difference leaves out zero, else tied. Difference and interval are given so \
+                 that more is better for the split.",
             );
             self.table("verdicts", &table)?;
         }
@@ -180,13 +193,22 @@ impl<'a> Report<'a> {
         let about = format!("Red speaks for the class, blue against it; each map on its own scale.{some}");
         self.figure("maps", &scene, &about)?;
         let metric = gallery.judged_by(summary);
+        let rows = gallery.extremes(summary, metric)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         self.heading("Best and worst images");
         self.paragraph(&format!(
-            "For each method the image it does best and the image it does worst on by {}.",
+            "For each method the image it does best and the image it does worst on by {}, whose value stands above each.",
             metric_title(&summary.stage.metrics[metric].1)
         ));
-        let scene = gallery.extremes(summary, metric)?.into_scene()?;
-        self.figure("extremes", &scene, "The value stands above each pair.")
+        self.written_figure("extremes", &best_and_worst(&rows).into_scene()?)?;
+        // Two columns of a page, or one below the other on a telephone.
+        for half in rows.chunks(rows.len().div_ceil(2)) {
+            let figure = PageFigure::drawing(&best_and_worst(half).into_scene()?)?.beside();
+            self.with(|page| page.figure(figure));
+        }
+        Ok(())
     }
 
     fn ablation(&mut self, summary: &Summary, position: usize) -> Result<()> {
@@ -200,12 +222,12 @@ impl<'a> Report<'a> {
 
     fn layers(&mut self, summary: &Summary) -> Result<()> {
         self.heading("Dependence on the layer");
-        for (metric, (_, name, better)) in summary.stage.metrics.iter().enumerate() {
-            let arrow = if *better == Better::Higher { "more is better" } else { "less is better" };
+        for (metric, (_, name, _)) in summary.stage.metrics.iter().enumerate() {
             let scene = curves(summary, metric)?.into_scene()?;
-            let caption =
-                format!("{}, {arrow}; means over {} images.", metric_title(name), summary.images.len());
-            self.figure(&format!("layers-{}", metric + 1), &scene, &caption)?;
+            let caption = format!("{}: means over {}.", metric_title(name), summary.extent());
+            let figure = PageFigure::drawing(&scene)?.beside().caption(&caption);
+            self.with(|page| page.figure(figure));
+            self.written_figure(&format!("layers-{}", metric + 1), &scene)?;
         }
         Ok(())
     }
@@ -268,10 +290,13 @@ fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
     Ok(LinePlot {
         title: metric_title(&stage.metrics[metric].1),
         x_label: "layer".into(),
-        y_label: metric_title(&stage.metrics[metric].1),
+        y_label: match stage.metrics[metric].2 {
+            Better::Higher => "more is better".into(),
+            Better::Lower => "less is better".into(),
+        },
         series,
         x_names,
-        width: 560.0,
-        height: 280.0,
+        width: 460.0,
+        height: 260.0,
     })
 }

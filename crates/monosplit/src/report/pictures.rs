@@ -6,7 +6,7 @@ use std::path::Path;
 use monosplit_engine::Engine;
 use monosplit_eval::dataset::{DataSet, Sample};
 use monosplit_eval::experiment::Experiment;
-use monosplit_eval::protocol::{Catalogue, opened};
+use monosplit_eval::protocol::{Catalogue, Images};
 use monosplit_eval::store::{Member, Planned};
 use monosplit_eval::{Better, Candidate, Examinee, Source, Summary};
 use monosplit_graph::{Error, Result};
@@ -49,7 +49,8 @@ impl Gallery {
             _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
         };
         let folder = data.unwrap_or(Path::new(&record.data_path));
-        let (_, test) = opened(&experiment.data, folder, experiment.seed)?;
+        let named_by = if data.is_some() { "--data" } else { "data.folder" };
+        let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
         Ok(Gallery { laboratory, engine, test, shown: experiment.shown })
     }
 
@@ -142,7 +143,7 @@ impl Gallery {
     }
 
     /// For each method the image it is best and the one it is worst on.
-    pub(crate) fn extremes(&self, summary: &Summary, metric: usize) -> Result<Grid> {
+    pub(crate) fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
         let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
         let lower = summary.stage.metrics[metric].2 == Better::Lower;
         let mut rows = Vec::new();
@@ -161,11 +162,16 @@ impl Gallery {
                 cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
                 cells.push(overlay.flatten());
             }
-            rows.push(Row { label: member.title.clone(), caption: heading(member), cells });
+            rows.push(Row { label: member.title.clone(), caption: place(member), cells });
         }
-        let columns = ["best image", "its map", "worst image", "its map"].map(str::to_owned).to_vec();
-        Ok(Grid { columns, rows, least_side: 1, ..Grid::default() })
+        Ok(rows)
     }
+}
+
+/// Rows of best and worst images under their headers.
+pub(super) fn best_and_worst(rows: &[Row]) -> Grid {
+    let columns = ["best image", "its map", "worst image", "its map"].map(str::to_owned).to_vec();
+    Grid { columns, rows: rows.to_vec(), least_side: 1, ..Grid::default() }
 }
 
 /// The members that take part in the contest.
@@ -174,10 +180,15 @@ pub(super) fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)
     members.filter(|(row, _)| is_ranked(&summary.stage, *row))
 }
 
+/// Where a configuration is read off, and whether without signs.
+fn place(member: &Member) -> String {
+    let layer = member.configuration.layer.as_str();
+    let abs = if member.configuration.absolute { ["abs"].as_slice() } else { &[] };
+    [layer].iter().chain(abs).filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ")
+}
+
 fn heading(member: &Member) -> String {
-    let layer = &member.configuration.layer;
-    let abs = if member.configuration.absolute { " abs" } else { "" };
-    if layer.is_empty() { format!("{}{abs}", member.title) } else { format!("{} {layer}{abs}", member.title) }
+    format!("{} {}", member.title, place(member))
 }
 
 /// A picture no larger than a report shows it.

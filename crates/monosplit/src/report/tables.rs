@@ -1,10 +1,11 @@
 //! Stages as tables.
 
-use monosplit_eval::store::{Member, Stage};
-use monosplit_eval::{Better, Found, Summary, Verdict, metric_title};
+use monosplit_eval::store::{Member, Stage, Troubled};
+use monosplit_eval::{Better, Estimate, Found, Summary, Verdict, metric_title};
 use monosplit_render::{Best, Entry, Table};
 
 use crate::commands::is_ranked;
+use crate::table::grouped;
 
 fn best_end(better: Better) -> Best {
     match better {
@@ -54,11 +55,29 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
     };
     let plain = columns.iter().map(|name| ((*name).to_owned(), Best::None));
     Table {
-        caption: format!("{} images ({})", summary.images.len(), stage.part),
+        caption: format!("{} ({})", summary.extent(), stage.part),
         columns: plain.chain(metric_columns(stage)).collect(),
         rows: stage.members.iter().zip(&summary.rows).map(row).collect(),
         headings: headings(&stage.members),
         unranked: (0..stage.members.len()).filter(|&row| !is_ranked(stage, row)).collect(),
+        note: silences(stage, stage.members.iter().map(named).zip(&summary.rows)),
+    }
+}
+
+/// What a stage lacks, where it is not complete.
+pub(super) fn lack(summary: &Summary) -> Option<String> {
+    let Summary { stage, seen, rows, .. } = summary;
+    let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.silent).sum();
+    let all = stage.members.len() * stage.metrics.len() * seen;
+    match found {
+        0 => Some(format!("The stage '{}' holds no values yet.", stage.name)),
+        found if found < all => Some(format!(
+            "The stage '{}' is not complete: {} of {} values are there for the images that were begun, and means are over those.",
+            stage.name,
+            grouped(found),
+            grouped(all)
+        )),
+        _ => None,
     }
 }
 
@@ -101,7 +120,7 @@ pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
     }
     let columns = ["Method", "Best by", "Layer", "Formula", "Abs", "Chosen from"];
     Table {
-        caption: format!("{} images ({})", summary.images.len(), summary.stage.part),
+        caption: format!("{} ({})", summary.extent(), summary.stage.part),
         columns: columns.map(|name| (name.to_owned(), Best::None)).to_vec(),
         rows,
         ..Table::default()
@@ -131,7 +150,8 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
                         Verdict::Tied => "tied",
                         Verdict::Lost => "lost",
                     };
-                    words(format!("{word} ({:+.3})", difference.mean))
+                    let Estimate { mean, low, high, .. } = difference;
+                    Entry::Judged(format!("{word} {mean:+.3}"), format!("{low:+.3} … {high:+.3}"))
                 }
             }
         }));
@@ -149,37 +169,40 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
     })
 }
 
-/// Where a metric had no value for some images of a configuration: one line for each.
-pub(super) fn silences(summary: &Summary) -> Vec<String> {
-    let all = counted(summary);
+/// Where a metric had no value for some images of a row; nothing where it always had.
+fn silences<'a>(stage: &Stage, rows: impl Iterator<Item = (String, &'a Vec<Found>)>) -> String {
     let mut lines = Vec::new();
-    for (member, row) in summary.stage.members.iter().zip(&summary.rows) {
-        for (found, (_, name, _)) in row.iter().zip(&summary.stage.metrics) {
-            let silent = all - found.values.len();
-            if silent > 0 && !found.values.is_empty() {
-                let (title, metric) = (&member.title, metric_title(name));
-                lines.push(format!("{title} at {} by {metric}: {silent} of {all} images", layer(member)));
+    for (name, row) in rows {
+        for (found, (_, metric, _)) in row.iter().zip(&stage.metrics) {
+            let (silent, all) = (found.silent, found.silent + found.values.len());
+            if silent > 0 && silent < all {
+                lines.push(format!("{name} by {}: {silent} of {all}", metric_title(metric)));
             }
         }
     }
-    lines
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("Images without a value, which the mean leaves out: {}.", lines.join("; ")),
+    }
+}
+
+/// A configuration in a line.
+fn named(member: &Member) -> String {
+    let abs = if member.configuration.absolute { ", abs" } else { "" };
+    format!("{} at {}{abs}", member.title, layer(member))
 }
 
 /// One table for each configuration that was varied: a row for each value.
 pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
     let stage = &summary.stage;
-    let key = |member: &Member| {
-        let abs = if member.configuration.absolute { ", abs" } else { "" };
-        format!("{} at {}{abs}", member.title, layer(member))
-    };
     let mut names: Vec<String> = Vec::new();
     for member in &stage.members {
-        if !names.contains(&key(member)) {
-            names.push(key(member));
+        if !names.contains(&named(member)) {
+            names.push(named(member));
         }
     }
     let one = |name: &String| {
-        let rows = stage.members.iter().zip(&summary.rows).filter(|(member, _)| key(member) == *name);
+        let rows = || stage.members.iter().zip(&summary.rows).filter(|(member, _)| named(member) == *name);
         let row = |(member, found): (&Member, &Vec<Found>)| {
             let mut row = vec![words(&*member.place)];
             row.extend(found.iter().map(entry));
@@ -187,9 +210,10 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
         };
         let value = stage.name.rsplit(' ').next().unwrap_or("value").to_owned();
         Table {
-            caption: format!("{name}, {} images ({})", summary.images.len(), stage.part),
+            caption: format!("{name}, {} ({})", summary.extent(), stage.part),
             columns: std::iter::once((value, Best::None)).chain(metric_columns(stage)).collect(),
-            rows: rows.map(row).collect(),
+            rows: rows().map(row).collect(),
+            note: silences(stage, rows().map(|(member, found)| (member.place.clone(), found))),
             ..Table::default()
         }
     };
@@ -201,9 +225,12 @@ pub(super) fn sanity(summary: &Summary) -> Table {
     let describe = |member: &Member| vec![words(&*member.title), words(layer(member)), words(sign(member))];
     let mut table = listed(summary, describe, &["Method", "Layer", "Abs"]);
     for (column, (_, name, _)) in table.columns[3..].iter_mut().zip(&summary.stage.metrics) {
-        column.0 = name.rsplit('=').next().unwrap_or(name).replace('-', " ");
+        column.0 = match name.rsplit('=').next().unwrap_or(name) {
+            short @ ("hog" | "ssim") => short.to_uppercase(),
+            long => metric_title(long),
+        };
     }
-    table.caption = format!("Similarity of maps, {} images", counted(summary));
+    table.caption = format!("Similarity of maps, {}", summary.extent());
     table
 }
 
@@ -211,11 +238,94 @@ pub(super) fn sanity(summary: &Summary) -> Table {
 pub(super) fn timing(summary: &Summary) -> Table {
     let mut table =
         listed(summary, |member| vec![words(&*member.title), words(layer(member))], &["Method", "Layer"]);
-    table.caption = format!("Seconds, {} images one at a time", counted(summary));
+    table.caption = format!("Seconds, {} one at a time", summary.extent());
     table
 }
 
-/// How many images a stage has looked at, which may be fewer than its part has.
-fn counted(summary: &Summary) -> usize {
-    summary.rows.iter().flatten().map(|found| found.values.len()).max().unwrap_or(0)
+/// Images that something is wrong with.
+pub(super) fn troubles(troubles: &[Troubled]) -> Table {
+    let row = |one: &Troubled| {
+        let fate = if one.kept { "kept" } else { "left out" };
+        vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.said)]
+    };
+    Table {
+        columns: ["Image", "Part", "", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),
+        rows: troubles.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_eval::store::Configuration;
+
+    use super::*;
+
+    /// Two configurations on seven images by one metric: one of the split, and a baseline that is silent on the last image and
+    /// worse by a tenth on the others.
+    fn summary() -> Summary {
+        let member = |method: &str| Member {
+            id: 0,
+            configuration: Configuration {
+                method: method.into(),
+                options: String::new(),
+                layer: "conv".into(),
+                absolute: false,
+            },
+            family: String::new(),
+            title: method.into(),
+            place: String::new(),
+            note: String::new(),
+        };
+        let value = |image: i64| 0.1 * image as f64;
+        let found = |values: Vec<(i64, f64)>| {
+            let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+            vec![Found {
+                silent: 7 - all.len(),
+                estimate: Estimate::of(&all),
+                values: values.into_iter().collect(),
+            }]
+        };
+        Summary {
+            stage: Stage {
+                name: "comparison".into(),
+                kind: "comparison".into(),
+                part: "test".into(),
+                members: vec![member("splitcam"), member("gradcam")],
+                metrics: vec![(0, "auc".into(), Better::Higher)],
+            },
+            images: (0..7).map(|image| (image, image.to_string(), 0)).collect(),
+            seen: 7,
+            rows: vec![
+                found((0..7).map(|image| (image, value(image))).collect()),
+                found((0..6).map(|image| (image, value(image) - 0.1)).collect()),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_difference_stands_with_its_interval() {
+        let table = verdicts(&summary()).unwrap();
+        let judged = Entry::Judged("won +0.100".into(), "+0.100 … +0.100".into());
+        assert_eq!(table.rows, [[words("gradcam, conv"), judged]]);
+    }
+
+    #[test]
+    fn a_stage_that_is_not_complete_says_so() {
+        let mut summary = summary();
+        assert_eq!(lack(&summary), None, "silence is no lack");
+        summary.rows[1][0].silent = 0;
+        assert!(lack(&summary).is_some_and(|said| said.contains("13 of 14")));
+    }
+
+    #[test]
+    fn images_that_a_mean_leaves_out_are_told_in_every_format() {
+        let table = comparison(&summary());
+        for text in [table.to_html(), table.to_markdown(), table.to_latex()] {
+            assert!(
+                text.contains("gradcam at conv by Auc: 1 of 7.") && !text.contains("splitcam at"),
+                "{text}"
+            );
+        }
+    }
 }

@@ -1,0 +1,16 @@
+//! What a file may have been meant by that is not there.
+
+use std::path::Path;
+
+use monosplit_graph::options::closest;
+
+/// `did you mean 'x'? ` where something in the same folder is called almost like `path`, else nothing.
+pub fn nearby(path: &Path) -> String {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return String::new() };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    closest(&name.to_string_lossy(), &names.iter().map(String::as_str).collect::<Vec<_>>())
+}

@@ -1,0 +1,17 @@
+SELECT model.name AS model, model.hash AS model_hash, model.preprocessing AS preprocessing,
+  configuration.method AS method, configuration.options AS configuration, configuration.layer AS layer,
+  configuration.absolute AS absolute, coalesce(seen.part, '') AS part, image.name AS image,
+  image.hash AS image_hash, image.class AS class, metric.name AS metric, metric.better AS better,
+  result.value AS value, result.silence AS silence, result.seconds AS seconds, result.seed AS seed,
+  result.version AS version
+FROM result
+JOIN model ON model.id = result.model
+JOIN configuration ON configuration.id = result.configuration
+JOIN image ON image.id = result.image
+JOIN metric ON metric.id = result.metric
+LEFT JOIN (
+  SELECT experiment.model AS model, experiment.seed AS seed, sight.image AS image,
+    CASE count(DISTINCT sight.part) WHEN 1 THEN max(sight.part) ELSE 'validation and test' END AS part
+  FROM sight JOIN experiment ON experiment.id = sight.experiment
+  GROUP BY experiment.model, experiment.seed, sight.image
+) AS seen ON seen.model = result.model AND seen.seed = result.seed AND seen.image = result.image

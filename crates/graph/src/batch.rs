@@ -50,19 +50,26 @@ pub fn check_whole_batches(samples: usize, size: usize) -> Result<()> {
     )))
 }
 
-/// Some rows of a tensor, in the order given.
+/// Some rows of a tensor, in the order given; the tensor itself, shared, if that is all of them.
 pub fn rows(tensor: &Tensor, wanted: impl ExactSizeIterator<Item = usize>) -> Result<Tensor> {
-    fn pick<T: Copy>(from: &[T], row: usize, wanted: impl Iterator<Item = usize>) -> Vec<T> {
-        wanted.flat_map(|i| from[i * row..(i + 1) * row].iter().copied()).collect()
+    fn pick<T: Copy>(from: &[T], row: usize, wanted: &[usize]) -> Vec<T> {
+        let mut picked = Vec::with_capacity(wanted.len() * row);
+        wanted.iter().for_each(|i| picked.extend_from_slice(&from[i * row..(i + 1) * row]));
+        picked
+    }
+    let wanted: Vec<usize> = wanted.collect();
+    if tensor.shape().first() == Some(&wanted.len()) && wanted.iter().enumerate().all(|(at, &row)| at == row)
+    {
+        return Ok(tensor.clone());
     }
     let rest = tensor.shape().get(1..).unwrap_or_default();
     let row = element_count(rest).unwrap_or(0);
     let shape: Vec<usize> = std::iter::once(wanted.len()).chain(rest.iter().copied()).collect();
     match tensor.data() {
-        Data::F32(from) => Tensor::new(shape, pick(from, row, wanted)),
-        Data::F64(from) => Tensor::new(shape, pick(from, row, wanted)),
-        Data::I64(from) => Tensor::new(shape, pick(from, row, wanted)),
-        Data::Bool(from) => Tensor::new(shape, pick(from, row, wanted)),
+        Data::F32(from) => Tensor::new(shape, pick(from, row, &wanted)),
+        Data::F64(from) => Tensor::new(shape, pick(from, row, &wanted)),
+        Data::I64(from) => Tensor::new(shape, pick(from, row, &wanted)),
+        Data::Bool(from) => Tensor::new(shape, pick(from, row, &wanted)),
     }
 }
 

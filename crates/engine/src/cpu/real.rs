@@ -34,6 +34,8 @@ pub(crate) trait Real:
     const ZERO: Self;
     const ONE: Self;
     const NEG_INFINITY: Self;
+    /// Limits that every number lies within.
+    const UNLIMITED: [Self; 2];
 
     /// Whether the precision leaves room for convolutions that trade some of it for speed.
     const FAST: bool;
@@ -69,6 +71,7 @@ macro_rules! real {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $real::NEG_INFINITY;
+            const UNLIMITED: [Self; 2] = [$real::NEG_INFINITY, $real::INFINITY];
             const FAST: bool = $fast;
 
             fn scratch() -> &'static Pool<Self> {

@@ -356,7 +356,7 @@ impl Depthwise {
                 if *turned {
                     desk.kernel.reverse();
                 }
-                planes.run(self.level, (x, &desk.frames), &desk.kernel, start, limits, y);
+                planes.convolve(self.level, (x, &desk.frames), &desk.kernel, start, limits, y);
             }
             Way::Frames(frames) => {
                 frames.fill(x, self.input, desk);

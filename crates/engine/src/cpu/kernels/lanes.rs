@@ -56,13 +56,21 @@ pub(crate) trait Lanes: Copy {
     /// The machine has the instructions of this type.
     unsafe fn limited(self, least: Self, most: Self) -> Self;
 
-    /// The numbers `first..end` from `from` on, and zeros for the others, which need not exist.
+    /// The larger of each two: a number of `held` where they are equal, NaN where either is.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this type.
+    unsafe fn larger(self, held: Self) -> Self;
+
+    /// The numbers `first..end` from `from` on, and `otherwise` for those around them, which need not exist.
     ///
     /// # Safety
     /// The machine has the instructions of this type; `first ≤ end ≤ WIDTH`; those numbers can be read.
     #[inline(always)]
-    unsafe fn load_within(from: *const Self::Scalar, first: usize, end: usize) -> Self {
+    unsafe fn load_within(from: *const Self::Scalar, first: usize, end: usize, otherwise: Self) -> Self {
         let mut row = [Self::Scalar::default(); WIDEST];
+        // SAFETY: the staging row holds a vector.
+        unsafe { otherwise.store(row.as_mut_ptr()) };
         for (i, value) in row[..end].iter_mut().enumerate().skip(first) {
             // SAFETY: the caller vouches for the numbers from `first` to `end`.
             *value = unsafe { *from.wrapping_add(i) };
@@ -144,7 +152,8 @@ pub(crate) const WIDEST: usize = 16;
 macro_rules! lanes {
     ($vector:ident of $real:ty, half $half:ident, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
      $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr,
-     |$x:ident, $least:ident, $most:ident| $limited:expr $(, $($shuffles:item)*)?) => {
+     |$x:ident, $least:ident, $most:ident| $limited:expr, |$new:ident, $held:ident| $larger:expr
+     $(, $($shuffles:item)*)?) => {
         impl Lanes for $vector {
             type Scalar = $real;
             const WIDTH: usize = $width;
@@ -195,6 +204,13 @@ macro_rules! lanes {
                 unsafe { $limited }
             }
 
+            #[inline(always)]
+            unsafe fn larger(self, held: Self) -> Self {
+                let ($new, $held) = (self, held);
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $larger }
+            }
+
             $($($shuffles)*)?
         }
     };
@@ -210,14 +226,16 @@ mod x86 {
     lanes!(__m256 of f32, half __m256, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
         _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c),
         |x, least, most| _mm256_min_ps(most, _mm256_max_ps(least, x)),
+        |new, held| _mm256_blendv_ps(_mm256_max_ps(new, held), new, _mm256_cmp_ps(new, new, _CMP_UNORD_Q)),
     #[inline(always)]
-    unsafe fn load_within(from: *const f32, first: usize, end: usize) -> Self {
+    unsafe fn load_within(from: *const f32, first: usize, end: usize, otherwise: Self) -> Self {
         // SAFETY: the caller vouches for the instructions and for what is read.
         unsafe {
             let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let early = _mm256_cmpgt_epi32(_mm256_set1_epi32(first as i32), places);
             let within = _mm256_cmpgt_epi32(_mm256_set1_epi32(end as i32), places);
-            _mm256_maskload_ps(from, _mm256_andnot_si256(early, within))
+            let within = _mm256_andnot_si256(early, within);
+            _mm256_blendv_ps(otherwise, _mm256_maskload_ps(from, within), _mm256_castsi256_ps(within))
         }
     }
     #[inline(always)]
@@ -230,15 +248,20 @@ mod x86 {
     });
     lanes!(__m256d of f64, half __m256d, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
         _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c),
-        |x, least, most| _mm256_min_pd(most, _mm256_max_pd(least, x)));
+        |x, least, most| _mm256_min_pd(most, _mm256_max_pd(least, x)),
+        |new, held| _mm256_blendv_pd(_mm256_max_pd(new, held), new, _mm256_cmp_pd(new, new, _CMP_UNORD_Q)));
     lanes!(__m512 of f32, half __m256, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
     _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
         |x, least, most| _mm512_min_ps(most, _mm512_max_ps(least, x)),
+        |new, held| {
+            let unordered = _mm512_cmp_ps_mask(new, new, _CMP_UNORD_Q);
+            _mm512_mask_mov_ps(_mm512_max_ps(new, held), unordered, new)
+        },
     #[inline(always)]
-    unsafe fn load_within(from: *const f32, first: usize, end: usize) -> Self {
+    unsafe fn load_within(from: *const f32, first: usize, end: usize, otherwise: Self) -> Self {
         let within = ((1u32 << end) - (1u32 << first)) as u16;
         // SAFETY: the caller vouches for the instructions and for what is read.
-        unsafe { _mm512_maskz_loadu_ps(within, from) }
+        unsafe { _mm512_mask_loadu_ps(otherwise, within, from) }
     }
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, count: usize) {
@@ -300,8 +323,12 @@ mod x86 {
         }
     });
     lanes!(__m512d of f64, half __m256d, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
-        _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c),
-        |x, least, most| _mm512_min_pd(most, _mm512_max_pd(least, x)));
+    _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c),
+    |x, least, most| _mm512_min_pd(most, _mm512_max_pd(least, x)),
+    |new, held| {
+        let unordered = _mm512_cmp_pd_mask(new, new, _CMP_UNORD_Q);
+        _mm512_mask_mov_pd(_mm512_max_pd(new, held), unordered, new)
+    });
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -315,12 +342,20 @@ mod aarch64 {
     |x, least, most| {
         let x = vbslq_f32(vcltq_f32(x, least), least, x);
         vbslq_f32(vcgtq_f32(x, most), most, x)
+    },
+    |new, held| {
+        let kept = vbslq_f32(vcgtq_f32(new, held), new, held);
+        vbslq_f32(vceqq_f32(new, new), kept, new)
     });
     lanes!(float64x2_t of f64, half float64x2_t, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
     |a, b, c| vfmaq_f64(c, a, b),
     |x, least, most| {
         let x = vbslq_f64(vcltq_f64(x, least), least, x);
         vbslq_f64(vcgtq_f64(x, most), most, x)
+    },
+    |new, held| {
+        let kept = vbslq_f64(vcgtq_f64(new, held), new, held);
+        vbslq_f64(vceqq_f64(new, new), kept, new)
     });
 }
 
@@ -371,6 +406,11 @@ macro_rules! portable {
                     let x = if self[i] < least[i] { least[i] } else { self[i] };
                     if x > most[i] { most[i] } else { x }
                 })
+            }
+
+            #[inline(always)]
+            unsafe fn larger(self, held: Self) -> Self {
+                std::array::from_fn(|i| if self[i] > held[i] || self[i].is_nan() { self[i] } else { held[i] })
             }
         }
     };

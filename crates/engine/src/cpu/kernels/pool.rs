@@ -3,7 +3,9 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
+use super::level::Level;
 use super::rows::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
+use super::threes::{SIDE, Threes};
 use super::window::{Walk, pair};
 use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Real;
@@ -49,6 +51,20 @@ fn pairs(window: &Window, walk: &Walk) -> Option<Pairs> {
         1 => Some(Pairs::Beside),
         _ => Some(Pairs::Apart(apart)),
     }
+}
+
+/// The planes of windows of three by three, if they are such.
+fn threes(window: &Window, walk: &Walk) -> Option<Threes> {
+    let (&[height, width], &[rows, columns]) = (walk.input.as_slice(), walk.output.as_slice()) else {
+        return None;
+    };
+    let (&[stride, other], &[(above, _), (before, _)]) = (window.stride.as_slice(), window.pad.as_slice())
+    else {
+        return None;
+    };
+    let fits = window.kernel == [SIDE; 2] && window.dilation == [1; 2] && stride == other && stride <= 2;
+    let (input, output, before) = ([height, width], [rows, columns], [above, before]);
+    fits.then_some(Threes { input, output, stride, before })
 }
 
 /// The larger of every two.
@@ -159,6 +175,13 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
             larger_of_pairs(pairs, plane(x, inputs, index), y);
         };
         return each_plane(y, walk.output_len(), || (), larger);
+    }
+    if let Some(threes) = threes(window, &walk) {
+        let outside = vec![R::NEG_INFINITY; length + 1];
+        let largest = |(): &mut (), index: usize, y: &mut [R]| {
+            threes.largest(Level::best(), (plane(x, inputs, index), &outside), y);
+        };
+        return each_plane(y, walk.output_len(), || (), largest);
     }
     let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
     each_plane(y, walk.output_len(), scratch, |(column, phases), index, y| {
@@ -460,6 +483,38 @@ mod tests {
                     };
                     assert_close(&y, &windows.iter().map(mean).collect::<Vec<_>>(), 1e-13);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_three_by_three_find_the_largest_and_nan() {
+        let mut random = Random::new(10);
+        for case in 0..120 {
+            let pad = [0, 1].map(|_| (random.within(0, 2), random.within(0, 2)));
+            let stride = vec![1 + case % 2; 2];
+            let window = Window { stride, pad: pad.to_vec(), ceil: case % 3 == 0, ..Window::new([3, 3]) };
+            let input = [random.within(3, 12), random.within(3, 50)];
+            let xs = [1, 1, input[0], input[1]];
+            let ys = output_shape(&window, 1, 1, &input);
+            let mut x = random.reals::<f32>(xs.iter().product());
+            if case % 4 == 0 {
+                let place = random.within(0, x.len() - 1);
+                x[place] = f32::NAN;
+            }
+            let mut largest = vec![0.0; ys.iter().product()];
+            for ((at, _), largest) in covered(&window, &input, &ys[2..]).iter().zip(&mut largest) {
+                let under = || at.iter().map(|&i| x[i]);
+                let nan = under().any(f32::is_nan);
+                *largest = if nan { f32::NAN } else { under().fold(f32::NEG_INFINITY, f32::max) };
+            }
+            let threes = threes(&window, &walk(&window, &xs, &ys)).unwrap();
+            let outside = vec![f32::NEG_INFINITY; input[1] + 1];
+            for level in Level::all() {
+                let mut y = vec![0.0; largest.len()];
+                threes.largest(level, (&x, &outside), &mut y);
+                let same = |(y, largest): (&f32, &f32)| y == largest || y.is_nan() && largest.is_nan();
+                assert!(y.iter().zip(&largest).all(same), "{level:?} {window:?} {input:?}");
             }
         }
     }

@@ -338,6 +338,7 @@ impl Winograd {
         let vector = work.w.level.width::<R>();
         let stride = self.outputs * tiles.len();
         let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
+        let limits = work.finish.and_then(Finish::limits).unwrap_or(R::UNLIMITED);
         for channel in channels {
             let bias = work.bias.map_or(R::ZERO, |bias| bias[channel]);
             for first in tiles.clone().step_by(vector) {
@@ -348,7 +349,7 @@ impl Winograd {
                 unsafe {
                     let from = sums.as_ptr().add(at);
                     let way = (self.size, self.turned);
-                    transform_output(work.w.level, way, from, stride, bias, strip.as_mut_ptr());
+                    transform_output(work.w.level, way, from, stride, (bias, limits), strip.as_mut_ptr());
                 }
                 for segment in self.segments(first, vector) {
                     self.empty_strip(work, channel, &segment, &strip);
@@ -368,8 +369,8 @@ impl Winograd {
             // SAFETY: every output belongs to one tile, and every tile of a channel to one task.
             let to = unsafe { work.y.slice(at..at + length) };
             to.copy_from_slice(&strip[segment.lane * step..][..length]);
-            if let Some(finish) = work.finish {
-                finish.piece(at, to);
+            if let Some(Finish::Pieces(finish)) = work.finish {
+                finish(at, to);
             }
         }
     }

@@ -320,7 +320,7 @@ unsafe fn input_tiles<L: Lanes>(
     }
 }
 
-/// Transforms a vector of tiles back and adds `bias`: rows of a strip of outputs.
+/// Transforms a vector of tiles back, adds `bias` and keeps limits: rows of a strip of outputs.
 ///
 /// # Safety
 /// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every place `i` of an input
@@ -330,14 +330,14 @@ unsafe fn output_tiles<L: Lanes>(
     (size, turned): (Size, bool),
     from: *const L::Scalar,
     stride: usize,
-    bias: L::Scalar,
+    (bias, limits): (L::Scalar, [L::Scalar; 2]),
     strip: *mut L::Scalar,
 ) where
     L::Scalar: Real,
 {
     // SAFETY: the caller vouches for every access; a row of a strip holds four vectors.
     unsafe {
-        let bias = L::splat(bias);
+        let (bias, [least, most]) = (L::splat(bias), limits.map(|limit| L::splat(limit)));
         match size {
             Size::Four => {
                 let mut columns = [[bias; 4]; 6];
@@ -346,8 +346,11 @@ unsafe fn output_tiles<L: Lanes>(
                     *column = output_four(column_of, turned);
                 }
                 for i in 0..4usize {
-                    let row = output_four(columns.map(|column| column[i]), turned);
-                    L::interleave::<4>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
+                    let mut row = output_four(columns.map(|column| column[i]), turned);
+                    for v in &mut row {
+                        *v = v.plus(bias).limited(least, most);
+                    }
+                    L::interleave::<4>(row, strip.add(i * STRIP));
                 }
             }
             Size::Two => {
@@ -357,8 +360,11 @@ unsafe fn output_tiles<L: Lanes>(
                     *column = output_two(column_of, turned);
                 }
                 for i in 0..2usize {
-                    let row = output_two(columns.map(|column| column[i]), turned);
-                    L::interleave::<2>(row.map(|v| v.plus(bias)), strip.add(i * STRIP));
+                    let mut row = output_two(columns.map(|column| column[i]), turned);
+                    for v in &mut row {
+                        *v = v.plus(bias).limited(least, most);
+                    }
+                    L::interleave::<2>(row, strip.add(i * STRIP));
                 }
             }
         }
@@ -367,4 +373,7 @@ unsafe fn output_tiles<L: Lanes>(
 
 compiled!(transform_input<R: Real>(way: (Size, bool), tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
 compiled!(spread_output<R: Real>(size: Size, tiles: usize, strip: *mut R, to: *mut R, stride: usize), spread_tiles);
-compiled!(transform_output<R: Real>(way: (Size, bool), from: *const R, stride: usize, bias: R, strip: *mut R), output_tiles);
+compiled!(
+    transform_output<R: Real>(way: (Size, bool), from: *const R, stride: usize, end: (R, [R; 2]), strip: *mut R),
+    output_tiles
+);

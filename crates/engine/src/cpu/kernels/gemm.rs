@@ -113,8 +113,8 @@ impl<R> Region<R> {
 #[derive(Debug)]
 pub(crate) struct LeftPanels<R> {
     level: Level,
-    rows: usize,
-    depth: usize,
+    pub(super) rows: usize,
+    pub(super) depth: usize,
     data: Vec<R>,
 }
 
@@ -140,6 +140,12 @@ impl<R: Real> LeftPanels<R> {
     pub(crate) fn packed(level: Level, rows: usize, depth: usize, data: Vec<R>) -> Self {
         assert_eq!(data.len(), Self::length(level, rows, depth), "left panels");
         LeftPanels { level, rows, depth, data }
+    }
+
+    /// The magnitudes of what is packed.
+    pub(crate) fn into_magnitudes(mut self) -> Self {
+        self.data.iter_mut().for_each(|w| *w = w.abs());
+        self
     }
 
     /// Number of panels.

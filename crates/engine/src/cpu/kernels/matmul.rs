@@ -12,7 +12,7 @@ use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
 
 /// Rows (or columns) of the result one task computes.
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 /// Elements of the result one task computes when it is a vector.
 pub(crate) const VECTOR_BLOCK: usize = 128;
 /// Columns summed before the sum is rounded into the result.
@@ -98,7 +98,7 @@ fn one<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R], held: bool) {
 const FLIPPED: usize = 16;
 
 /// `c ← flippedᵀ`, or `c ← c + flippedᵀ` if `held`; `c` has `rows` rows.
-fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool) {
+pub(crate) fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool) {
     let columns = c.len() / rows;
     c.par_chunks_mut(FLIPPED * columns).enumerate().for_each(|(block, c)| {
         for (column, line) in flipped.chunks_exact(rows).enumerate() {

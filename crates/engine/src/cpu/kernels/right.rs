@@ -228,12 +228,16 @@ impl<R: Real> PackedRight<R> {
     /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as
     /// [`multiply`](super::gemm::multiply).
     pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<R>, accumulate: bool) {
+        self.multiply_packed(&LeftPanels::pack(Level::best(), left), result, accumulate);
+    }
+
+    /// The same for a left operand that is packed.
+    pub(crate) fn multiply_packed(&self, left: &LeftPanels<R>, result: &mut Region<R>, accumulate: bool) {
         assert_eq!(
-            (left.rows, left.columns, self.columns),
+            (left.rows, left.depth, self.columns),
             (result.rows, self.depth, result.columns),
             "matrix sizes"
         );
-        let left = LeftPanels::pack(Level::best(), left);
         for block in &self.blocks {
             let held = accumulate || block.depths.start > 0;
             let beginning = if held { Beginning::Held } else { Beginning::Zero };

@@ -1,17 +1,17 @@
-//! Several vectors times one matrix, each time with the matrix or with its magnitudes, in one pass over the
-//! matrix: a fully connected layer is bound by reading its weights, so they are read once for all streams, and
+//! Several vectors, or batches of them, times one matrix, each time with the matrix or with its magnitudes, in one pass
+//! over the matrix: a fully connected layer is bound by reading its weights, so they are read once for all streams, and
 //! magnitudes are taken on the way and never stored. Every stream gets the bits it would get alone.
 
 use monosplit_graph::Result;
 use rayon::prelude::*;
 
 use super::broadcast::expand;
-use super::gemm::dot;
-use super::matmul::{Product, SMALL, SPAN, VECTOR_BLOCK};
+use super::gemm::{LeftPanels, Matrix, Region, dot};
+use super::level::Level;
+use super::matmul::{BLOCK, Product, SMALL, SPAN, VECTOR_BLOCK, flip};
+use super::right::PackedRight;
+use super::scratch::Scratch;
 use crate::cpu::real::Real;
-
-/// Columns of the result that are computed at a time where magnitudes have to be stored for a product.
-const CHUNK: usize = 512;
 
 /// A matrix `[outputs, inputs]`, or `[inputs, outputs]` unless transposed.
 #[derive(Clone, Copy, Debug)]
@@ -34,33 +34,67 @@ pub(crate) struct Stream<'a, R> {
 }
 
 impl<R: Real> Weights<'_, R> {
-    /// Computes all streams.
+    /// Computes all streams, which are of one batch.
     pub(crate) fn multiply(&self, streams: &mut [Stream<'_, R>]) -> Result<()> {
-        let is_vector = |stream: &Stream<'_, R>| stream.x.len() == self.inputs;
-        let small = self.inputs * self.outputs <= SMALL || self.outputs == 1;
-        if small || !streams.iter().all(is_vector) {
-            return streams.iter_mut().try_for_each(|stream| self.product(stream));
+        let rows = streams.first().map_or(0, |stream| stream.x.len() / self.inputs.max(1));
+        let small = rows * self.inputs * self.outputs <= SMALL;
+        // Where a batch is larger than the layer its weights are the least that is read.
+        if small || self.outputs <= rows {
+            return streams.iter_mut().try_for_each(|stream| self.product(stream, rows));
         }
         for stream in streams.iter_mut() {
             match stream.bias {
-                Some(bias) => expand(bias, (stream.out, &[1, self.outputs]))?,
+                Some(bias) => expand(bias, (stream.out, &[rows, self.outputs]))?,
                 None => stream.out.fill(R::ZERO),
             }
         }
-        let mut blocks: Vec<Vec<&mut [R]>> =
-            (0..self.outputs.div_ceil(VECTOR_BLOCK)).map(|_| Vec::new()).collect();
-        let vectors: Vec<(&[R], bool)> = streams.iter().map(|stream| (stream.x, stream.magnitude)).collect();
-        for stream in streams.iter_mut() {
-            blocks
-                .iter_mut()
-                .zip(stream.out.chunks_mut(VECTOR_BLOCK))
-                .for_each(|(block, out)| block.push(out));
+        match rows {
+            1 => self.vectors(streams),
+            _ => self.batches(streams, rows),
         }
-        blocks.into_par_iter().enumerate().for_each(|(block, mut out)| match self.transposed {
+        Ok(())
+    }
+
+    /// Adds the products of one vector each.
+    fn vectors(&self, streams: &mut [Stream<'_, R>]) {
+        let vectors: Vec<(&[R], bool)> = streams.iter().map(|stream| (stream.x, stream.magnitude)).collect();
+        let out = blocks(streams.iter_mut().map(|stream| &mut *stream.out), VECTOR_BLOCK);
+        out.into_par_iter().enumerate().for_each(|(block, mut out)| match self.transposed {
             true => self.rows(block * VECTOR_BLOCK, &vectors, &mut out),
             false => self.columns(block * VECTOR_BLOCK, &vectors, &mut out),
         });
-        Ok(())
+    }
+
+    /// Adds the products of a batch each: some outputs' weights are packed, multiplied by all that mean them, and turned into
+    /// magnitudes for the others.
+    fn batches(&self, streams: &mut [Stream<'_, R>], rows: usize) {
+        let matrix = match self.transposed {
+            true => Matrix::dense(self.data, self.outputs, self.inputs),
+            false => Matrix::dense(self.data, self.inputs, self.outputs).transposed(),
+        };
+        let packed = |stream: &Stream<'_, R>| {
+            let batch = Matrix::dense(stream.x, rows, self.inputs);
+            (PackedRight::pack(batch.transposed()), stream.magnitude)
+        };
+        let batches: Vec<(PackedRight<R>, bool)> = streams.iter().map(packed).collect();
+        let mut flipped: Vec<Scratch<R>> = streams.iter().map(|s| Scratch::new(s.out.len())).collect();
+        let parts = blocks(flipped.iter_mut().map(|flipped| &mut **flipped), BLOCK * rows);
+        parts.into_par_iter().enumerate().for_each(|(block, mut parts)| {
+            let width = parts.first().map_or(0, |part| part.len() / rows);
+            let mut weights = LeftPanels::pack(Level::best(), matrix.rows(block * BLOCK, width));
+            for magnitude in [false, true] {
+                if magnitude {
+                    weights = weights.into_magnitudes();
+                }
+                let meant = batches.iter().zip(&mut parts).filter(|((_, other), _)| *other == magnitude);
+                for ((batch, _), part) in meant {
+                    batch.multiply_packed(&weights, &mut Region::new(part, width, rows, rows), false);
+                }
+            }
+        });
+        for (stream, flipped) in streams.iter_mut().zip(&flipped) {
+            flip(flipped, stream.out, rows, stream.bias.is_some());
+        }
     }
 
     /// Adds the outputs from `first` on where each is a dense row of the matrix.
@@ -100,51 +134,31 @@ impl<R: Real> Weights<'_, R> {
     }
 
     /// One stream by itself.
-    fn product(&self, stream: &mut Stream<'_, R>) -> Result<()> {
-        let rows = stream.x.len() / self.inputs.max(1);
+    fn product(&self, stream: &mut Stream<'_, R>, rows: usize) -> Result<()> {
         let product = Product { trans_a: false, trans_b: self.transposed };
-        let shape = |columns: usize| match self.transposed {
-            true => [columns, self.inputs],
-            false => [self.inputs, columns],
+        let shape = if self.transposed { [self.outputs, self.inputs] } else { [self.inputs, self.outputs] };
+        let magnitudes: Vec<R> = match stream.magnitude {
+            true => self.data.iter().map(|w| w.abs()).collect(),
+            false => Vec::new(),
         };
-        let x = (stream.x, &[rows, self.inputs][..]);
-        if !stream.magnitude {
-            let out = (&mut *stream.out, &[rows, self.outputs][..]);
-            return product.run(x, (self.data, &shape(self.outputs)), stream.bias, out);
-        }
-        match stream.bias {
-            Some(bias) => expand(bias, (stream.out, &[rows, self.outputs]))?,
-            None => stream.out.fill(R::ZERO),
-        }
-        // A chunk is always long enough for the product to go about it as it would about the whole.
-        let chunk = CHUNK.max(SMALL / (rows * self.inputs).max(1) + 1).max(rows + 1).next_multiple_of(CHUNK);
-        let mut first = 0;
-        while first < self.outputs {
-            let left = self.outputs - first;
-            let columns = if left < 2 * chunk { left } else { chunk };
-            let magnitudes = self.magnitudes(first, columns);
-            let strips = stream.out.chunks(self.outputs).map(|row| &row[first..first + columns]);
-            let bias: Vec<R> = strips.flatten().copied().collect();
-            let mut part = vec![R::ZERO; rows * columns];
-            let sizes = [rows, columns];
-            product.run(x, (&magnitudes, &shape(columns)), Some((&bias, &sizes)), (&mut part, &sizes))?;
-            for (out, part) in stream.out.chunks_mut(self.outputs).zip(part.chunks(columns)) {
-                out[first..first + columns].copy_from_slice(part);
-            }
-            first += columns;
-        }
-        Ok(())
+        let weights = if stream.magnitude { &magnitudes } else { self.data };
+        let out = (&mut *stream.out, &[rows, self.outputs][..]);
+        product.run((stream.x, &[rows, self.inputs]), (weights, &shape), stream.bias, out)
     }
+}
 
-    /// The magnitudes behind `columns` outputs, laid out as the matrix is.
-    fn magnitudes(&self, first: usize, columns: usize) -> Vec<R> {
-        if self.transposed {
-            let rows = &self.data[first * self.inputs..][..columns * self.inputs];
-            return rows.par_iter().map(|w| w.abs()).collect();
+/// Pieces of `size` elements of all slices, those at the same place together.
+fn blocks<'a, R: 'a>(all: impl Iterator<Item = &'a mut [R]>, size: usize) -> Vec<Vec<&'a mut [R]>> {
+    let mut blocks: Vec<Vec<&mut [R]>> = Vec::new();
+    for slice in all {
+        for (at, piece) in slice.chunks_mut(size).enumerate() {
+            if blocks.len() <= at {
+                blocks.push(Vec::new());
+            }
+            blocks[at].push(piece);
         }
-        let strips = self.data.par_chunks(self.outputs).map(|row| &row[first..first + columns]);
-        strips.flat_map_iter(|strip| strip.iter().map(|w| w.abs())).collect()
     }
+    blocks
 }
 
 #[cfg(test)]
@@ -160,6 +174,8 @@ mod tests {
             (300, 520, 3),
             (40, 1100, 5),
             (9, 1300, 2),
+            (70, 90, 33),
+            (40, 30, 50),
             (4, 5, 1),
             (1100, 64, 1),
             (90, 1, 1),

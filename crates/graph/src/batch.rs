@@ -51,7 +51,7 @@ pub fn check_whole_batches(samples: usize, size: usize) -> Result<()> {
 }
 
 /// Some rows of a tensor, in the order given; the tensor itself, shared, if that is all of them.
-pub fn rows(tensor: &Tensor, wanted: impl ExactSizeIterator<Item = usize>) -> Result<Tensor> {
+pub fn rows(tensor: &Tensor, wanted: impl Iterator<Item = usize>) -> Result<Tensor> {
     fn pick<T: Copy>(from: &[T], row: usize, wanted: &[usize]) -> Vec<T> {
         let mut picked = Vec::with_capacity(wanted.len() * row);
         wanted.iter().for_each(|i| picked.extend_from_slice(&from[i * row..(i + 1) * row]));

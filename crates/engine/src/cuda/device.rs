@@ -35,7 +35,7 @@ impl<T, E: Debug> Checked<T> for std::result::Result<T, E> {
     fn or_say(self, what: &str) -> Result<T> {
         self.map_err(|error| match format!("{error:?}") {
             text if NO_MEMORY.iter().any(|name| text.contains(name)) => {
-                Error::memory(format!("the card has no memory to {what}; use a smaller batch"))
+                Error::memory(format!("there is no memory to have the card {what}: {text}"))
             }
             text => Error::argument(format!("the card could not {what}: {text}")),
         })

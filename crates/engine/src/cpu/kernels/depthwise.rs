@@ -14,7 +14,7 @@ use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
 use super::rows::{Pairs, limit, take_apart, take_rows_apart};
 use super::scratch::Scratch;
-use super::threes::{SIDE, Threes};
+use super::threes::Threes;
 use super::window::{Walk, pair};
 use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
@@ -169,11 +169,8 @@ pub(crate) struct Depthwise {
 /// How planes are summed up.
 #[derive(Debug)]
 enum Way {
-    /// Where they lie, the kernel turned around if need be.
-    Threes {
-        planes: Threes,
-        turned: bool,
-    },
+    /// Where they lie.
+    Threes(Threes),
     Frames(Frames),
 }
 
@@ -194,8 +191,6 @@ struct Desk<R: Real> {
     apart: Vec<R>,
     /// The distances and weights of the taps of a sum.
     taps: Vec<(usize, R)>,
-    /// The kernel of a plane, turned around if need be.
-    kernel: Vec<R>,
 }
 
 /// Two axes, given one or two.
@@ -247,19 +242,6 @@ impl Planar {
         [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
     }
 
-    /// The planes of a convolution with this window, if it needs no frames.
-    fn threes(&self, input: [usize; 2], output: [usize; 2]) -> Option<Threes> {
-        let [stride, other] = self.stride;
-        let fits = self.kernel == [SIDE; 2] && self.dilation == [1; 2] && stride == other && stride <= 2;
-        fits.then_some(Threes { input, output, stride, before: self.before })
-    }
-
-    /// The window that the transpose of a convolution, one place apart, is a convolution with.
-    fn back(&self) -> Option<Self> {
-        let [y, x] = [0, 1].map(|axis| (self.kernel[axis] - 1).checked_sub(self.before[axis]));
-        (self.stride == [1; 2]).then_some(Planar { before: [y?, x?], ..*self })
-    }
-
     /// Every phase of the stride.
     fn phases(&self) -> impl Iterator<Item = [usize; 2]> {
         let [rows, columns] = self.stride;
@@ -270,11 +252,11 @@ impl Planar {
 impl Depthwise {
     /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`, for small
     /// windows over one or two axes.
-    pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Option<Self> {
-        let window = Planar::new(window)?;
+    pub(crate) fn new(whole: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Option<Self> {
+        let window = Planar::new(whole)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = match window.threes(input, output) {
-            Some(planes) => Way::Threes { planes, turned: false },
+        let way = match Threes::new(whole, input, output) {
+            Some(planes) => Way::Threes(planes),
             None => Way::Frames(Frames::new(&window, output)),
         };
         let multiplier = w[0] / x[1].max(1);
@@ -287,10 +269,7 @@ impl Depthwise {
     pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
         let window = Planar::new(window)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = match window.back().and_then(|back| back.threes(input, output)) {
-            Some(planes) => Way::Threes { planes, turned: true },
-            None => Way::Frames(Frames::transposed(&window, output)),
-        };
+        let way = Way::Frames(Frames::transposed(&window, output));
         let (level, kernel_taps) = (Level::best(), window.taps());
         Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, way })
     }
@@ -326,7 +305,7 @@ impl Depthwise {
 
     fn desk<R: Real>(&self) -> Desk<R> {
         let (framed, summed, stride) = match &self.way {
-            Way::Threes { .. } => (self.input[1], 0, 1),
+            Way::Threes(_) => (self.input[1], 0, 1),
             Way::Frames(frames) => (
                 frames.frames.iter().map(|frame| frame.rows * frame.pitch).sum(),
                 frames.sums.iter().map(|sums| sums.rows * frames.pitch).max().unwrap_or(0),
@@ -336,7 +315,7 @@ impl Depthwise {
         let mut frames = Scratch::new(framed + SLACK);
         frames.fill(R::ZERO);
         let apart = vec![R::ZERO; self.input[1].next_multiple_of(stride)];
-        Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new(), kernel: Vec::new() }
+        Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
     /// `y ← w ⋆ x + start` for one plane, kept within limits.
@@ -350,13 +329,8 @@ impl Depthwise {
         desk: &mut Desk<R>,
     ) {
         match &self.way {
-            Way::Threes { planes, turned } => {
-                desk.kernel.clear();
-                desk.kernel.extend(w);
-                if *turned {
-                    desk.kernel.reverse();
-                }
-                planes.convolve(self.level, (x, &desk.frames), &desk.kernel, start, limits, y);
+            Way::Threes(planes) => {
+                planes.convolve(self.level, (x, &desk.frames), w, start, limits, y);
             }
             Way::Frames(frames) => {
                 frames.fill(x, self.input, desk);
@@ -556,7 +530,8 @@ mod tests {
             let stride = 1 + case % 2;
             let pad = [0, 1].map(|_| (random.within(0, 3), random.within(0, 3)));
             let window = Window { stride: vec![stride; 2], pad: pad.to_vec(), ..Window::new([3, 3]) };
-            let input = [random.within(3, 12), random.within(3, 50)];
+            let input =
+                pad.map(|(before, after)| random.within(3usize.saturating_sub(before + after).max(1), 50));
             let (xs, ws) = ([2, 3, input[0], input[1]], [3, 1, 3, 3]);
             let ys = output_shape(&window, 2, 3, &input);
             let x = random.reals::<f64>(xs.iter().product());
@@ -564,12 +539,18 @@ mod tests {
             let expected = definition(&window, 3, (&x, &xs), (&w, &ws), &ys);
             let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect::<Vec<f32>>();
             let mut direct = Depthwise::new(&window, &xs, &ws, &ys).unwrap();
-            assert!(matches!(direct.way, Way::Threes { turned: false, .. }));
+            assert!(matches!(direct.way, Way::Threes(_)));
+            let (bias, limits) = (random.reals::<f64>(3), Finish::Limits([-0.3, 0.4]));
+            let channels = expected.chunks(expected.len() / 6).zip(bias.iter().cycle());
+            let limited: Vec<f64> =
+                channels.flat_map(|(y, b)| y.iter().map(move |y| (y + b).clamp(-0.3, 0.4))).collect();
             for level in Level::all() {
                 direct.level = level;
                 let mut y = vec![f64::NAN; expected.len()];
                 direct.run(&x, &w, None, None, &mut y);
                 assert_close(&y, &expected, 1e-13);
+                direct.run(&x, &w, Some(&bias), Some(&limits), &mut y);
+                assert_close(&y, &limited, 1e-13);
                 let mut y = vec![f32::NAN; expected.len()];
                 direct.run(&single(&x), &single(&w), None, None, &mut y);
                 assert_close(&y, &expected, 1e-5);

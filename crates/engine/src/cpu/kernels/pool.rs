@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::level::Level;
 use super::rows::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
-use super::threes::{SIDE, Threes};
+use super::threes::Threes;
 use super::window::{Walk, pair};
 use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Real;
@@ -55,16 +55,8 @@ fn pairs(window: &Window, walk: &Walk) -> Option<Pairs> {
 
 /// The planes of windows of three by three, if they are such.
 fn threes(window: &Window, walk: &Walk) -> Option<Threes> {
-    let (&[height, width], &[rows, columns]) = (walk.input.as_slice(), walk.output.as_slice()) else {
-        return None;
-    };
-    let (&[stride, other], &[(above, _), (before, _)]) = (window.stride.as_slice(), window.pad.as_slice())
-    else {
-        return None;
-    };
-    let fits = window.kernel == [SIDE; 2] && window.dilation == [1; 2] && stride == other && stride <= 2;
-    let (input, output, before) = ([height, width], [rows, columns], [above, before]);
-    fits.then_some(Threes { input, output, stride, before })
+    let planar = |lengths: &[usize]| <[usize; 2]>::try_from(lengths).ok();
+    Threes::new(window, planar(&walk.input)?, planar(&walk.output)?)
 }
 
 /// The larger of every two.
@@ -494,7 +486,8 @@ mod tests {
             let pad = [0, 1].map(|_| (random.within(0, 2), random.within(0, 2)));
             let stride = vec![1 + case % 2; 2];
             let window = Window { stride, pad: pad.to_vec(), ceil: case % 3 == 0, ..Window::new([3, 3]) };
-            let input = [random.within(3, 12), random.within(3, 50)];
+            let input =
+                pad.map(|(before, after)| random.within(3usize.saturating_sub(before + after).max(1), 50));
             let xs = [1, 1, input[0], input[1]];
             let ys = output_shape(&window, 1, 1, &input);
             let mut x = random.reals::<f32>(xs.iter().product());

@@ -2,26 +2,37 @@
 //! that reach over an end of a row find there what lies outside.
 #![allow(unsafe_code)]
 
+use monosplit_graph::op::Window;
+
 use super::lanes::Lanes;
 use super::level::{Level, compiled};
 use crate::cpu::real::Real;
 
 /// Rows and columns under a window.
-pub(crate) const SIDE: usize = 3;
+const SIDE: usize = 3;
 const TAPS: usize = SIDE * SIDE;
 
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threes {
-    pub(crate) input: [usize; 2],
-    pub(crate) output: [usize; 2],
+    input: [usize; 2],
+    output: [usize; 2],
     /// One or two, along both axes.
-    pub(crate) stride: usize,
+    stride: usize,
     /// Places before the plane along each axis.
-    pub(crate) before: [usize; 2],
+    before: [usize; 2],
 }
 
 impl Threes {
+    /// The planes a window goes over, if it is such a window.
+    pub(crate) fn new(window: &Window, input: [usize; 2], output: [usize; 2]) -> Option<Self> {
+        let (&[stride, other], &[above, before]) = (window.stride.as_slice(), window.pad.as_slice()) else {
+            return None;
+        };
+        let fits = window.kernel == [SIDE; 2] && window.dilation == [1; 2] && stride == other && stride <= 2;
+        fits.then_some(Threes { input, output, stride, before: [above.0, before.0] })
+    }
+
     /// `y ← w ⋆ x + start` for one plane, kept within limits. `outside` is a row of zeros.
     pub(crate) fn convolve<R: Real>(
         &self,

@@ -424,6 +424,11 @@ mod tests {
                 );
                 y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);
                 assert_close(&y, &expected, 1e-10);
+                let (limits, winograd) =
+                    (Finish::Limits([-0.3, 0.4]), Winograd::new(size, false, pad, &xs, &ys));
+                winograd.run(&x, &kernel, Some(&bias), Some(&limits), &mut y);
+                let limited: Vec<f64> = expected.iter().map(|e| e.clamp(-0.3, 0.4)).collect();
+                assert_close(&y, &limited, 1e-10);
                 // The same from the kernel of the transpose.
                 let turned = |i: usize, o: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + 8 - t]);
                 let kernel = TransformedKernel::new(level, size, (ws[1], ws[0]), turned);

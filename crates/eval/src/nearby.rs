@@ -4,8 +4,11 @@ use std::path::Path;
 
 use monosplit_graph::options::closest;
 
-/// `did you mean 'x'? ` where something in the same folder is called almost like `path`, else nothing.
+/// `did you mean 'x'? ` where nothing is called `path` and something in the same folder almost is, else nothing.
 pub fn nearby(path: &Path) -> String {
+    if path.exists() {
+        return String::new();
+    }
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return String::new() };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };

@@ -62,8 +62,7 @@ impl Laboratory {
         let about = |error: Error| match instead {
             Some(_) => error,
             None => {
-                let close = if path.exists() { String::new() } else { nearby(&path) };
-                Error::new(error.kind(), format!("{key}: {close}{error}; --model names another"))
+                Error::new(error.kind(), format!("{key}: {}{error}; --model names another", nearby(&path)))
             }
         };
         if let Origin::Architecture { name, .. } = &origin {
@@ -94,8 +93,7 @@ impl Laboratory {
         })?;
         let labels = match &part.labels {
             Some(path) => Labels::open(path, classes).map_err(|error| {
-                let close = if path.exists() { String::new() } else { nearby(path) };
-                Error::new(error.kind(), format!("model.labels: {close}{error}"))
+                Error::new(error.kind(), format!("model.labels: {}{error}", nearby(path)))
             })?,
             None => Labels::of(&model, classes),
         };

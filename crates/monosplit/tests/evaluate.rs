@@ -245,12 +245,6 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
         ("test = \"test\"", "test = \"empty\"", &["data.test", "expected images", "empty"]),
         ("\"sparseness\"", "\"selectivity:patch=0\"", &["comparison.metrics", "'patch'", "from 1", "'0'"]),
         ("\"sparseness\"", "\"selectivity:patch=129\"", &["comparison.metrics", "1 to 128", "'129'"]),
-        (
-            "\"sparseness\"",
-            "\"top-k-intersection:k=16385\"",
-            &["comparison.metrics", "1 to 16384", "'16385'"],
-        ),
-        ("\"sparseness\"", "\"deletion:step=16385\"", &["comparison.metrics", "'step'", "1 to 16384"]),
         ("\"sparseness\"", "\"infidelity:patch=5\"", &["comparison.metrics", "patch=5", "128×128"]),
         ("\"sparseness\"", "\"random-logit:other=37\"", &["comparison.metrics", "0 to 36", "'37'"]),
         (

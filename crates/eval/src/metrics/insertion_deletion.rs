@@ -8,7 +8,7 @@ use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::removal::{Parts, Removal, Unit, area};
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::metric::{Better, Case, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// The mean height of the curve of the class's output, from the first image to the last, while pixels of one image are
@@ -167,10 +167,6 @@ impl Metric for InsertionDeletion {
             Direction::Insertion => Better::Higher,
             Direction::Deletion => Better::Lower,
         }
-    }
-
-    fn check(&self, frame: &Frame) -> Result<()> {
-        frame.holds((self.name(), "step"), self.step, frame.pixels())
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -8,7 +8,7 @@ use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::removal::{Parts, Removal, Unit, area};
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::metric::{Better, Case, Metric, Silence};
 use crate::subject::{Stop, Subject, settled, silent};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
@@ -137,11 +137,6 @@ impl Metric for PixelFlipping {
             Curve::Score => Better::Lower,
             Curve::Drop => Better::Higher,
         }
-    }
-
-    fn check(&self, frame: &Frame) -> Result<()> {
-        let features = frame.pixels() * if self.unit == Unit::Value { frame.channels } else { 1 };
-        frame.holds((self.name(), "step"), self.step, features)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

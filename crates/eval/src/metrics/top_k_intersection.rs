@@ -6,7 +6,7 @@ use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
 use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::metric::{Better, Case, Metric, Silence};
 use crate::subject::{Stop, Subject, settled};
 
 /// Of the `k` highest places of the map, the share that lies in the mask.
@@ -68,10 +68,6 @@ impl Metric for TopKIntersection {
 
     fn needs_mask(&self) -> bool {
         true
-    }
-
-    fn check(&self, frame: &Frame) -> Result<()> {
-        frame.holds((self.name(), "k"), self.k, frame.pixels())
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {

@@ -153,8 +153,7 @@ impl<'a> Report<'a> {
         self.heading("What was chosen");
         self.paragraph(
             "For each method and criterion, the layer, formula and sign of best average rank over the criterion's metrics on \
-             the validation images. Where a metric has no value for an image, the worst of the method's values on that image \
-             counts.",
+             the validation images.",
         );
         let chosen = planned.stages.iter().find(|stage| stage.kind == "comparison");
         let table = tables::selection(summary, chosen);

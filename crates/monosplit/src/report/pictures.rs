@@ -188,7 +188,7 @@ fn place(member: &Member) -> String {
 }
 
 fn heading(member: &Member) -> String {
-    format!("{} {}", member.title, place(member))
+    format!("{} {}", member.title, place(member)).trim_end().to_owned()
 }
 
 /// A picture no larger than a report shows it.

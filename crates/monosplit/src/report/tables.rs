@@ -245,11 +245,11 @@ pub(super) fn timing(summary: &Summary) -> Table {
 /// Images that something is wrong with.
 pub(super) fn troubles(troubles: &[Troubled]) -> Table {
     let row = |one: &Troubled| {
-        let fate = if one.kept { "kept" } else { "left out" };
+        let fate = if one.kept { "yes" } else { "no" };
         vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.said)]
     };
     Table {
-        columns: ["Image", "Part", "", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),
+        columns: ["Image", "Part", "Kept", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),
         rows: troubles.iter().map(row).collect(),
         ..Table::default()
     }

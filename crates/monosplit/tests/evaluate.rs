@@ -328,6 +328,59 @@ fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_re
 }
 
 #[test]
+fn images_that_repeat_another_count_once_and_masks_of_ones_count_as_white() {
+    let bench = Bench::new("repeated");
+    let test = bench.path("data/test");
+    for folder in ["images", "masks"] {
+        std::fs::copy(test.join(folder).join("0.png"), test.join(folder).join("again.png")).unwrap();
+    }
+    let list = test.join("labels.csv");
+    let labels = std::fs::read_to_string(&list).unwrap();
+    std::fs::write(&list, format!("{labels}again.png,5\ngone.png,5\n")).unwrap();
+    std::fs::write(test.join("images/other.webp"), "").unwrap();
+    let ones: Vec<u8> = (0..128 * 128).map(|i| u8::from((30..100).contains(&(i % 128)))).collect();
+    write_png(test.join("masks/1.png"), 128, 128, Pixels::Grey(&ones)).unwrap();
+    write_png(test.join("masks/2.png"), 128, 128, Pixels::Grey(&[0; 128 * 128])).unwrap();
+    let (file, store) = (bench.path("experiment.toml"), bench.path("repeated.sqlite"));
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    let said = "3 images for test, 1 of them with an empty mask, 1 left out\n  again.png repeats another image (0.png)\n";
+    assert!(run.out.contains(said), "{}", run.out);
+    for remark in ["1 of the images in it are not there, 'gone.png' first", "'other.webp' first"] {
+        assert!(run.errors.contains(remark), "{}", run.errors);
+    }
+    std::fs::write(&list, format!("{labels}1.png,9\n")).unwrap();
+    refuses(
+        [Path::new("evaluate"), &file, Path::new("--store"), &store],
+        &["labels.csv", "line 5", "'1.png'", "class 9", "class 6"],
+    );
+}
+
+#[test]
+fn a_report_shows_no_pictures_of_what_was_not_measured() {
+    let bench = Bench::new("changed");
+    let (file, store) = (bench.path("experiment.toml"), bench.path("changed.sqlite"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("validation = \"val\"", "validation = \"test\"")).unwrap();
+    let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
+    assert!(run.errors.contains("data.validation and data.test share 3 images"), "{}", run.errors);
+    refuses([Path::new("results"), &store, Path::new("--part"), Path::new("tset")], &["did you mean 'test'"]);
+    let folder = bench.path("report");
+    let report = [Path::new("report"), &store, Path::new("-o"), &folder];
+    assert!(!succeeds(report).errors.contains("without pictures"));
+    let left_out = |words: &str, more: &[&Path]| {
+        let run = succeeds(report.iter().chain(more));
+        assert!(run.errors.contains("without pictures") && run.errors.contains(words), "{}", run.errors);
+        let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
+        assert!(page.contains("Pictures are left out"));
+    };
+    let other = program::crates().join("monosplit/assets/digits.onnx");
+    left_out("is not the network that was measured", &[Path::new("--model"), &other]);
+    let images = bench.path("data/test/images");
+    std::fs::copy(images.join("0.png"), images.join("1.png")).unwrap();
+    left_out("image '1.png' is not the one that was measured", &[]);
+}
+
+#[test]
 fn what_is_no_run_store_is_refused() {
     let bench = Bench::new("refused");
     let file = bench.path("experiment.toml");

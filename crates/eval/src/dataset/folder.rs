@@ -15,7 +15,12 @@ const MAX_LIST: u64 = 256 << 20;
 /// Names a column of class numbers usually has.
 const USUAL: [&str; 6] = ["label", "class", "class_index", "class_id", "index", "target"];
 
-pub(super) fn entries(folder: &Path, part: Option<&str>, column: Option<&str>) -> Result<Vec<Entry>> {
+/// The images of a folder, and what may have been meant to be one and is not.
+pub(super) fn entries(
+    folder: &Path,
+    part: Option<&str>,
+    column: Option<&str>,
+) -> Result<(Vec<Entry>, Vec<String>)> {
     let folder = &part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
     if !folder.is_dir() {
         let (close, folder) = (nearby(folder), folder.display());
@@ -43,7 +48,35 @@ pub(super) fn entries(folder: &Path, part: Option<&str>, column: Option<&str>) -
         let stratum = label.map_or_else(String::new, |label| format!("{label:08}"));
         entries.push(Entry { name, pixels: Pixels::File(path), label, stratum, mask });
     }
-    Ok(entries)
+    let mut remarks = Vec::new();
+    let mut listed: Vec<&String> = labels.0.keys().filter(|name| !images.join(name).exists()).collect();
+    listed.sort();
+    if let Some(first) = listed.first() {
+        let (list, count) = (list.display(), listed.len());
+        remarks.push(format!("{list}: {count} of the images in it are not there, '{first}' first"));
+    }
+    let others = unread(&images)?;
+    if let Some(first) = others.first() {
+        let (images, count) = (images.display(), others.len());
+        remarks.push(format!(
+            "{images}: {count} pictures are neither .png nor .jpg and are not read, '{first}' first"
+        ));
+    }
+    Ok((entries, remarks))
+}
+
+/// The names of pictures in a folder of a kind that is not read.
+fn unread(folder: &Path) -> Result<Vec<String>> {
+    const ENDINGS: [&str; 7] = ["bmp", "gif", "webp", "tif", "tiff", "heic", "avif"];
+    let entries = std::fs::read_dir(folder).map_err(|cause| Error::io(folder, &cause))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_other = |name: &String| {
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_lowercase());
+        ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
+    };
+    let mut others: Vec<String> = names.filter(is_other).collect();
+    others.sort();
+    Ok(others)
 }
 
 /// Class numbers by file name.
@@ -84,7 +117,11 @@ impl Labels {
                         row.get(chosen).map_or("", String::as_str)
                     ))
                 })?;
-            labels.insert(name.to_owned(), label);
+            if let Some(other) = labels.insert(name.to_owned(), label).filter(|&other| other != label) {
+                return Err(Error::malformed(format!(
+                    "line {number}: '{name}' is of class {label}, and of class {other} in a line before"
+                )));
+            }
         }
         Ok(Labels(labels))
     }

@@ -79,6 +79,10 @@ pub enum Trouble {
     MissingMask,
     /// Image and mask have different sizes.
     SizesDiffer,
+    /// The mask shows no object.
+    EmptyMask,
+    /// Another image has the same pixels, mask and class.
+    Repeated,
 }
 
 impl fmt::Display for Trouble {
@@ -87,11 +91,13 @@ impl fmt::Display for Trouble {
             Trouble::Unreadable => "cannot be read",
             Trouble::MissingMask => "has no mask",
             Trouble::SizesDiffer => "has a mask of another size",
+            Trouble::EmptyMask => "has an empty mask",
+            Trouble::Repeated => "repeats another image",
         })
     }
 }
 
-/// An image that was left out, and why.
+/// An image that was left out, or whose mask cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The image.
@@ -158,6 +164,8 @@ pub struct Photograph {
 pub struct DataSet {
     entries: Vec<Entry>,
     options: DataOptions,
+    /// What may have been meant to be one of its images and is not.
+    pub remarks: Vec<String>,
 }
 
 impl DataSet {
@@ -170,10 +178,10 @@ impl DataSet {
             )));
         }
         let layout = options.layout.unwrap_or_else(|| layout_of(folder));
-        let entries = match layout {
+        let (entries, remarks) = match layout {
             Layout::Folder => folder::entries(folder, part, options.label_column.as_deref())?,
-            Layout::ImagenetS => imagenet_s::entries(folder, part)?,
-            Layout::Idx => idx::entries(folder, part)?,
+            Layout::ImagenetS => (imagenet_s::entries(folder, part)?, Vec::new()),
+            Layout::Idx => (idx::entries(folder, part)?, Vec::new()),
         };
         if entries.is_empty() {
             let folder = part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
@@ -185,7 +193,7 @@ impl DataSet {
             };
             return Err(Error::argument(format!("expected {expected} found none at {}", folder.display())));
         }
-        Ok(DataSet { entries, options: options.clone() })
+        Ok(DataSet { entries, options: options.clone(), remarks })
     }
 
     /// Number of images.
@@ -286,6 +294,19 @@ fn layout_of(folder: &Path) -> Layout {
     }
 }
 
+impl Photograph {
+    /// Why metrics that need a mask have none to look at.
+    pub fn mask_trouble(&self) -> Option<Trouble> {
+        match &self.mask {
+            None => Some(Trouble::MissingMask),
+            Some(mask) if mask.rgb().chunks_exact(3).all(|pixel| pixel[0] < sample::WHITE) => {
+                Some(Trouble::EmptyMask)
+            }
+            Some(_) => None,
+        }
+    }
+}
+
 impl Entry {
     fn read(&self) -> std::result::Result<Photograph, (Trouble, String)> {
         let unreadable = |what: &str, path: &Path, error: Error| {
@@ -305,7 +326,7 @@ impl Entry {
                 let mask = Picture::open(path).map_err(failed)?;
                 Some(match self.mask {
                     Mask::Coded(_, class) => imagenet_s::object(&mask, class).map_err(failed)?,
-                    _ => mask,
+                    _ => whitened(mask).map_err(failed)?,
                 })
             }
         };
@@ -321,6 +342,14 @@ impl Entry {
         }
         let (name, label) = (self.name.clone(), self.label);
         Ok(Photograph { name, label, picture, mask, hash: hash.finish() })
+    }
+}
+
+/// A mask whose ones are white: many are written as zeros and ones.
+fn whitened(mask: Picture) -> Result<Picture> {
+    match mask.rgb().iter().max() {
+        Some(1) => Picture::new(mask.width(), mask.height(), mask.rgb().iter().map(|&v| v * 255).collect()),
+        _ => Ok(mask),
     }
 }
 

@@ -5,6 +5,9 @@ use monosplit_image::{Filter, Picture, Preprocess};
 
 use super::Photograph;
 
+/// From here on a pixel of a mask is on the object.
+pub(super) const WHITE: u8 = 128;
+
 /// An image ready for the network.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -24,7 +27,7 @@ impl Sample {
         let nearest = preprocess.clone().filter(Filter::Nearest);
         let mask = photograph.mask.as_ref().map(|mask| {
             let seen = nearest.apply(mask).map_err(about)?.picture;
-            Ok::<_, Error>(seen.rgb().chunks_exact(3).map(|pixel| pixel[0] >= 128).collect())
+            Ok::<_, Error>(seen.rgb().chunks_exact(3).map(|pixel| pixel[0] >= WHITE).collect())
         });
         Ok(Sample { tensor: prepared.tensor, picture: prepared.picture, mask: mask.transpose()? })
     }

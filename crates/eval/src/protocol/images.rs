@@ -6,7 +6,7 @@ use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 use rayon::prelude::*;
 
-use crate::dataset::{DataSet, LeftOut, Photograph, Sample};
+use crate::dataset::{DataSet, LeftOut, Photograph, Sample, Trouble};
 use crate::examinee::Examinee;
 use crate::experiment::{Experiment, ExplainedClass, about};
 use crate::metric::Frame;
@@ -23,8 +23,8 @@ pub struct Part {
     pub images: Vec<Seen>,
     /// Those that were left out.
     pub left_out: Vec<LeftOut>,
-    /// The names of those that have no mask and are kept.
-    pub unmasked: Vec<String>,
+    /// Those that have no mask, or an empty one, and are kept.
+    pub unmasked: Vec<LeftOut>,
 }
 
 /// The data sets of an experiment.
@@ -66,7 +66,9 @@ impl Images {
             }
             (None, None) => (None, test()?),
         };
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<String> =
+            validation.iter().chain([&test]).flat_map(|data| &data.remarks).cloned().collect();
+        remarks.dedup();
         let mut check = |key: &str, asked: Option<usize>, there: usize| match asked {
             Some(asked) if asked > there => {
                 remarks
@@ -102,17 +104,19 @@ impl Part {
         (examinee, preprocess): (&Examinee<'_>, &Preprocess),
         store: &Store,
     ) -> Result<Self> {
-        type Read = std::result::Result<(usize, String, String, Option<usize>, bool), LeftOut>;
+        type Read = std::result::Result<(usize, String, String, Option<usize>, Option<Trouble>), LeftOut>;
         let read = |index: usize| -> Result<Read> {
-            let kept =
-                |Photograph { name, hash, label, mask, .. }| (index, name, hash, label, mask.is_some());
+            let kept = |photograph: Photograph| {
+                let trouble = photograph.mask_trouble();
+                (index, photograph.name, photograph.hash, photograph.label, trouble)
+            };
             Ok(data.load(index)?.map(kept))
         };
         let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
         let (mut images, mut left_out, mut unmasked, mut classes) =
-            (Vec::new(), Vec::new(), Vec::new(), None);
+            (Vec::<Seen>::new(), Vec::new(), Vec::new(), None);
         for one in found {
-            let (index, name, hash, label, is_masked) = match one {
+            let (index, name, hash, label, mask_trouble) = match one {
                 Ok(found) => found,
                 Err(trouble) => {
                     left_out.push(trouble);
@@ -134,13 +138,25 @@ impl Part {
                 }
                 (ExplainedClass::Top, _) => found_class(&data, index, examinee, preprocess)?,
             };
-            if !is_masked {
-                unmasked.push(name.clone());
+            let id = store.image(&hash, class, &name)?;
+            // The same picture of the same class has one row in the store, and counts once.
+            if let Some(first) = images.iter().find(|image| image.id == id) {
+                left_out.push(LeftOut { name, trouble: Trouble::Repeated, said: first.name.clone() });
+                continue;
             }
-            images.push(Seen { id: store.image(&hash, class, &name)?, name, hash, class, index });
+            if let Some(trouble) = mask_trouble {
+                unmasked.push(LeftOut { name: name.clone(), trouble, said: String::new() });
+            }
+            images.push(Seen { id, name, hash, class, index });
         }
         if images.is_empty() {
-            return Err(Error::argument(format!("no image of the {name} part can be used")));
+            let why: Vec<String> =
+                left_out.iter().take(1).map(|out| format!("; '{}' {out}", out.name)).collect();
+            let why = why.concat();
+            return Err(Error::argument(format!(
+                "data.{name}: none of {} images can be used{why}",
+                data.len()
+            )));
         }
         Ok(Part { name, data, images, left_out, unmasked })
     }

@@ -62,6 +62,9 @@ pub trait Observer {
     /// A stage begins: so many rows, of which some may be there.
     fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress>;
 
+    /// Something about the experiment is worth knowing.
+    fn remark(&self, said: &str);
+
     /// A method's configuration was chosen.
     fn chosen(&self, title: &str, criterion: &str, configuration: &str);
 }
@@ -132,6 +135,15 @@ impl Protocol<'_> {
         };
         let validation = validation.map(|data| enter("validation", data)).transpose()?;
         let test = enter("test", test)?;
+        let also = |image: &&Seen| {
+            validation.iter().any(|part| part.images.iter().any(|other| other.id == image.id))
+        };
+        let both = test.images.iter().filter(also).count();
+        if both > 0 {
+            self.observer.remark(&format!(
+                "data.validation and data.test share {both} images: what was chosen on them is compared on them"
+            ));
+        }
         for part in validation.iter().chain([&test]) {
             let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
             self.store.set_images(self.id, part.name, &ids)?;

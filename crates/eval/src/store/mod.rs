@@ -99,14 +99,23 @@ impl Store {
                 path.display()
             )));
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let failed = |cause: rusqlite::Error| failure(path, &cause);
-        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        connection.busy_timeout(PATIENCE).map_err(failed)?;
-        let store = Store { connection, path: path.to_owned() };
-        match store.marks().map_err(failed)? {
-            (APPLICATION, VERSION) => Ok(store),
-            marks => Err(store.foreign(marks)),
+        let opened = |name: &Path, flags: OpenFlags| {
+            let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            connection.busy_timeout(PATIENCE)?;
+            let store = Store { connection, path: path.to_owned() };
+            let marks = store.marks()?;
+            Ok((store, marks))
+        };
+        // Whoever may write clears away what others have left beside the store; who may not reads it as it is.
+        let found = opened(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .or_else(|_| opened(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
+            .or_else(|cause| match unchanging(path) {
+                Some(name) => opened(&name, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI),
+                None => Err(cause),
+            });
+        match found.map_err(|cause: rusqlite::Error| failure(path, &cause))? {
+            (store, (APPLICATION, VERSION)) => Ok(store),
+            (store, marks) => Err(store.foreign(marks)),
         }
     }
 
@@ -275,6 +284,17 @@ impl Store {
 }
 
 /// What SQLite says, in words that help.
+/// The name by which SQLite reads a file that nobody changes, without a file beside it; none if something was left to be
+/// written into it.
+fn unchanging(path: &Path) -> Option<PathBuf> {
+    let left = PathBuf::from(format!("{}-wal", path.display()));
+    if left.metadata().is_ok_and(|left| left.len() > 0) {
+        return None;
+    }
+    let name = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(PathBuf::from(format!("file:{name}?immutable=1")))
+}
+
 fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
     let path = path.display();
     let io = |said: String| Error::new(ErrorKind::Io, said);

@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Result};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{Configuration, Store, failure};
-use crate::dataset::{LeftOut, Trouble};
+use crate::dataset::LeftOut;
 use crate::metric::Better;
 
 /// An experiment as it was run.
@@ -112,16 +112,16 @@ impl Store {
         })
     }
 
-    /// Says which images of a part were left out, and which are kept without a mask though masks are asked for.
+    /// Says which images of a part were left out, and which are kept without a mask to look at though masks are asked for.
     pub fn set_troubles(
         &mut self,
         experiment: i64,
         part: &str,
         left_out: &[LeftOut],
-        unmasked: &[String],
+        unmasked: &[LeftOut],
     ) -> Result<()> {
         let left_out = left_out.iter().map(|out| (&out.name, out.to_string(), false));
-        let unmasked = unmasked.iter().map(|name| (name, Trouble::MissingMask.to_string(), true));
+        let unmasked = unmasked.iter().map(|out| (&out.name, out.to_string(), true));
         let all: Vec<(&String, String, bool)> = left_out.chain(unmasked).collect();
         self.within(|transaction| {
             let forget = "DELETE FROM trouble WHERE experiment = ?1 AND part = ?2";
@@ -297,6 +297,7 @@ fn member(row: &Row<'_>) -> rusqlite::Result<Member> {
 mod tests {
     use super::super::tests::{Scratch, configuration};
     use super::*;
+    use crate::dataset::Trouble;
 
     #[test]
     fn a_plan_is_read_as_it_was_written_and_replaced_whole() {
@@ -346,12 +347,12 @@ mod tests {
         let mut store = Store::open(&scratch.store()).unwrap();
         let broken =
             |name: &str| LeftOut { name: name.into(), trouble: Trouble::Unreadable, said: "no PNG".into() };
-        store.set_troubles(7, "test", &[broken("a"), broken("b")], &["c".into()]).unwrap();
-        store.set_troubles(7, "test", &[broken("a")], &["c".into()]).unwrap();
+        store.set_troubles(7, "test", &[broken("a"), broken("b")], &[broken("c")]).unwrap();
+        store.set_troubles(7, "test", &[broken("a")], &[broken("c")]).unwrap();
         store.set_troubles(8, "test", &[broken("z")], &[]).unwrap();
         let said: Vec<(String, String, bool)> =
             store.troubles(7).unwrap().into_iter().map(|one| (one.image, one.said, one.kept)).collect();
-        let expected = [("a", "cannot be read (no PNG)", false), ("c", "has no mask", true)];
+        let expected = [("a", "cannot be read (no PNG)", false), ("c", "cannot be read (no PNG)", true)];
         assert_eq!(said, expected.map(|(image, said, kept)| (image.to_owned(), said.to_owned(), kept)));
         store.connection.execute_batch("DROP TABLE trouble").unwrap();
         assert_eq!(Store::read(&scratch.store()).unwrap().troubles(7).unwrap(), []);

@@ -53,6 +53,18 @@ pub struct StoredRow {
 }
 
 impl Store {
+    /// What tells the network of this number from others.
+    pub fn model_hash(&self, model: i64) -> Result<String> {
+        let found = self.list("SELECT hash FROM model WHERE id = ?1", &[&model], |row| row.get(0))?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// What tells images apart, by their numbers.
+    pub fn image_hashes(&self) -> Result<HashMap<i64, String>> {
+        let rows = self.list("SELECT id, hash FROM image", &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.into_iter().collect())
+    }
+
     /// The rows that fit, in an order that does not depend on who computed them when.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
         let columns = ["model || model_hash", "method", "configuration", "layer", "part", "image", "metric"];

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use monosplit_engine::Engine;
+use monosplit_eval::dataset::Trouble;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit_eval::store::{Record, Stage, Store, Worker};
-use monosplit_eval::{Better, Examinee, Sha256, Summary, metric_title};
+use monosplit_eval::{Better, Examinee, Found, Sha256, Summary, metric_title};
 use monosplit_explain::{Progress, Silent};
 use monosplit_graph::{Error, Result};
 
@@ -215,6 +216,8 @@ impl Observer for Quiet {
         Box::new(Silent)
     }
 
+    fn remark(&self, _said: &str) {}
+
     fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
 }
 
@@ -266,14 +269,20 @@ impl Teller<'_> {
 }
 
 impl Observer for Teller<'_> {
+    fn remark(&self, said: &str) {
+        note(said);
+    }
+
     fn part(&self, part: &Part) {
         let count = |count: usize, what: &str| match count {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let unmasked = count(part.unmasked.len(), "of them without a mask");
+        let of = |trouble: Trouble| part.unmasked.iter().filter(|one| one.trouble == trouble).count();
+        let unmasked = count(of(Trouble::MissingMask), "of them without a mask");
+        let empty = count(of(Trouble::EmptyMask), "of them with an empty mask");
         let out = count(part.left_out.len(), "left out");
-        self.say(&format!("{} images for {}{unmasked}{out}", part.images.len(), part.name));
+        self.say(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
         for out in part.left_out.iter().take(NAMED) {
             self.say(&format!("  {} {out}", out.name));
         }
@@ -324,9 +333,10 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
             vec![member.title.clone(), at, if configuration.absolute { "yes" } else { "no" }.to_owned()];
         cells.extend(row.iter().zip(&best).map(|(found, best)| match found.estimate {
             Some(estimate) => {
-                format!("{:.4}{}", estimate.mean, if *best == Some(index) { "*" } else { " " })
+                let mark = if *best == Some(index) { "*" } else { " " };
+                format!("{:.4}{mark}{}", estimate.mean, shortfall(found))
             }
-            None => "– ".to_owned(),
+            None => format!("– {}", shortfall(found)),
         }));
         table.row(cells);
     }
@@ -334,6 +344,12 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+/// Of how many images a mean is, where some have no value.
+fn shortfall(found: &Found) -> String {
+    let valued = found.values.len();
+    if found.silent == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.silent) }
 }
 
 /// Whether a row takes part in the contest: controls explain nothing.

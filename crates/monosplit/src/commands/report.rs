@@ -60,8 +60,8 @@ impl ReportCommand {
         let planned = store.planned(self.experiment.as_deref())?;
         let shows = planned.stages.iter().any(|stage| stage.kind == "comparison");
         let gallery = if shows {
-            let opened =
-                Gallery::open(&planned, self.model.as_deref(), self.data.as_deref(), self.compute.engine()?);
+            let (model, data) = (self.model.as_deref(), self.data.as_deref());
+            let opened = Gallery::open(&store, &planned, model, data, self.compute.engine()?);
             opened.map_err(|error| note(&format!("without pictures: {error}"))).ok()
         } else {
             None

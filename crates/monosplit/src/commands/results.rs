@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit_eval::store::{Filter, Store, StoredRow};
 use monosplit_eval::{Column, Estimate, parquet};
+use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result, write_atomically};
 
 use super::run::check_writable;
@@ -73,9 +74,18 @@ pub(crate) struct Results {
     json: bool,
 }
 
+/// The parts of a data set.
+const PARTS: [&str; 2] = ["validation", "test"];
+
 impl Results {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let format = self.output.as_deref().map(Format::of).transpose()?;
+        if let Some(part) = self.part.as_deref().filter(|part| !PARTS.iter().any(|name| name.contains(part)))
+        {
+            let close = closest(part, &PARTS);
+            let said = format!("--part {part}: {close}expected {}", PARTS.join(" or "));
+            return Err(Error::argument(said).into());
+        }
         let store = Store::read(&self.run)?;
         let rows = store.rows(&Filter {
             model: self.model.clone(),

@@ -10,8 +10,10 @@ use monosplit_eval::{Better, Summary, metric_title};
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
+use crate::failure::note;
+
 pub(crate) use pictures::Gallery;
-use pictures::{MOST_COLUMNS, best_and_worst, ranked};
+use pictures::{Drawn, MOST_COLUMNS, best_and_worst, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
 /// More curves than this are not told apart.
@@ -118,7 +120,7 @@ impl<'a> Report<'a> {
         for part in ["validation", "test"] {
             let count = store.images(planned.id, part)?.len();
             if count > 0 {
-                let unmasked = troubled(part, true, "of them without a mask");
+                let unmasked = troubled(part, true, "of them without a mask or with an empty one");
                 let left_out = troubled(part, false, "left out");
                 parts.push(format!("{count} images for {part}{unmasked}{left_out}"));
             }
@@ -168,22 +170,31 @@ impl<'a> Report<'a> {
             self.paragraph(
                 "The best configuration of the split methods against every other, image by image: won or lost where the 95 % \
                  confidence interval of the mean difference leaves out zero, else tied. Difference and interval are given so \
-                 that more is better for the split.",
+                 that more is better for the split. That configuration is picked on these very images, which favours the \
+                 split where it has several.",
             );
             self.table("verdicts", &table)?;
         }
-        match gallery {
-            Some(gallery) => self.pictures(summary, gallery),
-            None => {
-                self.paragraph("Pictures are left out: the network or the images could not be opened.");
+        let left_out = |error: Error| {
+            note(&format!("without pictures: {error}"));
+            error
+        };
+        let drawn = gallery.map(|gallery| gallery.draw(summary).map_err(left_out));
+        match drawn {
+            Some(Ok(drawn)) => self.pictures(summary, drawn),
+            Some(Err(_)) | None => {
+                self.paragraph(
+                    "Pictures are left out: the network or the images are not those that were measured.",
+                );
                 Ok(())
             }
         }
     }
 
-    fn pictures(&mut self, summary: &Summary, gallery: &Gallery) -> Result<()> {
+    fn pictures(&mut self, summary: &Summary, drawn: Drawn) -> Result<()> {
+        let Drawn { grid, metric, extremes: rows } = drawn;
         self.heading("Maps");
-        let scene = gallery.grid(summary)?.into_scene()?;
+        let scene = grid.into_scene()?;
         let all = ranked(summary).count();
         let some = match all > MOST_COLUMNS {
             true => format!(" The first {MOST_COLUMNS} of {all} configurations."),
@@ -191,8 +202,6 @@ impl<'a> Report<'a> {
         };
         let about = format!("Red speaks for the class, blue against it; each map on its own scale.{some}");
         self.figure("maps", &scene, &about)?;
-        let metric = gallery.judged_by(summary);
-        let rows = gallery.extremes(summary, metric)?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -223,8 +232,9 @@ impl<'a> Report<'a> {
         self.heading("Dependence on the layer");
         for (metric, (_, name, _)) in summary.stage.metrics.iter().enumerate() {
             let scene = curves(summary, metric)?.into_scene()?;
-            let caption = format!("{}: means over {}.", metric_title(name), summary.extent());
-            let figure = PageFigure::drawing(&scene)?.beside().caption(&caption);
+            let note = tables::silences_by(summary, metric);
+            let caption = format!("{}: means over {}. {note}", metric_title(name), summary.extent());
+            let figure = PageFigure::drawing(&scene)?.beside().caption(caption.trim_end());
             self.with(|page| page.figure(figure));
             self.written_figure(&format!("layers-{}", metric + 1), &scene)?;
         }
@@ -268,16 +278,18 @@ fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
     }
     let mut series: Vec<Series> = Vec::new();
     for (member, row) in stage.members.iter().zip(&summary.rows) {
-        let Some(estimate) = row[metric].estimate else { continue };
         let x = layers.iter().position(|layer| *layer == member.place).unwrap_or(0) as f64;
         let known = series.iter().position(|one| one.name == member.title);
         let at = known.unwrap_or_else(|| {
             series.push(Series { name: member.title.clone(), ..Series::default() });
             series.len() - 1
         });
-        series[at].points.push((x, estimate.mean));
-        series[at].band.push((estimate.low, estimate.high));
+        // A layer without a value leaves a gap.
+        let [mean, low, high] = row[metric].estimate.map_or([f64::NAN; 3], |e| [e.mean, e.low, e.high]);
+        series[at].points.push((x, mean));
+        series[at].band.push((low, high));
     }
+    series.retain(|one| one.points.iter().any(|point| point.1.is_finite()));
     if series.is_empty() {
         return Err(Error::argument("there is nothing to draw over layers yet; let the run finish"));
     }

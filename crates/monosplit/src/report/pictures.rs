@@ -1,13 +1,14 @@
 //! The pictures of a report: maps beside originals, and each method's best and worst images. They are computed anew, from
 //! the network and the images the run was about.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use monosplit_engine::Engine;
 use monosplit_eval::dataset::{DataSet, Sample};
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, Images};
-use monosplit_eval::store::{Member, Planned};
+use monosplit_eval::store::{Member, Planned, Store};
 use monosplit_eval::{Better, Candidate, Examinee, Source, Summary};
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Filter, Picture};
@@ -28,11 +29,24 @@ pub(crate) struct Gallery {
     engine: Box<dyn Engine>,
     test: DataSet,
     shown: usize,
+    /// What tells the images that were measured, by their numbers.
+    hashes: HashMap<i64, String>,
+}
+
+/// The pictures of a comparison.
+pub(crate) struct Drawn {
+    /// Maps beside originals.
+    pub(super) grid: Grid,
+    /// The metric that says which image is best.
+    pub(super) metric: usize,
+    /// For each method the image it is best and the one it is worst on.
+    pub(super) extremes: Vec<Row>,
 }
 
 impl Gallery {
-    /// Opens the network and the images of a run.
+    /// Opens the network and the images of a run, which must be those that were measured.
     pub(crate) fn open(
+        store: &Store,
         planned: &Planned,
         model: Option<&Path>,
         data: Option<&Path>,
@@ -48,19 +62,30 @@ impl Gallery {
             Some(_) if model.is_none() => Laboratory::open(&experiment, None)?,
             _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
         };
+        if laboratory.hash != store.model_hash(record.model)? {
+            let path = laboratory.path.display();
+            return Err(Error::argument(format!(
+                "{path} is not the network that was measured: it has changed"
+            )));
+        }
         let folder = data.unwrap_or(Path::new(&record.data_path));
         let named_by = if data.is_some() { "--data" } else { "data.folder" };
         let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
-        Ok(Gallery { laboratory, engine, test, shown: experiment.shown })
+        Ok(Gallery { laboratory, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
     }
 
-    fn sample(&self, name: &str) -> Result<Sample> {
-        let index = (0..self.test.len()).find(|&index| self.test.name(index) == name);
+    fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {
+        let index = (0..self.test.len()).find(|&index| self.test.name(index) == *name);
         let index = index.ok_or_else(|| Error::argument(format!("there is no image '{name}' any more")))?;
         let photograph = self
             .test
             .load(index)?
             .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+        if self.hashes.get(id) != Some(&photograph.hash) {
+            return Err(Error::argument(format!(
+                "image '{name}' is not the one that was measured: it has changed"
+            )));
+        }
         Sample::new(&photograph, &self.laboratory.preprocess)
     }
 
@@ -108,13 +133,19 @@ impl Gallery {
         Ok(cells)
     }
 
+    /// All pictures of a comparison.
+    pub(crate) fn draw(&self, summary: &Summary) -> Result<Drawn> {
+        let metric = self.judged_by(summary);
+        Ok(Drawn { grid: self.grid(summary)?, metric, extremes: self.extremes(summary, metric)? })
+    }
+
     /// Images in rows, the original and then a column for each method.
-    pub(crate) fn grid(&self, summary: &Summary) -> Result<Grid> {
+    fn grid(&self, summary: &Summary) -> Result<Grid> {
         let count = self.shown.min(summary.images.len()).max(1);
         let step = summary.images.len() / count;
         let images: Vec<&(i64, String, usize)> =
             summary.images.iter().step_by(step.max(1)).take(count).collect();
-        let samples = images.iter().map(|(_, name, _)| self.sample(name)).collect::<Result<Vec<_>>>()?;
+        let samples = images.iter().map(|image| self.sample(image)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<(&Sample, usize)> =
             samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
         let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
@@ -137,13 +168,13 @@ impl Gallery {
     }
 
     /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
-    pub(crate) fn judged_by(&self, summary: &Summary) -> usize {
+    fn judged_by(&self, summary: &Summary) -> usize {
         let mut names = summary.stage.metrics.iter().map(|(_, name, _)| name);
         names.rposition(|name| name.starts_with("pixel-flipping")).unwrap_or(0)
     }
 
     /// For each method the image it is best and the one it is worst on.
-    pub(crate) fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
+    fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
         let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
         let lower = summary.stage.metrics[metric].2 == Better::Lower;
         let mut rows = Vec::new();
@@ -156,9 +187,9 @@ impl Gallery {
             valued.sort_by(|a, b| if lower { a.0.total_cmp(&b.0) } else { b.0.total_cmp(&a.0) });
             let (Some(best), Some(worst)) = (valued.first(), valued.last()) else { continue };
             let mut cells = Vec::new();
-            for (value, (_, name, class)) in [best, worst] {
-                let sample = self.sample(name)?;
-                let overlay = self.overlays(&examinee, member, &[(&sample, *class)])?.into_iter().next();
+            for (value, image) in [best, worst] {
+                let sample = self.sample(image)?;
+                let overlay = self.overlays(&examinee, member, &[(&sample, image.2)])?.into_iter().next();
                 cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
                 cells.push(overlay.flatten());
             }

@@ -171,15 +171,31 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
 
 /// Where a metric had no value for some images of a row; nothing where it always had.
 fn silences<'a>(stage: &Stage, rows: impl Iterator<Item = (String, &'a Vec<Found>)>) -> String {
-    let mut lines = Vec::new();
-    for (name, row) in rows {
-        for (found, (_, metric, _)) in row.iter().zip(&stage.metrics) {
-            let (silent, all) = (found.silent, found.silent + found.values.len());
-            if silent > 0 && silent < all {
-                lines.push(format!("{name} by {}: {silent} of {all}", metric_title(metric)));
-            }
-        }
+    let rows: Vec<(String, &Vec<Found>)> = rows.collect();
+    let lines = (0..stage.metrics.len()).flat_map(|metric| silent_rows(stage, &rows, metric));
+    as_note(&lines.collect::<Vec<_>>())
+}
+
+/// The same of one metric of a stage.
+pub(super) fn silences_by(summary: &Summary, metric: usize) -> String {
+    let rows: Vec<(String, &Vec<Found>)> =
+        summary.stage.members.iter().map(named).zip(&summary.rows).collect();
+    as_note(&silent_rows(&summary.stage, &rows, metric))
+}
+
+fn silent_rows(stage: &Stage, rows: &[(String, &Vec<Found>)], metric: usize) -> Vec<String> {
+    let title = metric_title(&stage.metrics[metric].1);
+    if rows.iter().all(|(_, row)| row[metric].values.is_empty() && row[metric].silent > 0) {
+        return vec![format!("all of them by {title}")];
     }
+    let silent = rows.iter().filter(|(_, row)| row[metric].silent > 0).map(|(name, row)| {
+        let (silent, valued) = (row[metric].silent, row[metric].values.len());
+        format!("{name} by {title}: {silent} of {}", silent + valued)
+    });
+    silent.collect()
+}
+
+fn as_note(lines: &[String]) -> String {
     match lines.is_empty() {
         true => String::new(),
         false => format!("Images without a value, which the mean leaves out: {}.", lines.join("; ")),

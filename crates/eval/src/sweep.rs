@@ -94,15 +94,27 @@ impl Sweep<'_> {
     pub fn run(&mut self, ground: &Ground<'_>, examiner: &mut dyn Examiner) -> Result<()> {
         let groups = groups(ground.candidates, self.maps.max(1));
         let total = ground.candidates.len() * ground.images.len() * ground.metrics.len();
+        let (batch, open) =
+            (self.batch.max(1), |gaps: &[Gap]| gaps.iter().map(|(.., metrics)| metrics.len()).sum::<usize>());
         self.store.bury(self.worker)?;
         loop {
-            let (mut done, mut worked, mut left) = (0, false, false);
+            let (mut worked, mut left) = (false, false);
+            let blocks = || {
+                groups.iter().flat_map(|group| ground.images.chunks(batch).map(move |block| (group, block)))
+            };
+            // What is there counts from the beginning, wherever in the run it lies.
+            let mut missing = Vec::new();
+            for (group, block) in blocks() {
+                missing.push(open(&self.gaps(ground, group, block)?));
+            }
+            let mut done = total - missing.iter().sum::<usize>();
+            let mut missing = missing.into_iter();
             for group in &groups {
                 let mut prepared = false;
-                for block in ground.images.chunks(self.batch.max(1)) {
+                for block in ground.images.chunks(batch) {
                     let gaps = self.gaps(ground, group, block)?;
-                    let missing: usize = gaps.iter().map(|(.., metrics)| metrics.len()).sum();
-                    done += group.len() * block.len() * ground.metrics.len() - missing;
+                    let (before, missing) = (missing.next().unwrap_or(0), open(&gaps));
+                    done += before.saturating_sub(missing);
                     self.progress.advance(done, total);
                     let mine = self.claimed(ground, group, block, &gaps)?;
                     if mine.is_empty() {

@@ -200,7 +200,9 @@ impl<'a> Report<'a> {
             true => format!(" The first {MOST_COLUMNS} of {all} configurations."),
             false => String::new(),
         };
-        let about = format!("Red speaks for the class, blue against it; each map on its own scale.{some}");
+        let about = format!(
+            "Each map is on its own scale; where it has both signs, red speaks for the class and blue against it.{some}"
+        );
         self.figure("maps", &scene, &about)?;
         if rows.is_empty() {
             return Ok(());

@@ -222,12 +222,34 @@ fn heading(member: &Member) -> String {
     format!("{} {}", member.title, place(member)).trim_end().to_owned()
 }
 
-/// A picture no larger than a report shows it.
+/// A picture as large as a report shows it: scaled down if it is larger, or up by a whole number if it is much smaller.
 fn small(picture: &Picture) -> Result<Picture> {
     let longest = picture.width().max(picture.height());
+    let times = SIDE / longest;
+    if times > 1 {
+        return picture.resize(picture.width() * times, picture.height() * times, Filter::Nearest);
+    }
     if longest <= SIDE {
         return Ok(picture.clone());
     }
     let scaled = |side: usize| (side * SIDE / longest).max(1);
     picture.resize(scaled(picture.width()), scaled(picture.height()), Filter::Bicubic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_shown_large_enough_to_be_seen() {
+        let shown = |width: usize, height: usize| {
+            let picture = Picture::new(width, height, vec![9; 3 * width * height]).unwrap();
+            let small = small(&picture).unwrap();
+            (small.width(), small.height())
+        };
+        assert_eq!(shown(28, 28), (140, 140));
+        assert_eq!(shown(8, 6), (144, 108));
+        assert_eq!(shown(100, 60), (100, 60));
+        assert_eq!(shown(224, 112), (144, 72));
+    }
 }

@@ -159,6 +159,12 @@ impl<'a> Report<'a> {
         );
         let chosen = planned.stages.iter().find(|stage| stage.kind == "comparison");
         let table = tables::selection(summary, chosen);
+        if table.rows.is_empty() {
+            self.paragraph(
+                "A choice is kept with the comparison it is made for, and nothing has been compared yet.",
+            );
+            return Ok(());
+        }
         self.table("selection", &table)
     }
 

@@ -97,28 +97,27 @@ impl Sweep<'_> {
         let (batch, open) =
             (self.batch.max(1), |gaps: &[Gap]| gaps.iter().map(|(.., metrics)| metrics.len()).sum::<usize>());
         self.store.bury(self.worker)?;
-        loop {
-            let (mut worked, mut left) = (false, false);
-            let blocks = || {
-                groups.iter().flat_map(|group| ground.images.chunks(batch).map(move |block| (group, block)))
-            };
-            // What is there counts from the beginning, wherever in the run it lies.
-            let mut missing = Vec::new();
-            for (group, block) in blocks() {
+        // What is there counts from the beginning, wherever in the run it lies.
+        let mut missing = Vec::new();
+        for group in &groups {
+            for block in ground.images.chunks(batch) {
                 missing.push(open(&self.gaps(ground, group, block)?));
             }
-            let mut done = total - missing.iter().sum::<usize>();
-            let mut missing = missing.into_iter();
+        }
+        let mut done = total - missing.iter().sum::<usize>();
+        loop {
+            let (mut worked, mut left) = (false, false);
+            let mut missing = missing.iter_mut();
             for group in &groups {
                 let mut prepared = false;
-                for block in ground.images.chunks(batch) {
+                for (block, missing) in ground.images.chunks(batch).zip(&mut missing) {
                     let gaps = self.gaps(ground, group, block)?;
-                    let (before, missing) = (missing.next().unwrap_or(0), open(&gaps));
-                    done += before.saturating_sub(missing);
+                    done += *missing - open(&gaps).min(*missing);
+                    *missing = open(&gaps);
                     self.progress.advance(done, total);
                     let mine = self.claimed(ground, group, block, &gaps)?;
                     if mine.is_empty() {
-                        left |= missing > 0;
+                        left |= *missing > 0;
                         continue;
                     }
                     left |= mine.len() < gaps.len();
@@ -127,7 +126,9 @@ impl Sweep<'_> {
                             group.iter().map(|&member| &ground.candidates[member]).collect();
                         examiner.prepare(&members)?;
                     }
+                    let before = done;
                     self.work(ground, group, block, &mine, examiner, (&mut done, total))?;
+                    *missing -= (done - before).min(*missing);
                     worked = true;
                 }
             }

@@ -1,5 +1,7 @@
 //! The images of an experiment: the part configurations are chosen on and the part they are compared on.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::path::Path;
 
 use monosplit_graph::{Error, Result};
@@ -114,7 +116,8 @@ impl Part {
         };
         let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
         let (mut images, mut left_out, mut unmasked, mut classes) =
-            (Vec::<Seen>::new(), Vec::new(), Vec::new(), None);
+            (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut entered: HashMap<i64, String> = HashMap::new();
         for one in found {
             let (index, name, hash, label, mask_trouble) = match one {
                 Ok(found) => found,
@@ -140,9 +143,13 @@ impl Part {
             };
             let id = store.image(&hash, class, &name)?;
             // The same picture of the same class has one row in the store, and counts once.
-            if let Some(first) = images.iter().find(|image| image.id == id) {
-                left_out.push(LeftOut { name, trouble: Trouble::Repeated, said: first.name.clone() });
-                continue;
+            match entered.entry(id) {
+                Occupied(first) => {
+                    let said = first.get().clone();
+                    left_out.push(LeftOut { name, trouble: Trouble::Repeated, said });
+                    continue;
+                }
+                Vacant(first) => _ = first.insert(name.clone()),
             }
             if let Some(trouble) = mask_trouble {
                 unmasked.push(LeftOut { name: name.clone(), trouble, said: String::new() });

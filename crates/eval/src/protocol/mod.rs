@@ -5,6 +5,7 @@
 mod candidates;
 mod images;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use monosplit_engine::Engine;
@@ -135,10 +136,9 @@ impl Protocol<'_> {
         };
         let validation = validation.map(|data| enter("validation", data)).transpose()?;
         let test = enter("test", test)?;
-        let also = |image: &&Seen| {
-            validation.iter().any(|part| part.images.iter().any(|other| other.id == image.id))
-        };
-        let both = test.images.iter().filter(also).count();
+        let chosen_on: HashSet<i64> =
+            validation.iter().flat_map(|part| &part.images).map(|image| image.id).collect();
+        let both = test.images.iter().filter(|image| chosen_on.contains(&image.id)).count();
         if both > 0 {
             self.observer.remark(&format!(
                 "data.validation and data.test share {both} images: what was chosen on them is compared on them"

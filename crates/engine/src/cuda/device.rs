@@ -402,7 +402,8 @@ impl Memory {
         let at = at.map_err(|_| {
             let free = device.free_memory().unwrap_or(0);
             Error::memory(format!(
-                "the card has no memory for {} MiB more, {} MiB are free; use a smaller batch",
+                "the card has no memory for {} MiB more, {} MiB are free; end what else uses it, or compute on the \
+                 processor (`--engine cpu`)",
                 bytes >> 20,
                 free >> 20
             ))

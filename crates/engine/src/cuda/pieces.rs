@@ -106,6 +106,9 @@ impl CudaProgram {
                 drop(fits);
                 self.run_in_pieces(batch, piece, inputs)
             }
+            Err(error) if batch == 1 && error.kind() == ErrorKind::Memory => {
+                Err(Error::memory(format!("not even one sample fits the card's memory: {error}")))
+            }
             other => other,
         }
     }

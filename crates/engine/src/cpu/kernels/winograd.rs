@@ -14,7 +14,7 @@ use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
 use super::right::RightPanels;
 use super::scratch::Scratch;
-use super::winograd_transform::{STRIP, STRIP_ROWS, Size, transform_input, transform_output};
+use super::winograd_transform::{Segment, Size, Strips, Tiles, transform_input, transform_output};
 use crate::cpu::gang::{share, share_chunks};
 use crate::cpu::real::Real;
 
@@ -76,6 +76,12 @@ impl<R: Real> TransformedKernel<R> {
     }
 }
 
+/// How far the numbers of one place are from those of the next: a little more than there are of them. A vector of tiles is
+/// read and written at all places, and cache has few lines for addresses that are a power of two apart.
+fn apart(numbers: usize) -> usize {
+    numbers + WIDEST
+}
+
 /// Whether a window can be computed this way.
 pub(crate) fn applies(window: &Window) -> bool {
     window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1]
@@ -98,6 +104,12 @@ impl<R> Target<R> {
         Target { at: data.as_mut_ptr(), length: data.len() }
     }
 
+    /// Where an element lies.
+    pub(super) fn place(&self, at: usize) -> *mut R {
+        assert!(at <= self.length, "place in a target");
+        self.at.wrapping_add(at)
+    }
+
     /// # Safety
     /// Nothing else touches these elements while the slice lives, and the memory stays borrowed.
     #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at places of their own")]
@@ -106,18 +118,6 @@ impl<R> Target<R> {
         // SAFETY: the range was checked, exclusiveness is the caller's to see to.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
     }
-}
-
-/// Neighbouring tiles of one row of tiles.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Segment {
-    /// Its first tile, counted from the first of the vector.
-    pub(super) lane: usize,
-    pub(super) image: usize,
-    /// Row and column of its first output element.
-    row: usize,
-    column: usize,
-    pub(super) tiles: usize,
 }
 
 /// A 3×3 convolution of known sizes.
@@ -196,11 +196,11 @@ impl Winograd {
 
     /// All steps for some tiles, in one task.
     fn alone<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
-        let mut transformed = Scratch::new(self.size.places() * self.inputs * tiles.len());
-        let mut sums = Scratch::new(self.size.places() * self.outputs * tiles.len());
+        let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
+        let mut transformed = Scratch::new(self.size.places() * depth);
+        let mut sums = Scratch::new(self.size.places() * height);
         self.transform(work, &tiles, 0..self.inputs, &Target::new(&mut transformed));
-        let depth = self.inputs * tiles.len();
-        let results = sums.chunks_mut((self.outputs * tiles.len()).max(1));
+        let results = sums.chunks_mut(height);
         for ((place, w), sums) in work.w.places.iter().enumerate().zip(results) {
             let data = &transformed[place * depth..(place + 1) * depth];
             self.multiply(w, data, tiles.len(), sums);
@@ -210,15 +210,15 @@ impl Winograd {
 
     /// All steps for some tiles, each shared out.
     fn shared<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
-        let mut transformed = Scratch::new(self.size.places() * self.inputs * tiles.len());
-        let mut sums = Scratch::new(self.size.places() * self.outputs * tiles.len());
+        let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
+        let mut transformed = Scratch::new(self.size.places() * depth);
+        let mut sums = Scratch::new(self.size.places() * height);
         let target = Target::new(&mut transformed);
         share(self.inputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
             self.transform(work, &tiles, channels, &target);
         });
-        let depth = self.inputs * tiles.len();
-        share_chunks(&mut sums, self.outputs * tiles.len(), |place, sums| {
+        share_chunks(&mut sums, height, |place, sums| {
             let data = &transformed[place * depth..(place + 1) * depth];
             self.multiply(&work.w.places[place], data, tiles.len(), sums);
         });
@@ -256,6 +256,11 @@ impl Winograd {
         })
     }
 
+    /// The tiles of these segments in the planes of one channel of the input.
+    pub(super) fn read<'a>(&self, segments: &'a [Segment], image: usize) -> Tiles<'a> {
+        Tiles { size: self.size, segments, image, plane: self.input, pad: self.pad }
+    }
+
     /// Transforms `tiles` of `channels` into right panels, one set for every place.
     fn transform<R: Real>(
         &self,
@@ -267,62 +272,24 @@ impl Winograd {
         let level = work.w.level;
         let (vector, places) = (level.width::<R>(), self.size.places());
         let plane = self.input[0] * self.input[1];
-        let stride = self.inputs * tiles.len();
-        let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
-        let mut staged = [R::ZERO; 36 * 2 * WIDEST];
+        let stride = apart(self.inputs * tiles.len());
+        let mut strips = Strips::new();
         for first in tiles.clone().step_by(vector) {
             let segments: Vec<Segment> = self.segments(first, vector).collect();
+            let read = self.read(&segments, self.inputs * plane);
             let panel = (first - tiles.start) / (VECTORS * vector) * VECTORS * vector;
+            let width = (tiles.len() - panel).min(VECTORS * vector);
             for channel in channels.clone() {
-                let width = (tiles.len() - panel).min(VECTORS * vector);
                 let at = panel * self.inputs + channel * width + first - tiles.start - panel;
                 assert!((places - 1) * stride + at + vector <= target.length, "transformed tiles");
-                let whole = matches!(segments[..], [Segment { tiles, .. }] if tiles == vector);
-                for segment in &segments {
-                    let plane = &work.x[(segment.image * self.inputs + channel) * plane..][..plane];
-                    self.fill_strip(plane, segment, &mut strip);
-                    let (to, stride) = match whole {
-                        // SAFETY: the assertion bounds the place by the target.
-                        true => (unsafe { target.at.add(at) }, stride),
-                        // SAFETY: a lane is less than a vector and there is room for two at every place.
-                        false => (unsafe { staged.as_mut_ptr().add(segment.lane) }, 2 * WIDEST),
-                    };
-                    // SAFETY: the strip is one; the target takes a vector at every place, and this vector of
-                    // this channel is nobody else's. The level is one of this machine.
-                    unsafe {
-                        let way = (self.size, self.turned);
-                        transform_input(level, way, segment.tiles, strip.as_mut_ptr(), to, stride);
-                    }
+                let planes = &work.x[channel * plane..];
+                assert!(read.extent() <= planes.len(), "planes of a channel");
+                // SAFETY: the assertions bound what is read, and the places by the target; this vector of this channel is
+                // nobody else's. The level is one of this machine.
+                unsafe {
+                    let to = target.place(at);
+                    transform_input(level, self.turned, &read, planes.as_ptr(), &mut strips, to, stride);
                 }
-                if !whole {
-                    for (place, staged) in staged.chunks(2 * WIDEST).take(places).enumerate() {
-                        let at = place * stride + at;
-                        // SAFETY: this vector of this channel is nobody else's.
-                        let to = unsafe { target.slice(at..at + vector) };
-                        to.copy_from_slice(&staged[..vector]);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Copies what the tiles of a segment read, zero where that is padding.
-    pub(super) fn fill_strip<R: Real>(&self, plane: &[R], segment: &Segment, strip: &mut [R]) {
-        let [height, width] = self.input;
-        let wanted = segment.tiles * self.size.step() + 2;
-        // Columns of the strip that lie in the plane.
-        let first = self.pad[1].saturating_sub(segment.column).min(wanted);
-        let end = (width + self.pad[1]).saturating_sub(segment.column).clamp(first, wanted);
-        for (row, strip) in strip.chunks_mut(STRIP).take(self.size.side()).enumerate() {
-            let strip = &mut strip[..wanted];
-            match (segment.row + row).checked_sub(self.pad[0]).filter(|&y| y < height) {
-                Some(y) if first < end => {
-                    let from = y * width + segment.column + first - self.pad[1];
-                    strip[..first].fill(R::ZERO);
-                    strip[first..end].copy_from_slice(&plane[from..from + end - first]);
-                    strip[end..].fill(R::ZERO);
-                }
-                _ => strip.fill(R::ZERO),
             }
         }
     }
@@ -335,43 +302,57 @@ impl Winograd {
         channels: Range<usize>,
         sums: &[R],
     ) {
-        let vector = work.w.level.width::<R>();
-        let stride = self.outputs * tiles.len();
-        let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
+        let (level, vector) = (work.w.level, work.w.level.width::<R>());
+        let (stride, plane) = (apart(self.outputs * tiles.len()), self.output[0] * self.output[1]);
+        let mut strips = Strips::new();
         let limits = work.finish.and_then(Finish::limits).unwrap_or(R::UNLIMITED);
-        for channel in channels {
-            let bias = work.bias.map_or(R::ZERO, |bias| bias[channel]);
-            for first in tiles.clone().step_by(vector) {
+        for first in tiles.clone().step_by(vector) {
+            let segments: Vec<Segment> = self.segments(first, vector).collect();
+            let written = Tiles {
+                size: self.size,
+                segments: &segments,
+                image: self.outputs * plane,
+                plane: self.output,
+                pad: [0, 0],
+            };
+            for channel in channels.clone() {
+                let bias = work.bias.map_or(R::ZERO, |bias| bias[channel]);
                 let at = channel * tiles.len() + first - tiles.start;
                 assert!((self.size.places() - 1) * stride + at + vector <= sums.len(), "sums");
-                // SAFETY: the assertion bounds every place by the sums; the strip is one. The level is one of
-                // this machine.
+                assert!(channel * plane + written.extent() <= work.y.length, "planes of a channel");
+                // SAFETY: the assertions bound every place by the sums, and what is written; every output belongs to one
+                // tile, and every tile of a channel to one task. The level is one of this machine.
                 unsafe {
-                    let from = sums.as_ptr().add(at);
-                    let way = (self.size, self.turned);
-                    transform_output(work.w.level, way, from, stride, (bias, limits), strip.as_mut_ptr());
+                    let (from, to) = (sums.as_ptr().add(at), work.y.place(channel * plane));
+                    let end = (bias, limits);
+                    transform_output(level, self.turned, &written, (from, stride), end, &mut strips, to);
                 }
-                for segment in self.segments(first, vector) {
-                    self.empty_strip(work, channel, &segment, &strip);
+                if let Some(Finish::Pieces(finish)) = work.finish {
+                    segments.iter().for_each(|segment| self.finish(work, channel, segment, finish));
                 }
             }
         }
     }
 
-    /// Copies the outputs of a segment to where they belong, and finishes them.
-    fn empty_strip<R: Real>(&self, work: &Work<'_, R>, channel: usize, segment: &Segment, strip: &[R]) {
+    /// Finishes the outputs of a segment.
+    fn finish<R: Real>(
+        &self,
+        work: &Work<'_, R>,
+        channel: usize,
+        segment: &Segment,
+        finish: &(dyn Fn(usize, &mut [R]) + Sync),
+    ) {
         let [height, width] = self.output;
-        let step = self.size.step();
         let plane = (segment.image * self.outputs + channel) * height * width;
-        let length = (segment.tiles * step).min(width - segment.column);
-        for (row, strip) in (segment.row..height).zip(strip.chunks(STRIP).take(step)) {
+        let length = (segment.tiles * self.size.step()).min(width - segment.column);
+        let rows = segment.row..height.min(segment.row + self.size.step());
+        // Whole rows lie one after the other.
+        let (rows, length) =
+            if length == width { (rows.start..rows.start + 1, rows.len() * width) } else { (rows, length) };
+        for row in rows {
             let at = plane + row * width + segment.column;
             // SAFETY: every output belongs to one tile, and every tile of a channel to one task.
-            let to = unsafe { work.y.slice(at..at + length) };
-            to.copy_from_slice(&strip[segment.lane * step..][..length]);
-            if let Some(Finish::Pieces(finish)) = work.finish {
-                finish(at, to);
-            }
+            finish(at, unsafe { work.y.slice(at..at + length) });
         }
     }
 }

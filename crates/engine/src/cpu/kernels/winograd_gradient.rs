@@ -9,11 +9,10 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, Region, multiply};
-use super::lanes::WIDEST;
 use super::level::Level;
 use super::scratch::Scratch;
-use super::winograd::{Segment, Target, Winograd};
-use super::winograd_transform::{STRIP, STRIP_ROWS, Size, spread_output, transform_input};
+use super::winograd::{Target, Winograd};
+use super::winograd_transform::{Segment, Size, Strips, spread_output, transform_input};
 use crate::cpu::real::Real;
 
 /// Elements of transformed tiles held at a time.
@@ -106,42 +105,26 @@ impl KernelGradient {
         let stride = side.channels * tiles.len();
         assert!(places * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
         let target = Target::new(to);
+        let plane = side.planes.len() / (side.channels * self.images).max(1);
         (0..side.channels).into_par_iter().for_each(|channel| {
-            let mut strip = [R::ZERO; STRIP * STRIP_ROWS];
-            let mut staged = [R::ZERO; 36 * 2 * WIDEST];
+            let mut strips = Strips::new();
             for first in tiles.clone().step_by(vector) {
+                let segments: Vec<Segment> = side.tiles.segments(first, vector).collect();
+                let read = side.tiles.read(&segments, plane);
                 let at = channel * tiles.len() + first - tiles.start;
-                let mut covered = 0;
-                for segment in side.tiles.segments(first, vector) {
-                    covered += segment.tiles;
-                    side.tiles.fill_strip(self.plane(side, channel, &segment), &segment, &mut strip);
-                    let (strip, step) = (strip.as_mut_ptr(), 2 * WIDEST);
-                    // SAFETY: the strip is one; a lane is less than a vector and there is room for two at every place
-                    // of the staging rows. The level is one of this machine.
-                    unsafe {
-                        let to = staged.as_mut_ptr().add(segment.lane);
-                        match side.spread {
-                            true => spread_output(level, self.size, segment.tiles, strip, to, step),
-                            false => {
-                                transform_input(level, (self.size, false), segment.tiles, strip, to, step);
-                            }
-                        }
+                let planes = &side.planes[channel * self.images * plane..];
+                assert!(read.extent() <= planes.len(), "planes of a channel");
+                // SAFETY: the assertions bound what is read, and the places by the target; this vector of this channel is
+                // nobody else's. The level is one of this machine.
+                unsafe {
+                    let (planes, to) = (planes.as_ptr(), target.place(at));
+                    match side.spread {
+                        true => spread_output(level, &read, planes, &mut strips, to, stride),
+                        false => transform_input(level, false, &read, planes, &mut strips, to, stride),
                     }
-                }
-                for (place, staged) in staged.chunks_mut(2 * WIDEST).take(places).enumerate() {
-                    staged[covered..vector].fill(R::ZERO);
-                    let at = place * stride + at;
-                    // SAFETY: this vector of this channel is nobody else's.
-                    let to = unsafe { target.slice(at..at + vector) };
-                    to.copy_from_slice(&staged[..vector]);
                 }
             }
         });
-    }
-
-    fn plane<'a, R>(&self, side: &Side<'a, R>, channel: usize, segment: &Segment) -> &'a [R] {
-        let plane = side.planes.len() / (side.channels * self.images).max(1);
-        &side.planes[(channel * self.images + segment.image) * plane..][..plane]
     }
 }
 

@@ -24,9 +24,132 @@ pub(crate) enum Size {
 }
 
 /// Elements of a row of a strip: what the tiles of a vector read, and what a vector may read beyond.
-pub(crate) const STRIP: usize = 6 * WIDEST;
-/// Rows of a strip.
-pub(crate) const STRIP_ROWS: usize = 6;
+const STRIP: usize = 6 * WIDEST;
+/// Elements of a strip, which has as many rows as an input tile.
+const ROWS: usize = 6 * STRIP;
+
+/// Where a vector of tiles is laid out: tile `t` from column `t·step` of a strip on. What tiles read beyond their own columns
+/// is in the columns after them if they are neighbours, or else laid out in the same way in a second strip.
+pub(crate) struct Strips<R>([R; 2 * ROWS]);
+
+impl<R: Real> Strips<R> {
+    pub(crate) fn new() -> Self {
+        Strips([R::ZERO; 2 * ROWS])
+    }
+}
+
+/// Neighbouring tiles of one row of tiles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    /// Its first tile, counted from the first of the vector.
+    pub(crate) lane: usize,
+    pub(crate) image: usize,
+    /// Row and column of its first output element.
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+    pub(crate) tiles: usize,
+}
+
+/// A vector of tiles, and the planes they are read from or written to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiles<'a> {
+    pub(crate) size: Size,
+    pub(crate) segments: &'a [Segment],
+    /// Elements from the plane of an image to that of the next.
+    pub(crate) image: usize,
+    pub(crate) plane: [usize; 2],
+    /// Padding above and to the left.
+    pub(crate) pad: [usize; 2],
+}
+
+impl Tiles<'_> {
+    /// Whether all are neighbours.
+    fn is_row(&self) -> bool {
+        self.segments.len() == 1
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        self.segments.last().map_or(0, |last| last.lane + last.tiles)
+    }
+
+    /// How many elements from the first plane on are read or written at most.
+    pub(crate) fn extent(&self) -> usize {
+        let last = self.segments.iter().map(|segment| segment.image).max();
+        last.map_or(0, |image| image * self.image + self.plane[0] * self.plane[1])
+    }
+
+    /// Lays the columns of the tiles from number `skipped` on, and `more` than their own, of so many rows out in a strip;
+    /// zero where they are padding, and where there are no tiles.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `strip` is one.
+    #[inline(always)]
+    unsafe fn lay_out<L: Lanes>(
+        &self,
+        planes: *const L::Scalar,
+        [rows, skipped, more]: [usize; 3],
+        strip: *mut L::Scalar,
+    ) where
+        L::Scalar: Real,
+    {
+        let (step, [height, width]) = (self.size.step(), self.plane);
+        // SAFETY: a strip has room for the tiles of a vector and what the last store writes beyond; only rows and columns
+        // that lie in the plane are read.
+        unsafe {
+            let zero = L::splat(L::Scalar::ZERO);
+            for segment in self.segments {
+                // The rows that lie in the plane, and the first column counted from the padding on.
+                let first_row = self.pad[0].saturating_sub(segment.row).min(rows);
+                let end_row = (height + self.pad[0]).saturating_sub(segment.row).clamp(first_row, rows);
+                let column = segment.column + skipped;
+                let plane = planes.add(segment.image * self.image);
+                for at in (0..segment.tiles * step + more).step_by(L::WIDTH) {
+                    let first = self.pad[1].saturating_sub(column + at).min(L::WIDTH);
+                    let end = (width + self.pad[1]).saturating_sub(column + at).clamp(first, L::WIDTH);
+                    let from = plane.wrapping_add(column + at).wrapping_sub(self.pad[1]);
+                    let to = strip.add(segment.lane * step + at);
+                    for row in 0..rows {
+                        let line = if (first_row..end_row).contains(&row) {
+                            let from = from.wrapping_add((segment.row + row - self.pad[0]) * width);
+                            L::load_within(from, first, end, zero)
+                        } else {
+                            zero
+                        };
+                        line.store(to.add(row * STRIP));
+                    }
+                }
+            }
+            for at in (self.count() * step + more..L::WIDTH * step + more).step_by(L::WIDTH) {
+                (0..rows).for_each(|row| zero.store(strip.add(row * STRIP + at)));
+            }
+        }
+    }
+
+    /// Writes the rows of a strip of outputs to where they belong, as far as they lie in the planes.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be written at `planes`; `strip` is one.
+    #[inline(always)]
+    unsafe fn put_back<L: Lanes>(&self, strip: *const L::Scalar, planes: *mut L::Scalar) {
+        let (step, [height, width]) = (self.size.step(), self.plane);
+        // SAFETY: only rows and columns that lie in the plane are written; a strip has room for a vector after the tiles.
+        unsafe {
+            for segment in self.segments {
+                let (rows, length) =
+                    (step.min(height - segment.row), (segment.tiles * step).min(width - segment.column));
+                let plane = planes.add(segment.image * self.image + segment.row * width + segment.column);
+                for at in (0..length).step_by(L::WIDTH) {
+                    let count = (length - at).min(L::WIDTH);
+                    for row in 0..rows {
+                        let line = L::load(strip.add(row * STRIP + segment.lane * step + at));
+                        line.store_first(plane.add(row * width + at), count);
+                    }
+                }
+            }
+        }
+    }
+}
 
 impl Size {
     /// Side of an output tile.
@@ -219,26 +342,27 @@ unsafe fn spread_two<L: Lanes>(d: [L; 2]) -> [L; 4] {
     unsafe { [d[0], d[0].plus(d[1]), d[0].minus(d[1]), d[1]] }
 }
 
-/// The transpose of transforming back: spreads up to a vector of neighbouring tiles of outputs over the places of input
-/// tiles; the number of tile `t` at place `i` goes to `to[i·stride + t]`.
+/// The transpose of transforming back: spreads a vector of tiles of outputs over the places of input tiles; the number of
+/// tile `t` at place `i` goes to `to[i·stride + t]`.
 ///
 /// # Safety
 /// As for [`input_tiles`].
 #[inline(always)]
 unsafe fn spread_tiles<L: Lanes>(
-    size: Size,
-    tiles: usize,
-    strip: *mut L::Scalar,
+    tiles: &Tiles<'_>,
+    planes: *const L::Scalar,
+    strips: &mut Strips<L::Scalar>,
     to: *mut L::Scalar,
     stride: usize,
 ) where
     L::Scalar: Real,
 {
-    let vectors = (tiles * size.step()).div_ceil(L::WIDTH);
-    // SAFETY: a row of a strip has room for a whole vector of tiles, and a strip for the rows of an input tile.
+    let (size, strip) = (tiles.size, strips.0.as_mut_ptr());
+    // SAFETY: the caller vouches for every access; a row of a strip has room for a whole vector of tiles, and a strip for the
+    // rows of an input tile.
     unsafe {
-        for vector in 0..vectors {
-            let at = strip.add(vector * L::WIDTH);
+        tiles.lay_out::<L>(planes, [size.step(), 0, 0], strip);
+        for at in (0..size.step()).map(|vector| strip.add(vector * L::WIDTH)) {
             match size {
                 Size::Four => {
                     let rows = spread_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))));
@@ -266,52 +390,62 @@ unsafe fn spread_tiles<L: Lanes>(
     }
 }
 
-/// Transforms up to a vector of neighbouring tiles of a strip: the number of tile `t` at place `i` of its tile
-/// goes to `to[i·stride + t]`.
+/// Transforms a vector of tiles: the number of tile `t` at place `i` of its tile goes to `to[i·stride + t]`.
 ///
 /// # Safety
-/// The machine has the instructions of `L`; `strip` is a strip, of which the rows and columns the tiles read hold
-/// numbers; `to` can take a vector at every place of a tile.
+/// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `to` can take a vector at every
+/// place of a tile.
 #[inline(always)]
 unsafe fn input_tiles<L: Lanes>(
-    (size, turned): (Size, bool),
-    tiles: usize,
-    strip: *mut L::Scalar,
+    turned: bool,
+    tiles: &Tiles<'_>,
+    planes: *const L::Scalar,
+    strips: &mut Strips<L::Scalar>,
     to: *mut L::Scalar,
     stride: usize,
 ) where
     L::Scalar: Real,
 {
-    let vectors = (tiles * size.step() + 2).div_ceil(L::WIDTH);
-    // SAFETY: a row of a strip has room for what a whole vector of tiles reads, filled up to whole vectors.
+    let (size, strip) = (tiles.size, strips.0.as_mut_ptr());
+    let (step, side) = (size.step(), size.side());
+    // SAFETY: the caller vouches for every access; a row of a strip has room for what a whole vector of tiles reads.
     unsafe {
-        for vector in 0..vectors {
-            let at = strip.add(vector * L::WIDTH);
-            match size {
-                Size::Four => {
-                    let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
-                    let rows = input_four(rows, turned);
-                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
-                }
-                Size::Two => {
-                    let rows = std::array::from_fn(|i| L::load(at.add(i * STRIP)));
-                    let rows = input_two(rows, turned);
-                    rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+        let (beyond, laid_out) = if tiles.is_row() {
+            tiles.lay_out::<L>(planes, [side, 0, 2], strip);
+            (strip.add(step), [0..step + 1, 0..0])
+        } else {
+            let second = strip.add(ROWS);
+            tiles.lay_out::<L>(planes, [side, 0, 0], strip);
+            tiles.lay_out::<L>(planes, [side, step, 0], second);
+            (second, [0..step, 0..step])
+        };
+        for (strip, vectors) in [strip, strip.add(ROWS)].into_iter().zip(laid_out) {
+            for at in vectors.map(|vector| strip.add(vector * L::WIDTH)) {
+                match size {
+                    Size::Four => {
+                        let rows = input_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))), turned);
+                        rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                    }
+                    Size::Two => {
+                        let rows = input_two(std::array::from_fn(|i| L::load(at.add(i * STRIP))), turned);
+                        rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
+                    }
                 }
             }
         }
-        for row in 0..size.side() {
-            let (at, to) = (strip.add(row * STRIP), to.add(row * size.side() * stride));
+        for row in 0..side {
+            let (at, beyond) = (strip.add(row * STRIP), beyond.add(row * STRIP));
+            let to = to.add(row * side * stride);
             match size {
                 Size::Four => {
                     let [a, b, c, d] = L::deinterleave::<4>(at);
-                    let [e, f, _, _] = L::deinterleave::<4>(at.add(4));
+                    let [e, f, _, _] = L::deinterleave::<4>(beyond);
                     let row = input_four([a, b, c, d, e, f], turned);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
                 Size::Two => {
                     let [a, b] = L::deinterleave::<2>(at);
-                    let [c, d] = L::deinterleave::<2>(at.add(2));
+                    let [c, d] = L::deinterleave::<2>(beyond);
                     let row = input_two([a, b, c, d], turned);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
@@ -320,25 +454,27 @@ unsafe fn input_tiles<L: Lanes>(
     }
 }
 
-/// Transforms a vector of tiles back, adds `bias` and keeps limits: rows of a strip of outputs.
+/// Transforms a vector of tiles back, adds `bias`, keeps limits, and writes the outputs to where they belong.
 ///
 /// # Safety
 /// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every place `i` of an input
-/// tile; `strip` is a strip.
+/// tile; [`Tiles::extent`] numbers can be written at `planes`.
 #[inline(always)]
 unsafe fn output_tiles<L: Lanes>(
-    (size, turned): (Size, bool),
-    from: *const L::Scalar,
-    stride: usize,
+    turned: bool,
+    tiles: &Tiles<'_>,
+    (from, stride): (*const L::Scalar, usize),
     (bias, limits): (L::Scalar, [L::Scalar; 2]),
-    strip: *mut L::Scalar,
+    strips: &mut Strips<L::Scalar>,
+    planes: *mut L::Scalar,
 ) where
     L::Scalar: Real,
 {
+    let strip = strips.0.as_mut_ptr();
     // SAFETY: the caller vouches for every access; a row of a strip holds four vectors.
     unsafe {
         let (bias, [least, most]) = (L::splat(bias), limits.map(|limit| L::splat(limit)));
-        match size {
+        match tiles.size {
             Size::Four => {
                 let mut columns = [[bias; 4]; 6];
                 for (j, column) in columns.iter_mut().enumerate() {
@@ -368,12 +504,33 @@ unsafe fn output_tiles<L: Lanes>(
                 }
             }
         }
+        tiles.put_back::<L>(strip, planes);
     }
 }
 
-compiled!(transform_input<R: Real>(way: (Size, bool), tiles: usize, strip: *mut R, to: *mut R, stride: usize), input_tiles);
-compiled!(spread_output<R: Real>(size: Size, tiles: usize, strip: *mut R, to: *mut R, stride: usize), spread_tiles);
 compiled!(
-    transform_output<R: Real>(way: (Size, bool), from: *const R, stride: usize, end: (R, [R; 2]), strip: *mut R),
+    transform_input<R: Real>(
+        turned: bool,
+        tiles: &Tiles<'_>,
+        planes: *const R,
+        strips: &mut Strips<R>,
+        to: *mut R,
+        stride: usize,
+    ),
+    input_tiles
+);
+compiled!(
+    spread_output<R: Real>(tiles: &Tiles<'_>, planes: *const R, strips: &mut Strips<R>, to: *mut R, stride: usize),
+    spread_tiles
+);
+compiled!(
+    transform_output<R: Real>(
+        turned: bool,
+        tiles: &Tiles<'_>,
+        from: (*const R, usize),
+        end: (R, [R; 2]),
+        strips: &mut Strips<R>,
+        planes: *mut R,
+    ),
     output_tiles
 );

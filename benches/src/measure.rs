@@ -114,7 +114,7 @@ pub fn single_node(op: Op, inputs: &[&[usize]], constants: &[&[usize]]) -> Resul
 
 /// Seconds of the fastest of many runs of a graph on inputs of these shapes (without samples).
 pub fn speed(graph: &Graph, inputs: &[&[usize]], options: &Options) -> Result<f64> {
-    let program: Box<dyn Program> = options.engine().compile(graph)?;
+    let program: Box<dyn Program> = options.engine().compile_many(graph, options.batch)?;
     let batched = |shape: &&[usize]| values(&[&[options.batch], *shape].concat());
     let inputs: Vec<Tensor> = inputs.iter().map(batched).collect::<Result<_>>()?;
     program.run(&inputs)?;

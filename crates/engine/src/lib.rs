@@ -61,6 +61,12 @@ pub trait Engine: Send + Sync {
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>> {
         self.compile_in(graph, self.native_precision())
     }
+
+    /// Like [`Engine::compile`], for runs of about so many samples at a time: other kernels may be the fastest then.
+    fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn Program>> {
+        let _ = samples;
+        self.compile(graph)
+    }
 }
 
 /// A compiled graph.

@@ -55,13 +55,15 @@ pub(crate) struct Limits {
     pub(crate) memory: usize,
     /// Whether convolutions are computed as they are defined, not transformed.
     pub(crate) accurate: bool,
+    /// About how many samples there are in a run.
+    pub(crate) samples: usize,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
         Cpu {
             precision: Precision::default(),
-            limits: Limits { memory: DEFAULT_MEMORY_LIMIT, accurate: false },
+            limits: Limits { memory: DEFAULT_MEMORY_LIMIT, accurate: false, samples: 1 },
             threads: 0,
             flush_denormals: false,
             pool: Arc::default(),
@@ -151,6 +153,11 @@ impl Engine for Cpu {
             Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.limits)?),
             Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.limits)?),
         })
+    }
+
+    fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn crate::Program>> {
+        let limits = Limits { samples, ..self.limits };
+        Cpu { limits, ..self.clone() }.compile(graph)
     }
 }
 

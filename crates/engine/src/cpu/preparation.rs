@@ -59,7 +59,7 @@ impl<R: Real> CpuProgram<R> {
             self.outline.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
         let mut bytes = 0;
-        let shelf = Shelf::new(self.limits.accurate);
+        let shelf = Shelf::new(self.limits.accurate, self.limits.samples);
         for (at, read) in reads.iter().enumerate() {
             for &id in read {
                 self.provide(graph, id, &mut bytes)?;
@@ -164,7 +164,7 @@ impl<R: Real> CpuProgram<R> {
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
         let inputs = &self.outline.values[id.index()].inputs;
-        let kernel = self.choose(graph, id, &Shelf::new(true))?;
+        let kernel = self.choose(graph, id, &Shelf::new(true, 1))?;
         let shape = node.shape.at(1).ok_or_else(|| self.outline.too_large(id, self.limits.memory))?;
         let count = element_count(&shape).ok_or_else(|| self.outline.too_large(id, self.limits.memory))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();

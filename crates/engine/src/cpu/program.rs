@@ -310,7 +310,7 @@ mod tests {
     };
 
     fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
-        let limits = Limits { memory: 1 << 30, accurate: false };
+        let limits = Limits { memory: 1 << 30, accurate: false, samples: 1 };
         CpuProgram::compile_with(graph, None, limits, choices).unwrap()
     }
 

@@ -213,7 +213,7 @@ fn convolution<R: Real>(
             let (planes, weights) = (transformable(node, shelf).filter(|_| is_many(node)), node.inputs[1]);
             Ok(Kernel::new("conv, prepared at run", move |v, out| {
                 let w = (v[1].real()?, v[1].shape);
-                let shelf = Shelf::new(false);
+                let shelf = Shelf::new(false, 1);
                 let kept = shelf.of(weights);
                 let output = planes.as_deref().map(|planes| (planes, &kept));
                 run_prepared(&PreparedConvolution::new(&window, groups, w, output), v, None, out)
@@ -283,7 +283,7 @@ fn transposed_at_run<R: Real>(
     let (planes, weights) = (transformable(node, shelf), node.inputs[1]);
     Kernel::new("conv transpose, prepared at run", move |v, out| {
         let w = (v[1].real()?, v[1].shape);
-        let shelf = Shelf::new(false);
+        let shelf = Shelf::new(false, 1);
         let kept = shelf.of(weights);
         let output = planes.as_deref().map(|planes| (planes, &kept));
         match PreparedConvolution::transposed(&window, groups, w, output) {

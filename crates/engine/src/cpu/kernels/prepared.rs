@@ -37,6 +37,7 @@ type Kernels<R> = HashMap<(NodeId, Size), Arc<TransformedKernel<R>>>;
 pub(crate) struct Shelf<R> {
     kernels: RefCell<Kernels<R>>,
     accurate: bool,
+    samples: usize,
 }
 
 /// The transformed kernels of certain weights.
@@ -47,9 +48,10 @@ pub(crate) struct Compartment<'a, R> {
 }
 
 impl<R: Real> Shelf<R> {
-    /// An empty shelf, which stays empty where results are to be accurate.
-    pub(crate) fn new(accurate: bool) -> Self {
-        Shelf { kernels: RefCell::new(HashMap::new()), accurate }
+    /// An empty shelf, which stays empty where results are to be accurate, for convolutions of about so many samples at a
+    /// time.
+    pub(crate) fn new(accurate: bool, samples: usize) -> Self {
+        Shelf { kernels: RefCell::new(HashMap::new()), accurate, samples }
     }
 
     /// What is kept of the kernel that is the value of node `weights`.
@@ -62,6 +64,27 @@ impl<R: Real> Compartment<'_, R> {
     /// Whether nothing may be transformed: a transform rounds more, and differently from place to place.
     pub(crate) fn is_accurate(&self) -> bool {
         self.shelf.accurate
+    }
+
+    /// The tiles that cost least, if transforming pays at all.
+    fn size(&self, window: &Window, groups: usize, shape: &[usize], output: &[usize]) -> Option<Size> {
+        if !R::FAST || !winograd::applies(window) || groups != 1 || shape[1] < TRANSFORMED_INPUTS {
+            return None;
+        }
+        let pairs = shape[0] * shape[1];
+        // Work per pair of channels: multiplications of whole vectors, and what reading the kernel costs as many.
+        let cost = |positions: usize, places: usize| {
+            let reading = if pairs * places * size_of::<R>() > CACHED { 10 } else { 2 };
+            ((positions * self.shelf.samples).next_multiple_of(16) + reading) * places
+        };
+        let tiles = |size: Size| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();
+        let direct = cost(output.iter().product(), 9);
+        [Size::Two, Size::Four]
+            .into_iter()
+            .map(|size| (cost(tiles(size), size.places()), size))
+            .min_by_key(|&(cost, _)| cost)
+            .filter(|&(cost, _)| cost < direct)
+            .map(|(_, size)| size)
     }
 
     /// The transform of the weights, which are `w`.
@@ -90,7 +113,7 @@ impl<R: Real> PreparedConvolution<R> {
         (w, shape): (&[R], &[usize]),
         output: Option<(&[usize], &Compartment<'_, R>)>,
     ) -> Self {
-        let size = output.and_then(|(output, _)| transform::<R>(window, groups, shape, output));
+        let size = output.and_then(|(output, shelf)| shelf.size(window, groups, shape, output));
         let way = match (size, output) {
             _ if groups > 1 && shape[1] == 1 => Way::Depthwise(w.to_vec()),
             (Some(size), Some((_, shelf))) => Way::Transformed(shelf.transformed(size, (w, shape)), false),
@@ -112,7 +135,7 @@ impl<R: Real> PreparedConvolution<R> {
         let (inputs, outputs) = (shape[0] / groups, shape[1]);
         let mut kernel_shape = vec![outputs * groups, inputs];
         kernel_shape.extend(&shape[2..]);
-        let size = output.and_then(|(output, _)| transform::<R>(&window, groups, &kernel_shape, output));
+        let size = output.and_then(|(output, shelf)| shelf.size(&window, groups, &kernel_shape, output));
         if let (Some(size), Some((_, shelf))) = (size, output) {
             let way = Way::Transformed(shelf.transformed(size, (w, shape)), true);
             return Some(PreparedConvolution { window, groups, kernel_shape, way });
@@ -179,25 +202,4 @@ fn turned(window: &Window) -> Option<Window> {
         turned.pad[axis] = (reach.checked_sub(before)?, reach.checked_sub(after)?);
     }
     window.stride.iter().all(|&stride| stride == 1).then_some(turned)
-}
-
-/// The tiles that cost least, if transforming pays at all.
-fn transform<R: Real>(window: &Window, groups: usize, shape: &[usize], output: &[usize]) -> Option<Size> {
-    if !R::FAST || !winograd::applies(window) || groups != 1 || shape[1] < TRANSFORMED_INPUTS {
-        return None;
-    }
-    let pairs = shape[0] * shape[1];
-    // Work per pair of channels: multiplications of whole vectors, and what reading the kernel costs as many.
-    let cost = |positions: usize, places: usize| {
-        let reading = if pairs * places * size_of::<R>() > CACHED { 10 } else { 2 };
-        (positions.next_multiple_of(16) + reading) * places
-    };
-    let tiles = |size: Size| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();
-    let direct = cost(output.iter().product(), 9);
-    [Size::Two, Size::Four]
-        .into_iter()
-        .map(|size| (cost(tiles(size), size.places()), size))
-        .min_by_key(|&(cost, _)| cost)
-        .filter(|&(cost, _)| cost < direct)
-        .map(|(_, size)| size)
 }

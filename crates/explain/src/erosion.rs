@@ -4,15 +4,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use monosplit_engine::{Engine, Program};
+use monosplit_engine::{Engine, Precision, Program};
 use monosplit_graph::batch::samples_interact;
-use monosplit_graph::{Dim, Error, Graph, Result, Tensor};
+use monosplit_graph::{Buffer, Dim, Error, Graph, Result, Tensor};
 
 use crate::network::Network;
 use crate::number::Number;
 use crate::question::{Class, Question, Settings};
-use crate::ripple::{Area, Ripple};
-use crate::section::{Below, Section, batch_of};
+use crate::ripple::{Area, Ripple, emptied};
+use crate::scorer::BATCH;
+use crate::section::{Cut, batch_of};
 
 /// A network that is shown an image with ever more changes.
 #[derive(Clone)]
@@ -22,12 +23,11 @@ pub struct Erosion {
 
 struct Parts {
     ripple: Ripple,
-    /// Computes the value above which everything is computed.
-    last: Below,
-    /// What is above it.
+    /// What is above the value from which on everything is computed.
     top: Box<dyn Program>,
     /// Channels, height and width of that value.
     shape: Vec<usize>,
+    precision: Precision,
 }
 
 impl Erosion {
@@ -37,16 +37,16 @@ impl Erosion {
             return Ok(None);
         }
         let network = Network::new(network)?;
-        let Some((ripple, last)) = Ripple::new(&network, largest, engine)? else { return Ok(None) };
-        let section = Section::at(&network, last, engine)?;
-        if !section.names.is_empty() || matches!(section.below.samples(), Dim::Fixed(_)) {
+        let Some((ripple, last)) = Ripple::new(&network, largest, BATCH, engine)? else { return Ok(None) };
+        let (graph, logits) = (network.graph(), network.logits());
+        let cut = Cut::new(graph, last, logits)?;
+        if !cut.crossing.is_empty() || matches!(network.samples(), Dim::Fixed(_)) {
             return Ok(None);
         }
-        let shape =
-            network.graph().node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;
-        let top = engine.compile(&section.above)?;
-        let parts = Parts { ripple, last: section.below, top, shape: shape[1..].to_vec() };
-        Ok(Some(Erosion { parts: Arc::new(parts) }))
+        let shape = graph.node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;
+        let top = engine.compile_many(&cut.above(graph, logits, &[])?, BATCH)?;
+        let precision = engine.native_precision();
+        Ok(Some(Erosion { parts: Arc::new(Parts { ripple, top, shape: shape[1..].to_vec(), precision }) }))
     }
 
     /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each of the changes, which add
@@ -59,42 +59,40 @@ impl Erosion {
         batch: usize,
         change: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Tensor> {
-        let (class, settings) = (Class::Top, Settings::default());
-        let question = Question::new(image, &class, &settings);
-        let last = self.parts.last.values(&question)?.swap_remove(0);
-        match last.data() {
-            monosplit_graph::Data::F64(_) => self.eroded::<f64>(&question, &last, areas, batch, change),
-            _ => self.eroded::<f32>(&question, &last, areas, batch, change),
+        match self.parts.precision {
+            Precision::F64 => self.eroded::<f64>(image, areas, batch, change),
+            Precision::F32 => self.eroded::<f32>(image, areas, batch, change),
         }
     }
 
     fn eroded<N: Number>(
         &self,
-        question: &Question<'_>,
-        last: &Tensor,
+        image: &Tensor,
         areas: &[Area],
         batch: usize,
         change: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Tensor> {
         let Parts { ripple, top, shape, .. } = &*self.parts;
-        let mut values: Vec<Vec<N>> =
-            ripple.calm(question)?.values.iter().map(|value| value.to_vec()).collect();
-        values.push(N::of(last).to_vec());
-        let mut image = question.images.to_f32().to_vec();
-        let untouched = top.run(std::slice::from_ref(last))?.swap_remove(0);
-        let classes = untouched.shape().last().copied().unwrap_or(0);
-        let (mut rows, mut scores, mut step) = (Vec::new(), untouched.to_f64().to_vec(), 0);
-        for areas in areas.chunks(batch.max(1)) {
-            let patches = ripple.changed(areas.to_vec(), |_, copy| {
+        let (class, settings) = (Class::Top, Settings::default());
+        let calm = ripple.calm(&Question::new(image, &class, &settings))?;
+        let mut values: Vec<Vec<N>> = calm.values.into_iter().map(Buffer::into_vec).collect();
+        let (mut image, mut flow) = (image.to_f32().to_vec(), ripple.flow::<N>());
+        let (mut rows, mut scores) = (values[values.len() - 1].clone(), Vec::new());
+        // The untouched image goes along; no batch is much smaller than the others.
+        let images = 1 + areas.len();
+        let batches = images.div_ceil(batch.max(1));
+        for number in 0..batches {
+            let (first, end) = (number * images / batches, (number + 1) * images / batches);
+            for step in first.max(1) - 1..end - 1 {
                 change(step, &mut image);
-                step += 1;
-                copy.extend(image.iter().map(|&value| f64::from(value)));
-            });
-            ripple.erode(&mut values, patches, &mut rows)?;
-            let tensor = Tensor::new(batch_of(areas.len(), shape), N::data(std::mem::take(&mut rows)))?;
-            let found = top.run(&[tensor])?.swap_remove(0);
-            scores.extend_from_slice(&found.to_f64());
+                flow.add(areas[step].clone(), &image, |value| N::rounded(f64::from(value)));
+            }
+            flow.erode(&mut values, &mut rows)?;
+            let tensor = Tensor::new(batch_of(end - first, shape), N::data(rows))?;
+            scores.extend_from_slice(&top.run(std::slice::from_ref(&tensor))?[0].to_f64());
+            rows = emptied(tensor);
         }
-        Tensor::new([1 + step, classes], scores)
+        let classes = scores.len() / images;
+        Tensor::new([images, classes], scores)
     }
 }

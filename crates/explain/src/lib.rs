@@ -81,6 +81,7 @@ mod regression;
 mod relevance;
 mod rescale;
 mod ripple;
+mod route;
 mod scaled;
 mod scorer;
 mod section;

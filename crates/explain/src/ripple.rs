@@ -1,396 +1,291 @@
 //! What a change within a small box of the image does to a network, without computing everything again. Convolutions and
-//! pools only carry it so far: at each of a few values on the way, the piece that the change reaches is computed from a
-//! piece of the value before and laid into what the untouched image gives. Only above the last of them all is computed.
+//! pools only carry it so far: of each value on its way the piece that the change reaches is computed and laid into what the
+//! untouched image gives. Only above the last of them all is computed.
 
-use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
-use monosplit_engine::{Engine, Program};
-use monosplit_graph::{Buffer, Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
+use monosplit_engine::Engine;
+use monosplit_graph::{Buffer, Data, NodeId, Result, Tensor};
 
 use crate::network::Network;
 use crate::number::Number;
 use crate::question::Question;
-use crate::reach::{Reaches, reaches};
-use crate::section::{Below, Cut, batch_of};
+use crate::route::{Reading, Station, destination, stations};
+use crate::section::{Below, batch_of};
 
 /// A part of a picture: rows, columns.
 pub(crate) type Area = [Range<usize>; 2];
 
-/// What moving one number costs in multiplications and additions of a convolution, about.
-const MOVING: f64 = 24.0;
-/// The way is taken if it costs less than this share of computing everything.
-const WORTHWHILE: f64 = 0.9;
-
-/// A value that everything from the image passes through, and how large it is.
-#[derive(Clone, Copy, Debug)]
-struct Station {
-    at: NodeId,
-    channels: usize,
-    size: [usize; 2],
-}
-
-/// The way from one station to the next, for pieces of one size.
-struct Leg {
-    program: Box<dyn Program>,
-    reach: Reaches,
-    from: Station,
-    to: Station,
-    piece: [usize; 2],
-}
-
 /// The way from the image to the last station.
 pub(crate) struct Ripple {
-    legs: Vec<Leg>,
-    /// Computes the values of the stations between the image and the last.
-    between: Below,
+    stations: Vec<Station>,
+    /// Computes the values of all stations but the image.
+    untouched: Below,
+    /// What flows that are over held their pieces in.
+    memory: Mutex<Vec<Vec<Vec<Data>>>>,
 }
 
-/// The values of the stations for the samples in question, the image first.
+/// The values of all stations for the samples in question, the image first.
 pub(crate) struct Calm<N> {
     pub(crate) values: Vec<Buffer<N>>,
 }
 
-/// What was changed of the copies of a batch: of each an area, its numbers somewhere in a buffer that all share.
-pub(crate) struct Patches<N> {
-    values: Buffer<N>,
-    each: Vec<Patch>,
+/// Batches of changed copies on their way.
+pub(crate) struct Flow<'a, N: Number> {
+    ripple: &'a Ripple,
+    /// For each station the pieces it will read.
+    read: Vec<Vec<Vec<N>>>,
+    /// Of the copies of the next batch, the areas in which they were changed and the pieces of their images.
+    areas: Vec<Area>,
+    changed: Vec<N>,
 }
 
-/// Where in the buffer the numbers of an area are: in planes of this size, the first of whose rows and columns is `start`.
-struct Patch {
-    area: Area,
-    offset: usize,
-    start: [usize; 2],
-    size: [usize; 2],
+/// What was changed of the copies of a batch: of each an area of the image, and a piece of a value.
+struct Patches<N> {
+    areas: Vec<Area>,
+    values: Buffer<N>,
+}
+
+/// Values in which the changes of a batch are laid.
+enum Ground<'a, N> {
+    /// All in the same value of each station, the last included, one upon the other.
+    Shared(&'a mut [Vec<N>]),
+    /// Those of each copy in what is its sample's.
+    Own(&'a Calm<N>, &'a [usize]),
 }
 
 impl Ripple {
-    /// The way for changes within areas of at most this size, and the value it leads to; none if it is not worthwhile.
+    /// The way for changes within areas of at most this size in about so many copies at a time, and the value it leads to;
+    /// none if it is not worthwhile.
     pub(crate) fn new(
         network: &Network,
         largest: [usize; 2],
+        copies: usize,
         engine: &dyn Engine,
     ) -> Result<Option<(Self, NodeId)>> {
-        let stations = stations(network)?;
-        let Some(way) = Plan::new(network, &stations, largest).way() else { return Ok(None) };
-        let mut legs = Vec::with_capacity(way.len() - 1);
-        let mut changed = largest;
-        for pair in way.windows(2) {
-            let leg = Leg::new(network.graph(), stations[pair[0]], stations[pair[1]], changed, engine)?;
-            changed = [0, 1].map(|axis| leg.reach[axis].most_affected(changed[axis]).min(leg.to.size[axis]));
-            legs.push(leg);
-        }
-        let inner: Vec<NodeId> = legs.iter().skip(1).map(|leg| leg.from.at).collect();
-        let Some(last) = legs.last().map(|leg| leg.to.at) else { return Ok(None) };
-        Ok(Some((Ripple { legs, between: Below::new(network, &inner, engine)? }, last)))
+        let Some(last) = destination(network, largest) else { return Ok(None) };
+        Ok(Ripple::to(network, largest, last, copies, engine)?.map(|ripple| (ripple, last)))
+    }
+
+    /// The way to a value.
+    fn to(
+        network: &Network,
+        largest: [usize; 2],
+        last: NodeId,
+        copies: usize,
+        engine: &dyn Engine,
+    ) -> Result<Option<Self>> {
+        let Some(stations) = stations(network, largest, last, copies, engine)? else { return Ok(None) };
+        let made: Vec<NodeId> = stations.iter().skip(1).map(|station| station.at).collect();
+        let untouched = Below::new(network, &made, engine)?;
+        Ok(Some(Ripple { stations, untouched, memory: Mutex::default() }))
     }
 
     /// What the untouched images give on the way.
     pub(crate) fn calm<N: Number>(&self, question: &Question<'_>) -> Result<Calm<N>> {
         let mut values = vec![N::of(question.images)];
-        if self.legs.len() > 1 {
-            values.extend(self.between.values(question)?.iter().map(N::of));
-        }
+        values.extend(self.untouched.values(question)?.iter().map(N::of));
         Ok(Calm { values })
     }
 
-    /// What was changed of images, each within its area; `image` writes the one of a number.
-    pub(crate) fn changed<N: Number>(
-        &self,
-        areas: Vec<Area>,
-        mut image: impl FnMut(usize, &mut Vec<f64>),
-    ) -> Patches<N> {
-        let size = self.legs.first().map_or([1, 1], |leg| leg.from.size);
-        let (mut written, mut values, mut each) = (Vec::new(), Vec::new(), Vec::with_capacity(areas.len()));
-        for (number, area) in areas.into_iter().enumerate() {
-            written.clear();
-            image(number, &mut written);
-            let offset = values.len();
-            for channel in written.chunks(size[0] * size[1]) {
-                for line in channel.chunks(size[1]).take(area[0].end).skip(area[0].start) {
-                    values.extend(line[area[1].clone()].iter().map(|&value| N::rounded(value)));
-                }
+    /// For changes of copies, batch after batch.
+    pub(crate) fn flow<N: Number>(&self) -> Flow<'_, N> {
+        let known = self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut known = known.unwrap_or_default().into_iter();
+        let each = self.stations.iter().map(|station| {
+            let known = known.next().into_iter().flatten().filter_map(N::taken).map(cleared);
+            known.chain(std::iter::repeat_with(Vec::new)).take(station.inputs.len()).collect()
+        });
+        Flow { ripple: self, read: each.collect(), areas: Vec::new(), changed: Vec::new() }
+    }
+}
+
+impl<N: Number> Drop for Flow<'_, N> {
+    fn drop(&mut self) {
+        let read = std::mem::take(&mut self.read).into_iter();
+        let memory = read.map(|pieces| pieces.into_iter().map(N::data).collect()).collect();
+        self.ripple.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+}
+
+impl<'a, N: Number> Flow<'a, N> {
+    /// Adds a copy to the batch: the numbers of its image, which was changed within the area.
+    pub(crate) fn add<T: Copy>(&mut self, area: Area, image: &[T], number: impl Fn(T) -> N) {
+        let Station { size, piece, .. } = self.ripple.stations[0];
+        let start = self.ripple.stations[0].start(&area);
+        for channel in image.chunks(size[0] * size[1]) {
+            for line in channel.chunks(size[1]).skip(start[0]).take(piece[0]) {
+                self.changed.extend(line[start[1]..start[1] + piece[1]].iter().map(|&value| number(value)));
             }
-            let (start, size) = ([0, 1].map(|i| area[i].start), [0, 1].map(|i| area[i].len()));
-            each.push(Patch { area, offset, start, size });
         }
-        Patches { values: values.into(), each }
+        self.areas.push(area);
     }
 
-    /// Lays patches of one image, one after the other, into the values of the stations, the last one included, and
-    /// appends to `rows` what the last one is after each.
-    pub(crate) fn erode<N: Number>(
-        &self,
-        values: &mut [Vec<N>],
-        mut patches: Patches<N>,
-        rows: &mut Vec<N>,
-    ) -> Result<()> {
-        for (leg, value) in self.legs.iter().zip(values.iter_mut()) {
-            patches = leg.carry(value, patches)?;
+    /// Lays the changes of the batch, all of one image, one after the other into the values of the stations, the last one
+    /// included, and appends to `rows` what the last one is after each.
+    pub(crate) fn erode(&mut self, values: &mut [Vec<N>], rows: &mut Vec<N>) -> Result<()> {
+        if self.areas.is_empty() {
+            return Ok(());
         }
-        if let (Some(leg), Some(value)) = (self.legs.last(), values.last_mut()) {
-            for patch in &patches.each {
-                patch.lay(&patches.values, value, leg.to.size, [0, 0]);
+        let (patches, station) = (self.run(&mut Ground::Shared(values))?, self.last());
+        if let Some(value) = values.last_mut() {
+            for (area, piece) in patches.each(station) {
+                station.lay(area, piece, value);
                 rows.extend_from_slice(value);
             }
         }
         Ok(())
     }
 
-    /// Lays into each sample's value at the last station what its changed image makes of it: `samples` says whose value
-    /// each of `rows` is, `patches` has what was changed of each image.
-    pub(crate) fn spread<N: Number>(
-        &self,
-        calm: &Calm<N>,
-        samples: &[usize],
-        mut patches: Patches<N>,
-        rows: &mut [N],
-    ) -> Result<()> {
-        for (leg, calm) in self.legs.iter().zip(&calm.values) {
-            patches = leg.travel(calm, samples, patches)?;
-        }
-        if let Some(leg) = self.legs.last() {
-            for (row, patch) in rows.chunks_mut(leg.to.length()).zip(&patches.each) {
-                patch.lay(&patches.values, row, leg.to.size, [0, 0]);
-            }
+    /// Lays into each sample's value at the last station what the changes of the batch make of it: `samples` says whose value
+    /// each of `rows` is.
+    pub(crate) fn spread(&mut self, calm: &Calm<N>, samples: &[usize], rows: &mut [N]) -> Result<()> {
+        let (patches, station) = (self.run(&mut Ground::Own(calm, samples))?, self.last());
+        for (row, (area, piece)) in rows.chunks_mut(station.length()).zip(patches.each(station)) {
+            station.lay(area, piece, row);
         }
         Ok(())
     }
-}
 
-impl Station {
-    fn length(&self) -> usize {
-        self.channels * self.size[0] * self.size[1]
+    fn last(&self) -> &'a Station {
+        &self.ripple.stations[self.ripple.stations.len() - 1]
     }
-}
 
-impl Patch {
-    /// Lays the numbers into a picture whose first row and column are number `from`, as far as they fall into it.
-    fn lay<N: Number>(&self, values: &[N], picture: &mut [N], size: [usize; 2], from: [usize; 2]) {
-        let inside = |axis: usize| {
-            let range: &Range<usize> = &self.area[axis];
-            range.start.max(from[axis])..range.end.min(from[axis] + size[axis])
-        };
-        let (shown, across) = (inside(0), inside(1));
-        if across.is_empty() || shown.is_empty() {
-            return;
-        }
-        let own = values[self.offset..].chunks(self.size[0] * self.size[1]);
-        for (channel, values) in picture.chunks_mut(size[0] * size[1]).zip(own) {
-            for y in shown.clone() {
-                let source = (y - self.start[0]) * self.size[1] + across.start - self.start[1];
-                let target = (y - from[0]) * size[1] + across.start - from[1];
-                channel[target..target + across.len()]
-                    .copy_from_slice(&values[source..source + across.len()]);
+    /// From the changes of the image to those of the last station; the next batch begins.
+    fn run(&mut self, ground: &mut Ground<'_, N>) -> Result<Patches<N>> {
+        let (areas, changed) = (std::mem::take(&mut self.areas), std::mem::take(&mut self.changed));
+        let mut patches = Patches { areas, values: changed.into() };
+        for (number, station) in self.ripple.stations.iter().enumerate() {
+            if let Some(program) = &station.program {
+                let copies = patches.areas.len();
+                let pieces = station.inputs.iter().zip(std::mem::take(&mut self.read[number]));
+                let inputs =
+                    pieces.map(|(shape, piece)| Tensor::new(batch_of(copies, shape), N::data(piece)));
+                let inputs = inputs.collect::<Result<Vec<_>>>()?;
+                patches.values = N::of(&program.run(&inputs)?[0]);
+                self.read[number] = inputs.into_iter().map(emptied).collect();
             }
-        }
-    }
-}
-
-impl Leg {
-    fn new(
-        graph: &Graph,
-        from: Station,
-        to: Station,
-        changed: [usize; 2],
-        engine: &dyn Engine,
-    ) -> Result<Self> {
-        let reach = reaches(graph, from.at)[to.at.index()]
-            .ok_or_else(|| Error::argument("a change does not travel from the one value to the other"))?;
-        let piece = [0, 1].map(|axis| {
-            let affected = reach[axis].most_affected(changed[axis]).min(to.size[axis]);
-            reach[axis].piece(affected, from.size[axis])
-        });
-        let program = engine.compile(&between(graph, from, to, piece)?)?;
-        Ok(Leg { program, reach, from, to, piece })
-    }
-
-    /// From patches at one station to those at the next, each in a value of its own.
-    fn travel<N: Number>(&self, calm: &[N], samples: &[usize], patches: Patches<N>) -> Result<Patches<N>> {
-        let length = self.from.length();
-        let mut pieces = Pieces::new(self, samples.len());
-        for (&sample, patch) in samples.iter().zip(&patches.each) {
-            let at = pieces.values.len();
-            let start = pieces.cut(self, &calm[sample * length..(sample + 1) * length], patch);
-            patch.lay(&patches.values, &mut pieces.values[at..], self.piece, start);
-        }
-        pieces.arrive(self)
-    }
-
-    /// From patches at one station to those at the next, all in one value, which keeps them.
-    fn carry<N: Number>(&self, value: &mut [N], patches: Patches<N>) -> Result<Patches<N>> {
-        let mut pieces = Pieces::new(self, patches.each.len());
-        for patch in &patches.each {
-            patch.lay(&patches.values, value, self.from.size, [0, 0]);
-            pieces.cut(self, value, patch);
-        }
-        pieces.arrive(self)
-    }
-}
-
-/// What is cut out of values at the beginning of a leg: the area each will have reached at its end, and where it begins there.
-struct Pieces<N> {
-    values: Vec<N>,
-    each: Vec<(Area, [usize; 2])>,
-}
-
-impl<N: Number> Pieces<N> {
-    fn new(leg: &Leg, count: usize) -> Self {
-        let size = leg.from.channels * leg.piece[0] * leg.piece[1];
-        Pieces { values: Vec::with_capacity(count * size), each: Vec::with_capacity(count) }
-    }
-
-    /// Cuts the piece that a patch reaches out of a value; the first row and column of it.
-    fn cut(&mut self, leg: &Leg, value: &[N], patch: &Patch) -> [usize; 2] {
-        let (from, to) = (&leg.from, &leg.to);
-        let area = [0, 1].map(|axis| leg.reach[axis].affected(&patch.area[axis], to.size[axis]));
-        let start =
-            [0, 1].map(|axis| leg.reach[axis].piece_start(&area[axis], leg.piece[axis], from.size[axis]));
-        for channel in value.chunks(from.size[0] * from.size[1]) {
-            for line in channel.chunks(from.size[1]).skip(start[0]).take(leg.piece[0]) {
-                self.values.extend_from_slice(&line[start[1]..start[1] + leg.piece[1]]);
+            if station.readers.is_empty() {
+                continue;
             }
-        }
-        self.each.push((area, [0, 1].map(|axis| start[axis] / leg.reach[axis].step as usize)));
-        start
-    }
-
-    /// What the leg makes of the pieces.
-    fn arrive(self, leg: &Leg) -> Result<Patches<N>> {
-        let shape = batch_of(self.each.len(), &[leg.from.channels, leg.piece[0], leg.piece[1]]);
-        let found = leg.program.run(&[Tensor::new(shape, N::data(self.values))?])?.swap_remove(0);
-        let size = [found.shape()[2], found.shape()[3]];
-        let row = leg.to.channels * size[0] * size[1];
-        let each = self.each.into_iter().enumerate();
-        let each = each.map(|(i, (area, start))| Patch { area, offset: i * row, start, size }).collect();
-        Ok(Patches { values: N::of(&found), each })
-    }
-}
-
-/// The graph from one station to the next, for pieces.
-fn between(graph: &Graph, from: Station, to: Station, piece: [usize; 2]) -> Result<Graph> {
-    let mut target = Graph::new();
-    let mut copies: HashMap<NodeId, NodeId> = HashMap::new();
-    let node = graph.node(from.at);
-    let shape = [Dim::Batch(1), Dim::Fixed(from.channels), Dim::Fixed(piece[0]), Dim::Fixed(piece[1])];
-    copies.insert(from.at, target.input("piece", Shape::new(shape), node.kind));
-    let mut needed = vec![false; graph.len()];
-    needed[to.at.index()] = true;
-    for (id, node) in graph.nodes().rev().filter(|(id, _)| *id != from.at) {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
-    }
-    for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()] && *id != from.at) {
-        let inputs: Vec<NodeId> = node.inputs.iter().filter_map(|input| copies.get(input).copied()).collect();
-        copies.insert(id, target.add_copy(node, &inputs)?);
-    }
-    target.output("piece", copies[&to.at]);
-    Ok(target)
-}
-
-/// The image and the values place by place that all that comes from it passes through, in their order.
-fn stations(network: &Network) -> Result<Vec<Station>> {
-    let (graph, image) = (network.graph(), network.input());
-    let reach = reaches(graph, image);
-    let mut found = Vec::new();
-    for (id, node) in graph.nodes().filter(|(id, _)| *id == image || reach[id.index()].is_some()) {
-        let sides = [1, 2, 3].map(|axis| node.shape.fixed_at(axis));
-        let [Some(channels), Some(height), Some(width)] = sides else { continue };
-        let passed = Cut::new(graph, id, network.logits());
-        let alone = |cut: Cut| cut.crossing.iter().all(|&other| !network.is_active(other));
-        let kept = !matches!(node.op, Op::Constant(_)) && channels * height * width > 0;
-        if kept && reach[id.index()].is_some() && passed.is_ok_and(alone) {
-            found.push(Station { at: id, channels, size: [height, width] });
-        }
-    }
-    Ok(found)
-}
-
-/// What the ways from station to station cost.
-struct Plan<'a> {
-    stations: &'a [Station],
-    /// What everything above each station costs.
-    above: Vec<f64>,
-    /// How each station is made from each before it.
-    reach: Vec<Vec<Option<Reaches>>>,
-    largest: [usize; 2],
-}
-
-impl<'a> Plan<'a> {
-    fn new(network: &Network, stations: &'a [Station], largest: [usize; 2]) -> Self {
-        let graph = network.graph();
-        let costs: Vec<f64> = graph.nodes().map(|(id, _)| cost(graph, id)).collect();
-        let above = |station: &Station| {
-            let Ok(cut) = Cut::new(graph, station.at, network.logits()) else { return f64::INFINITY };
-            let made = graph.nodes().filter(|(id, _)| *id != station.at && cut.is_above(*id));
-            made.map(|(id, _)| costs[id.index()]).sum()
-        };
-        let reach = |from: &Station| {
-            let all = reaches(graph, from.at);
-            stations.iter().map(|to| all[to.at.index()]).collect()
-        };
-        let (above, reach) = (stations.iter().map(above).collect(), stations.iter().map(reach).collect());
-        Plan { stations, above, reach, largest }
-    }
-
-    /// The stations of the cheapest way, if it is worthwhile.
-    fn way(&self) -> Option<Vec<usize>> {
-        let count = self.stations.len();
-        let mut best: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); count];
-        best.first_mut()?.0 = 0.0;
-        for to in 1..count {
-            for from in 0..to {
-                let cost = best[from].0 + self.leg(from, to).unwrap_or(f64::INFINITY);
-                if cost < best[to].0 {
-                    best[to] = (cost, from);
+            for reader in &station.readers {
+                let [height, width] = reader.reading.size;
+                let length = patches.areas.len() * station.channels * height * width;
+                self.read[reader.station][reader.slot].reserve_exact(length);
+            }
+            for (copy, (area, piece)) in patches.each(station).enumerate() {
+                let (value, over) = match ground {
+                    Ground::Shared(values) => {
+                        station.lay(area, piece, &mut values[number]);
+                        (&values[number][..], None)
+                    }
+                    Ground::Own(calm, samples) => {
+                        let value = &calm.values[number][samples[copy] * station.length()..];
+                        (&value[..station.length()], Some((piece, [station.start(area), station.piece])))
+                    }
+                };
+                for reader in &station.readers {
+                    let start = self.ripple.stations[reader.station].start(area);
+                    let target = &mut self.read[reader.station][reader.slot];
+                    let from = target.len();
+                    reader.reading.take(start, (value, station.size), target);
+                    if let Some(piece) = over {
+                        reader.reading.cover(start, piece, &mut target[from..]);
+                    }
                 }
             }
         }
-        let whole = |at: usize| best[at].0 + self.above[at] + MOVING * self.stations[at].length() as f64;
-        let last = (1..count).min_by(|&a, &b| whole(a).total_cmp(&whole(b)))?;
-        if whole(last) > WORTHWHILE * self.above[0] {
-            return None;
-        }
-        let mut way = vec![last];
-        while way[way.len() - 1] != 0 {
-            way.push(best[way[way.len() - 1]].1);
-        }
-        way.reverse();
-        Some(way)
-    }
-
-    /// The cost of the piece between two stations.
-    fn leg(&self, from: usize, to: usize) -> Option<f64> {
-        let (start, reach) = (&self.stations[from], self.reach[from][to]?);
-        let arrived = self.reach[0][from]?;
-        let piece = [0, 1].map(|axis| {
-            let changed = arrived[axis].most_affected(self.largest[axis]).min(start.size[axis]);
-            let affected = reach[axis].most_affected(changed).min(self.stations[to].size[axis]);
-            reach[axis].piece(affected, start.size[axis])
-        });
-        let share = (piece[0] * piece[1]) as f64 / (start.size[0] * start.size[1]) as f64;
-        Some(share * (self.above[from] - self.above[to] + MOVING * start.length() as f64))
+        Ok(patches)
     }
 }
 
-/// About how many multiplications and additions a node takes for one sample.
-fn cost(graph: &Graph, id: NodeId) -> f64 {
-    let node = graph.node(id);
-    if node.is_constant() {
-        return 0.0;
+impl<N> Patches<N> {
+    /// The area of each copy that was changed in the image, and its piece at a station.
+    fn each<'a>(&'a self, station: &Station) -> impl Iterator<Item = (&'a Area, &'a [N])> {
+        let length = station.channels * station.piece[0] * station.piece[1];
+        self.areas.iter().zip(self.values.chunks(length))
     }
-    let per_sample =
-        |shape: &Shape| shape.dims().iter().filter_map(|dim| dim.fixed()).product::<usize>() as f64;
-    let weight = node.inputs.get(1).map_or(1.0, |&weight| per_sample(&graph.node(weight).shape));
-    match &node.op {
-        Op::Conv { .. } => {
-            let channels = node.shape.fixed_at(1).unwrap_or(1) as f64;
-            per_sample(&node.shape) * weight / channels
+}
+
+/// The memory of a tensor, for other numbers.
+pub(crate) fn emptied<N: Number>(tensor: Tensor) -> Vec<N> {
+    cleared(N::taken(tensor.into_data()).unwrap_or_default())
+}
+
+fn cleared<N>(mut numbers: Vec<N>) -> Vec<N> {
+    numbers.clear();
+    numbers
+}
+
+impl Station {
+    /// Where the piece begins that a change within this area of the image reaches.
+    fn start(&self, area: &Area) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let affected = self.reach[axis].affected(&area[axis], self.size[axis]);
+            affected.start.min(self.size[axis] - self.piece[axis])
+        })
+    }
+
+    /// Lays the piece of a change into a value.
+    fn lay<N: Number>(&self, area: &Area, piece: &[N], value: &mut [N]) {
+        let start = self.start(area);
+        let channels = value.chunks_mut(self.size[0] * self.size[1]);
+        for (channel, piece) in channels.zip(piece.chunks(self.piece[0] * self.piece[1])) {
+            let lines = channel.chunks_mut(self.size[1]).skip(start[0]);
+            for (line, piece) in lines.zip(piece.chunks(self.piece[1])) {
+                line[start[1]..start[1] + self.piece[1]].copy_from_slice(piece);
+            }
         }
-        Op::MatMul { .. } => weight,
-        _ => per_sample(&node.shape) * MOVING / 2.0,
+    }
+}
+
+impl Reading {
+    /// The rows or columns that are read for a piece that begins at `start`: how many lie before the value, and which in it.
+    fn along(&self, axis: usize, start: usize, length: usize) -> (usize, Range<usize>) {
+        let (first, size) = (start * self.step[axis], self.size[axis]);
+        let before = self.before[axis].saturating_sub(first).min(size);
+        let first = first.saturating_sub(self.before[axis]).min(length);
+        (before, first..(first + size - before).min(length))
+    }
+
+    /// Appends to `target` what is read of a value for a piece that begins at `start`.
+    fn take<N: Number>(&self, start: [usize; 2], (value, size): (&[N], [usize; 2]), target: &mut Vec<N>) {
+        let (above, rows) = self.along(0, start[0], size[0]);
+        let (left, columns) = self.along(1, start[1], size[1]);
+        let (from, plane) = (target.len(), self.size[0] * self.size[1]);
+        target.resize(from + value.len() / (size[0] * size[1]) * plane, N::rounded(self.fill));
+        let channels = target[from..].chunks_mut(plane).zip(value.chunks(size[0] * size[1]));
+        for (read, channel) in channels {
+            let lines = read.chunks_mut(self.size[1]).skip(above);
+            for (read, line) in lines.zip(channel.chunks(size[1]).skip(rows.start)).take(rows.len()) {
+                read[left..left + columns.len()].copy_from_slice(&line[columns.clone()]);
+            }
+        }
+    }
+
+    /// Lays a piece of the value over what was read of it for one that begins at `start`. `placed` is where the piece begins
+    /// and how large it is.
+    fn cover<N: Number>(&self, start: [usize; 2], (piece, placed): (&[N], [[usize; 2]; 2]), read: &mut [N]) {
+        let [from, size] = placed;
+        // Of each axis the first that both have, in what was read and in the piece, and how many they share.
+        let [rows, columns] = [0, 1].map(|axis| {
+            // Both counted from as far before the value as the first piece reads.
+            let (read, laid) = (start[axis] * self.step[axis], from[axis] + self.before[axis]);
+            let (first, end) = (read.max(laid), (read + self.size[axis]).min(laid + size[axis]));
+            (first - read, first - laid, end.saturating_sub(first))
+        });
+        if rows.2 == 0 || columns.2 == 0 {
+            return;
+        }
+        let channels = read.chunks_mut(self.size[0] * self.size[1]).zip(piece.chunks(size[0] * size[1]));
+        for (read, piece) in channels {
+            let lines = read.chunks_mut(self.size[1]).skip(rows.0).zip(piece.chunks(size[1]).skip(rows.1));
+            for (read, piece) in lines.take(rows.2) {
+                read[columns.0..columns.0 + columns.2]
+                    .copy_from_slice(&piece[columns.1..columns.1 + columns.2]);
+            }
+        }
     }
 }
 
@@ -398,7 +293,7 @@ fn cost(graph: &Graph, id: NodeId) -> f64 {
 mod tests {
     use monosplit_engine::{Cpu, Precision};
     use monosplit_graph::op::{Binary, Divisor, Unary, Window};
-    use monosplit_graph::{Kind, Noise};
+    use monosplit_graph::{Graph, Kind, Noise, Op, Shape};
 
     use super::*;
     use crate::erosion::Erosion;
@@ -415,8 +310,9 @@ mod tests {
         Window { stride: vec![stride; 2], pad: vec![pad; 2], ..Window::new([kernel; 2]) }
     }
 
-    /// Convolutions with strides and uneven pads, a residual sum, branches that are joined, pools that end beyond the image.
-    fn network() -> Network {
+    /// Convolutions with strides and uneven pads, a residual sum, branches that are joined, pools that end beyond the image, and
+    /// a padded pool with averages of that many.
+    fn network(divisor: Divisor) -> Network {
         let mut g = Graph::new();
         let x = g.input("image", Shape::batched(&[2, 61, 47]), Kind::Float);
         let conv = |g: &mut Graph, x, from, to, window: Window| {
@@ -431,7 +327,7 @@ mod tests {
         let pool = Window { ceil: true, ..window(3, 2, (0, 0)) };
         let a = g.add(Op::MaxPool(pool), &[a]).unwrap();
         let left = conv(&mut g, a, 6, 4, window(1, 1, (0, 0)));
-        let average = Op::AveragePool { window: window(3, 1, (1, 1)), divisor: Divisor::Covered };
+        let average = Op::AveragePool { window: window(3, 1, (1, 1)), divisor };
         let right = g.add(average, &[a]).unwrap();
         let a = g.add(Op::Concat { axis: 1 }, &[left, right]).unwrap();
         let a = conv(&mut g, a, 10, 5, window(3, 1, (1, 1)));
@@ -443,18 +339,27 @@ mod tests {
     }
 
     #[test]
-    fn a_change_leaves_what_computing_everything_again_leaves() {
-        let (network, engine) = (network(), Cpu::default().precision(Precision::F64));
-        let (ripple, last) = Ripple::new(&network, [5, 4], &engine).unwrap().unwrap();
-        assert!(
-            ripple.legs.iter().all(|leg| leg.piece[0] * leg.piece[1] < leg.from.size[0] * leg.from.size[1])
-        );
-        let whole = Below::new(&network, &[last], &engine).unwrap();
+    fn at_every_value_a_change_leaves_what_computing_everything_again_leaves() {
+        let ways = [Divisor::Padded, Divisor::Covered].map(|divisor| {
+            let network = network(divisor);
+            let values: Vec<NodeId> = network.graph().nodes().map(|(id, _)| id).collect();
+            values.into_iter().filter(|&id| id > network.input() && is_right(&network, id)).count()
+        });
+        // What an average of what is covered comes to at the border cannot be had from a piece.
+        assert_eq!(ways, [12, 8]);
+    }
+
+    /// Whether there is a way to a value; panics unless it leads to the right one.
+    fn is_right(network: &Network, last: NodeId) -> bool {
+        let engine = Cpu::default().precision(Precision::F64);
+        let Some(ripple) = Ripple::to(network, [5, 4], last, 8, &engine).unwrap() else { return false };
+        let whole = Below::new(network, &[last], &engine).unwrap();
         let images = weights(&[2, 2, 61, 47], 7);
         let (class, settings) = (Class::Top, Settings::default());
         let question = Question::new(&images, &class, &settings);
         let calm = ripple.calm(&question).unwrap();
         let untouched = whole.values(&question).unwrap().remove(0).to_f64().into_vec();
+        let mut flow = ripple.flow();
         for (top, left) in [(0, 0), (56, 43), (0, 43), (56, 0), (20, 17), (31, 30), (55, 41), (3, 1)] {
             let area = [top..top + 5, left..left + 4];
             let mut changed = images.to_f64().to_vec();
@@ -462,23 +367,22 @@ mod tests {
             {
                 changed[(plane * 61 + top + y) * 47 + left + x] = 3.0;
             }
-            let patches = ripple.changed(vec![area.clone(); 2], |number, image| {
-                image.extend_from_slice(&changed[number * 2 * 61 * 47..(number + 1) * 2 * 61 * 47]);
-            });
+            changed.chunks(2 * 61 * 47).for_each(|image| flow.add(area.clone(), image, |value| value));
             let mut rows = untouched.clone();
-            ripple.spread(&calm, &[0, 1], patches, &mut rows).unwrap();
+            flow.spread(&calm, &[0, 1], &mut rows).unwrap();
             let changed = Tensor::new([2, 2, 61, 47], changed).unwrap();
             let expected =
                 whole.values(&Question::new(&changed, &class, &settings)).unwrap().remove(0).to_f64();
             let apart = rows.iter().zip(&*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(apart < 1e-12, "{area:?}: {apart}");
+            assert!(apart < 1e-12, "{last:?} {area:?}: {apart}");
             assert_ne!(rows, untouched);
         }
+        true
     }
 
     #[test]
     fn changes_that_add_up_leave_what_computing_everything_again_leaves() {
-        let (network, engine) = (network(), Cpu::default().precision(Precision::F64));
+        let (network, engine) = (network(Divisor::Padded), Cpu::default().precision(Precision::F64));
         let erosion = Erosion::new(network.graph(), [5, 4], &engine).unwrap().unwrap();
         let image = Tensor::new([1, 2, 61, 47], weights(&[1, 2, 61, 47], 7).to_f32().to_vec()).unwrap();
         let corners = [(0, 0), (3, 2), (56, 43), (20, 17), (22, 19), (31, 30), (55, 41), (3, 1), (0, 0)];
@@ -507,6 +411,6 @@ mod tests {
 
     #[test]
     fn a_change_of_almost_everything_is_not_worth_a_way_of_its_own() {
-        assert!(Ripple::new(&network(), [60, 46], &Cpu::default()).unwrap().is_none());
+        assert!(Ripple::new(&network(Divisor::Padded), [60, 46], 8, &Cpu::default()).unwrap().is_none());
     }
 }

@@ -123,7 +123,7 @@ impl Scorer {
         check_batch(batch)?;
         check_samples(target.network)?;
         let network = Network::new(target.network)?;
-        let Some((ripple, last)) = Ripple::new(&network, largest, engine)? else {
+        let Some((ripple, last)) = Ripple::new(&network, largest, batch, engine)? else {
             return Scorer::scores(target, engine, batch);
         };
         let top = Box::new(Scorer::over(Section::at(&network, last, engine)?, engine, batch, &[])?);
@@ -141,7 +141,7 @@ impl Scorer {
         let whole = Finish { channels: Channels::Keep, ..Finish::default() };
         let requests: Vec<Request> = requests.iter().map(|request| request.clone().finish(whole)).collect();
         let explanation = Box::new(Explanation::new(&section.above, ClassInput::Given, &requests)?);
-        let program = engine.compile(explanation.graph())?;
+        let program = engine.compile_many(explanation.graph(), batch)?;
         Ok(Scorer { section, above: Above::Whole { explanation, program }, batch })
     }
 
@@ -246,16 +246,19 @@ impl Scorer {
     ) -> Result<()> {
         let calm = ripple.calm::<N>(image.question)?;
         let untouched: Vec<N> = here.values.iter().map(|&value| N::rounded(value)).collect();
+        let (mut flow, mut copy) = (ripple.flow(), Vec::new());
         let fill = |batch: &[Draw], copies: &mut Vec<N>| {
             let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
             for sample in &samples {
                 copies.extend_from_slice(&untouched[sample * here.length..(sample + 1) * here.length]);
             }
-            let changed = ripple.changed(batch.iter().map(|&draw| area(draw)).collect(), |number, copy| {
-                copy.extend_from_slice(image.value(samples[number]));
-                change(batch[number], copy);
-            });
-            ripple.spread(&calm, &samples, changed, copies)
+            for (&draw, &sample) in batch.iter().zip(&samples) {
+                copy.clear();
+                copy.extend_from_slice(image.value(sample));
+                change(draw, &mut copy);
+                flow.add(area(draw), &copy, N::rounded);
+            }
+            flow.spread(&calm, &samples, copies)
         };
         self.ask_filled(here, draws, fill, take)
     }

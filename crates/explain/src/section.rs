@@ -98,7 +98,8 @@ impl Cut {
         self.needed[id.index()] && self.made_from[id.index()]
     }
 
-    fn above(&self, graph: &Graph, scores: NodeId, names: &[String]) -> Result<Graph> {
+    /// The part above: reads the value, and by these names what else crosses.
+    pub(crate) fn above(&self, graph: &Graph, scores: NodeId, names: &[String]) -> Result<Graph> {
         let mut above = Graph::new();
         let mut copies: HashMap<NodeId, NodeId> = HashMap::new();
         let at = graph.node(self.at);

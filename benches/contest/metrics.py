@@ -60,6 +60,7 @@ METRICS = [
     Metric("Pixel Flipping, AUC@5", FLIPPING.format(5), flipping(5), "resnet18"),
     Metric("Pixel Flipping, AUC@20", FLIPPING.format(20), flipping(20), "resnet18"),
     Metric("Pixel Flipping, whole curve", FLIPPING.format(100), flipping(100), "resnet18"),
+    Metric("Selectivity, 8×8 patches", "selectivity:patch=8,preset=quantus-0.6", selectivity(8), "resnet18"),
     Metric("Selectivity, 32×32 patches", "selectivity:patch=32,preset=quantus-0.6", selectivity(32), "resnet18"),
     Metric("Selectivity, 32×32 patches", "selectivity:patch=32,preset=quantus-0.6", selectivity(32), "vgg16"),
     Metric("Max Sensitivity, 25 samples", "max-sensitivity:preset=quantus-0.6,samples=25", max_sensitivity(25), "resnet18", 0.2),

@@ -62,7 +62,8 @@ pub trait Engine: Send + Sync {
         self.compile_in(graph, self.native_precision())
     }
 
-    /// Like [`Engine::compile`], for runs of about so many samples at a time: other kernels may be the fastest then.
+    /// Like [`Engine::compile`], for runs of about so many samples at a time: other kernels may be the fastest then, which
+    /// may round differently.
     fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn Program>> {
         let _ = samples;
         self.compile(graph)

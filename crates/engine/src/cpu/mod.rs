@@ -48,6 +48,9 @@ pub struct Cpu {
     pool: Arc<OnceLock<Arc<ThreadPool>>>,
 }
 
+/// Kernels for more samples at a time are those for so many.
+const MOST_SAMPLES: usize = 4096;
+
 /// What a program may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -156,7 +159,7 @@ impl Engine for Cpu {
     }
 
     fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn crate::Program>> {
-        let limits = Limits { samples, ..self.limits };
+        let limits = Limits { samples: samples.clamp(1, MOST_SAMPLES), ..self.limits };
         Cpu { limits, ..self.clone() }.compile(graph)
     }
 }

@@ -93,8 +93,7 @@ pub(super) struct Target<R> {
     length: usize,
 }
 
-// SAFETY: a target only hands out pointers and slices in unsafe functions, whose callers see to it that tasks
-// do not meet.
+// SAFETY: what a target hands out is only followed in unsafe code, which sees to it that tasks do not meet.
 unsafe impl<R: Send> Send for Target<R> {}
 // SAFETY: as above.
 unsafe impl<R: Send> Sync for Target<R> {}
@@ -104,7 +103,7 @@ impl<R> Target<R> {
         Target { at: data.as_mut_ptr(), length: data.len() }
     }
 
-    /// Where an element lies.
+    /// Where an element lies, or would.
     pub(super) fn place(&self, at: usize) -> *mut R {
         assert!(at <= self.length, "place in a target");
         self.at.wrapping_add(at)

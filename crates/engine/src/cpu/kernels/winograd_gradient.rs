@@ -98,7 +98,7 @@ impl KernelGradient {
         });
     }
 
-    /// Transforms `tiles` of all channels: place by place, channel by channel. Tiles past the last are zero.
+    /// Transforms `tiles` of all channels: place by place, channel by channel. Of tiles past the last the outputs are zero.
     fn transform<R: Real>(&self, side: &Side<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
         let (level, places) = (Level::best(), self.size.places());
         let vector = level.width::<R>();

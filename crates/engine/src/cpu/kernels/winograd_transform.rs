@@ -80,7 +80,7 @@ impl Tiles<'_> {
     }
 
     /// Lays the columns of the tiles from number `skipped` on, and `more` than their own, of so many rows out in a strip;
-    /// zero where they are padding, and where there are no tiles.
+    /// zero where they are padding, and after them.
     ///
     /// # Safety
     /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `strip` is one.
@@ -112,7 +112,10 @@ impl Tiles<'_> {
                     for row in 0..rows {
                         let line = if (first_row..end_row).contains(&row) {
                             let from = from.wrapping_add((segment.row + row - self.pad[0]) * width);
-                            L::load_within(from, first, end, zero)
+                            match end - first == L::WIDTH {
+                                true => L::load(from),
+                                false => L::load_within(from, first, end, zero),
+                            }
                         } else {
                             zero
                         };
@@ -143,7 +146,8 @@ impl Tiles<'_> {
                     let count = (length - at).min(L::WIDTH);
                     for row in 0..rows {
                         let line = L::load(strip.add(row * STRIP + segment.lane * step + at));
-                        line.store_first(plane.add(row * width + at), count);
+                        let to = plane.add(row * width + at);
+                        if count == L::WIDTH { line.store(to) } else { line.store_first(to, count) }
                     }
                 }
             }

@@ -37,10 +37,13 @@ impl Erosion {
             return Ok(None);
         }
         let network = Network::new(network)?;
+        if matches!(network.samples(), Dim::Fixed(_)) {
+            return Ok(None);
+        }
         let Some((ripple, last)) = Ripple::new(&network, largest, BATCH, engine)? else { return Ok(None) };
         let (graph, logits) = (network.graph(), network.logits());
         let cut = Cut::new(graph, last, logits)?;
-        if !cut.crossing.is_empty() || matches!(network.samples(), Dim::Fixed(_)) {
+        if !cut.crossing.is_empty() {
             return Ok(None);
         }
         let shape = graph.node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;

@@ -89,7 +89,8 @@ fn reach(graph: &Graph, node: &Node, known: &[Option<Reaches>]) -> Option<Reache
         | Op::Dropout { .. } => of(0).filter(|_| rest_constant()),
         Op::Binary(_) | Op::Concat { axis: 1 } => {
             let operands = node.inputs.iter().filter(|&&input| !is_same_everywhere(graph, input));
-            let each = operands.map(|input| known[input.index()]);
+            let as_large = |id: NodeId| graph.node(id).shape.dims().get(2..) == node.shape.dims().get(2..);
+            let each = operands.map(|&input| known[input.index()].filter(|_| as_large(input)));
             each.reduce(|a, b| {
                 let ([down, right], [other_down, other_right]) = (a?, b?);
                 Some([down.joined(other_down)?, right.joined(other_right)?])

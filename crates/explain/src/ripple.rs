@@ -380,6 +380,34 @@ mod tests {
         true
     }
 
+    /// Groups, dilation, padded pools, a stride beyond the kernel, sums instead of averages, a value with itself, and a channel
+    /// scaled by what is everywhere in it.
+    #[test]
+    fn ways_through_unusual_windows_lead_to_the_right_value_and_none_to_what_is_scaled_by_everything() {
+        let mut g = Graph::new();
+        let x = g.input("image", Shape::batched(&[2, 61, 47]), Kind::Float);
+        let grouped = Window { dilation: vec![2; 2], ..window(3, 1, (2, 5)) };
+        let w = g.constant(weights(&[4, 1, 3, 3], 1));
+        let a = g.add(Op::Conv { window: grouped, groups: 2 }, &[x, w]).unwrap();
+        let a = g.add(Op::MaxPool(Window { ceil: true, ..window(3, 2, (1, 1)) }), &[a]).unwrap();
+        let a = g.add(Op::Binary(Binary::Mul), &[a, a]).unwrap();
+        let w = g.constant(weights(&[5, 4, 1, 1], 2));
+        let a = g.add(Op::Conv { window: window(1, 2, (0, 0)), groups: 1 }, &[a, w]).unwrap();
+        let sums = Op::AveragePool { window: window(2, 1, (1, 0)), divisor: Divisor::One };
+        let a = g.add(sums, &[a]).unwrap();
+        let [height, width] = [2, 3].map(|axis| g.node(a).shape.fixed_at(axis).unwrap());
+        let all = Op::AveragePool { window: Window::new([height, width]), divisor: Divisor::Covered };
+        let scale = g.add(all, &[a]).unwrap();
+        let scaled = g.add(Op::Binary(Binary::Mul), &[a, scale]).unwrap();
+        let mean = g.reduced(monosplit_graph::op::Reduction::Mean, scaled, &[2, 3], false).unwrap();
+        g.output("scores", mean);
+        let network = Network::new(&g).unwrap();
+        let values = network.graph().nodes().map(|(id, node)| (id, node.op.name())).collect::<Vec<_>>();
+        let led = values.into_iter().filter(|&(id, _)| id > network.input() && is_right(&network, id));
+        let names: Vec<&str> = led.map(|(_, name)| name).collect();
+        assert_eq!(names, ["Conv", "MaxPool", "Mul", "Conv", "SumPool", "AveragePool"]);
+    }
+
     #[test]
     fn changes_that_add_up_leave_what_computing_everything_again_leaves() {
         let (network, engine) = (network(Divisor::Padded), Cpu::default().precision(Precision::F64));

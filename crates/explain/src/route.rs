@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::op::{Divisor, Window};
-use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
+use monosplit_graph::{Dim, Graph, Kind, Node, NodeId, Op, Result, Shape};
 
 use crate::network::Network;
 use crate::reach::{Reaches, reaches};
@@ -59,7 +59,7 @@ impl Station {
     }
 
     fn new(graph: &Graph, at: NodeId, reach: Reaches, largest: [usize; 2]) -> Option<Self> {
-        let shape = &graph.node(at).shape;
+        let Node { shape, kind: Kind::Float, .. } = graph.node(at) else { return None };
         let (channels, size) = (shape.fixed_at(1)?, [shape.fixed_at(2)?, shape.fixed_at(3)?]);
         let piece = [0, 1].map(|axis| reach[axis].most_affected(largest[axis]).min(size[axis]));
         let station = Station {
@@ -78,7 +78,7 @@ impl Station {
 
 /// The value that the cheapest way leads to for changes within areas of at most this size; none if it is not worthwhile.
 pub(crate) fn destination(network: &Network, largest: [usize; 2]) -> Option<NodeId> {
-    Map::new(network, largest).last(network)
+    Survey::new(network, largest).last(network)
 }
 
 /// The stations of the way to a value, the image first; none if there is no such way.
@@ -89,13 +89,13 @@ pub(crate) fn stations(
     samples: usize,
     engine: &dyn Engine,
 ) -> Result<Option<Vec<Station>>> {
-    let map = Map::new(network, largest);
-    let kept = map.kept(last);
+    let survey = Survey::new(network, largest);
+    let kept = survey.kept(last);
     let mut stations: Vec<Station> = Vec::with_capacity(kept.len());
     for &at in &kept {
-        let Some(mut station) = map.station(at) else { return Ok(None) };
+        let Some(mut station) = survey.station(at) else { return Ok(None) };
         if !stations.is_empty() {
-            let leg = Leg::new(&map, &kept, &station);
+            let leg = Leg::new(&survey, &kept, &station);
             for (slot, &(from, reading)) in leg.reads.iter().enumerate() {
                 let reader = Reader { station: stations.len(), slot, reading };
                 stations[from].readers.push(reader);
@@ -103,7 +103,7 @@ pub(crate) fn stations(
             let read = leg.reads.iter().zip(&leg.channels);
             station.inputs =
                 read.map(|((_, read), &channels)| [channels, read.size[0], read.size[1]]).collect();
-            station.program = Some(engine.compile_many(&leg.graph(&map, &kept)?, samples)?);
+            station.program = Some(engine.compile_many(&leg.graph(&survey, &kept)?, samples)?);
         }
         stations.push(station);
     }
@@ -111,17 +111,19 @@ pub(crate) fn stations(
 }
 
 /// A network as the change sees it.
-struct Map<'a> {
+struct Survey<'a> {
     graph: &'a Graph,
     largest: [usize; 2],
     /// How values are made from the image; none where the way does not lead.
     reach: Vec<Option<Reaches>>,
+    /// Which values change with the image.
+    changing: Vec<bool>,
     /// What computing each value costs.
     costs: Vec<f64>,
     image: NodeId,
 }
 
-impl<'a> Map<'a> {
+impl<'a> Survey<'a> {
     fn new(network: &'a Network, largest: [usize; 2]) -> Self {
         let (graph, image) = (network.graph(), network.input());
         let mut reach = reaches(graph, image);
@@ -131,15 +133,19 @@ impl<'a> Map<'a> {
                 reach[id.index()] = None;
             }
         }
+        let mut changing = vec![false; graph.len()];
+        for (id, node) in graph.nodes() {
+            changing[id.index()] = id == image || node.inputs.iter().any(|input| changing[input.index()]);
+        }
         let costs = graph.nodes().map(|(id, _)| cost(graph, id)).collect();
-        Map { graph, largest, reach, costs, image }
+        Survey { graph, largest, reach, changing, costs, image }
     }
 
     fn station(&self, at: NodeId) -> Option<Station> {
         Station::new(self.graph, at, self.reach[at.index()]?, self.largest)
     }
 
-    /// Whether a value changes with the image.
+    /// Whether the way may lead through a value.
     fn is_on_the_way(&self, id: NodeId) -> bool {
         self.reach[id.index()].is_some()
     }
@@ -160,7 +166,7 @@ impl<'a> Map<'a> {
     /// What everything above a value costs, if all that comes from the image passes through it.
     fn above(&self, network: &Network, at: NodeId) -> Option<f64> {
         let cut = Cut::new(self.graph, at, network.logits()).ok()?;
-        let alone = cut.crossing.iter().all(|&other| !network.is_active(other));
+        let alone = cut.crossing.iter().all(|other| !self.changing[other.index()]);
         let made = self.graph.nodes().map(|(id, _)| id).filter(|&id| id != at && cut.is_above(id));
         alone.then(|| made.map(|id| self.costs[id.index()]).sum())
     }
@@ -241,7 +247,7 @@ struct Leg {
 }
 
 impl Leg {
-    fn new(map: &Map<'_>, kept: &[NodeId], to: &Station) -> Self {
+    fn new(survey: &Survey<'_>, kept: &[NodeId], to: &Station) -> Self {
         let mut leg = Leg {
             at: to.at,
             share: (to.piece[0] * to.piece[1]) as f64 / (to.size[0] * to.size[1]) as f64,
@@ -256,18 +262,18 @@ impl Leg {
                 continue;
             }
             leg.nodes.push(id);
-            let sliding = window(map.graph, id);
-            for (position, &input) in map.graph.node(id).inputs.iter().enumerate() {
+            let sliding = window(survey.graph, id);
+            for (position, &input) in survey.graph.node(id).inputs.iter().enumerate() {
                 match kept.binary_search(&input) {
                     Ok(from) => leg.read((id, position), from, reading(sliding.as_ref(), to.piece)),
-                    Err(_) if map.is_on_the_way(input) => open.push(input),
+                    Err(_) if survey.is_on_the_way(input) => open.push(input),
                     Err(_) => {}
                 }
             }
         }
         leg.nodes.sort();
         leg.channels =
-            leg.reads.iter().map(|&(from, _)| map.station(kept[from]).map_or(0, |s| s.channels)).collect();
+            leg.reads.iter().map(|&(from, _)| survey.station(kept[from]).map_or(0, |s| s.channels)).collect();
         leg
     }
 
@@ -280,8 +286,8 @@ impl Leg {
         self.slots.insert(by, slot);
     }
 
-    fn cost(&self, map: &Map<'_>) -> f64 {
-        let computed: f64 = self.nodes.iter().map(|id| map.costs[id.index()]).sum();
+    fn cost(&self, survey: &Survey<'_>) -> f64 {
+        let computed: f64 = self.nodes.iter().map(|id| survey.costs[id.index()]).sum();
         let read = self.reads.iter().zip(&self.channels);
         let moved: usize =
             read.map(|((_, reading), channels)| channels * reading.size[0] * reading.size[1]).sum();
@@ -289,17 +295,17 @@ impl Leg {
     }
 
     /// The graph that makes a piece of those that are read.
-    fn graph(&self, map: &Map<'_>, kept: &[NodeId]) -> Result<Graph> {
+    fn graph(&self, survey: &Survey<'_>, kept: &[NodeId]) -> Result<Graph> {
         let mut target = Graph::new();
         let mut inputs = Vec::with_capacity(self.reads.len());
         for (slot, (&(from, reading), &channels)) in self.reads.iter().zip(&self.channels).enumerate() {
             let [height, width] = reading.size.map(Dim::Fixed);
             let shape = Shape::new([Dim::Batch(1), Dim::Fixed(channels), height, width]);
-            inputs.push(target.input(format!("piece {slot}"), shape, map.graph.node(kept[from]).kind));
+            inputs.push(target.input(format!("piece {slot}"), shape, survey.graph.node(kept[from]).kind));
         }
         let mut copies: BTreeMap<NodeId, NodeId> = BTreeMap::new();
-        for id in self.constants(map).into_iter().chain(self.nodes.iter().copied()) {
-            let mut node = map.graph.node(id).clone();
+        for id in self.constants(survey).into_iter().chain(self.nodes.iter().copied()) {
+            let mut node = survey.graph.node(id).clone();
             if let Op::Conv { window, .. } | Op::MaxPool(window) | Op::AveragePool { window, .. } =
                 &mut node.op
                 && self.nodes.contains(&id)
@@ -320,13 +326,13 @@ impl Leg {
     }
 
     /// What the nodes read that does not depend on the image, in order.
-    fn constants(&self, map: &Map<'_>) -> Vec<NodeId> {
+    fn constants(&self, survey: &Survey<'_>) -> Vec<NodeId> {
         let mut open: Vec<NodeId> = self.nodes.clone();
         let mut found = Vec::new();
         while let Some(id) = open.pop() {
-            let inputs = map.graph.node(id).inputs.iter().copied();
+            let inputs = survey.graph.node(id).inputs.iter().copied();
             let new: Vec<NodeId> =
-                inputs.filter(|&input| !map.is_on_the_way(input) && !found.contains(&input)).collect();
+                inputs.filter(|&input| !survey.is_on_the_way(input) && !found.contains(&input)).collect();
             found.extend(&new);
             open.extend(new);
         }

@@ -86,9 +86,9 @@ impl Erosion {
         let batches = images.div_ceil(batch.max(1));
         for number in 0..batches {
             let (first, end) = (number * images / batches, (number + 1) * images / batches);
-            for step in first.max(1) - 1..end - 1 {
+            for (step, area) in areas.iter().enumerate().take(end - 1).skip(first.saturating_sub(1)) {
                 change(step, &mut image);
-                flow.add(areas[step].clone(), &image, |value| N::rounded(f64::from(value)));
+                flow.add(area.clone(), &image, |value| N::rounded(f64::from(value)));
             }
             flow.erode(&mut values, &mut rows)?;
             let tensor = Tensor::new(batch_of(end - first, shape), N::data(rows))?;

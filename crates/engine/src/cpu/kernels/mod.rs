@@ -37,4 +37,5 @@ mod tile;
 mod window;
 mod winograd;
 mod winograd_gradient;
+mod winograd_tiles;
 mod winograd_transform;

@@ -14,7 +14,8 @@ use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
 use super::right::RightPanels;
 use super::scratch::Scratch;
-use super::winograd_transform::{Segment, Size, Strips, Tiles, transform_input, transform_output};
+use super::winograd_tiles::{Segment, Strips, Tiles};
+use super::winograd_transform::{Size, transform_input, transform_output};
 use crate::cpu::gang::{share, share_chunks};
 use crate::cpu::real::Real;
 

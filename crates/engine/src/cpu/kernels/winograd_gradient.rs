@@ -12,7 +12,8 @@ use super::gemm::{Matrix, Region, multiply};
 use super::level::Level;
 use super::scratch::Scratch;
 use super::winograd::{Target, Winograd};
-use super::winograd_transform::{Segment, Size, Strips, spread_output, transform_input};
+use super::winograd_tiles::{Segment, Strips};
+use super::winograd_transform::{Size, spread_output, transform_input};
 use crate::cpu::real::Real;
 
 /// Elements of transformed tiles held at a time.

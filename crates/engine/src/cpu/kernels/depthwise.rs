@@ -288,19 +288,34 @@ impl Depthwise {
         let planes = GRAIN.div_ceil(plane.max(1));
         share_chunks(y, planes * plane, |task, y| {
             let mut desk = self.desk();
-            for (local, y) in y.chunks_mut(plane).enumerate() {
-                let index = task * planes + local;
-                let (image, channel) = (index / outputs, index % outputs);
+            let mut first = task * planes;
+            let mut rest = y;
+            while !rest.is_empty() {
+                let (image, channel) = (first / outputs, first % outputs);
+                let count = self.abreast(rest.len() / plane, channel);
+                let y;
+                (y, rest) = rest.split_at_mut(count * plane);
                 let from = image * self.channels + channel / self.multiplier;
-                let x = &x[from * inputs..(from + 1) * inputs];
-                let w = &w[channel * self.kernel_taps..][..self.kernel_taps];
-                let start = bias.map_or(R::ZERO, |b| b[channel]);
-                self.plane(x, w, start, finish.and_then(Finish::limits), y, &mut desk);
+                let x = &x[from * inputs..(from + count) * inputs];
+                let w = &w[channel * self.kernel_taps..(channel + count) * self.kernel_taps];
+                let bias = bias.map(|bias| &bias[channel..channel + count]);
+                self.planes(x, w, bias, finish.and_then(Finish::limits), y, &mut desk);
                 if let Some(Finish::Pieces(finish)) = finish {
-                    finish(index * plane, y);
+                    y.chunks_mut(plane).enumerate().for_each(|(local, y)| finish((first + local) * plane, y));
                 }
+                first += count;
             }
         });
+    }
+
+    /// How many of so many planes of the output, from a channel on, are computed together: those of which input and kernels lie
+    /// one after the other and stay in the nearest cache, if the way they are computed can do that.
+    fn abreast(&self, planes: usize, channel: usize) -> usize {
+        let near = GRAIN / (self.input[0] * self.input[1]).max(1);
+        match self.way {
+            Way::Threes(_) if self.multiplier == 1 => planes.min(self.channels - channel).min(near.max(1)),
+            _ => 1,
+        }
     }
 
     fn desk<R: Real>(&self) -> Desk<R> {
@@ -318,22 +333,23 @@ impl Depthwise {
         Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
-    /// `y ← w ⋆ x + start` for one plane, kept within limits.
-    fn plane<R: Real>(
+    /// `y ← w ⋆ x + bias` for planes computed together, kept within limits.
+    fn planes<R: Real>(
         &self,
         x: &[R],
         w: &[R],
-        start: R,
+        bias: Option<&[R]>,
         limits: Option<[R; 2]>,
         y: &mut [R],
         desk: &mut Desk<R>,
     ) {
         match &self.way {
             Way::Threes(planes) => {
-                planes.convolve(self.level, (x, &desk.frames), w, start, limits, y);
+                planes.convolve(self.level, (x, &desk.frames), w, bias, limits, y);
             }
             Way::Frames(frames) => {
                 frames.fill(x, self.input, desk);
+                let start = bias.map_or(R::ZERO, |bias| bias[0]);
                 for part in frames.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
                     desk.taps.clear();
                     desk.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));

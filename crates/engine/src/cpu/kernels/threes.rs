@@ -11,6 +11,10 @@ use crate::cpu::real::Real;
 /// Rows and columns under a window.
 const SIDE: usize = 3;
 const TAPS: usize = SIDE * SIDE;
+/// Rows of tiles of machines that have 32 vector registers, at least.
+const MANY_REGISTERS: usize = 12;
+/// The most rows of a plane that are read together.
+const MOST_LINES: usize = 15;
 
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +37,19 @@ impl Threes {
         fits.then_some(Threes { input, output, stride, before: [above.0, before.0] })
     }
 
-    /// `y ← w ⋆ x + start` for one plane, kept within limits. `outside` is a row of zeros.
+    /// `y ← w ⋆ x + bias` for planes one after the other, each with its kernel and bias, kept within limits. `outside` is a
+    /// row of zeros.
     pub(crate) fn convolve<R: Real>(
         &self,
         level: Level,
         (x, outside): (&[R], &[R]),
         w: &[R],
-        start: R,
+        bias: Option<&[R]>,
         limits: Option<[R; 2]>,
         y: &mut [R],
     ) {
-        assert_eq!(w.len(), TAPS, "kernel");
-        let limits = limits.unwrap_or(R::UNLIMITED);
-        let job = self.job((x, outside), w, start, limits, y);
+        let job = self.job((x, outside), (w, bias, R::ZERO), limits.unwrap_or(R::UNLIMITED), y);
+        assert!(w.len() == job.count * TAPS && bias.is_none_or(|bias| bias.len() == job.count), "kernels");
         // SAFETY: the job was checked. The level is one of this machine.
         unsafe {
             match self.stride {
@@ -57,7 +61,7 @@ impl Threes {
 
     /// The largest number under every window, NaN if there is one. `outside` is a row of `−∞`.
     pub(crate) fn largest<R: Real>(&self, level: Level, (x, outside): (&[R], &[R]), y: &mut [R]) {
-        let job = self.job((x, outside), &[], R::NEG_INFINITY, R::UNLIMITED, y);
+        let job = self.job((x, outside), (&[], None, R::NEG_INFINITY), R::UNLIMITED, y);
         // SAFETY: the job was checked. The level is one of this machine.
         unsafe {
             match self.stride {
@@ -70,34 +74,42 @@ impl Threes {
     fn job<'a, R: Real>(
         &self,
         (x, outside): (&[R], &[R]),
-        w: &'a [R],
-        start: R,
+        (w, bias, otherwise): (&'a [R], Option<&'a [R]>, R),
         limits: [R; 2],
         y: &mut [R],
     ) -> Job<'a, R> {
         let ([height, width], [rows, columns]) = (self.input, self.output);
-        let fits = x.len() >= height * width && outside.len() > width && y.len() >= rows * columns;
+        let count = y.len() / (rows * columns).max(1);
+        let fits = x.len() >= count * height * width && outside.len() > width;
         assert!(fits && (1..=2).contains(&self.stride), "planes");
         let (x, outside, y) = (x.as_ptr(), outside.as_ptr(), y.as_mut_ptr());
-        Job { planes: *self, x, outside, w, start, limits, y }
+        Job { planes: *self, count, x, outside, w, bias, otherwise, limits, y }
     }
 }
 
-/// What is read and written: a plane, a row of what lies outside of it, the kernel if there is one, what results begin with and
-/// are limited to, and the output.
+/// What is read and written: planes, a row of what lies outside of them, their kernels if there are any, what results begin with
+/// and are limited to, and the output.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a, R> {
     planes: Threes,
+    count: usize,
     x: *const R,
     outside: *const R,
     w: &'a [R],
-    start: R,
+    bias: Option<&'a [R]>,
+    otherwise: R,
     limits: [R; 2],
     y: *mut R,
 }
 
 /// How a result takes in what is under the taps of its window, one after the other.
 trait Meeting<L: Lanes>: Copy {
+    /// That of one plane of a job.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `L`.
+    unsafe fn of(job: &Job<'_, L::Scalar>, plane: usize) -> Self;
+
     /// # Safety
     /// The machine has the instructions of `L`.
     unsafe fn meet(self, tap: usize, x: L, held: L) -> L;
@@ -108,6 +120,13 @@ trait Meeting<L: Lanes>: Copy {
 struct Weighted<L>([L; TAPS]);
 
 impl<L: Lanes> Meeting<L> for Weighted<L> {
+    #[inline(always)]
+    unsafe fn of(job: &Job<'_, L::Scalar>, plane: usize) -> Self {
+        let w = &job.w[plane * TAPS..][..TAPS];
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { Weighted(std::array::from_fn(|tap| L::splat(w[tap]))) }
+    }
+
     #[inline(always)]
     unsafe fn meet(self, tap: usize, x: L, held: L) -> L {
         // SAFETY: the caller vouches for the instructions.
@@ -120,6 +139,11 @@ impl<L: Lanes> Meeting<L> for Weighted<L> {
 struct Largest;
 
 impl<L: Lanes> Meeting<L> for Largest {
+    #[inline(always)]
+    unsafe fn of(_: &Job<'_, L::Scalar>, _: usize) -> Self {
+        Largest
+    }
+
     #[inline(always)]
     unsafe fn meet(self, _: usize, x: L, held: L) -> L {
         // SAFETY: the caller vouches for the instructions.
@@ -144,45 +168,114 @@ unsafe fn read<L: Lanes>(row: *const L::Scalar, width: usize, offset: isize, who
     }
 }
 
+/// Writes a block once for every line under rows, with its number as a constant: a loop would keep results in memory.
+macro_rules! unrolled {
+    (|$number:ident| $block:expr) => { unrolled!(@ $number $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
+    (@ $number:ident $block:expr, $($value:literal)*) => {
+        $({
+            const $number: usize = $value;
+            $block
+        })*
+    };
+}
+
 /// # Safety
 /// The machine has the instructions of `L`; what the job names can be read and written.
 #[inline(always)]
-unsafe fn all<L: Lanes, const STRIDE: usize>(job: Job<'_, L::Scalar>, meeting: impl Meeting<L>) {
-    let rows = job.planes.output[0];
-    // SAFETY: vouched for by the caller. Two rows read most of what is under them once.
+unsafe fn all<L: Lanes, M: Meeting<L>, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
+    // SAFETY: vouched for by the caller.
     unsafe {
-        (0..rows / 2).for_each(|pair| some::<L, STRIDE, 2>(&job, meeting, 2 * pair));
-        if rows % 2 == 1 {
-            some::<L, STRIDE, 1>(&job, meeting, rows - 1);
+        if job.count == 1 {
+            let meeting = M::of(&job, 0);
+            all_rows::<L, M, STRIDE>(&job, |_| meeting);
+        } else {
+            all_rows::<L, M, STRIDE>(&job, |plane| M::of(&job, plane));
         }
     }
 }
 
-/// The rows of the output from `first` on.
+/// # Safety
+/// As of [`all`].
+#[inline(always)]
+unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
+    job: &Job<'_, L::Scalar>,
+    meeting: impl Fn(usize) -> M + Copy,
+) {
+    let rows = job.planes.output[0];
+    let mut first = 0;
+    // Rows computed together read what is under them once, as far as there are registers for them.
+    // SAFETY: vouched for by the caller.
+    unsafe {
+        while first < rows {
+            first += match rows - first {
+                7.. if STRIDE == 1 && L::ROWS >= MANY_REGISTERS => some::<L, M, STRIDE, 7>(job, meeting, first),
+                4.. if L::ROWS >= MANY_REGISTERS => some::<L, M, STRIDE, 4>(job, meeting, first),
+                2.. => some::<L, M, STRIDE, 2>(job, meeting, first),
+                _ => some::<L, M, STRIDE, 1>(job, meeting, first),
+            };
+        }
+    }
+}
+
+/// Computes `ROWS` rows of every output from `first` on, and says how many.
 ///
 /// # Safety
 /// As of [`all`].
 #[inline(always)]
-unsafe fn some<L: Lanes, const STRIDE: usize, const ROWS: usize>(
+unsafe fn some<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize>(
     job: &Job<'_, L::Scalar>,
-    meeting: impl Meeting<L>,
+    meeting: impl Fn(usize) -> M + Copy,
     first: usize,
+) -> usize {
+    let (width, columns, before) = (job.planes.input[1], job.planes.output[1], job.planes.before[1]);
+    for at in (0..columns).step_by(L::WIDTH) {
+        let left = (at * STRIDE) as isize - before as isize;
+        let reach = (L::WIDTH * STRIDE + SIDE - 1) as isize;
+        // SAFETY: vouched for by the caller; vectors are whole where they lie within the row.
+        unsafe {
+            if left >= 0 && left + reach <= width as isize {
+                strip::<L, M, STRIDE, ROWS, true>(job, meeting, [first, at], left);
+            } else {
+                strip::<L, M, STRIDE, ROWS, false>(job, meeting, [first, at], left);
+            }
+        }
+    }
+    ROWS
+}
+
+/// A vector of each of `ROWS` rows of every output, from a place in it on; the windows begin `left` places after the beginnings
+/// of rows. `WHOLE` if all that is read lies inside.
+///
+/// # Safety
+/// As of [`all`].
+#[inline(always)]
+unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize, const WHOLE: bool>(
+    job: &Job<'_, L::Scalar>,
+    meeting: impl Fn(usize) -> M,
+    [first, at]: [usize; 2],
+    left: isize,
 ) {
-    let ([height, width], columns) = (job.planes.input, job.planes.output[1]);
-    let [above, before] = job.planes.before;
+    let ([height, width], [rows, columns]) = (job.planes.input, job.planes.output);
+    let under = (ROWS - 1) * STRIDE + SIDE;
     // SAFETY: the caller vouches for the instructions and the extents.
     unsafe {
-        let (start, outside) = (L::splat(job.start), L::splat(*job.outside));
+        let outside = L::splat(*job.outside);
         let (least, most) = (L::splat(job.limits[0]), L::splat(job.limits[1]));
-        for at in (0..columns).step_by(L::WIDTH) {
-            let left = (at * STRIDE) as isize - before as isize;
-            let reach = (L::WIDTH * STRIDE + SIDE - 1) as isize;
-            let whole = left >= 0 && left + reach <= width as isize;
-            let mut results = [start; ROWS];
-            for under in 0..(ROWS - 1) * STRIDE + SIDE {
-                let row = (first * STRIDE + under).wrapping_sub(above);
-                let row = if row < height { job.x.add(row * width) } else { job.outside };
-                let vector = |offset: usize| read::<L>(row, width, left + offset as isize, whole, outside);
+        // Where rows begin, and how far it is to the same of the next plane.
+        let mut lines = [(job.outside, 0); MOST_LINES];
+        for (line, from) in lines[..under].iter_mut().enumerate() {
+            let row = (first * STRIDE + line).wrapping_sub(job.planes.before[0]);
+            if row < height {
+                *from = (job.x.add(row * width), height * width);
+            }
+        }
+        for plane in 0..job.count {
+            let meeting = meeting(plane);
+            let mut results = [L::splat(job.bias.map_or(job.otherwise, |bias| bias[plane])); ROWS];
+            unrolled!(|UNDER| if UNDER < under {
+                let (row, next) = lines[UNDER];
+                let row = row.add(plane * next);
+                let vector = |offset: usize| read::<L>(row, width, left + offset as isize, WHOLE, outside);
                 let x = match STRIDE {
                     1 => [vector(0), vector(1), vector(2)],
                     _ => {
@@ -191,33 +284,22 @@ unsafe fn some<L: Lanes, const STRIDE: usize, const ROWS: usize>(
                     }
                 };
                 for (output, result) in results.iter_mut().enumerate() {
-                    if let Some(tap @ 0..SIDE) = under.checked_sub(output * STRIDE) {
+                    if let Some(tap @ 0..SIDE) = UNDER.checked_sub(output * STRIDE) {
                         for (column, &x) in x.iter().enumerate() {
                             *result = meeting.meet(tap * SIDE + column, x, *result);
                         }
                     }
                 }
-            }
+            });
+            let y = job.y.add((plane * rows + first) * columns + at);
             for (output, result) in results.into_iter().enumerate() {
-                let to = job.y.add((first + output) * columns + at);
-                let result = result.limited(least, most);
+                let (to, result) = (y.add(output * columns), result.limited(least, most));
                 match columns - at {
                     rest if rest < L::WIDTH => result.store_first(to, rest),
                     _ => result.store(to),
                 }
             }
         }
-    }
-}
-
-/// # Safety
-/// As of [`all`]; the job has a kernel.
-#[inline(always)]
-unsafe fn convolved<L: Lanes, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
-    // SAFETY: vouched for by the caller.
-    unsafe {
-        let weights = std::array::from_fn(|tap| L::splat(job.w[tap]));
-        all::<L, STRIDE>(job, Weighted(weights));
     }
 }
 
@@ -234,10 +316,10 @@ macro_rules! of_vectors {
     };
 }
 
-of_vectors!(sum_each, |job| convolved::<L, 1>(job));
-of_vectors!(sum_every_other, |job| convolved::<L, 2>(job));
-of_vectors!(compare_each, |job| all::<L, 1>(job, Largest));
-of_vectors!(compare_every_other, |job| all::<L, 2>(job, Largest));
+of_vectors!(sum_each, |job| all::<L, Weighted<L>, 1>(job));
+of_vectors!(sum_every_other, |job| all::<L, Weighted<L>, 2>(job));
+of_vectors!(compare_each, |job| all::<L, Largest, 1>(job));
+of_vectors!(compare_every_other, |job| all::<L, Largest, 2>(job));
 
 compiled!(convolve_each<R: Real>(job: Job<'_, R>), sum_each);
 compiled!(convolve_every_other<R: Real>(job: Job<'_, R>), sum_every_other);

@@ -129,7 +129,7 @@ impl Outline {
         let mut shapes = vec![Vec::new(); self.values.len()];
         let mut computed: Vec<bool> = plan.places.iter().map(|place| *place != Place::Nowhere).collect();
         // What a step begins with may have no place of its own.
-        plan.steps.iter().for_each(|step| computed[step.work.nodes()[0].index()] = true);
+        plan.steps.iter().flat_map(|step| step.work.kernels()).for_each(|id| computed[id.index()] = true);
         for (index, value) in self.values.iter().enumerate() {
             if computed[index] {
                 shapes[index] = value.shape.at(batch).ok_or_else(|| {

@@ -181,7 +181,7 @@ impl Planner<'_> {
                         self.plan.steps.push(Step { work: Work::One(id), outputs: vec![id] });
                     }
                 }
-                work @ (Work::Fused(_) | Work::Finished(_) | Work::Reduced(_)) => {
+                work @ (Work::Fused(_) | Work::Finished(_) | Work::Chained(..) | Work::Reduced(_)) => {
                     self.plan.steps.push(Step { work, outputs: Vec::new() });
                 }
                 work => {
@@ -247,7 +247,11 @@ impl Planner<'_> {
             }
         }
         for step in &mut self.plan.steps {
-            if let Work::Fused(nodes) | Work::Finished(nodes) | Work::Reduced(nodes) = &step.work {
+            if let Work::Fused(nodes)
+            | Work::Finished(nodes)
+            | Work::Chained(nodes, _)
+            | Work::Reduced(nodes) = &step.work
+            {
                 let wanted = |id: &&NodeId| self.last_read[id.index()] != NEVER || self.leaves[id.index()];
                 step.outputs = nodes.iter().filter(wanted).copied().collect();
             }
@@ -308,7 +312,7 @@ impl Planner<'_> {
         let elementwise = match &step.work {
             Work::Fused(_) => true,
             Work::One(id) => matches!(self.graph.node(*id).op, Op::Unary(_)),
-            Work::Finished(_) | Work::Reduced(_) | Work::Batched(_) | Work::Streams(_) => false,
+            _ => false,
         };
         if !elementwise || old.len() != new.len() || !new.iter().all(|id| step.outputs.contains(id)) {
             return false;

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use monosplit_graph::op::Unary;
+use monosplit_graph::op::{Unary, Window};
 use monosplit_graph::{Dim, Graph, Kind, Node, NodeId, Op};
 
 /// Which of these are wanted. On a processor, results have the same bits whatever the choice.
@@ -17,6 +17,8 @@ pub(crate) struct Choices {
     pub(crate) fuse: bool,
     /// Run them on the results of a convolution while these are still in cache.
     pub(crate) finish: bool,
+    /// Run a 1×1 convolution and the depthwise one that alone reads it together, so that what lies between is never written.
+    pub(crate) chain: bool,
     /// Run them and the reductions that alone read them together, so that they are never written.
     pub(crate) reduce: bool,
     /// Run convolutions with the same weights together, and products where `streams` does not.
@@ -33,7 +35,8 @@ impl Choices {
     pub(crate) fn without(bits: usize) -> Self {
         let on = |bit: usize| bits & (1 << bit) == 0;
         let (batch, reorder) = (on(2), on(3));
-        Choices { share: on(0), fuse: on(1), finish: on(4), reduce: on(5), batch, streams: batch, reorder }
+        let (finish, reduce, chain) = (on(4), on(5), on(6));
+        Choices { share: on(0), fuse: on(1), finish, chain, reduce, batch, streams: batch, reorder }
     }
 
     /// Those a processor profits from.
@@ -41,6 +44,7 @@ impl Choices {
         share: true,
         fuse: true,
         finish: true,
+        chain: true,
         reduce: false,
         batch: true,
         streams: true,
@@ -57,6 +61,9 @@ pub(crate) enum Work {
     Fused(Vec<NodeId>),
     /// A convolution, then elementwise nodes of its shape that are all that read it, in topological order.
     Finished(Vec<NodeId>),
+    /// A 1×1 convolution and a depthwise one that alone reads it, each with the elementwise nodes that finish it, and how many
+    /// nodes the first are.
+    Chained(Vec<NodeId>, usize),
     /// Elementwise nodes of one shape, in topological order, then reductions over one axis, not the last, that are all that
     /// read them.
     Reduced(Vec<NodeId>),
@@ -67,11 +74,21 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// The nodes that are computed by a kernel of their own, the first of all if there is one.
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = NodeId> {
+        let then = match self {
+            Work::Chained(_, first) => Some(*first),
+            _ => None,
+        };
+        std::iter::once(0).chain(then).map(|at| self.nodes()[at])
+    }
+
     pub(crate) fn nodes(&self) -> &[NodeId] {
         match self {
             Work::One(node) => std::slice::from_ref(node),
             Work::Fused(nodes)
             | Work::Finished(nodes)
+            | Work::Chained(nodes, _)
             | Work::Reduced(nodes)
             | Work::Batched(nodes)
             | Work::Streams(nodes) => nodes,
@@ -221,7 +238,44 @@ impl Scheduler<'_> {
         }
         let work = order.into_iter().map(|unit| self.describe(&units.members[unit], known)).collect();
         let work = if self.choices.reduce { self.reduced(work) } else { work };
-        if self.choices.finish { self.finished(work) } else { work }
+        let work = if self.choices.finish { self.finished(work) } else { work };
+        if self.choices.chain { self.chained(work, known) } else { work }
+    }
+
+    /// Lets depthwise convolutions take along the 1×1 convolutions that they alone read.
+    fn chained(&self, mut work: Vec<Work>, known: &[bool]) -> Vec<Work> {
+        let (_, readers) = self.traced(&work);
+        let mut taken = vec![false; work.len()];
+        for at in 0..work.len() {
+            let Some((window, 1)) = self.convolution(&work[at], known) else { continue };
+            let Some(&last) = work[at].nodes().last() else { continue };
+            let Some(&[reader]) = readers.get(&last).map(Vec::as_slice) else { continue };
+            let then = self.graph.node(work[reader].nodes()[0]);
+            let small = self.convolution(&work[reader], known).is_some_and(|(window, groups)| {
+                let channels = |id: NodeId| self.graph.node(id).shape.fixed_at(1);
+                let each = channels(last) == Some(groups) && channels(then.inputs[1]) == Some(1);
+                window.is_three_by_three() && each && then.shape.fixed_at(1) == Some(groups)
+            });
+            let read = small && self.same[then.inputs[0].index()] == last;
+            if window.is_pointwise() && read && !self.leaves(last) {
+                let nodes = [work[at].nodes(), work[reader].nodes()].concat();
+                work[reader] = Work::Chained(nodes, work[at].nodes().len());
+                taken[at] = true;
+            }
+        }
+        work.into_iter().zip(taken).filter(|(_, taken)| !taken).map(|(work, _)| work).collect()
+    }
+
+    /// The window and the groups of a convolution with known weights over two axes, if work is that and what finishes it.
+    fn convolution(&self, work: &Work, known: &[bool]) -> Option<(&Window, usize)> {
+        let (Work::One(_) | Work::Finished(_)) = work else { return None };
+        let node = self.graph.node(work.nodes()[0]);
+        match &node.op {
+            Op::Conv { window, groups } if known[node.inputs[1].index()] && window.axes() == 2 => {
+                Some((window, *groups))
+            }
+            _ => None,
+        }
     }
 
     /// Where every computed node is computed, and where it is read.

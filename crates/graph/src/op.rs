@@ -40,6 +40,17 @@ impl Window {
         self.kernel.len()
     }
 
+    /// Whether it reads exactly the element under it.
+    pub fn is_pointwise(&self) -> bool {
+        let ones = |v: &[usize]| v.iter().all(|&n| n == 1);
+        ones(&self.kernel) && ones(&self.stride) && self.pad.iter().all(|&pad| pad == (0, 0))
+    }
+
+    /// Whether it is three by three elements, one or two apart along both axes.
+    pub fn is_three_by_three(&self) -> bool {
+        self.kernel == [3, 3] && self.dilation == [1, 1] && (self.stride == [1, 1] || self.stride == [2, 2])
+    }
+
     /// What the dilated kernel spans along `axis`.
     pub fn span(&self, axis: usize) -> Option<usize> {
         self.kernel[axis].checked_sub(1)?.checked_mul(self.dilation[axis])?.checked_add(1)

@@ -8,7 +8,7 @@ use monosplit_graph::{Graph, NodeId, Op, Result, element_count};
 use super::fusion::Fusion;
 use super::kernels::policy::{self, Kernel};
 use super::kernels::prepared::Shelf;
-use super::program::{CpuProgram, Executor, Streams};
+use super::program::{CpuProgram, Executor, Link, Streams};
 use super::real::Real;
 use super::value::{Shared, Storage, View, ViewMut};
 use crate::outline::element_bytes;
@@ -75,16 +75,24 @@ impl<R: Real> CpuProgram<R> {
                     let fusion = Fusion::new(graph, &self.plan.same, &nodes[1..], &step.outputs)?;
                     Executor::Finished(self.choose(graph, nodes[0], &shelf)?, fusion)
                 }
+                Work::Chained(nodes, first) => {
+                    let (first, then) = nodes.split_at(*first);
+                    let links = [self.link(graph, first, &shelf)?, self.link(graph, then, &shelf)?];
+                    Executor::Chained(Box::new(links))
+                }
                 Work::Streams(nodes) => self.streams(graph, known, nodes)?,
                 // Processors do not choose to have it.
                 Work::Reduced(nodes) => return Err(self.outline.lost(nodes[0])),
             };
-            let kernel = match &executor {
-                Executor::Kernel(kernel) | Executor::Finished(kernel, _) => Some(kernel),
-                _ => None,
+            let holders = match &executor {
+                Executor::Kernel(kernel) | Executor::Finished(kernel, _) if kernel.holds_weights => {
+                    vec![step.work.nodes()[0]]
+                }
+                Executor::Chained(links) => links.iter().map(|link| link.node).collect(),
+                _ => Vec::new(),
             };
-            if kernel.is_some_and(|kernel| kernel.holds_weights) {
-                let weights = self.outline.values[step.work.nodes()[0].index()].inputs[1];
+            for holder in holders {
+                let weights = self.outline.values[holder.index()].inputs[1];
                 left[weights.index()] -= 1;
                 if left[weights.index()] == 0 {
                     self.constants[weights.index()] = None;
@@ -102,6 +110,18 @@ impl<R: Real> CpuProgram<R> {
             .filter(|(_, left)| *left == 0)
             .for_each(|(value, _)| *value = None);
         Ok(())
+    }
+
+    /// A convolution with known weights, the first of these nodes, and the others that finish it.
+    fn link(&self, graph: &Graph, nodes: &[NodeId], shelf: &Shelf<R>) -> Result<Link<R>> {
+        let (node, finishing) = (nodes[0], &nodes[1..]);
+        let convolution = self.choose(graph, node, shelf)?.convolution;
+        let fuse = |last: &NodeId| Fusion::new(graph, &self.plan.same, finishing, &[*last]);
+        Ok(Link {
+            node,
+            convolution: convolution.ok_or_else(|| self.outline.lost(node))?,
+            fusion: finishing.last().map(fuse).transpose()?,
+        })
     }
 
     fn choose(&self, graph: &Graph, id: NodeId, shelf: &Shelf<R>) -> Result<Kernel<R>> {

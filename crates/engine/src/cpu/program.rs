@@ -9,6 +9,7 @@ use super::Limits;
 use super::fusion::Fusion;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
+use super::kernels::prepared::PreparedConvolution;
 use super::real::Real;
 use super::run::Run;
 use super::value::{Shared, Storage};
@@ -26,8 +27,17 @@ pub(super) enum Executor<R> {
     Fused(Fusion),
     /// A kernel, and what is done to every piece of its result as soon as it is there.
     Finished(Kernel<R>, Fusion),
+    /// Two convolutions, of which the second alone reads the first.
+    Chained(Box<[Link<R>; 2]>),
     /// One pass over weights.
     Streams(Streams),
+}
+
+/// A convolution, what finishes it, and the value that comes out.
+pub(super) struct Link<R> {
+    pub(super) node: NodeId,
+    pub(super) convolution: Arc<PreparedConvolution<R>>,
+    pub(super) fusion: Option<Fusion>,
 }
 
 /// Products of several values with the same weights.
@@ -170,6 +180,9 @@ mod tests {
         truths: Vec<NodeId>,
         small: Vec<NodeId>,
         weights: Vec<NodeId>,
+        /// A kernel of 1×1, and one for every channel.
+        single: NodeId,
+        each: NodeId,
         random: &'a mut Random,
     }
 
@@ -191,7 +204,9 @@ mod tests {
             let weights = (0..2)
                 .map(|_| graph.constant(Tensor::new([4, 4, 3, 3], random.reals::<f32>(144)).unwrap()))
                 .collect();
-            Writer { graph, reals, truths, small, weights, random }
+            let single = graph.constant(Tensor::new([4, 4, 1, 1], random.reals::<f32>(16)).unwrap());
+            let each = graph.constant(Tensor::new([4, 1, 3, 3], random.reals::<f32>(36)).unwrap());
+            Writer { graph, reals, truths, small, weights, single, each, random }
         }
 
         fn real(&mut self) -> NodeId {
@@ -208,7 +223,7 @@ mod tests {
             let g = &mut self.graph;
             let binaries = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min];
             let unaries = [Unary::Relu, Unary::Abs, Unary::Neg, Unary::Sigmoid, Unary::Floor, Unary::Sign];
-            match self.random.within(0, 11) {
+            match self.random.within(0, 13) {
                 0..=2 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], a, b)?),
                 3 => self.reals.push(g.binary(binaries[self.random.within(0, 5)], b, a)?),
                 4 => self.reals.push(g.unary(unaries[self.random.within(0, 5)], a)?),
@@ -223,6 +238,21 @@ mod tests {
                     let flat = g.reshaped(a, Shape::batched(&[120]))?;
                     let flat = g.scaled(0.25, flat)?;
                     self.reals.push(g.reshaped(flat, Shape::batched(&[4, 5, 6]))?);
+                }
+                12.. => {
+                    let reads = self.random.within(0, 3) == 0;
+                    let narrow =
+                        g.add(Op::Conv { window: Window::new([1, 1]), groups: 1 }, &[a, self.single])?;
+                    let chained = [g.unary(unaries[self.random.within(0, 3)], narrow)?, narrow]
+                        [self.random.within(0, 1)];
+                    let mut window = Window::new([3, 3]);
+                    window.pad = vec![(1, 1); 2];
+                    let deep = g.add(Op::Conv { window, groups: 4 }, &[chained, self.each])?;
+                    self.reals.push(match self.random.within(0, 1) {
+                        0 => deep,
+                        _ => g.binary(Binary::Add, deep, a)?,
+                    });
+                    self.reals.extend(reads.then_some(chained));
                 }
                 10 => {
                     let not = g.unary(Unary::Not, truth)?;
@@ -303,6 +333,7 @@ mod tests {
         share: false,
         fuse: false,
         finish: false,
+        chain: false,
         reduce: false,
         batch: false,
         streams: false,
@@ -329,7 +360,8 @@ mod tests {
     #[test]
     fn no_optimisation_changes_a_bit() {
         let mut random = Random::new(77);
-        for round in 0..120 {
+        let mut chained = 0;
+        for round in 0..160 {
             let mut writer = Writer::new(&mut random);
             for _ in 0..round / 3 + 2 {
                 writer.step().unwrap();
@@ -337,6 +369,7 @@ mod tests {
             let graph = writer.finish();
             let some = Choices::without(round);
             let [plain, some, all] = [OFF, some, Choices::ALL].map(|choices| compiled(&graph, choices));
+            chained += all.plan.steps.iter().filter(|step| matches!(step.work, Work::Chained(..))).count();
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)
                     .map(|_| Tensor::new([batch, 4, 5, 6], random.reals::<f32>(batch * 120)).unwrap())
@@ -351,5 +384,6 @@ mod tests {
                 });
             }
         }
+        assert!(chained > 20, "too few graphs have convolutions to chain: {chained}");
     }
 }

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use monosplit_graph::{NodeId, Result, Tensor};
 
 use super::fusion::Fusion;
+use super::kernels::chain::Ending;
+use super::kernels::conv::Finish;
 use super::kernels::fused::Source;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, Weights};
-use super::program::{CpuProgram, Executor, Streams};
+use super::program::{CpuProgram, Executor, Link, Streams};
 use super::real::Real;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
 use crate::effort::Effort;
@@ -54,6 +56,7 @@ impl<R: Real> Run<'_, R> {
         let kernel = match executor {
             Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name,
             Executor::Fused(_) => "fused elementwise",
+            Executor::Chained(_) => "conv, pointwise + depthwise",
             Executor::Streams(_) => "matrix product, streams",
         };
         let operations = step.work.nodes().iter().map(|id| {
@@ -115,6 +118,7 @@ impl<R: Real> Run<'_, R> {
             Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &beside),
             Executor::Fused(fusion) => self.fused(step, fusion, outputs, &beside),
             Executor::Finished(kernel, fusion) => self.finished(step, kernel, fusion, outputs, &beside),
+            Executor::Chained(links) => self.chained(links, outputs, &beside),
             Executor::Streams(streams) => self.streams(step, streams, outputs, &beside),
         }
     }
@@ -189,16 +193,76 @@ impl<R: Real> Run<'_, R> {
     ) -> Result<()> {
         let id = step.work.nodes()[0];
         let Some(data) = outputs.pop() else { return Err(self.program.outline.lost(id)) };
+        let inputs = self.program.outline.values[id.index()].inputs.iter();
+        let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
+        let mut out = ViewMut { shape: &self.shapes[id.index()], data };
+        self.finishing(id, fusion, beside, |finish| kernel.run_and_finish(&views, finish, &mut out))
+    }
+
+    /// Calls `run` with what finishes the value of `id`.
+    fn finishing(
+        &self,
+        id: NodeId,
+        fusion: &Fusion,
+        beside: &[(Place, Slice<'_, R>)],
+        run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
+    ) -> Result<()> {
         let source = |&input: &NodeId| match input == id {
             true => Ok(Source::Old(0)),
             false => self.view_beside(input, beside).map(Source::View),
         };
         let sources = fusion.inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
-        let inputs = self.program.outline.values[id.index()].inputs.iter();
-        let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
-        let shape = &self.shapes[id.index()];
-        let mut out = ViewMut { shape, data };
-        fusion.program.finish(shape, &sources, |finish| kernel.run_and_finish(&views, finish, &mut out))
+        fusion.program.finish(&self.shapes[id.index()], &sources, run)
+    }
+
+    /// Runs two convolutions of which the second alone reads the first.
+    fn chained(
+        &self,
+        links: &[Link<R>; 2],
+        mut outputs: Vec<SliceMut<'_, R>>,
+        beside: &[(Place, Slice<'_, R>)],
+    ) -> Result<()> {
+        let [first, then] = links;
+        let lost = || self.program.outline.lost(first.node);
+        let Some(SliceMut::Real(y)) = outputs.pop() else { return Err(lost()) };
+        let x = self.operand(first, 0, beside)?.ok_or_else(lost)?;
+        let biases = [self.operand(first, 2, beside)?, self.operand(then, 2, beside)?];
+        let [bias, then_bias] = biases.map(|bias| bias.map(|bias| bias.real()).transpose());
+        let (bias, then_bias) = (bias?, then_bias?);
+        let (between, shape) = (&self.shapes[first.node.index()], &self.shapes[then.node.index()]);
+        self.ending(first, beside, |finish| {
+            let first_ending = Ending { bias, finish };
+            self.ending(then, beside, |finish| {
+                let endings = [first_ending, Ending { bias: then_bias, finish }];
+                let x = (x.real()?, x.shape);
+                let done = first.convolution.run_both(&then.convolution, x, between, endings, (y, shape));
+                done.then_some(()).ok_or_else(lost)
+            })
+        })
+    }
+
+    /// An input of a convolution.
+    fn operand<'a>(
+        &'a self,
+        link: &Link<R>,
+        position: usize,
+        beside: &[(Place, Slice<'a, R>)],
+    ) -> Result<Option<View<'a, R>>> {
+        let inputs = &self.program.outline.values[link.node.index()].inputs;
+        inputs.get(position).map(|&id| self.view_beside(id, beside)).transpose()
+    }
+
+    /// Calls `run` with what finishes a convolution, if anything does.
+    fn ending(
+        &self,
+        link: &Link<R>,
+        beside: &[(Place, Slice<'_, R>)],
+        run: impl FnOnce(Option<&Finish<'_, R>>) -> Result<()>,
+    ) -> Result<()> {
+        match &link.fusion {
+            Some(fusion) => self.finishing(link.node, fusion, beside, |finish| run(Some(finish))),
+            None => run(None),
+        }
     }
 
     fn streams(

@@ -33,6 +33,7 @@ const CHOICES: Choices = Choices {
     share: true,
     fuse: true,
     finish: false,
+    chain: false,
     reduce: true,
     batch: true,
     streams: false,

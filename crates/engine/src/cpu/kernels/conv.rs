@@ -53,11 +53,20 @@ impl<R: Real> Finish<'_, R> {
 /// The kernel of a convolution, packed: a left operand for every group.
 #[derive(Debug)]
 pub(crate) struct PackedKernel<R> {
-    level: Level,
+    pub(crate) level: Level,
     groups: Vec<LeftPanels<R>>,
 }
 
 impl<R: Real> PackedKernel<R> {
+    /// The panels of the first group, and the channels each of some covers.
+    pub(crate) fn panels(&self) -> usize {
+        self.groups[0].panels()
+    }
+
+    pub(crate) fn channels_of(&self, panels: &Range<usize>) -> Range<usize> {
+        self.groups[0].rows_of(panels)
+    }
+
     /// Packs a kernel of shape `[outputs, inputs of a group, …]`.
     pub(crate) fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
         let (rows, depth) = (shape[0] / groups, shape[1..].iter().product::<usize>());
@@ -96,7 +105,7 @@ struct Part<'a, R> {
 impl Convolution {
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        let flat = is_pointwise(window);
+        let flat = window.is_pointwise();
         let walk = match flat {
             // One long row: every element is read in turn.
             true => Walk::new(&Window::new([1]), &[x[2..].iter().product()], &[y[2..].iter().product()]),
@@ -268,6 +277,32 @@ impl Convolution {
         }
     }
 
+    /// How the positions of one image beyond the last whole panel are laid out for [`Convolution::channels`].
+    pub(crate) fn rest<R: Real>(&self, level: Level, x: &[R], positions: &Range<usize>) -> Vec<R> {
+        let readings = self.readings::<R>(level, positions, true);
+        let mut panels = vec![R::ZERO; self.depth() * readings.iter().map(|(width, _)| width).sum::<usize>()];
+        if let [(width, readings)] = &readings[..] {
+            readings.pack(x, 0..self.depth(), *width, &mut panels);
+        }
+        panels
+    }
+
+    /// The channels of some panels of the kernel, at some positions of one image: of a 1×1 convolution, which has one group.
+    pub(crate) fn channels<R: Real>(
+        &self,
+        (x, rest): (&[R], &[R]),
+        (w, panels): (&PackedKernel<R>, Range<usize>),
+        (bias, limits): (Option<&[R]>, Option<[R; 2]>),
+        positions: Range<usize>,
+        y: &mut Region<R>,
+    ) {
+        assert!(self.flat && self.groups == 1, "expected a 1×1 convolution of one group");
+        let w = &w.groups[0];
+        let start = bias.map_or(Beginning::Zero, |bias| Beginning::Rows(&bias[w.rows_of(&panels)]));
+        let right = self.right(true, (x, rest), 0..self.depth(), positions);
+        w.multiply_within(panels, 0, right, start, limits, y);
+    }
+
     /// Whether the input is read where it lies: patches are single elements. Of several images it is packed all the same,
     /// which was measured to be faster.
     fn is_plain(&self) -> bool {
@@ -328,12 +363,6 @@ impl<R: Real> Part<'_, R> {
             finish(self.first + row * self.y.stride() + first, y.row(local));
         }
     }
-}
-
-/// Whether a window reads exactly the element under it.
-pub(crate) fn is_pointwise(window: &Window) -> bool {
-    let ones = |v: &[usize]| v.iter().all(|&n| n == 1);
-    ones(&window.kernel) && ones(&window.stride) && window.pad.iter().all(|&p| p == (0, 0))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv::Finish;
+use super::gemm::Region;
 use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
 use super::rows::{Pairs, limit, take_apart, take_rows_apart};
@@ -345,7 +346,9 @@ impl Depthwise {
     ) {
         match &self.way {
             Way::Threes(planes) => {
-                planes.convolve(self.level, (x, &desk.frames), w, bias, limits, y);
+                let plane = self.output[0] * self.output[1];
+                let mut y = Region::new(y, y.len() / plane.max(1), plane, plane);
+                planes.convolve(self.level, (x, &desk.frames), w, bias, limits, &mut y);
             }
             Way::Frames(frames) => {
                 frames.fill(x, self.input, desk);

@@ -63,8 +63,8 @@ impl<'a, R> Matrix<'a, R> {
 pub(crate) struct Region<R> {
     at: *mut R,
     stride: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 // SAFETY: a region is an exclusive borrow in disguise: whoever makes one promises that its elements are touched
@@ -100,6 +100,11 @@ impl<R> Region<R> {
     /// Distance between the beginnings of rows.
     pub(crate) fn stride(&self) -> usize {
         self.stride
+    }
+
+    /// Where its first row begins.
+    pub(crate) fn start(&mut self) -> *mut R {
+        self.at
     }
 
     pub(crate) fn row(&mut self, row: usize) -> &mut [R] {

@@ -4,8 +4,9 @@
 
 mod activation;
 mod broadcast;
+pub(crate) mod chain;
 mod columns;
-mod conv;
+pub(crate) mod conv;
 mod conv_transpose;
 mod correlation;
 pub(crate) mod denormal;

@@ -40,6 +40,8 @@ pub(crate) struct Kernel<R> {
     /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
     /// it piece by piece.
     and_finish: Option<Arc<RunAndFinish<R>>>,
+    /// The convolution that it computes, if its weights are known.
+    pub(crate) convolution: Option<Arc<PreparedConvolution<R>>>,
 }
 
 impl<R: Real> Kernel<R> {
@@ -47,7 +49,14 @@ impl<R: Real> Kernel<R> {
         name: &'static str,
         run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Kernel { name, run: Box::new(run), in_place: None, and_finish: None, holds_weights: false }
+        Kernel {
+            name,
+            run: Box::new(run),
+            in_place: None,
+            and_finish: None,
+            holds_weights: false,
+            convolution: None,
+        }
     }
 
     /// A kernel that can hand on what it has computed piece by piece.
@@ -300,9 +309,10 @@ fn transposed_at_run<R: Real>(
 }
 
 fn prepared<R: Real>(convolution: PreparedConvolution<R>) -> Kernel<R> {
-    let name = convolution.name();
-    let kernel = Kernel::finishing(name, move |v, finish, out| run_prepared(&convolution, v, finish, out));
-    Kernel { holds_weights: true, ..kernel }
+    let (name, convolution) = (convolution.name(), Arc::new(convolution));
+    let held = convolution.clone();
+    let kernel = Kernel::finishing(name, move |v, finish, out| run_prepared(&held, v, finish, out));
+    Kernel { holds_weights: true, convolution: Some(convolution), ..kernel }
 }
 
 fn run_prepared<R: Real>(

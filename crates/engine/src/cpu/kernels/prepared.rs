@@ -8,9 +8,11 @@ use std::sync::Arc;
 use monosplit_graph::NodeId;
 use monosplit_graph::op::Window;
 
-use super::conv::{Convolution, Finish, PackedKernel, is_pointwise};
+use super::chain::{Chain, Ending};
+use super::conv::{Convolution, Finish, PackedKernel};
 use super::depthwise::{Depthwise, DepthwiseWalk};
 use super::level::Level;
+use super::threes::Threes;
 use super::winograd::{self, TransformedKernel, Winograd};
 use super::winograd_transform::Size;
 use crate::cpu::real::Real;
@@ -160,7 +162,7 @@ impl<R: Real> PreparedConvolution<R> {
                 Size::Two => "conv, winograd 2x2",
                 Size::Four => "conv, winograd 4x4",
             },
-            Way::Packed(_) if is_pointwise(&self.window) => "conv, pointwise gemm",
+            Way::Packed(_) if self.window.is_pointwise() => "conv, pointwise gemm",
             Way::Packed(_) => "conv, unfold + gemm",
         }
     }
@@ -190,6 +192,41 @@ impl<R: Real> PreparedConvolution<R> {
                 convolution.run(x, w, bias, finish, y);
             }
         }
+    }
+}
+
+impl<R: Real> PreparedConvolution<R> {
+    /// `y ← then ⋆ (self ⋆ x)`, each with its ending, for a value of shape `between` that is not kept. Whether that can be
+    /// done: this is 1×1, and `then` three by three and depthwise.
+    pub(crate) fn run_both(
+        &self,
+        then: &Self,
+        (x, xs): (&[R], &[usize]),
+        between: &[usize],
+        endings: [Ending<'_, R>; 2],
+        (y, ys): (&mut [R], &[usize]),
+    ) -> bool {
+        let chain = self.chain(then, xs, between, ys);
+        let (Way::Packed(w), Way::Depthwise(v), Some(chain)) = (&self.way, &then.way, chain) else {
+            return false;
+        };
+        chain.run(x, (w, v), endings, y);
+        true
+    }
+
+    fn chain(&self, then: &Self, xs: &[usize], between: &[usize], ys: &[usize]) -> Option<Chain> {
+        let (&[_, _, h, w], &[_, channels, rows, columns]) = (between, ys) else { return None };
+        let planes = Threes::new(&then.window, [h, w], [rows, columns])?;
+        let fits = self.window.is_pointwise() && self.groups == 1 && then.kernel_shape[0] == channels;
+        let chain = || Chain {
+            pointwise: Convolution::new(&self.window, 1, xs, &self.kernel_shape, between),
+            planes,
+            images: xs[0],
+            image: xs[1..].iter().product(),
+            between: h * w,
+            output: rows * columns,
+        };
+        (fits && then.groups == channels && between[1] == channels).then(chain)
     }
 }
 

@@ -2,8 +2,11 @@
 //! that reach over an end of a row find there what lies outside.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use monosplit_graph::op::Window;
 
+use super::gemm::Region;
 use super::lanes::Lanes;
 use super::level::{Level, compiled};
 use crate::cpu::real::Real;
@@ -30,15 +33,38 @@ pub(crate) struct Threes {
 impl Threes {
     /// The planes a window goes over, if it is such a window.
     pub(crate) fn new(window: &Window, input: [usize; 2], output: [usize; 2]) -> Option<Self> {
-        let (&[stride, other], &[above, before]) = (window.stride.as_slice(), window.pad.as_slice()) else {
-            return None;
-        };
-        let fits = window.kernel == [SIDE; 2] && window.dilation == [1; 2] && stride == other && stride <= 2;
-        fits.then_some(Threes { input, output, stride, before: [above.0, before.0] })
+        let planes =
+            || Threes { input, output, stride: window.stride[0], before: [window.pad[0].0, window.pad[1].0] };
+        window.is_three_by_three().then(planes)
     }
 
-    /// `y ← w ⋆ x + bias` for planes one after the other, each with its kernel and bias, kept within limits. `outside` is a
-    /// row of zeros.
+    /// Elements of a kernel.
+    pub(crate) fn taps(&self) -> usize {
+        TAPS
+    }
+
+    /// Lengths of the rows of input and output.
+    pub(crate) fn widths(&self) -> [usize; 2] {
+        [self.input[1], self.output[1]]
+    }
+
+    /// The rows of the input that some rows of the output read, and the planes that these and those are.
+    pub(crate) fn band(&self, rows: Range<usize>) -> (Range<usize>, Threes) {
+        let (above, height) = (self.before[0], self.input[0]);
+        let first = (rows.start * self.stride).saturating_sub(above);
+        let end = ((rows.end.max(1) - 1) * self.stride + SIDE).saturating_sub(above);
+        let read = first.min(height)..end.clamp(first.min(height), height);
+        let planes = Threes {
+            input: [read.len(), self.input[1]],
+            output: [rows.len(), self.output[1]],
+            before: [first + above - rows.start * self.stride, self.before[1]],
+            ..*self
+        };
+        (read, planes)
+    }
+
+    /// `y ← w ⋆ x + bias` for planes one after the other, each with its kernel and bias, kept within limits; the planes of the
+    /// output are the rows of `y`. `outside` is a row of zeros.
     pub(crate) fn convolve<R: Real>(
         &self,
         level: Level,
@@ -46,7 +72,7 @@ impl Threes {
         w: &[R],
         bias: Option<&[R]>,
         limits: Option<[R; 2]>,
-        y: &mut [R],
+        y: &mut Region<R>,
     ) {
         let job = self.job((x, outside), (w, bias, R::ZERO), limits.unwrap_or(R::UNLIMITED), y);
         assert!(w.len() == job.count * TAPS && bias.is_none_or(|bias| bias.len() == job.count), "kernels");
@@ -61,7 +87,8 @@ impl Threes {
 
     /// The largest number under every window, NaN if there is one. `outside` is a row of `−∞`.
     pub(crate) fn largest<R: Real>(&self, level: Level, (x, outside): (&[R], &[R]), y: &mut [R]) {
-        let job = self.job((x, outside), (&[], None, R::NEG_INFINITY), R::UNLIMITED, y);
+        let mut y = Region::new(y, 1, y.len(), y.len());
+        let job = self.job((x, outside), (&[], None, R::NEG_INFINITY), R::UNLIMITED, &mut y);
         // SAFETY: the job was checked. The level is one of this machine.
         unsafe {
             match self.stride {
@@ -76,14 +103,14 @@ impl Threes {
         (x, outside): (&[R], &[R]),
         (w, bias, otherwise): (&'a [R], Option<&'a [R]>, R),
         limits: [R; 2],
-        y: &mut [R],
+        y: &mut Region<R>,
     ) -> Job<'a, R> {
         let ([height, width], [rows, columns]) = (self.input, self.output);
-        let count = y.len() / (rows * columns).max(1);
-        let fits = x.len() >= count * height * width && outside.len() > width;
+        let count = y.rows;
+        let fits = x.len() >= count * height * width && outside.len() > width && y.columns >= rows * columns;
         assert!(fits && (1..=2).contains(&self.stride), "planes");
-        let (x, outside, y) = (x.as_ptr(), outside.as_ptr(), y.as_mut_ptr());
-        Job { planes: *self, count, x, outside, w, bias, otherwise, limits, y }
+        let (x, outside, apart) = (x.as_ptr(), outside.as_ptr(), y.stride());
+        Job { planes: *self, count, x, outside, w, bias, otherwise, limits, y: y.start(), apart }
     }
 }
 
@@ -100,6 +127,8 @@ pub(crate) struct Job<'a, R> {
     otherwise: R,
     limits: [R; 2],
     y: *mut R,
+    /// Distance between the planes of the output.
+    apart: usize,
 }
 
 /// How a result takes in what is under the taps of its window, one after the other.
@@ -208,7 +237,9 @@ unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
     unsafe {
         while first < rows {
             first += match rows - first {
-                7.. if STRIDE == 1 && L::ROWS >= MANY_REGISTERS => some::<L, M, STRIDE, 7>(job, meeting, first),
+                7.. if STRIDE == 1 && L::ROWS >= MANY_REGISTERS => {
+                    some::<L, M, STRIDE, 7>(job, meeting, first)
+                }
                 4.. if L::ROWS >= MANY_REGISTERS => some::<L, M, STRIDE, 4>(job, meeting, first),
                 2.. => some::<L, M, STRIDE, 2>(job, meeting, first),
                 _ => some::<L, M, STRIDE, 1>(job, meeting, first),
@@ -255,7 +286,7 @@ unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize,
     [first, at]: [usize; 2],
     left: isize,
 ) {
-    let ([height, width], [rows, columns]) = (job.planes.input, job.planes.output);
+    let ([height, width], columns) = (job.planes.input, job.planes.output[1]);
     let under = (ROWS - 1) * STRIDE + SIDE;
     // SAFETY: the caller vouches for the instructions and the extents.
     unsafe {
@@ -291,7 +322,7 @@ unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize,
                     }
                 }
             });
-            let y = job.y.add((plane * rows + first) * columns + at);
+            let y = job.y.add(plane * job.apart + first * columns + at);
             for (output, result) in results.into_iter().enumerate() {
                 let (to, result) = (y.add(output * columns), result.limited(least, most));
                 match columns - at {

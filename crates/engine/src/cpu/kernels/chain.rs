@@ -1,0 +1,175 @@
+//! A 1×1 convolution whose result a depthwise one alone reads, together: some channels of a band of rows at a time, so that what
+//! lies between them never leaves the nearer caches.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use super::conv::{Convolution, Finish, PackedKernel};
+use super::gemm::Region;
+use super::scratch::Scratch;
+use super::threes::Threes;
+use crate::cpu::gang::share;
+use crate::cpu::real::Real;
+
+/// Numbers between the two convolutions that are computed at a time, about, so that they stay in the second cache.
+const BETWEEN: usize = 3 << 14;
+/// Pieces of work for every thread, at least.
+const PIECES: usize = 6;
+/// Rows of the output in a band, at least: bands read some rows of what lies between them twice.
+const ROWS: usize = 7;
+
+/// What is added to the result of a convolution, and done to it then.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending<'a, R> {
+    pub(crate) bias: Option<&'a [R]>,
+    pub(crate) finish: Option<&'a Finish<'a, R>>,
+}
+
+impl<R: Real> Ending<'_, R> {
+    fn limits(&self) -> Option<[R; 2]> {
+        self.finish.and_then(Finish::limits)
+    }
+
+    /// Finishes rows that lie apart in a value, the first from element `first` on, unless their limits did that.
+    fn finish(&self, first: usize, apart: usize, y: &mut Region<R>) {
+        let Some(Finish::Pieces(finish)) = self.finish else { return };
+        (0..y.rows).for_each(|row| finish(first + row * apart, y.row(row)));
+    }
+}
+
+/// A 1×1 convolution and the depthwise one that reads it.
+pub(crate) struct Chain {
+    pub(crate) pointwise: Convolution,
+    pub(crate) planes: Threes,
+    pub(crate) images: usize,
+    /// Elements of an image that is read, and of a plane between the two and of the output.
+    pub(crate) image: usize,
+    pub(crate) between: usize,
+    pub(crate) output: usize,
+}
+
+/// Rows of the output, those of what lies between that they read, and the planes that these and those are.
+struct Band {
+    rows: Range<usize>,
+    between: Range<usize>,
+    planes: Threes,
+}
+
+impl Chain {
+    /// `y ← v ⋆ (w ⋆ x)`, each with its ending.
+    pub(crate) fn run<R: Real>(
+        &self,
+        x: &[R],
+        (w, v): (&PackedKernel<R>, &[R]),
+        [first, then]: [Ending<'_, R>; 2],
+        y: &mut [R],
+    ) {
+        let (panels, taps) = (w.panels(), self.planes.taps());
+        let (channels, [width, columns]) = (w.channels_of(&(0..panels)).len(), self.planes.widths());
+        let bands = self.bands(w);
+        let rest = |index: usize| {
+            let band = &bands[index % bands.len()];
+            let x = &x[index / bands.len() * self.image..][..self.image];
+            self.pointwise.rest(w.level, x, &scaled(&band.between, width))
+        };
+        let rests: Vec<Vec<R>> = (0..self.images * bands.len()).map(rest).collect();
+        let outside = vec![R::ZERO; width + 1];
+        let y = Region::new(y, self.images * channels, self.output, self.output);
+        share(rests.len() * panels, |task| {
+            let (index, panel) = (task / panels, task % panels..task % panels + 1);
+            let (image, band) = (index / bands.len(), &bands[index % bands.len()]);
+            let own = w.channels_of(&panel);
+            let positions = scaled(&band.between, width);
+            let mut between = Scratch::new(own.len() * positions.len());
+            let mut middle = Region::new(&mut between, own.len(), positions.len(), positions.len());
+            let x = &x[image * self.image..][..self.image];
+            let (start, limits) = (positions.start, first.limits());
+            self.pointwise.channels(
+                (x, &rests[index]),
+                (w, panel),
+                (first.bias, limits),
+                positions,
+                &mut middle,
+            );
+            let row = image * channels + own.start;
+            first.finish(row * self.between + start, self.between, &mut middle);
+            let places = scaled(&band.rows, columns);
+            // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
+            let mut y = unsafe { y.part(row..row + own.len(), places.clone()) };
+            let bias = then.bias.map(|bias| &bias[own.clone()]);
+            let v = &v[scaled(&own, taps)];
+            band.planes.convolve(w.level, (&between, &outside), v, bias, then.limits(), &mut y);
+            then.finish(row * self.output + places.start, self.output, &mut y);
+        });
+    }
+
+    /// Bands that are small enough, and enough for all threads. Bits do not depend on them.
+    fn bands<R: Real>(&self, w: &PackedKernel<R>) -> Vec<Band> {
+        let rows = self.output / self.planes.widths()[1].max(1);
+        let largest = w.channels_of(&(0..1)).len() * self.between;
+        let wanted = (PIECES * rayon::current_num_threads()).div_ceil((self.images * w.panels()).max(1));
+        let count = largest.div_ceil(BETWEEN).max(wanted).clamp(1, (rows / ROWS).max(1));
+        let band = |index: usize| {
+            let rows = index * rows / count..(index + 1) * rows / count;
+            let (between, planes) = self.planes.band(rows.clone());
+            Band { rows, between, planes }
+        };
+        (0..count).map(band).collect()
+    }
+}
+
+fn scaled(range: &Range<usize>, by: usize) -> Range<usize> {
+    range.start * by..range.end * by
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::op::Window;
+
+    use super::*;
+    use crate::cpu::kernels::prepared::PreparedConvolution;
+    use crate::cpu::kernels::testing::Random;
+
+    #[test]
+    fn together_two_convolutions_have_the_bits_of_one_after_the_other() {
+        let mut random = Random::new(31);
+        for case in 0..80 {
+            let (images, inputs, channels) =
+                (random.within(1, 3), random.within(1, 40), random.within(2, 40));
+            let (height, width) = (random.within(2, 70), random.within(2, 40));
+            let stride = 1 + case % 2;
+            let pad = [0, 1].map(|_| (random.within(1, 9), random.within(0, 30)));
+            let narrow = Window::new([1, 1]);
+            let deep = Window { stride: vec![stride; 2], pad: pad.to_vec(), ..Window::new([3, 3]) };
+            let output = [deep.positions(0, height), deep.positions(1, width)].map(Option::unwrap);
+            let (xs, between) = ([images, inputs, height, width], [images, channels, height, width]);
+            let ys = [images, channels, output[0], output[1]];
+            let mut reals = |count: usize| random.reals::<f32>(count);
+            let (x, w, v) = (reals(xs.iter().product()), reals(channels * inputs), reals(channels * 9));
+            let (bias, then_bias) = (reals(channels), reals(channels));
+            let other = reals(ys.iter().product());
+            let first = PreparedConvolution::new(&narrow, 1, (&w, &[channels, inputs, 1, 1]), None);
+            let then = PreparedConvolution::new(&deep, channels, (&v, &[channels, 1, 3, 3]), None);
+            let add = |at: usize, piece: &mut [f32]| {
+                piece.iter_mut().zip(&other[at..]).for_each(|(y, other)| *y += other);
+            };
+            let halve = |_: usize, piece: &mut [f32]| piece.iter_mut().for_each(|y| *y *= 0.5);
+            let finishes = [Finish::Limits([-0.1, 0.8]), Finish::Pieces(&halve)];
+            let endings = [
+                Ending { bias: Some(&bias), finish: finishes.get(case % 3) },
+                Ending { bias: Some(&then_bias), finish: Some(&Finish::Pieces(&add)) },
+            ];
+            let mut whole = vec![f32::NAN; between.iter().product()];
+            let mut expected = vec![f32::NAN; other.len()];
+            first.run((&x, &xs), endings[0].bias, endings[0].finish, (&mut whole, &between));
+            then.run((&whole, &between), endings[1].bias, endings[1].finish, (&mut expected, &ys));
+            for threads in [1, 3, 16] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let mut y = vec![f32::NAN; other.len()];
+                let run = || first.run_both(&then, (&x, &xs), &between, endings, (&mut y, &ys));
+                assert!(pool.install(run));
+                assert!(y.iter().zip(&expected).all(|(y, e)| y.to_bits() == e.to_bits()), "{case}");
+            }
+        }
+    }
+}

@@ -1,11 +1,13 @@
-//! The transpose of a convolution with a stride: a matrix product gives every tap's contribution, folding adds
-//! them where the convolution would have read. Work is cut by output channels, so no sum is split.
+//! The transpose of a convolution with a stride. The outputs of one phase of the stride are a convolution of stride 1, which
+//! reads frames; where windows are too large, or have too many axes for that, a matrix product gives every tap's contribution,
+//! and folding adds them where the convolution would have read. Work is cut by output channels, so no sum is split.
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::columns::fold;
 use super::conv::Finish;
+use super::framed::PackedPhases;
 use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region};
 use super::level::Level;
 use super::right::RightPanels;
@@ -16,10 +18,51 @@ use crate::cpu::real::Real;
 /// Rows of the product one task computes at a time, about.
 const ROWS: usize = 112;
 
-/// The kernel of a transposed convolution, packed: for every group, left operands that give the contributions
-/// to a few output channels each.
+/// The kernel of a transposed convolution, packed.
 #[derive(Debug)]
-pub(crate) struct PackedTranspose<R> {
+pub(crate) enum PackedTranspose<R> {
+    Phases(PackedPhases<R>),
+    Folded(Contributions<R>),
+}
+
+impl<R: Real> PackedTranspose<R> {
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
+    pub(crate) fn new(level: Level, window: &Window, groups: usize, w: &[R], shape: &[usize]) -> Self {
+        match PackedPhases::new(level, window, groups, w, shape) {
+            Some(phases) => PackedTranspose::Phases(phases),
+            None => PackedTranspose::Folded(Contributions::new(level, groups, w, shape)),
+        }
+    }
+
+    /// Its name in profiles.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            PackedTranspose::Phases(_) => "conv transpose, phases",
+            PackedTranspose::Folded(_) => "conv transpose, gemm + fold",
+        }
+    }
+
+    /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
+    pub(crate) fn run(
+        &self,
+        window: &Window,
+        (x, xs): (&[R], &[usize]),
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        (y, ys): (&mut [R], &[usize]),
+    ) {
+        match self {
+            PackedTranspose::Phases(w) => w.run((x, xs), bias, finish, (y, ys)),
+            PackedTranspose::Folded(w) => {
+                TransposedConvolution::new(window, w.groups.len(), xs, ys).run(x, w, bias, finish, y);
+            }
+        }
+    }
+}
+
+/// For every group, left operands that give the contributions to a few output channels each.
+#[derive(Debug)]
+pub(crate) struct Contributions<R> {
     level: Level,
     outputs: usize,
     /// Output channels of a block.
@@ -27,9 +70,9 @@ pub(crate) struct PackedTranspose<R> {
     groups: Vec<Vec<LeftPanels<R>>>,
 }
 
-impl<R: Real> PackedTranspose<R> {
+impl<R: Real> Contributions<R> {
     /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
-    pub(crate) fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
+    fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
         let taps: usize = shape[2..].iter().product();
         let (inputs, outputs) = (shape[0] / groups, shape[1]);
         let block = ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1));
@@ -41,27 +84,27 @@ impl<R: Real> PackedTranspose<R> {
             };
             (0..outputs).step_by(ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1))).map(block).collect()
         };
-        PackedTranspose { level, outputs, block, groups: (0..groups).map(pack).collect() }
+        Contributions { level, outputs, block, groups: (0..groups).map(pack).collect() }
     }
 }
 
-/// A transposed convolution of known sizes.
-pub(crate) struct TransposedConvolution {
+/// A transposed convolution of known sizes that folds.
+struct TransposedConvolution {
     walk: Walk,
     inputs: usize,
 }
 
 impl TransposedConvolution {
     /// The transpose, applied to `x`, of the convolution that takes `y` to `x`, each given by its shape.
-    pub(crate) fn new(window: &Window, groups: usize, x: &[usize], y: &[usize]) -> Self {
+    fn new(window: &Window, groups: usize, x: &[usize], y: &[usize]) -> Self {
         TransposedConvolution { walk: Walk::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished channel by channel.
-    pub(crate) fn run<R: Real>(
+    fn run<R: Real>(
         &self,
         x: &[R],
-        w: &PackedTranspose<R>,
+        w: &Contributions<R>,
         bias: Option<&[R]>,
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
@@ -150,11 +193,17 @@ mod tests {
                 let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
                 Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
-                let packed = PackedTranspose::new(Level::best(), groups, &w, &ws);
-                let transpose = TransposedConvolution::new(&window, groups, &ys, &xs);
-                transpose.run(&dual, &packed, None, None, &mut back);
+                let folded = PackedTranspose::Folded(Contributions::new(Level::best(), groups, &w, &ws));
+                folded.run(&window, (&dual, &ys), None, None, (&mut back, &xs));
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));
                 assert!((left - right).abs() < 1e-11 * (1.0 + left.abs()), "{left} {right} {window:?}");
+                for level in Level::all() {
+                    let packed = PackedTranspose::new(level, &window, groups, &w, &ws);
+                    assert_eq!(matches!(packed, PackedTranspose::Phases(_)), axes < 3);
+                    let mut again = vec![f64::NAN; x.len()];
+                    packed.run(&window, (&dual, &ys), None, None, (&mut again, &xs));
+                    assert_close(&again, &back, 1e-12);
+                }
                 if let Some(turned) = PreparedConvolution::transposed(&window, groups, (&w, &ws), None) {
                     let mut again = vec![f64::NAN; x.len()];
                     turned.run((&dual, &ys), None, None, (&mut again, &xs));
@@ -170,9 +219,11 @@ mod tests {
         window.stride = vec![2];
         let (x, w, bias) = ([1.0f64, 2.0], [1.0, 10.0], [100.0]);
         let mut y = [0.0; 4];
-        let packed = PackedTranspose::new(Level::best(), 1, &w, &[1, 1, 2]);
-        let transpose = TransposedConvolution::new(&window, 1, &[1, 1, 2], &[1, 1, 4]);
-        transpose.run(&x, &packed, Some(&bias), None, &mut y);
-        assert_eq!(y, [101.0, 110.0, 102.0, 120.0]);
+        let phases = PackedTranspose::new(Level::best(), &window, 1, &w, &[1, 1, 2]);
+        let folded = PackedTranspose::Folded(Contributions::new(Level::best(), 1, &w, &[1, 1, 2]));
+        for packed in [phases, folded] {
+            packed.run(&window, (&x, &[1, 1, 2]), Some(&bias), None, (&mut y, &[1, 1, 4]));
+            assert_eq!(y, [101.0, 110.0, 102.0, 120.0]);
+        }
     }
 }

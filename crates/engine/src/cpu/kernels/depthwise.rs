@@ -10,10 +10,11 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv::Finish;
+use super::frames::{Frames, Planar, Sums, planar};
 use super::gemm::Region;
 use super::lanes::{Lanes, WIDEST};
 use super::level::{Level, compiled};
-use super::rows::{Pairs, limit, take_apart, take_rows_apart};
+use super::rows::limit;
 use super::scratch::Scratch;
 use super::threes::Threes;
 use super::window::{Walk, pair};
@@ -24,9 +25,6 @@ use crate::cpu::real::Real;
 const ABREAST: usize = 4;
 /// Numbers that may be read and written beyond the last sum.
 const SLACK: usize = ABREAST * WIDEST;
-/// Windows that step, or reach, further than this are walked tap by tap.
-const LARGEST_STRIDE: usize = 8;
-const LARGEST_REACH: usize = 256;
 /// Outputs of one task, about.
 const GRAIN: usize = 1 << 12;
 
@@ -75,86 +73,6 @@ unsafe fn sum_taps<L: Lanes>(
 
 compiled!(add_taps<R: Real>(length: usize, taps: &[(usize, R)], from: *const R, start: R, to: *mut R), sum_taps);
 
-/// A copy of a plane, or of every `stride`-th element of it, with zeros around.
-#[derive(Clone, Copy, Debug)]
-struct Frame {
-    /// Where among the numbers of all frames it begins.
-    at: usize,
-    rows: usize,
-    pitch: usize,
-    /// Row and column of the plane's first element that is copied, and of the frame it is copied to.
-    from: [usize; 2],
-    to: [usize; 2],
-    stride: [usize; 2],
-}
-
-impl Frame {
-    /// A frame whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
-    fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
-        let first = |axis: usize| {
-            let to = before[axis].max(0).unsigned_abs().div_ceil(stride[axis]);
-            (to, (to * stride[axis]).wrapping_add_signed(-before[axis]))
-        };
-        let ((top, y), (left, x)) = (first(0), first(1));
-        Frame { at, rows, pitch, from: [y, x], to: [top, left], stride }
-    }
-
-    /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
-    /// to whole strides.
-    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R], apart: &mut [R]) {
-        if self.from[1] >= width || self.to[1] >= self.pitch {
-            return;
-        }
-        let step = self.stride[1];
-        let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(step));
-        let rows = (self.to[0]..self.rows).zip((self.from[0]..height).step_by(self.stride[0]));
-        for (row, y) in rows {
-            let target = &mut frames[self.at + row * self.pitch + self.to[1]..][..columns];
-            let from = &plane[y * width..(y + 1) * width];
-            if step == 1 {
-                target.copy_from_slice(&from[self.from[1]..][..columns]);
-            } else {
-                take_apart(from, step, apart);
-                let first = self.from[1] % step * (apart.len() / step) + self.from[1] / step;
-                target.copy_from_slice(&apart[first..first + columns]);
-            }
-        }
-    }
-}
-
-/// Fills two frames with the columns of a plane in turn, where they have room for all of them; whether they had.
-fn fill_both<R: Real>(frames: [&Frame; 2], plane: &[R], [height, width]: [usize; 2], room: &mut [R]) -> bool {
-    let [a, b] = frames;
-    let turned = a.from[1] == 1;
-    let (even, odd) = if turned { (b, a) } else { (a, b) };
-    let fits = |frame: &Frame, columns: usize| frame.to[1] + columns <= frame.pitch;
-    if [even.from[1], odd.from[1]] != [0, 1] || !fits(even, width.div_ceil(2)) || !fits(odd, width / 2) {
-        return false;
-    }
-    let rows = (a.rows - a.to[0].min(a.rows)).min(height.saturating_sub(a.from[0]).div_ceil(a.stride[0]));
-    let pairs = Pairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
-    if rows > 0 {
-        let (first, second) = room.split_at_mut(b.at);
-        let first = &mut first[a.at + a.to[0] * a.pitch + a.to[1]..];
-        let second = &mut second[b.to[0] * b.pitch + b.to[1]..];
-        let (even, odd) = if turned { (second, first) } else { (first, second) };
-        take_rows_apart(pairs, &plane[a.from[0] * width..], even, odd);
-    }
-    true
-}
-
-/// Sums over shifted frames, and where they belong in an output plane.
-#[derive(Debug)]
-struct Sums {
-    /// For every tap it has, its index in the kernel and the distance it reads at.
-    taps: Vec<(usize, usize)>,
-    rows: usize,
-    columns: usize,
-    /// Row and column of the first output, and the distance to the next.
-    first: [usize; 2],
-    step: [usize; 2],
-}
-
 /// A depthwise convolution, or the transpose of one, of known sizes.
 #[derive(Debug)]
 pub(crate) struct Depthwise {
@@ -175,14 +93,6 @@ enum Way {
     Frames(Frames),
 }
 
-/// Frames for the phases of a stride, all of one pitch, and the sums over them.
-#[derive(Debug)]
-struct Frames {
-    frames: Vec<Frame>,
-    pitch: usize,
-    sums: Vec<Sums>,
-}
-
 /// What one task works with while it goes through its planes.
 struct Desk<R: Real> {
     /// All frames, or a row of zeros.
@@ -192,62 +102,6 @@ struct Desk<R: Real> {
     apart: Vec<R>,
     /// The distances and weights of the taps of a sum.
     taps: Vec<(usize, R)>,
-}
-
-/// Two axes, given one or two.
-fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
-    match *values {
-        [x] => Some([missing, x]),
-        [y, x] => Some([y, x]),
-        _ => None,
-    }
-}
-
-/// A window over two axes, small enough for frames.
-struct Planar {
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    dilation: [usize; 2],
-    before: [usize; 2],
-}
-
-impl Planar {
-    fn new(window: &Window) -> Option<Self> {
-        let before: Vec<usize> = window.pad.iter().map(|pad| pad.0).collect();
-        let planar = Planar {
-            kernel: planar(&window.kernel, 1)?,
-            stride: planar(&window.stride, 1)?,
-            dilation: planar(&window.dilation, 1)?,
-            before: planar(&before, 0)?,
-        };
-        let small = (0..2).all(|axis| {
-            let reach = planar.kernel[axis].saturating_mul(planar.dilation[axis]);
-            planar.stride[axis] <= LARGEST_STRIDE
-                && reach <= LARGEST_REACH
-                && planar.before[axis] <= LARGEST_REACH
-        });
-        small.then_some(planar)
-    }
-
-    fn taps(&self) -> usize {
-        self.kernel[0] * self.kernel[1]
-    }
-
-    /// How far tap `tap` reads ahead along each axis.
-    fn ahead(&self, tap: usize) -> [usize; 2] {
-        [tap / self.kernel[1] * self.dilation[0], tap % self.kernel[1] * self.dilation[1]]
-    }
-
-    /// Rows and columns that the last tap reads ahead, counted in strides.
-    fn reach(&self) -> [usize; 2] {
-        [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
-    }
-
-    /// Every phase of the stride.
-    fn phases(&self) -> impl Iterator<Item = [usize; 2]> {
-        let [rows, columns] = self.stride;
-        (0..rows * columns).map(move |phase| [phase / columns, phase % columns])
-    }
 }
 
 impl Depthwise {
@@ -270,7 +124,7 @@ impl Depthwise {
     pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
         let window = Planar::new(window)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = Way::Frames(Frames::transposed(&window, output));
+        let way = Way::Frames(Frames::transposed(&window, input, output));
         let (level, kernel_taps) = (Level::best(), window.taps());
         Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, way })
     }
@@ -320,17 +174,16 @@ impl Depthwise {
     }
 
     fn desk<R: Real>(&self) -> Desk<R> {
-        let (framed, summed, stride) = match &self.way {
-            Way::Threes(_) => (self.input[1], 0, 1),
+        let (framed, summed, apart) = match &self.way {
+            Way::Threes(_) => (self.input[1], 0, Vec::new()),
             Way::Frames(frames) => (
-                frames.frames.iter().map(|frame| frame.rows * frame.pitch).sum(),
+                frames.length() + frames.beyond(),
                 frames.sums.iter().map(|sums| sums.rows * frames.pitch).max().unwrap_or(0),
-                frames.stride(),
+                frames.row(self.input[1]),
             ),
         };
         let mut frames = Scratch::new(framed + SLACK);
         frames.fill(R::ZERO);
-        let apart = vec![R::ZERO; self.input[1].next_multiple_of(stride)];
         Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
@@ -351,13 +204,13 @@ impl Depthwise {
                 planes.convolve(self.level, (x, &desk.frames), w, bias, limits, &mut y);
             }
             Way::Frames(frames) => {
-                frames.fill(x, self.input, desk);
+                frames.fill(x, self.input, &mut desk.frames, &mut desk.apart);
                 let start = bias.map_or(R::ZERO, |bias| bias[0]);
                 for part in frames.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
                     desk.taps.clear();
                     desk.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
-                    frames.add_up(self.level, part, start, desk);
-                    frames.place(part, &desk.sums, y, self.output[1]);
+                    add_up(self.level, frames.pitch, part, start, desk);
+                    frames.place(part, part.rows, &desk.sums, y, self.output[1]);
                 }
                 if let Some([least, most]) = limits {
                     limit(y, least, most);
@@ -367,95 +220,15 @@ impl Depthwise {
     }
 }
 
-impl Frames {
-    fn new(window: &Planar, output: [usize; 2]) -> Self {
-        let (reach, stride) = (window.reach(), window.stride);
-        let size = [output[0] + reach[0], output[1] + reach[1]];
-        let frames: Vec<Frame> = (window.phases().enumerate())
-            .map(|(index, phase)| {
-                let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
-                Frame::new(index * size[0] * size[1], size, stride, before)
-            })
-            .collect();
-        let taps = (0..window.taps()).map(|tap| {
-            let ahead = window.ahead(tap);
-            let frame = frames[ahead[0] % stride[0] * stride[1] + ahead[1] % stride[1]];
-            (tap, frame.at + ahead[0] / stride[0] * size[1] + ahead[1] / stride[1])
-        });
-        let [rows, columns] = output;
-        let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
-        Frames { frames, pitch: size[1], sums: vec![sums] }
-    }
-
-    /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
-    /// `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap whose `ahead` has that phase.
-    fn transposed(window: &Planar, output: [usize; 2]) -> Self {
-        let (reach, stride) = (window.reach(), window.stride);
-        let size =
-            [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
-        let sums = window.phases().map(|phase| {
-            let skipped = [0, 1]
-                .map(|axis: usize| window.before[axis].saturating_sub(phase[axis]).div_ceil(stride[axis]));
-            let first = [0, 1].map(|axis| skipped[axis] * stride[axis] + phase[axis] - window.before[axis]);
-            let [rows, columns] =
-                [0, 1].map(|axis| output[axis].saturating_sub(first[axis]).div_ceil(stride[axis]));
-            let reaching = |tap: usize| {
-                let ahead = window.ahead(tap);
-                let at = [0, 1].map(|axis| skipped[axis] + reach[axis] - ahead[axis] / stride[axis]);
-                let reaches = (0..2).all(|axis| ahead[axis] % stride[axis] == phase[axis]);
-                reaches.then(|| (tap, at[0] * size[1] + at[1]))
-            };
-            Sums {
-                taps: (0..window.taps()).filter_map(reaching).collect(),
-                rows,
-                columns,
-                first,
-                step: stride,
-            }
-        });
-        let frames = vec![Frame::new(0, size, [1, 1], reach.map(|n| n as isize))];
-        Frames { frames, pitch: size[1], sums: sums.collect() }
-    }
-
-    /// How far apart the columns are that one frame has.
-    fn stride(&self) -> usize {
-        self.frames.first().map_or(1, |frame| frame.stride[1])
-    }
-
-    fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], desk: &mut Desk<R>) {
-        for phases in self.frames.chunks(self.stride()) {
-            if let [a, b] = phases
-                && fill_both([a, b], plane, input, &mut desk.frames)
-            {
-                continue;
-            }
-            phases.iter().for_each(|frame| frame.fill(plane, input, &mut desk.frames, &mut desk.apart));
-        }
-    }
-
-    fn add_up<R: Real>(&self, level: Level, part: &Sums, start: R, desk: &mut Desk<R>) {
-        let Desk { frames, sums, taps, .. } = desk;
-        let length = (part.rows - 1) * self.pitch + part.columns;
-        let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
-        assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
-        // SAFETY: the assertions bound what is read at every distance, and what is written, with the slack that
-        // whole vectors need. The level is one of this machine.
-        unsafe { add_taps(level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
-    }
-
-    /// Copies sums to the outputs they belong to, in a plane of this width.
-    fn place<R: Real>(&self, part: &Sums, sums: &[R], y: &mut [R], width: usize) {
-        for (row, sums) in sums.chunks(self.pitch).take(part.rows).enumerate() {
-            let at = (part.first[0] + row * part.step[0]) * width + part.first[1];
-            match part.step[1] {
-                1 => y[at..at + part.columns].copy_from_slice(&sums[..part.columns]),
-                step => {
-                    let to = y[at..].iter_mut().step_by(step);
-                    to.zip(&sums[..part.columns]).for_each(|(y, &sum)| *y = sum);
-                }
-            }
-        }
-    }
+/// The sums of a part, in `desk`.
+fn add_up<R: Real>(level: Level, pitch: usize, part: &Sums, start: R, desk: &mut Desk<R>) {
+    let Desk { frames, sums, taps, .. } = desk;
+    let length = (part.rows - 1) * pitch + part.columns;
+    let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
+    assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
+    // SAFETY: the assertions bound what is read at every distance, and what is written, with the slack that
+    // whole vectors need. The level is one of this machine.
+    unsafe { add_taps(level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
 }
 
 /// A depthwise convolution over any number of axes, tap by tap.

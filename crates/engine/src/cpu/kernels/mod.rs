@@ -13,6 +13,8 @@ pub(crate) mod denormal;
 mod depthwise;
 mod elementwise;
 mod erf;
+mod framed;
+mod frames;
 pub(crate) mod fused;
 mod gemm;
 mod lanes;

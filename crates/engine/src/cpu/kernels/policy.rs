@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::conv::Finish;
-use super::conv_transpose::{PackedTranspose, TransposedConvolution};
+use super::conv_transpose::PackedTranspose;
 use super::correlation::Correlation;
 use super::depthwise::Depthwise;
 use super::level::Level;
@@ -253,8 +253,8 @@ fn transposed_convolution<R: Real>(
     if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
         return Ok(transposed_at_run(window, groups, node, shelf));
     }
-    let pack = move |w: &View<'_, R>| Ok(PackedTranspose::new(Level::best(), groups, w.real()?, w.shape));
-    let ready = constants[1].as_ref().map(pack).transpose()?;
+    let known = constants[1].map(|w| pack_transpose(&window, groups, &w)).transpose()?;
+    let name = known.as_ref().map_or("conv transpose, packed at run", PackedTranspose::name);
     // The direct way through a strided depthwise convolution reads the weights as they are.
     let holds_weights = constants[1].is_some_and(|w| groups == 1 || w.shape[..2] != [groups, 1]);
     let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
@@ -265,15 +265,29 @@ fn transposed_convolution<R: Real>(
             kernel.run(v[0].real()?, v[1].real()?, bias, finish, out.real()?);
             return Ok(());
         }
-        let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
-        let bias = v.get(2).map(|b| b.real()).transpose()?;
-        match &ready {
-            Some(w) => kernel.run(v[0].real()?, w, bias, finish, out.real()?),
-            None => kernel.run(v[0].real()?, &pack(&v[1])?, bias, finish, out.real()?),
+        match &known {
+            Some(w) => run_transpose(w, &window, v, finish, out),
+            None => run_transpose(&pack_transpose(&window, groups, &v[1])?, &window, v, finish, out),
         }
-        Ok(())
     };
-    Ok(Kernel { holds_weights, ..Kernel::finishing("conv transpose, gemm + fold", run) })
+    Ok(Kernel { holds_weights, ..Kernel::finishing(name, run) })
+}
+
+fn pack_transpose<R: Real>(window: &Window, groups: usize, w: &View<'_, R>) -> Result<PackedTranspose<R>> {
+    Ok(PackedTranspose::new(Level::best(), window, groups, w.real()?, w.shape))
+}
+
+fn run_transpose<R: Real>(
+    w: &PackedTranspose<R>,
+    window: &Window,
+    v: &[View<'_, R>],
+    finish: Option<&Finish<'_, R>>,
+    out: &mut ViewMut<'_, R>,
+) -> Result<()> {
+    let bias = v.get(2).map(|b| b.real()).transpose()?;
+    let shape = out.shape;
+    w.run(window, (v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
+    Ok(())
 }
 
 /// Whether the batch is known to be so large that preparing a kernel that is computed itself costs little beside it.
@@ -297,13 +311,7 @@ fn transposed_at_run<R: Real>(
         let output = planes.as_deref().map(|planes| (planes, &kept));
         match PreparedConvolution::transposed(&window, groups, w, output) {
             Some(turned) => run_prepared(&turned, v, None, out),
-            None => {
-                let kernel = TransposedConvolution::new(&window, groups, v[0].shape, out.shape);
-                let bias = v.get(2).map(|b| b.real()).transpose()?;
-                let packed = PackedTranspose::new(Level::best(), groups, w.0, w.1);
-                kernel.run(v[0].real()?, &packed, bias, None, out.real()?);
-                Ok(())
-            }
+            None => run_transpose(&pack_transpose(&window, groups, &v[1])?, &window, v, None, out),
         }
     })
 }

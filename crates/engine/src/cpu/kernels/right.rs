@@ -6,10 +6,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, interleave};
+use super::lanes::WIDEST;
 use super::level::{Level, VECTORS};
-use super::tile::{Start, Tile, run_tile};
+use super::tile::{Apart, Start, Tile, run_tile};
 use crate::cpu::real::Real;
 
+/// Numbers that a right operand read where it lies, in rows at any places, must have after its last column.
+pub(crate) const BEYOND: usize = VECTORS * WIDEST;
 /// Rows of the highest tile of any level.
 const MOST_ROWS: usize = 14;
 /// Numbers in the largest tile of any level.
@@ -21,42 +24,65 @@ pub(crate) struct RightPanels<'a, R> {
     data: &'a [R],
     pub(super) depth: usize,
     columns: usize,
-    /// The operand itself, and how far apart its rows are. Then only the last panel is packed, if its columns do not fill it.
-    plain: Option<(&'a [R], usize)>,
+    source: Source<'a, R>,
+}
+
+/// Where the numbers of a right operand are.
+#[derive(Clone, Copy, Debug)]
+enum Source<'a, R> {
+    /// In its panels.
+    Panels,
+    /// In rows so far apart. Only the last panel is packed, if its columns do not fill it.
+    Rows(&'a [R], usize),
+    /// In rows that begin at these places, of which the last is given; there is something to read after them.
+    Places(&'a [R], &'a [usize], usize),
 }
 
 impl<'a, R: Real> RightPanels<'a, R> {
     /// An operand of which all panels are packed.
     pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data, depth, columns, plain: None }
+        RightPanels { data, depth, columns, source: Source::Panels }
     }
 
     /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
     pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data: last, depth, columns, plain: Some((rows, stride)) }
+        RightPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
+    }
+
+    /// An operand whose rows begin at these places of `data`, which goes on for [`BEYOND`] numbers after the last column.
+    pub(crate) fn places(data: &'a [R], places: &'a [usize], columns: usize) -> Self {
+        let furthest = places.iter().copied().max().unwrap_or(0);
+        let source = Source::Places(data, places, furthest);
+        RightPanels { data: &[], depth: places.len(), columns, source }
     }
 
     /// Some of its panels: the columns from the first of one to the first of another, or to the last.
     pub(crate) fn part(&self, columns: Range<usize>) -> Self {
-        let (data, plain) = match self.plain {
-            None => (&self.data[columns.start * self.depth..], None),
-            Some((rows, stride)) => (self.data, Some((&rows[columns.start..], stride))),
+        let (data, source) = match self.source {
+            Source::Panels => (&self.data[columns.start * self.depth..], Source::Panels),
+            Source::Rows(rows, stride) => (self.data, Source::Rows(&rows[columns.start..], stride)),
+            Source::Places(data, places, furthest) => {
+                (self.data, Source::Places(&data[columns.start..], places, furthest))
+            }
         };
-        RightPanels { data, depth: self.depth, columns: columns.len(), plain }
+        RightPanels { data, depth: self.depth, columns: columns.len(), source }
     }
 
-    /// What a tile reads of the panel of this width at column `first`, and how far apart its rows are.
-    fn panel(&self, first: usize, width: usize, depths: &Range<usize>) -> (&'a [R], usize) {
-        match self.plain {
-            Some((rows, stride)) if first + width <= self.columns => {
+    /// What a tile reads of the panel of this width at column `first`, and where its rows lie in it.
+    fn panel(&self, first: usize, width: usize, depths: &Range<usize>) -> (&'a [R], Apart) {
+        let at = match self.source {
+            Source::Rows(rows, stride) if first + width <= self.columns => {
                 let reach = depths.len().saturating_sub(1) * stride + width;
-                (&rows[depths.start * stride + first..][..reach], stride)
+                return (&rows[depths.start * stride + first..][..reach], Apart::Evenly(stride));
             }
-            plain => {
-                let at = if plain.is_some() { 0 } else { first * self.depth };
-                (&self.data[at + depths.start * width..][..depths.len() * width], width)
+            Source::Places(data, places, furthest) => {
+                let places = &places[depths.clone()];
+                return (&data[first..][..furthest + width], Apart::At(places.as_ptr()));
             }
-        }
+            Source::Rows(..) => 0,
+            Source::Panels => first * self.depth,
+        };
+        (&self.data[at + depths.start * width..][..depths.len() * width], Apart::Evenly(width))
     }
 
     pub(super) fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
@@ -93,7 +119,7 @@ impl<'a, R: Real> RightPanels<'a, R> {
         let mut scratch = [R::ZERO; LARGEST_TILE];
         for (first, width) in level.right_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
-            let (right, right_stride) = self.panel(first, width, &depths);
+            let (right, apart) = self.panel(first, width, &depths);
             let whole = columns == width && even == rows.len();
             if !whole && matches!(start, Beginning::Held) {
                 for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
@@ -107,7 +133,7 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 left: left.as_ptr(),
                 across,
                 right: right.as_ptr(),
-                right_stride,
+                apart,
                 result: match whole {
                     true => result.row(rows.start)[first..].as_mut_ptr(),
                     false => scratch.as_mut_ptr(),
@@ -120,7 +146,8 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 },
                 limits,
             };
-            // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing;
+            // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing (across
+            // a left operand, rows lie evenly apart);
             // the tile lies in rows of the region, which this function has to itself, or in the scratch tile,
             // which holds the largest there is. The level is one of this machine.
             unsafe { run_tile(level, &tile, R::ZERO) };

@@ -22,6 +22,15 @@ pub(crate) enum Start<R> {
     Rows(*const R),
 }
 
+/// Where the rows of a right operand lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Apart {
+    /// So far apart.
+    Evenly(usize),
+    /// Each so far from the beginning.
+    At(*const usize),
+}
+
 /// A tile of a matrix product, as a micro-kernel sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<R> {
@@ -34,9 +43,9 @@ pub(crate) struct Tile<R> {
     pub(crate) left: *const R,
     /// If the left operand is read across, its rows taken for the depth: the distance from panel to panel.
     pub(crate) across: Option<usize>,
-    /// `depth` times `columns` numbers, `right_stride` apart.
+    /// `depth` times `columns` numbers.
     pub(crate) right: *const R,
-    pub(crate) right_stride: usize,
+    pub(crate) apart: Apart,
     /// `rows` times `columns` numbers, `stride` apart.
     pub(crate) result: *mut R,
     pub(crate) stride: usize,
@@ -99,17 +108,25 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
             L::prefetch(result);
             L::prefetch(result.wrapping_add(WIDE * L::WIDTH - 1));
         }
-        match tile.across {
-            None => {
+        match (tile.across, tile.apart) {
+            (None, Apart::Evenly(apart)) => {
                 for _ in 0..tile.depth {
                     // Kernels come from memory, in order, and nobody else asks for them ahead.
                     L::prefetch(left.wrapping_add(AHEAD));
                     sums = add_depth(sums, right, |row| *left.add(row));
                     left = left.add(height);
-                    right = right.wrapping_add(tile.right_stride);
+                    right = right.wrapping_add(apart);
                 }
             }
-            Some(panel) => {
+            (None, Apart::At(distances)) => {
+                for k in 0..tile.depth {
+                    L::prefetch(left.wrapping_add(AHEAD));
+                    sums = add_depth(sums, right.add(*distances.add(k)), |row| *left.add(row));
+                    left = left.add(height);
+                }
+            }
+            (Some(panel), apart) => {
+                let Apart::Evenly(apart) = apart else { return };
                 let mut remaining = tile.depth;
                 while remaining > 0 {
                     let count = remaining.min(height);
@@ -117,7 +134,7 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                     for k in 0..count {
                         L::prefetch(next.wrapping_add(k * height));
                         sums = add_depth(sums, right, |row| *left.add(row * height + k));
-                        right = right.wrapping_add(tile.right_stride);
+                        right = right.wrapping_add(apart);
                     }
                     left = next;
                     remaining -= count;

@@ -1,0 +1,200 @@
+//! Convolutions and their transposes as matrix products that read planes where they lie in frames: every tap of every channel is a
+//! row of the right operand, and nothing is unfolded or folded.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use monosplit_graph::op::Window;
+
+use super::conv::Finish;
+use super::frames::{Frames, Planar, Sums};
+use super::gemm::{Beginning, LeftPanels, Matrix, Region};
+use super::level::Level;
+use super::right::{BEYOND, RightPanels};
+use super::scratch::Scratch;
+use crate::cpu::gang::{share, share_chunks};
+use crate::cpu::real::Real;
+
+/// Positions computed at a time, at most about.
+const POSITIONS: usize = 1 << 10;
+/// Pieces of work for every thread, about.
+const PIECES: usize = 8;
+/// Numbers of planes copied by one task, about.
+const GRAIN: usize = 1 << 13;
+
+/// The kernel of a transposed convolution, packed: for every group and every phase of the stride, the taps that reach it.
+#[derive(Debug)]
+pub(crate) struct PackedPhases<R> {
+    window: Planar,
+    groups: Vec<Vec<LeftPanels<R>>>,
+}
+
+impl<R: Real> PackedPhases<R> {
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]`, if its window is small and has one or two axes.
+    pub(crate) fn new(
+        level: Level,
+        window: &Window,
+        groups: usize,
+        w: &[R],
+        shape: &[usize],
+    ) -> Option<Self> {
+        let window = Planar::new(window)?;
+        let (taps, inputs, outputs) = (window.taps(), shape[0] / groups, shape[1]);
+        let pack = |group: usize, phase: [usize; 2]| {
+            let reaching: Vec<usize> = window.reaching(phase).collect();
+            let mut kernel = Vec::with_capacity(outputs * inputs * reaching.len());
+            for output in 0..outputs {
+                for input in 0..inputs {
+                    let at = ((group * inputs + input) * outputs + output) * taps;
+                    kernel.extend(reaching.iter().map(|tap| w[at + tap]));
+                }
+            }
+            LeftPanels::pack(level, Matrix::dense(&kernel, outputs, inputs * reaching.len()))
+        };
+        let phases = |group: usize| window.phases().map(|phase| pack(group, phase)).collect();
+        let groups = (0..groups).map(phases).collect();
+        Some(PackedPhases { window, groups })
+    }
+
+    /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
+    pub(crate) fn run(
+        &self,
+        (x, xs): (&[R], &[usize]),
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        (y, ys): (&mut [R], &[usize]),
+    ) {
+        let (input, output) = (plane(&xs[2..]), plane(&ys[2..]));
+        let frames = Frames::transposed(&self.window, input, output);
+        let inputs = xs[1] / self.groups.len();
+        Framed::new(frames, input, output, inputs).run(x, &self.groups, bias, finish, y);
+    }
+}
+
+/// Two axes, given one or two.
+fn plane(axes: &[usize]) -> [usize; 2] {
+    match *axes {
+        [] => [1, 1],
+        [x] => [1, x],
+        [y, x, ..] => [y, x],
+    }
+}
+
+/// Sums over frames of known sizes.
+struct Framed {
+    frames: Frames,
+    input: [usize; 2],
+    output: [usize; 2],
+    /// Channels of a group that are read.
+    inputs: usize,
+    /// For every sum, where its rows begin, counted from the first frame of a group.
+    places: Vec<Vec<usize>>,
+}
+
+impl Framed {
+    fn new(frames: Frames, input: [usize; 2], output: [usize; 2], inputs: usize) -> Self {
+        let length = frames.length();
+        let of_sum = |sums: &Sums| {
+            let taps = &sums.taps;
+            (0..inputs).flat_map(|input| taps.iter().map(move |tap| input * length + tap.1)).collect()
+        };
+        let places = frames.sums.iter().map(of_sum).collect();
+        Framed { frames, input, output, inputs, places }
+    }
+
+    /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
+    fn run<R: Real>(
+        &self,
+        x: &[R],
+        w: &[Vec<LeftPanels<R>>],
+        bias: Option<&[R]>,
+        finish: Option<&Finish<'_, R>>,
+        y: &mut [R],
+    ) {
+        let frames = self.framed(x);
+        let Some(left) = w.first().and_then(|sums| sums.first()) else { return };
+        let (panels, outputs) = (left.panels(), left.rows_of(&(0..left.panels())).len());
+        let (plane, group) = (self.output[0] * self.output[1], self.inputs * self.frames.length());
+        let parts = y.len() / (outputs * plane).max(1);
+        let bands = self.bands(parts * panels);
+        let y = Region::new(y, parts * outputs, plane, plane);
+        share(parts * bands.len() * panels, |task| {
+            let (part, panel) = (task / panels / bands.len(), task % panels..task % panels + 1);
+            let band = &bands[task / panels % bands.len()];
+            let own = left.rows_of(&panel);
+            let (rows, first) = (part * outputs + own.start, part % w.len() * outputs + own.start);
+            let places = self.outputs(band);
+            // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
+            let mut y = unsafe { y.part(rows..rows + own.len(), places.clone()) };
+            let start = bias.map_or(Beginning::Zero, |bias| Beginning::Rows(&bias[first..]));
+            let limits = finish.and_then(Finish::limits);
+            for (sum, w) in w[part % w.len()].iter().enumerate() {
+                let w = (w, panel.clone());
+                self.add_up(sum, &frames[part * group..], w, band, (start, limits), &mut y);
+            }
+            if let Some(Finish::Pieces(finish)) = finish {
+                (0..y.rows).for_each(|row| finish((rows + row) * plane + places.start, y.row(row)));
+            }
+        });
+    }
+
+    /// One of the sums over the frames of a group, in a band of rows, for the channels of some panels.
+    fn add_up<R: Real>(
+        &self,
+        sum: usize,
+        frames: &[R],
+        (w, panels): (&LeftPanels<R>, Range<usize>),
+        band: &Range<usize>,
+        (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
+        y: &mut Region<R>,
+    ) {
+        let (sums, pitch) = (&self.frames.sums[sum], self.frames.pitch);
+        let rows = band.start.min(sums.rows)..band.end.min(sums.rows);
+        if rows.is_empty() || sums.columns == 0 {
+            return;
+        }
+        let columns = (rows.len() - 1) * pitch + sums.columns;
+        let mut room = Scratch::new(y.rows * columns);
+        let mut result = Region::new(&mut room, y.rows, columns, columns);
+        let right = RightPanels::places(&frames[rows.start * pitch..], &self.places[sum], columns);
+        w.multiply_within(panels, 0, right, start, limits, &mut result);
+        for row in 0..y.rows {
+            self.frames.place(sums, rows.len(), result.row(row), y.row(row), self.output[1]);
+        }
+    }
+
+    /// All planes in their frames, one after the other.
+    fn framed<R: Real>(&self, x: &[R]) -> Scratch<R> {
+        let (plane, length) = (self.input[0] * self.input[1], self.frames.length());
+        let count = x.len() / plane.max(1);
+        let mut all = Scratch::new(count * length + self.frames.beyond() + BEYOND);
+        let (frames, beyond) = all.split_at_mut(count * length);
+        beyond.fill(R::ZERO);
+        let planes = GRAIN.div_ceil(length.max(1));
+        share_chunks(frames, planes * length, |task, frames| {
+            let mut apart = self.frames.row(self.input[1]);
+            let x = x[task * planes * plane..].chunks(plane);
+            for (frames, x) in frames.chunks_mut(length).zip(x) {
+                frames.fill(R::ZERO);
+                self.frames.fill(x, self.input, frames, &mut apart);
+            }
+        });
+        all
+    }
+
+    /// Bands of rows of sums, so many that there is enough to share out in `others` times as many pieces. Bits do not depend
+    /// on them.
+    fn bands(&self, others: usize) -> Vec<Range<usize>> {
+        let rows = self.frames.sums.iter().map(|sums| sums.rows).max().unwrap_or(0);
+        let wanted = (PIECES * rayon::current_num_threads()).div_ceil(others.max(1));
+        let count = (rows * self.frames.pitch).div_ceil(POSITIONS).max(wanted).clamp(1, rows.max(1));
+        (0..count).map(|band| band * rows / count..(band + 1) * rows / count).collect()
+    }
+
+    /// The places in a plane of the output that a band of rows belongs to.
+    fn outputs(&self, band: &Range<usize>) -> Range<usize> {
+        let step = self.frames.sums.first().map_or(1, |sums| sums.step[0]);
+        let row = |row: usize| (row * step).min(self.output[0]) * self.output[1];
+        row(band.start)..row(band.end)
+    }
+}

@@ -1,0 +1,257 @@
+//! Copies of planes with zeros around them, one for every phase of a stride: a tap of a window reads the same distance away for
+//! every output, across the ends of rows too. What is summed up between rows is thrown away.
+
+use monosplit_graph::op::Window;
+
+use super::rows::{Pairs, take_apart, take_rows_apart};
+use crate::cpu::real::Real;
+
+/// Windows that step, or reach, further than this are walked tap by tap.
+const LARGEST_STRIDE: usize = 8;
+const LARGEST_REACH: usize = 256;
+
+/// A copy of a plane, or of every `stride`-th element of it, with zeros around.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// Where among the numbers of all frames it begins.
+    at: usize,
+    rows: usize,
+    pitch: usize,
+    /// Row and column of the plane's first element that is copied, and of the frame it is copied to.
+    from: [usize; 2],
+    to: [usize; 2],
+    stride: [usize; 2],
+}
+
+impl Frame {
+    /// A frame whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
+    fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
+        let first = |axis: usize| {
+            let to = before[axis].max(0).unsigned_abs().div_ceil(stride[axis]);
+            (to, (to * stride[axis]).wrapping_add_signed(-before[axis]))
+        };
+        let ((top, y), (left, x)) = (first(0), first(1));
+        Frame { at, rows, pitch, from: [y, x], to: [top, left], stride }
+    }
+
+    /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
+    /// to whole strides.
+    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R], apart: &mut [R]) {
+        if self.from[1] >= width || self.to[1] >= self.pitch {
+            return;
+        }
+        let step = self.stride[1];
+        let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(step));
+        let rows = (self.to[0]..self.rows).zip((self.from[0]..height).step_by(self.stride[0]));
+        for (row, y) in rows {
+            let target = &mut frames[self.at + row * self.pitch + self.to[1]..][..columns];
+            let from = &plane[y * width..(y + 1) * width];
+            if step == 1 {
+                target.copy_from_slice(&from[self.from[1]..][..columns]);
+            } else {
+                take_apart(from, step, apart);
+                let first = self.from[1] % step * (apart.len() / step) + self.from[1] / step;
+                target.copy_from_slice(&apart[first..first + columns]);
+            }
+        }
+    }
+}
+
+/// Fills two frames with the columns of a plane in turn, where they have room for all of them; whether they had.
+fn fill_both<R: Real>(frames: [&Frame; 2], plane: &[R], [height, width]: [usize; 2], room: &mut [R]) -> bool {
+    let [a, b] = frames;
+    let turned = a.from[1] == 1;
+    let (even, odd) = if turned { (b, a) } else { (a, b) };
+    let fits = |frame: &Frame, columns: usize| frame.to[1] + columns <= frame.pitch;
+    if [even.from[1], odd.from[1]] != [0, 1] || !fits(even, width.div_ceil(2)) || !fits(odd, width / 2) {
+        return false;
+    }
+    let rows = (a.rows - a.to[0].min(a.rows)).min(height.saturating_sub(a.from[0]).div_ceil(a.stride[0]));
+    let pairs = Pairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
+    if rows > 0 {
+        let (first, second) = room.split_at_mut(b.at);
+        let first = &mut first[a.at + a.to[0] * a.pitch + a.to[1]..];
+        let second = &mut second[b.to[0] * b.pitch + b.to[1]..];
+        let (even, odd) = if turned { (second, first) } else { (first, second) };
+        take_rows_apart(pairs, &plane[a.from[0] * width..], even, odd);
+    }
+    true
+}
+
+/// Sums over shifted frames, and where they belong in an output plane.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    /// For every tap it has, its index in the kernel and the distance it reads at.
+    pub(crate) taps: Vec<(usize, usize)>,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Row and column of the first output, and the distance to the next.
+    pub(crate) first: [usize; 2],
+    pub(crate) step: [usize; 2],
+}
+
+/// Frames for the phases of a stride, all of one pitch, and the sums over them.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    frames: Vec<Frame>,
+    pub(crate) pitch: usize,
+    pub(crate) sums: Vec<Sums>,
+}
+
+/// Two axes, given one or two.
+pub(crate) fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
+    match *values {
+        [x] => Some([missing, x]),
+        [y, x] => Some([y, x]),
+        _ => None,
+    }
+}
+
+/// A window over two axes, small enough for frames.
+#[derive(Debug)]
+pub(crate) struct Planar {
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    dilation: [usize; 2],
+    before: [usize; 2],
+}
+
+impl Planar {
+    pub(crate) fn new(window: &Window) -> Option<Self> {
+        let before: Vec<usize> = window.pad.iter().map(|pad| pad.0).collect();
+        let planar = Planar {
+            kernel: planar(&window.kernel, 1)?,
+            stride: planar(&window.stride, 1)?,
+            dilation: planar(&window.dilation, 1)?,
+            before: planar(&before, 0)?,
+        };
+        let small = (0..2).all(|axis| {
+            let reach = planar.kernel[axis].saturating_mul(planar.dilation[axis]);
+            planar.stride[axis] <= LARGEST_STRIDE
+                && reach <= LARGEST_REACH
+                && planar.before[axis] <= LARGEST_REACH
+        });
+        small.then_some(planar)
+    }
+
+    pub(crate) fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// How far tap `tap` reads ahead along each axis.
+    fn ahead(&self, tap: usize) -> [usize; 2] {
+        [tap / self.kernel[1] * self.dilation[0], tap % self.kernel[1] * self.dilation[1]]
+    }
+
+    /// Rows and columns that the last tap reads ahead, counted in strides.
+    fn reach(&self) -> [usize; 2] {
+        [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
+    }
+
+    /// The taps that reach outputs of a phase of the transpose.
+    pub(crate) fn reaching(&self, phase: [usize; 2]) -> impl Iterator<Item = usize> {
+        (0..self.taps()).filter(move |&tap| {
+            let ahead = self.ahead(tap);
+            (0..2).all(|axis| ahead[axis] % self.stride[axis] == phase[axis])
+        })
+    }
+
+    /// Every phase of the stride.
+    pub(crate) fn phases(&self) -> impl Iterator<Item = [usize; 2]> {
+        let [rows, columns] = self.stride;
+        (0..rows * columns).map(move |phase| [phase / columns, phase % columns])
+    }
+}
+
+impl Frames {
+    pub(crate) fn new(window: &Planar, output: [usize; 2]) -> Self {
+        let (reach, stride) = (window.reach(), window.stride);
+        let size = [output[0] + reach[0], output[1] + reach[1]];
+        let frames: Vec<Frame> = (window.phases().enumerate())
+            .map(|(index, phase)| {
+                let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
+                Frame::new(index * size[0] * size[1], size, stride, before)
+            })
+            .collect();
+        let taps = (0..window.taps()).map(|tap| {
+            let ahead = window.ahead(tap);
+            let frame = frames[ahead[0] % stride[0] * stride[1] + ahead[1] % stride[1]];
+            (tap, frame.at + ahead[0] / stride[0] * size[1] + ahead[1] / stride[1])
+        });
+        let [rows, columns] = output;
+        let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
+        Frames { frames, pitch: size[1], sums: vec![sums] }
+    }
+
+    /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
+    /// `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap whose `ahead` has that phase.
+    pub(crate) fn transposed(window: &Planar, input: [usize; 2], output: [usize; 2]) -> Self {
+        let (reach, stride) = (window.reach(), window.stride);
+        let size =
+            [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
+        // The zeros after a row are those before the next.
+        let columns = size[1] - reach[1];
+        let pitch = columns.max(input[1].min(columns) + reach[1]);
+        let sums = window.phases().map(|phase| {
+            let skipped = [0, 1]
+                .map(|axis: usize| window.before[axis].saturating_sub(phase[axis]).div_ceil(stride[axis]));
+            let first = [0, 1].map(|axis| skipped[axis] * stride[axis] + phase[axis] - window.before[axis]);
+            let [rows, columns] =
+                [0, 1].map(|axis| output[axis].saturating_sub(first[axis]).div_ceil(stride[axis]));
+            let distance = |tap: usize| {
+                let ahead = window.ahead(tap);
+                let at = [0, 1].map(|axis| skipped[axis] + reach[axis] - ahead[axis] / stride[axis]);
+                (tap, at[0] * pitch + at[1])
+            };
+            Sums { taps: window.reaching(phase).map(distance).collect(), rows, columns, first, step: stride }
+        });
+        let frames = vec![Frame::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
+        Frames { frames, pitch, sums: sums.collect() }
+    }
+
+    /// How far apart the columns are that one frame has.
+    fn stride(&self) -> usize {
+        self.frames.first().map_or(1, |frame| frame.stride[1])
+    }
+
+    /// Numbers of all frames.
+    pub(crate) fn length(&self) -> usize {
+        self.frames.iter().map(|frame| frame.rows * frame.pitch).sum()
+    }
+
+    /// Numbers that may be read after the frames, and must be zero: the last row goes on into them.
+    pub(crate) fn beyond(&self) -> usize {
+        self.pitch
+    }
+
+    /// Room to take a row of a plane of this width apart, where that is done.
+    pub(crate) fn row<R: Real>(&self, width: usize) -> Vec<R> {
+        vec![R::ZERO; width.next_multiple_of(self.stride())]
+    }
+
+    /// Copies a plane into its frames; what lies around it is left as it is. `apart` is a [`Frames::row`].
+    pub(crate) fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], frames: &mut [R], apart: &mut [R]) {
+        for phases in self.frames.chunks(self.stride()) {
+            if let [a, b] = phases
+                && fill_both([a, b], plane, input, frames)
+            {
+                continue;
+            }
+            phases.iter().for_each(|frame| frame.fill(plane, input, frames, apart));
+        }
+    }
+
+    /// Copies so many rows of sums to the outputs they belong to, in a plane of this width.
+    pub(crate) fn place<R: Real>(&self, part: &Sums, rows: usize, sums: &[R], y: &mut [R], width: usize) {
+        for (row, sums) in sums.chunks(self.pitch).take(rows).enumerate() {
+            let at = (part.first[0] + row * part.step[0]) * width + part.first[1];
+            match part.step[1] {
+                1 => y[at..at + part.columns].copy_from_slice(&sums[..part.columns]),
+                step => {
+                    let to = y[at..].iter_mut().step_by(step);
+                    to.zip(&sums[..part.columns]).for_each(|(y, &sum)| *y = sum);
+                }
+            }
+        }
+    }
+}

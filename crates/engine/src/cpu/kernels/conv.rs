@@ -8,6 +8,7 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::columns::{Layout, Patches};
+use super::framed::Framed;
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region};
 use super::level::{Level, VECTORS};
 use super::right::RightPanels;
@@ -138,6 +139,10 @@ impl Convolution {
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
+        if let Some(framed) = self.framed() {
+            let groups: Vec<&[LeftPanels<R>]> = w.groups.iter().map(std::slice::from_ref).collect();
+            return framed.run(x, &groups, bias, finish, y);
+        }
         let apart = self.take_apart(x);
         let x = apart.as_deref().unwrap_or(x);
         if self.images > 1 && self.groups == 1 && self.walk.output_len() <= COLUMNS {
@@ -163,6 +168,15 @@ impl Convolution {
                 self.share_channels(&part, outputs);
             }
         });
+    }
+
+    /// The way over frames, if that is the better one: of small planes, those of all images are laid side by side instead.
+    fn framed(&self) -> Option<Framed> {
+        let small = self.images > 1 && self.groups == 1 && self.walk.output_len() <= COLUMNS;
+        let framed = || {
+            Framed::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
+        };
+        if self.flat || small { None } else { framed() }
     }
 
     /// The input with its rows taken apart, where that is done.

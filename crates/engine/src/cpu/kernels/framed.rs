@@ -19,6 +19,8 @@ use crate::cpu::real::Real;
 const POSITIONS: usize = 1 << 10;
 /// Pieces of work for every thread, about.
 const PIECES: usize = 8;
+/// A convolution may throw away one sum of so many.
+const WASTE: usize = 6;
 /// Numbers of planes copied by one task, about.
 const GRAIN: usize = 1 << 13;
 
@@ -67,7 +69,8 @@ impl<R: Real> PackedPhases<R> {
         let (input, output) = (plane(&xs[2..]), plane(&ys[2..]));
         let frames = Frames::transposed(&self.window, input, output);
         let inputs = xs[1] / self.groups.len();
-        Framed::new(frames, input, output, inputs).run(x, &self.groups, bias, finish, y);
+        let groups: Vec<&[LeftPanels<R>]> = self.groups.iter().map(Vec::as_slice).collect();
+        Framed::new(frames, input, output, inputs).run(x, &groups, bias, finish, y);
     }
 }
 
@@ -81,7 +84,7 @@ fn plane(axes: &[usize]) -> [usize; 2] {
 }
 
 /// Sums over frames of known sizes.
-struct Framed {
+pub(crate) struct Framed {
     frames: Frames,
     input: [usize; 2],
     output: [usize; 2],
@@ -102,11 +105,27 @@ impl Framed {
         Framed { frames, input, output, inputs, places }
     }
 
+    /// The convolution of planes of `inputs` channels a group, if it is one that should be computed so: no more is laid out
+    /// than is read, and few sums are thrown away.
+    pub(crate) fn convolution(
+        window: &Window,
+        inputs: usize,
+        input: &[usize],
+        output: &[usize],
+    ) -> Option<Self> {
+        let (all, window) = (window, Planar::new(window)?);
+        let read = (0..all.axes()).all(|axis| all.kernel[axis] >= all.stride[axis]);
+        let (input, output) = (plane(input), plane(output));
+        let frames = Frames::new(&window, output);
+        let thrown_away = (frames.pitch - output[1]) * WASTE > output[1];
+        (read && !thrown_away).then(|| Framed::new(frames, input, output, inputs))
+    }
+
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
-    fn run<R: Real>(
+    pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
-        w: &[Vec<LeftPanels<R>>],
+        w: &[&[LeftPanels<R>]],
         bias: Option<&[R]>,
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],

@@ -163,7 +163,7 @@ impl<R: Real> PreparedConvolution<R> {
                 Size::Four => "conv, winograd 4x4",
             },
             Way::Packed(_) if self.window.is_pointwise() => "conv, pointwise gemm",
-            Way::Packed(_) => "conv, unfold + gemm",
+            Way::Packed(_) => "conv, gemm",
         }
     }
 

@@ -55,6 +55,10 @@ impl Walk {
         Walk { input: input.to_vec(), output: output.to_vec(), window: window.clone(), runs }
     }
 
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
+    }
+
     /// Elements of an input plane.
     pub(crate) fn input_len(&self) -> usize {
         self.input.iter().product()

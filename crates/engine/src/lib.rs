@@ -15,7 +15,7 @@ mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-pub use cpu::{Cpu, settle_threads};
+pub use cpu::{Cpu, Crew, settle_threads};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 #[cfg(feature = "onnxruntime")]
@@ -67,6 +67,12 @@ pub trait Engine: Send + Sync {
     fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn Program>> {
         let _ = samples;
         self.compile(graph)
+    }
+
+    /// The threads the engine computes on, for what is to be done between runs; if it has none of its own, those that all
+    /// share.
+    fn crew(&self) -> Result<Crew> {
+        Ok(Crew::default())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engine for ordinary processors.
 
+mod crew;
 mod fusion;
 mod gang;
 pub(crate) mod kernels;
@@ -15,6 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use monosplit_graph::{Error, Graph, Result};
 use rayon::ThreadPool;
+
+pub use crew::Crew;
 
 use crate::{Engine, Precision};
 use kernels::denormal::flush_in_this_thread;
@@ -161,6 +164,10 @@ impl Engine for Cpu {
     fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn crate::Program>> {
         let limits = Limits { samples: samples.clamp(1, MOST_SAMPLES), ..self.limits };
         Cpu { limits, ..self.clone() }.compile(graph)
+    }
+
+    fn crew(&self) -> Result<Crew> {
+        Ok(Crew::new(self.pool()?))
     }
 }
 

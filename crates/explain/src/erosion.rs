@@ -10,8 +10,9 @@ use monosplit_graph::{Buffer, Dim, Error, Graph, Result, Tensor};
 
 use crate::network::Network;
 use crate::number::Number;
+use crate::pieces::Area;
 use crate::question::{Class, Question, Settings};
-use crate::ripple::{Area, Ripple, emptied};
+use crate::ripple::{Ground, Ripple, emptied};
 use crate::scorer::BATCH;
 use crate::section::{Cut, batch_of};
 
@@ -27,7 +28,6 @@ struct Parts {
     top: Box<dyn Program>,
     /// Channels, height and width of that value.
     shape: Vec<usize>,
-    precision: Precision,
 }
 
 impl Erosion {
@@ -40,7 +40,9 @@ impl Erosion {
         if matches!(network.samples(), Dim::Fixed(_)) {
             return Ok(None);
         }
-        let Some((ripple, last)) = Ripple::new(&network, largest, BATCH, engine)? else { return Ok(None) };
+        let Some((ripple, last)) = Ripple::new(&network, largest, BATCH, engine)? else {
+            return Ok(None);
+        };
         let (graph, logits) = (network.graph(), network.logits());
         let cut = Cut::new(graph, last, logits)?;
         if !cut.crossing.is_empty() {
@@ -48,8 +50,7 @@ impl Erosion {
         }
         let shape = graph.node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;
         let top = engine.compile_many(&cut.above(graph, logits, &[])?, BATCH)?;
-        let precision = engine.native_precision();
-        Ok(Some(Erosion { parts: Arc::new(Parts { ripple, top, shape: shape[1..].to_vec(), precision }) }))
+        Ok(Some(Erosion { parts: Arc::new(Parts { ripple, top, shape: shape[1..].to_vec() }) }))
     }
 
     /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each of the changes, which add
@@ -62,7 +63,7 @@ impl Erosion {
         batch: usize,
         change: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Tensor> {
-        match self.parts.precision {
+        match self.parts.ripple.precision() {
             Precision::F64 => self.eroded::<f64>(image, areas, batch, change),
             Precision::F32 => self.eroded::<f32>(image, areas, batch, change),
         }
@@ -75,7 +76,7 @@ impl Erosion {
         batch: usize,
         change: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Tensor> {
-        let Parts { ripple, top, shape, .. } = &*self.parts;
+        let Parts { ripple, top, shape } = &*self.parts;
         let (class, settings) = (Class::Top, Settings::default());
         let calm = ripple.calm(&Question::new(image, &class, &settings))?;
         let mut values: Vec<Vec<N>> = calm.values.into_iter().map(Buffer::into_vec).collect();
@@ -90,7 +91,7 @@ impl Erosion {
                 change(step, &mut image);
                 flow.add(area.clone(), &image, |value| N::rounded(f64::from(value)));
             }
-            flow.erode(&mut values, &mut rows)?;
+            flow.run(Ground::Shared(&mut values), &mut rows)?;
             let tensor = Tensor::new(batch_of(end - first, shape), N::data(rows))?;
             scores.extend_from_slice(&top.run(std::slice::from_ref(&tensor))?[0].to_f64());
             rows = emptied(tensor);

@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::layout::Layout;
-use crate::ripple::Area;
+use crate::pieces::Area;
 use crate::slic::{self, Pixels};
 
 /// More parts than this are more than a regression or an exchange of them can tell apart.

@@ -70,6 +70,7 @@ mod network;
 mod number;
 mod pair;
 mod patches;
+mod pieces;
 mod quadrature;
 mod question;
 mod quotient;

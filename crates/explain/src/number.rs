@@ -4,7 +4,7 @@
 use monosplit_graph::{Buffer, Data, Tensor};
 
 /// Single or double precision.
-pub(crate) trait Number: Copy {
+pub(crate) trait Number: Copy + Send + Sync {
     /// Numbers as what a tensor holds.
     fn data(values: Vec<Self>) -> Data;
     /// The numbers a tensor held, if they are such.

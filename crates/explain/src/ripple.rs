@@ -2,28 +2,27 @@
 //! pools only carry it so far: of each value on its way the piece that the change reaches is computed and laid into what the
 //! untouched image gives. Only above the last of them all is computed.
 
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use monosplit_engine::Engine;
+use monosplit_engine::{Crew, Engine, Precision};
 use monosplit_graph::{Buffer, Data, NodeId, Result, Tensor};
 
 use crate::network::Network;
 use crate::number::Number;
+use crate::pieces::{Area, Bed, Order, Pieces, Placed};
 use crate::question::Question;
-use crate::route::{Reading, Station, destination, stations};
+use crate::route::{Reader, Reading, Station, Survey};
 use crate::section::{Below, batch_of};
-
-/// A part of a picture: rows, columns.
-pub(crate) type Area = [Range<usize>; 2];
 
 /// The way from the image to the last station.
 pub(crate) struct Ripple {
     stations: Vec<Station>,
     /// Computes the values of all stations but the image.
     untouched: Below,
+    crew: Crew,
+    precision: Precision,
     /// What flows that are over held their pieces in.
-    memory: Mutex<Vec<Vec<Vec<Data>>>>,
+    memory: Mutex<Vec<Data>>,
 }
 
 /// The values of all stations for the samples in question, the image first.
@@ -34,25 +33,31 @@ pub(crate) struct Calm<N> {
 /// Batches of changed copies on their way.
 pub(crate) struct Flow<'a, N: Number> {
     ripple: &'a Ripple,
-    /// For each station the pieces it will read.
-    read: Vec<Vec<Vec<N>>>,
+    /// Memory for what is read.
+    spare: Vec<Vec<N>>,
     /// Of the copies of the next batch, the areas in which they were changed and the pieces of their images.
     areas: Vec<Area>,
     changed: Vec<N>,
 }
 
-/// What was changed of the copies of a batch: of each an area of the image, and a piece of a value.
-struct Patches<N> {
-    areas: Vec<Area>,
-    values: Buffer<N>,
+/// Values in which the changes of a batch are laid.
+pub(crate) enum Ground<'a, N> {
+    /// All in the same value of each station, one upon the other.
+    Shared(&'a mut [Vec<N>]),
+    /// Those of each copy in what is its sample's: `samples` says whose it is.
+    Own(&'a Calm<N>, &'a [usize]),
 }
 
-/// Values in which the changes of a batch are laid.
-enum Ground<'a, N> {
-    /// All in the same value of each station, the last included, one upon the other.
-    Shared(&'a mut [Vec<N>]),
-    /// Those of each copy in what is its sample's.
-    Own(&'a Calm<N>, &'a [usize]),
+/// What is read for the pieces of a station, by their moulds and, of each, the inputs of the program.
+type Read<N> = Vec<Vec<Vec<N>>>;
+
+impl<N> Ground<'_, N> {
+    fn at(&mut self, station: usize) -> Bed<'_, N> {
+        match self {
+            Ground::Shared(values) => Bed::Shared(&mut values[station]),
+            Ground::Own(calm, samples) => Bed::Own(&calm.values[station], samples),
+        }
+    }
 }
 
 impl Ripple {
@@ -64,22 +69,41 @@ impl Ripple {
         copies: usize,
         engine: &dyn Engine,
     ) -> Result<Option<(Self, NodeId)>> {
-        let Some(last) = destination(network, largest) else { return Ok(None) };
-        Ok(Ripple::to(network, largest, last, copies, engine)?.map(|ripple| (ripple, last)))
+        let survey = Survey::new(network, largest);
+        let Some(last) = survey.last(network) else { return Ok(None) };
+        Ok(Ripple::to(network, &survey, last, copies, engine)?.map(|ripple| (ripple, last)))
     }
 
     /// The way to a value.
     fn to(
         network: &Network,
-        largest: [usize; 2],
+        survey: &Survey<'_>,
         last: NodeId,
         copies: usize,
         engine: &dyn Engine,
     ) -> Result<Option<Self>> {
-        let Some(stations) = stations(network, largest, last, copies, engine)? else { return Ok(None) };
+        let Some(stations) = survey.stations(last, copies, engine)? else { return Ok(None) };
         let made: Vec<NodeId> = stations.iter().skip(1).map(|station| station.at).collect();
         let untouched = Below::new(network, &made, engine)?;
-        Ok(Some(Ripple { stations, untouched, memory: Mutex::default() }))
+        let (crew, precision) = (engine.crew()?, engine.native_precision());
+        Ok(Some(Ripple { stations, untouched, crew, precision, memory: Mutex::default() }))
+    }
+
+    /// The precision it is computed in.
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Makes an area of an image what it is in another.
+    pub(crate) fn restore<T: Copy>(&self, [rows, columns]: &Area, from: &[T], image: &mut [T]) {
+        let [height, width] = self.stations[0].size;
+        let planes = image.chunks_mut(height * width).zip(from.chunks(height * width));
+        for (plane, from) in planes {
+            for row in rows.clone() {
+                let line = row * width + columns.start..row * width + columns.end;
+                plane[line.clone()].copy_from_slice(&from[line]);
+            }
+        }
     }
 
     /// What the untouched images give on the way.
@@ -91,29 +115,25 @@ impl Ripple {
 
     /// For changes of copies, batch after batch.
     pub(crate) fn flow<N: Number>(&self) -> Flow<'_, N> {
-        let known = self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut known = known.unwrap_or_default().into_iter();
-        let each = self.stations.iter().map(|station| {
-            let known = known.next().into_iter().flatten().filter_map(N::taken).map(cleared);
-            known.chain(std::iter::repeat_with(Vec::new)).take(station.inputs.len()).collect()
-        });
-        Flow { ripple: self, read: each.collect(), areas: Vec::new(), changed: Vec::new() }
+        let known = std::mem::take(&mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner));
+        let spare = known.into_iter().filter_map(N::taken).collect();
+        Flow { ripple: self, spare, areas: Vec::new(), changed: Vec::new() }
     }
 }
 
 impl<N: Number> Drop for Flow<'_, N> {
     fn drop(&mut self) {
-        let read = std::mem::take(&mut self.read).into_iter();
-        let memory = read.map(|pieces| pieces.into_iter().map(N::data).collect()).collect();
-        self.ripple.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        let spare = self.spare.drain(..).map(N::data);
+        self.ripple.memory.lock().unwrap_or_else(PoisonError::into_inner).extend(spare);
     }
 }
 
-impl<'a, N: Number> Flow<'a, N> {
+impl<N: Number> Flow<'_, N> {
     /// Adds a copy to the batch: the numbers of its image, which was changed within the area.
     pub(crate) fn add<T: Copy>(&mut self, area: Area, image: &[T], number: impl Fn(T) -> N) {
-        let Station { size, piece, .. } = self.ripple.stations[0];
-        let start = self.ripple.stations[0].start(&area);
+        let Station { size, ref moulds, .. } = self.ripple.stations[0];
+        let (mould, start) = self.ripple.stations[0].place(&area);
+        let piece = moulds[mould].piece;
         for channel in image.chunks(size[0] * size[1]) {
             for line in channel.chunks(size[1]).skip(start[0]).take(piece[0]) {
                 self.changed.extend(line[start[1]..start[1] + piece[1]].iter().map(|&value| number(value)));
@@ -122,171 +142,127 @@ impl<'a, N: Number> Flow<'a, N> {
         self.areas.push(area);
     }
 
-    /// Lays the changes of the batch, all of one image, one after the other into the values of the stations, the last one
-    /// included, and appends to `rows` what the last one is after each.
-    pub(crate) fn erode(&mut self, values: &mut [Vec<N>], rows: &mut Vec<N>) -> Result<()> {
-        if self.areas.is_empty() {
-            return Ok(());
-        }
-        let (patches, station) = (self.run(&mut Ground::Shared(values))?, self.last());
-        if let Some(value) = values.last_mut() {
-            for (area, piece) in patches.each(station) {
-                station.lay(area, piece, value);
-                rows.extend_from_slice(value);
-            }
-        }
-        Ok(())
+    /// Lays the changes of the batch into the ground and appends to `rows` what the value of the last station is with each;
+    /// the next batch begins.
+    pub(crate) fn run(&mut self, mut ground: Ground<'_, N>, rows: &mut Vec<N>) -> Result<()> {
+        let crew = &self.ripple.crew;
+        crew.install(|| self.spread(&mut ground, rows))
     }
 
-    /// Lays into each sample's value at the last station what the changes of the batch make of it: `samples` says whose value
-    /// each of `rows` is.
-    pub(crate) fn spread(&mut self, calm: &Calm<N>, samples: &[usize], rows: &mut [N]) -> Result<()> {
-        let (patches, station) = (self.run(&mut Ground::Own(calm, samples))?, self.last());
-        for (row, (area, piece)) in rows.chunks_mut(station.length()).zip(patches.each(station)) {
-            station.lay(area, piece, row);
-        }
-        Ok(())
-    }
-
-    fn last(&self) -> &'a Station {
-        &self.ripple.stations[self.ripple.stations.len() - 1]
-    }
-
-    /// From the changes of the image to those of the last station; the next batch begins.
-    fn run(&mut self, ground: &mut Ground<'_, N>) -> Result<Patches<N>> {
+    fn spread(&mut self, ground: &mut Ground<'_, N>, rows: &mut Vec<N>) -> Result<()> {
         let (areas, changed) = (std::mem::take(&mut self.areas), std::mem::take(&mut self.changed));
-        let mut patches = Patches { areas, values: changed.into() };
-        for (number, station) in self.ripple.stations.iter().enumerate() {
-            if let Some(program) = &station.program {
-                let copies = patches.areas.len();
-                let pieces = station.inputs.iter().zip(std::mem::take(&mut self.read[number]));
-                let inputs =
-                    pieces.map(|(shape, piece)| Tensor::new(batch_of(copies, shape), N::data(piece)));
-                let inputs = inputs.collect::<Result<Vec<_>>>()?;
-                patches.values = N::of(&program.run(&inputs)?[0]);
-                self.read[number] = inputs.into_iter().map(emptied).collect();
+        let stations = &self.ripple.stations;
+        let placed: Vec<Vec<Placed>> = stations.iter().map(|station| station.placed(&areas)).collect();
+        let mut read: Vec<Read<N>> = stations.iter().map(Station::nothing_read).collect();
+        let mut values = vec![changed.into()];
+        for (number, station) in stations.iter().enumerate() {
+            if number > 0 {
+                values = self.made(station, std::mem::take(&mut read[number]))?;
             }
-            if station.readers.is_empty() {
-                continue;
-            }
-            for reader in &station.readers {
-                let [height, width] = reader.reading.size;
-                let length = patches.areas.len() * station.channels * height * width;
-                self.read[reader.station][reader.slot].reserve_exact(length);
-            }
-            for (copy, (area, piece)) in patches.each(station).enumerate() {
-                let (value, over) = match ground {
-                    Ground::Shared(values) => {
-                        station.lay(area, piece, &mut values[number]);
-                        (&values[number][..], None)
-                    }
-                    Ground::Own(calm, samples) => {
-                        let value = &calm.values[number][samples[copy] * station.length()..];
-                        (&value[..station.length()], Some((piece, [station.start(area), station.piece])))
-                    }
-                };
-                for reader in &station.readers {
-                    let start = self.ripple.stations[reader.station].start(area);
-                    let target = &mut self.read[reader.station][reader.slot];
-                    let from = target.len();
-                    reader.reading.take(start, (value, station.size), target);
-                    if let Some(piece) = over {
-                        reader.reading.cover(start, piece, &mut target[from..]);
-                    }
-                }
+            let pieces = Pieces { station, placed: &placed[number], values: std::mem::take(&mut values) };
+            if number + 1 == stations.len() {
+                self.hand_out(&pieces, ground.at(number), rows);
+            } else {
+                self.hand_on(&pieces, ground.at(number), &placed, &mut read);
             }
         }
-        Ok(patches)
+        Ok(())
+    }
+
+    /// The pieces of a station, by their moulds.
+    fn made(&mut self, station: &Station, read: Read<N>) -> Result<Vec<Buffer<N>>> {
+        let mut made = Vec::with_capacity(station.moulds.len());
+        for (mould, read) in station.moulds.iter().zip(read) {
+            let copies = read[0].len() / mould.inputs[0].iter().product::<usize>();
+            let inputs = mould.inputs.iter().zip(read);
+            let inputs = inputs.map(|(shape, read)| Tensor::new(batch_of(copies, shape), N::data(read)));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            made.push(match &mould.program {
+                Some(program) if copies > 0 => N::of(&program.run(&inputs)?[0]),
+                _ => Vec::new().into(),
+            });
+            let held = inputs.into_iter().filter_map(|input| N::taken(input.into_data()));
+            self.spare.extend(held.filter(|memory| memory.capacity() > 0));
+        }
+        Ok(made)
+    }
+
+    /// Lays pieces and reads what later stations want.
+    fn hand_on(
+        &mut self,
+        pieces: &Pieces<'_, N>,
+        bed: Bed<'_, N>,
+        placed: &[Vec<Placed>],
+        read: &mut [Read<N>],
+    ) {
+        let (stations, readers) = (&self.ripple.stations, &pieces.station.readers);
+        let memory = readers.iter().map(|reader| self.memory_for(reader, &placed[reader.station]));
+        let mut memory: Vec<Vec<Vec<N>>> = memory.collect();
+        let mut orders = Vec::with_capacity(readers.len());
+        for (&Reader { station, slot, reading }, memory) in readers.iter().zip(&mut memory) {
+            let moulds =
+                stations[station].moulds.iter().map(|mould| [mould.inputs[slot][1], mould.inputs[slot][2]]);
+            let moulds = moulds.zip(memory.iter_mut().map(Vec::as_mut_slice)).collect();
+            orders.push(Order { reading, placed: &placed[station], moulds });
+        }
+        pieces.hand_on(bed, orders, &self.ripple.crew);
+        for (reader, memory) in readers.iter().zip(memory) {
+            for (inputs, memory) in read[reader.station].iter_mut().zip(memory) {
+                inputs[reader.slot] = memory;
+            }
+        }
+    }
+
+    /// Lays pieces of the last station and appends what its value is with each.
+    fn hand_out(&self, pieces: &Pieces<'_, N>, bed: Bed<'_, N>, rows: &mut Vec<N>) {
+        let (whole, before) = (Placed::whole(pieces.placed.len()), rows.len());
+        rows.resize(before + whole.len() * pieces.station.length(), N::rounded(0.0));
+        let moulds = vec![(pieces.station.size, &mut rows[before..])];
+        let order = Order { reading: Reading::PLACES, placed: &whole, moulds };
+        pieces.hand_on(bed, vec![order], &self.ripple.crew);
+    }
+
+    /// For each mould of a station, memory for what it reads for the pieces that are of it.
+    fn memory_for(&mut self, reader: &Reader, placed: &[Placed]) -> Vec<Vec<N>> {
+        let moulds = self.ripple.stations[reader.station].moulds.iter().enumerate();
+        let lengths = moulds.map(|(number, mould)| {
+            let pieces = placed.iter().filter(|placed| placed.mould == number).count();
+            pieces * mould.inputs[reader.slot].iter().product::<usize>()
+        });
+        lengths.map(|length| self.memory(length)).collect()
+    }
+
+    /// Memory for so many numbers, which holds whatever it held before.
+    fn memory(&mut self, length: usize) -> Vec<N> {
+        if length == 0 {
+            return Vec::new();
+        }
+        let size = |(_, memory): &(usize, &Vec<N>)| memory.capacity();
+        let all = || self.spare.iter().enumerate();
+        let best =
+            all().filter(|memory| size(memory) >= length).min_by_key(size).or_else(|| all().max_by_key(size));
+        let best = best.map(|(at, _)| at);
+        let mut memory = best.map_or_else(Vec::new, |at| self.spare.swap_remove(at));
+        if memory.capacity() < length {
+            memory = Vec::with_capacity(length);
+        }
+        memory.resize(length, N::rounded(0.0));
+        memory
     }
 }
 
-impl<N> Patches<N> {
-    /// The area of each copy that was changed in the image, and its piece at a station.
-    fn each<'a>(&'a self, station: &Station) -> impl Iterator<Item = (&'a Area, &'a [N])> {
-        let length = station.channels * station.piece[0] * station.piece[1];
-        self.areas.iter().zip(self.values.chunks(length))
+impl Station {
+    /// Nothing read yet, for each mould and each of its inputs.
+    fn nothing_read<N>(&self) -> Read<N> {
+        self.moulds.iter().map(|mould| mould.inputs.iter().map(|_| Vec::new()).collect()).collect()
     }
 }
 
 /// The memory of a tensor, for other numbers.
 pub(crate) fn emptied<N: Number>(tensor: Tensor) -> Vec<N> {
-    cleared(N::taken(tensor.into_data()).unwrap_or_default())
-}
-
-fn cleared<N>(mut numbers: Vec<N>) -> Vec<N> {
+    let mut numbers = N::taken(tensor.into_data()).unwrap_or_default();
     numbers.clear();
     numbers
-}
-
-impl Station {
-    /// Where the piece begins that a change within this area of the image reaches.
-    fn start(&self, area: &Area) -> [usize; 2] {
-        [0, 1].map(|axis| {
-            let affected = self.reach[axis].affected(&area[axis], self.size[axis]);
-            affected.start.min(self.size[axis] - self.piece[axis])
-        })
-    }
-
-    /// Lays the piece of a change into a value.
-    fn lay<N: Number>(&self, area: &Area, piece: &[N], value: &mut [N]) {
-        let start = self.start(area);
-        let channels = value.chunks_mut(self.size[0] * self.size[1]);
-        for (channel, piece) in channels.zip(piece.chunks(self.piece[0] * self.piece[1])) {
-            let lines = channel.chunks_mut(self.size[1]).skip(start[0]);
-            for (line, piece) in lines.zip(piece.chunks(self.piece[1])) {
-                line[start[1]..start[1] + self.piece[1]].copy_from_slice(piece);
-            }
-        }
-    }
-}
-
-impl Reading {
-    /// The rows or columns that are read for a piece that begins at `start`: how many lie before the value, and which in it.
-    fn along(&self, axis: usize, start: usize, length: usize) -> (usize, Range<usize>) {
-        let (first, size) = (start * self.step[axis], self.size[axis]);
-        let before = self.before[axis].saturating_sub(first).min(size);
-        let first = first.saturating_sub(self.before[axis]).min(length);
-        (before, first..(first + size - before).min(length))
-    }
-
-    /// Appends to `target` what is read of a value for a piece that begins at `start`.
-    fn take<N: Number>(&self, start: [usize; 2], (value, size): (&[N], [usize; 2]), target: &mut Vec<N>) {
-        let (above, rows) = self.along(0, start[0], size[0]);
-        let (left, columns) = self.along(1, start[1], size[1]);
-        let (from, plane) = (target.len(), self.size[0] * self.size[1]);
-        target.resize(from + value.len() / (size[0] * size[1]) * plane, N::rounded(self.fill));
-        let channels = target[from..].chunks_mut(plane).zip(value.chunks(size[0] * size[1]));
-        for (read, channel) in channels {
-            let lines = read.chunks_mut(self.size[1]).skip(above);
-            for (read, line) in lines.zip(channel.chunks(size[1]).skip(rows.start)).take(rows.len()) {
-                read[left..left + columns.len()].copy_from_slice(&line[columns.clone()]);
-            }
-        }
-    }
-
-    /// Lays a piece of the value over what was read of it for one that begins at `start`. `placed` is where the piece begins
-    /// and how large it is.
-    fn cover<N: Number>(&self, start: [usize; 2], (piece, placed): (&[N], [[usize; 2]; 2]), read: &mut [N]) {
-        let [from, size] = placed;
-        // Of each axis the first that both have, in what was read and in the piece, and how many they share.
-        let [rows, columns] = [0, 1].map(|axis| {
-            // Both counted from as far before the value as the first piece reads.
-            let (read, laid) = (start[axis] * self.step[axis], from[axis] + self.before[axis]);
-            let (first, end) = (read.max(laid), (read + self.size[axis]).min(laid + size[axis]));
-            (first - read, first - laid, end.saturating_sub(first))
-        });
-        if rows.2 == 0 || columns.2 == 0 {
-            return;
-        }
-        let channels = read.chunks_mut(self.size[0] * self.size[1]).zip(piece.chunks(size[0] * size[1]));
-        for (read, piece) in channels {
-            let lines = read.chunks_mut(self.size[1]).skip(rows.0).zip(piece.chunks(size[1]).skip(rows.1));
-            for (read, piece) in lines.take(rows.2) {
-                read[columns.0..columns.0 + columns.2]
-                    .copy_from_slice(&piece[columns.1..columns.1 + columns.2]);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -352,7 +328,8 @@ mod tests {
     /// Whether there is a way to a value; panics unless it leads to the right one.
     fn is_right(network: &Network, last: NodeId) -> bool {
         let engine = Cpu::default().precision(Precision::F64);
-        let Some(ripple) = Ripple::to(network, [5, 4], last, 8, &engine).unwrap() else { return false };
+        let survey = Survey::new(network, [5, 4]);
+        let Some(ripple) = Ripple::to(network, &survey, last, 8, &engine).unwrap() else { return false };
         let whole = Below::new(network, &[last], &engine).unwrap();
         let images = weights(&[2, 2, 61, 47], 7);
         let (class, settings) = (Class::Top, Settings::default());
@@ -368,8 +345,8 @@ mod tests {
                 changed[(plane * 61 + top + y) * 47 + left + x] = 3.0;
             }
             changed.chunks(2 * 61 * 47).for_each(|image| flow.add(area.clone(), image, |value| value));
-            let mut rows = untouched.clone();
-            flow.spread(&calm, &[0, 1], &mut rows).unwrap();
+            let mut rows = Vec::new();
+            flow.run(Ground::Own(&calm, &[0, 1]), &mut rows).unwrap();
             let changed = Tensor::new([2, 2, 61, 47], changed).unwrap();
             let expected =
                 whole.values(&Question::new(&changed, &class, &settings)).unwrap().remove(0).to_f64();

@@ -6,16 +6,20 @@ use std::collections::BTreeMap;
 
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::op::{Divisor, Window};
-use monosplit_graph::{Dim, Graph, Kind, Node, NodeId, Op, Result, Shape};
+use monosplit_graph::{Graph, Kind, Node, NodeId, Op, Result, Shape};
 
 use crate::network::Network;
-use crate::reach::{Reaches, reaches};
+use crate::reach::{Reach, Reaches, reaches};
 use crate::section::Cut;
 
 /// What moving one number costs in multiplications and additions of a convolution, about.
 const MOVING: f64 = 100.0;
 /// The same of a number that is read and written on the way.
 const TOUCHING: f64 = 12.0;
+/// Convolutions compute so many rows and columns of small values at once.
+const AT_ONCE: usize = 4;
+/// Pieces have a second length if the mean falls below this share of the largest.
+const LESS: f64 = 0.9;
 /// The way is taken if it costs less than this share of computing everything.
 const WORTHWHILE: f64 = 0.9;
 
@@ -26,14 +30,21 @@ pub(crate) struct Station {
     pub(crate) size: [usize; 2],
     /// How it is made from the image.
     pub(crate) reach: Reaches,
-    /// The size of its pieces.
-    pub(crate) piece: [usize; 2],
-    /// Makes its pieces of those it reads; none for the image.
-    pub(crate) program: Option<Box<dyn Program>>,
-    /// The shapes of what it reads.
-    pub(crate) inputs: Vec<[usize; 3]>,
+    /// The sizes its pieces may have, the largest last.
+    pub(crate) moulds: Vec<Mould>,
     /// The readers of its own pieces.
     pub(crate) readers: Vec<Reader>,
+}
+
+/// A size of pieces: at the border a change reaches less.
+pub(crate) struct Mould {
+    pub(crate) piece: [usize; 2],
+    /// The share of changes whose pieces have this size, if they are everywhere alike.
+    share: f64,
+    /// Makes pieces of those that are read; none for the image.
+    pub(crate) program: Option<Box<dyn Program>>,
+    /// The shapes of what is read.
+    pub(crate) inputs: Vec<[usize; 3]>,
 }
 
 /// A later station that reads pieces of a value.
@@ -44,78 +55,73 @@ pub(crate) struct Reader {
     pub(crate) reading: Reading,
 }
 
-/// How a piece is read: row `o` of the result begins at row `o·step − before`, and what lies outside of the value is `fill`.
+/// How a piece is read: row `o` of the result is made of `span` rows from row `o·step − before` on, and what lies outside of
+/// the value is `fill`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) step: [usize; 2],
     pub(crate) before: [usize; 2],
-    pub(crate) size: [usize; 2],
+    span: [usize; 2],
     pub(crate) fill: f64,
+}
+
+impl Reading {
+    /// Place by place.
+    pub(crate) const PLACES: Reading = Reading { step: [1, 1], before: [0, 0], span: [1, 1], fill: 0.0 };
+
+    /// How a convolution or pool reads, or what works place by place.
+    fn through(sliding: Option<&Sliding<'_>>) -> Self {
+        let Some(Sliding { window, fill }) = sliding else { return Reading::PLACES };
+        Reading {
+            step: [0, 1].map(|axis| window.stride[axis]),
+            before: [0, 1].map(|axis| window.pad[axis].0),
+            span: [0, 1].map(|axis| window.span(axis).unwrap_or(1)),
+            fill: fill.unwrap_or(0.0),
+        }
+    }
+
+    /// How much is read for a piece of this size.
+    fn size(&self, piece: [usize; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| (piece[axis] - 1) * self.step[axis] + self.span[axis])
+    }
 }
 
 impl Station {
     pub(crate) fn length(&self) -> usize {
         self.channels * self.size[0] * self.size[1]
     }
-
-    fn new(graph: &Graph, at: NodeId, reach: Reaches, largest: [usize; 2]) -> Option<Self> {
-        let Node { shape, kind: Kind::Float, .. } = graph.node(at) else { return None };
-        let (channels, size) = (shape.fixed_at(1)?, [shape.fixed_at(2)?, shape.fixed_at(3)?]);
-        let piece = [0, 1].map(|axis| reach[axis].most_affected(largest[axis]).min(size[axis]));
-        let station = Station {
-            at,
-            channels,
-            size,
-            reach,
-            piece,
-            program: None,
-            inputs: Vec::new(),
-            readers: Vec::new(),
-        };
-        (station.length() > 0).then_some(station)
-    }
 }
 
-/// The value that the cheapest way leads to for changes within areas of at most this size; none if it is not worthwhile.
-pub(crate) fn destination(network: &Network, largest: [usize; 2]) -> Option<NodeId> {
-    Survey::new(network, largest).last(network)
-}
+/// Lengths of pieces and how large a share of them has each.
+type Lengths = Vec<(usize, f64)>;
 
-/// The stations of the way to a value, the image first; none if there is no such way.
-pub(crate) fn stations(
-    network: &Network,
-    largest: [usize; 2],
-    last: NodeId,
-    samples: usize,
-    engine: &dyn Engine,
-) -> Result<Option<Vec<Station>>> {
-    let survey = Survey::new(network, largest);
-    let kept = survey.kept(last);
-    let mut stations: Vec<Station> = Vec::with_capacity(kept.len());
-    for &at in &kept {
-        let Some(mut station) = survey.station(at) else { return Ok(None) };
-        if !stations.is_empty() {
-            let leg = Leg::new(&survey, &kept, &station);
-            for (slot, &(from, reading)) in leg.reads.iter().enumerate() {
-                let reader = Reader { station: stations.len(), slot, reading };
-                stations[from].readers.push(reader);
-            }
-            let read = leg.reads.iter().zip(&leg.channels);
-            station.inputs =
-                read.map(|((_, read), &channels)| [channels, read.size[0], read.size[1]]).collect();
-            station.program = Some(engine.compile_many(&leg.graph(&survey, &kept)?, samples)?);
-        }
-        stations.push(station);
+/// The lengths that pieces may have along an axis, and the share of each: of all, or one for those near the border and one for
+/// the others, if much less is computed so. The changes are `changed` long, anywhere in an image of this length.
+fn lengths(reach: Reach, changed: usize, image: usize, length: usize) -> Lengths {
+    let most = reach.most_affected(changed).min(length);
+    let places = image.saturating_sub(changed) + 1;
+    let affected = |at: usize| reach.affected(&(at..at + changed), length).len();
+    let mut found: Vec<usize> = (0..places).map(affected).collect();
+    found.sort_unstable();
+    let computed = |length: usize| length.next_multiple_of(AT_ONCE) as f64;
+    let lesser = found.iter().enumerate().map(|(at, &length)| {
+        let share = (at + 1) as f64 / places as f64;
+        (share * computed(length) + (1.0 - share) * computed(most), length.next_multiple_of(AT_ONCE), share)
+    });
+    let best = lesser.min_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    match best.filter(|&(mean, length, _)| length < most && mean <= LESS * computed(most)) {
+        Some((_, length, share)) => vec![(length, share), (most, 1.0 - share)],
+        None => vec![(most, 1.0)],
     }
-    Ok(Some(stations))
 }
 
 /// A network as the change sees it.
-struct Survey<'a> {
+pub(crate) struct Survey<'a> {
     graph: &'a Graph,
-    largest: [usize; 2],
     /// How values are made from the image; none where the way does not lead.
     reach: Vec<Option<Reaches>>,
+    /// The lengths that pieces of them may have, and the share of each, down and right.
+    lengths: Vec<Option<[Lengths; 2]>>,
     /// Which values change with the image.
     changing: Vec<bool>,
     /// What computing each value costs.
@@ -124,7 +130,8 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn new(network: &'a Network, largest: [usize; 2]) -> Self {
+    /// For changes within areas of at most this size.
+    pub(crate) fn new(network: &'a Network, largest: [usize; 2]) -> Self {
         let (graph, image) = (network.graph(), network.input());
         let mut reach = reaches(graph, image);
         for (id, node) in graph.nodes().filter(|(id, _)| *id != image) {
@@ -138,11 +145,64 @@ impl<'a> Survey<'a> {
             changing[id.index()] = id == image || node.inputs.iter().any(|input| changing[input.index()]);
         }
         let costs = graph.nodes().map(|(id, _)| cost(graph, id)).collect();
-        Survey { graph, largest, reach, changing, costs, image }
+        let along = |id: NodeId, reach: Reaches, axis: usize| {
+            let length = |id: NodeId| graph.node(id).shape.fixed_at(2 + axis);
+            Some(lengths(reach[axis], largest[axis], length(image)?, length(id)?))
+        };
+        let of = |(id, _): (NodeId, &Node)| {
+            let reach = reach[id.index()]?;
+            Some([along(id, reach, 0)?, along(id, reach, 1)?])
+        };
+        let lengths = graph.nodes().map(of).collect();
+        Survey { graph, reach, lengths, changing, costs, image }
+    }
+
+    /// The stations of the way to a value, the image first; none if there is no such way.
+    pub(crate) fn stations(
+        &self,
+        last: NodeId,
+        samples: usize,
+        engine: &dyn Engine,
+    ) -> Result<Option<Vec<Station>>> {
+        let kept = self.kept(last);
+        let mut stations: Vec<Station> = Vec::with_capacity(kept.len());
+        for &at in &kept {
+            let Some(mut station) = self.station(at) else { return Ok(None) };
+            if !stations.is_empty() {
+                let leg = Leg::new(self, &kept, at);
+                for (slot, &(from, reading)) in leg.reads.iter().enumerate() {
+                    let reader = Reader { station: stations.len(), slot, reading };
+                    stations[from].readers.push(reader);
+                }
+                for mould in &mut station.moulds {
+                    mould.inputs = leg.shapes(mould.piece);
+                    let graph = leg.graph(self, &kept, &mould.inputs)?;
+                    let about = (samples as f64 * mould.share).ceil() as usize;
+                    mould.program = Some(engine.compile_many(&graph, about)?);
+                }
+            }
+            stations.push(station);
+        }
+        Ok(Some(stations))
     }
 
     fn station(&self, at: NodeId) -> Option<Station> {
-        Station::new(self.graph, at, self.reach[at.index()]?, self.largest)
+        let reach = self.reach[at.index()]?;
+        let Node { shape, kind: Kind::Float, .. } = self.graph.node(at) else { return None };
+        let (channels, size) = (shape.fixed_at(1)?, [shape.fixed_at(2)?, shape.fixed_at(3)?]);
+        if channels * size[0] * size[1] == 0 {
+            return None;
+        }
+        let [down, right] = self.lengths[at.index()].as_ref()?;
+        let both = down.iter().flat_map(|down| right.iter().map(move |right| (down, right)));
+        let mould = |(down, right): (&(usize, f64), &(usize, f64))| Mould {
+            piece: [down.0, right.0],
+            share: down.1 * right.1,
+            program: None,
+            inputs: Vec::new(),
+        };
+        let moulds = both.map(mould).collect();
+        Some(Station { at, channels, size, reach, moulds, readers: Vec::new() })
     }
 
     /// Whether the way may lead through a value.
@@ -150,8 +210,8 @@ impl<'a> Survey<'a> {
         self.reach[id.index()].is_some()
     }
 
-    /// The value from which on everything is computed, if that is worthwhile.
-    fn last(&self, network: &Network) -> Option<NodeId> {
+    /// The value from which on everything is computed, at the end of the cheapest way; none if that is not worthwhile.
+    pub(crate) fn last(&self, network: &Network) -> Option<NodeId> {
         let everything = self.above(network, self.image)?;
         let candidates = self.graph.nodes().map(|(id, _)| id).filter(|&id| id > self.image);
         let whole = candidates.filter_map(|id| {
@@ -174,7 +234,7 @@ impl<'a> Survey<'a> {
     /// What the way to a value costs.
     fn way(&self, last: NodeId) -> Option<f64> {
         let kept = self.kept(last);
-        kept.iter().skip(1).map(|&at| Some(Leg::new(self, &kept, &self.station(at)?).cost(self))).sum()
+        kept.iter().skip(1).map(|&at| Some(Leg::new(self, &kept, at).cost(self, &self.station(at)?))).sum()
     }
 
     /// The values on the way to the last whose pieces are computed: what convolutions and pools read, and what is read more
@@ -235,8 +295,6 @@ fn window(graph: &Graph, id: NodeId) -> Option<Sliding<'_>> {
 /// How the pieces of one station are made.
 struct Leg {
     at: NodeId,
-    /// The share of its places that are in a piece.
-    share: f64,
     /// The nodes on the way from what is read to the station, in their order.
     nodes: Vec<NodeId>,
     /// What is read: which of the kept values, and how.
@@ -247,16 +305,10 @@ struct Leg {
 }
 
 impl Leg {
-    fn new(survey: &Survey<'_>, kept: &[NodeId], to: &Station) -> Self {
-        let mut leg = Leg {
-            at: to.at,
-            share: (to.piece[0] * to.piece[1]) as f64 / (to.size[0] * to.size[1]) as f64,
-            nodes: Vec::new(),
-            reads: Vec::new(),
-            slots: BTreeMap::new(),
-            channels: Vec::new(),
-        };
-        let mut open = vec![to.at];
+    fn new(survey: &Survey<'_>, kept: &[NodeId], at: NodeId) -> Self {
+        let mut leg =
+            Leg { at, nodes: Vec::new(), reads: Vec::new(), slots: BTreeMap::new(), channels: Vec::new() };
+        let mut open = vec![at];
         while let Some(id) = open.pop() {
             if leg.nodes.contains(&id) {
                 continue;
@@ -265,7 +317,7 @@ impl Leg {
             let sliding = window(survey.graph, id);
             for (position, &input) in survey.graph.node(id).inputs.iter().enumerate() {
                 match kept.binary_search(&input) {
-                    Ok(from) => leg.read((id, position), from, reading(sliding.as_ref(), to.piece)),
+                    Ok(from) => leg.read((id, position), from, Reading::through(sliding.as_ref())),
                     Err(_) if survey.is_on_the_way(input) => open.push(input),
                     Err(_) => {}
                 }
@@ -286,22 +338,35 @@ impl Leg {
         self.slots.insert(by, slot);
     }
 
-    fn cost(&self, survey: &Survey<'_>) -> f64 {
-        let computed: f64 = self.nodes.iter().map(|id| survey.costs[id.index()]).sum();
-        let read = self.reads.iter().zip(&self.channels);
-        let moved: usize =
-            read.map(|((_, reading), channels)| channels * reading.size[0] * reading.size[1]).sum();
-        self.share * computed + MOVING * moved as f64
+    /// The shapes of what is read for a piece of this size.
+    fn shapes(&self, piece: [usize; 2]) -> Vec<[usize; 3]> {
+        let shape = |((_, reading), &channels): (&(usize, Reading), &usize)| {
+            let [height, width] = reading.size(piece);
+            [channels, height, width]
+        };
+        self.reads.iter().zip(&self.channels).map(shape).collect()
     }
 
-    /// The graph that makes a piece of those that are read.
-    fn graph(&self, survey: &Survey<'_>, kept: &[NodeId]) -> Result<Graph> {
+    /// What the pieces of a station cost, on average.
+    fn cost(&self, survey: &Survey<'_>, station: &Station) -> f64 {
+        let computed: f64 = self.nodes.iter().map(|id| survey.costs[id.index()]).sum();
+        let places = (station.size[0] * station.size[1]) as f64;
+        let each = station.moulds.iter().map(|mould| {
+            let moved: usize =
+                self.shapes(mould.piece).iter().map(|shape| shape.iter().product::<usize>()).sum();
+            let share = (mould.piece[0] * mould.piece[1]) as f64 / places;
+            mould.share * (share * computed + MOVING * moved as f64)
+        });
+        each.sum()
+    }
+
+    /// The graph that makes a piece of those that are read, which have these shapes.
+    fn graph(&self, survey: &Survey<'_>, kept: &[NodeId], shapes: &[[usize; 3]]) -> Result<Graph> {
         let mut target = Graph::new();
         let mut inputs = Vec::with_capacity(self.reads.len());
-        for (slot, (&(from, reading), &channels)) in self.reads.iter().zip(&self.channels).enumerate() {
-            let [height, width] = reading.size.map(Dim::Fixed);
-            let shape = Shape::new([Dim::Batch(1), Dim::Fixed(channels), height, width]);
-            inputs.push(target.input(format!("piece {slot}"), shape, survey.graph.node(kept[from]).kind));
+        for (slot, (&(from, _), shape)) in self.reads.iter().zip(shapes).enumerate() {
+            let (name, kind) = (format!("piece {slot}"), survey.graph.node(kept[from]).kind);
+            inputs.push(target.input(name, Shape::batched(shape), kind));
         }
         let mut copies: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         for id in self.constants(survey).into_iter().chain(self.nodes.iter().copied()) {
@@ -341,20 +406,6 @@ impl Leg {
     }
 }
 
-/// How a piece of this size is read: place by place, or through a window.
-fn reading(sliding: Option<&Sliding<'_>>, piece: [usize; 2]) -> Reading {
-    let Some(Sliding { window, fill }) = sliding else {
-        return Reading { step: [1, 1], before: [0, 0], size: piece, fill: 0.0 };
-    };
-    let span = |axis: usize| window.span(axis).unwrap_or(1);
-    Reading {
-        step: [0, 1].map(|axis| window.stride[axis]),
-        before: [0, 1].map(|axis| window.pad[axis].0),
-        size: [0, 1].map(|axis| (piece[axis] - 1) * window.stride[axis] + span(axis)),
-        fill: fill.unwrap_or(0.0),
-    }
-}
-
 /// About how many multiplications and additions a node takes for one sample.
 fn cost(graph: &Graph, id: NodeId) -> f64 {
     let node = graph.node(id);
@@ -371,5 +422,30 @@ fn cost(graph: &Graph, id: NodeId) -> f64 {
         }
         Op::MatMul { .. } => weight,
         _ => per_sample(&node.shape) * TOUCHING,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_at_the_border_are_shorter_and_every_change_fits() {
+        let (image, changed, length) = (224, 32, 14);
+        let reach = Reach { step: 16, before: 105, after: 105 };
+        let found = lengths(reach, changed, image, length);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].0 < found[1].0 && found[1].0 <= length);
+        assert!((found.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
+        let affected = |at: usize| reach.affected(&(at..at + changed), length).len();
+        let all: Vec<usize> = (0..=image - changed).map(affected).collect();
+        assert!(all.iter().all(|&affected| affected <= found[1].0));
+        let short = all.iter().filter(|&&affected| affected <= found[0].0).count();
+        assert!((short as f64 / all.len() as f64 - found[0].1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn pieces_far_from_the_border_have_one_length() {
+        assert_eq!(lengths(Reach { step: 1, before: 1, after: 1 }, 8, 1000, 1000), [(10, 1.0)]);
     }
 }

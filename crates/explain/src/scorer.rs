@@ -1,9 +1,9 @@
 //! A network asked many times: the part above a value, compiled once, run on changed copies of that value in batches of
 //! bounded size. The copies of all samples in question share the batches; no more of them than one batch ever exist.
 
-use monosplit_engine::{Engine, Program};
+use monosplit_engine::{Engine, Precision, Program};
 use monosplit_graph::batch::samples_interact;
-use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor, element_count};
+use monosplit_graph::{Dim, Error, Graph, Result, Tensor, element_count};
 
 use crate::baseline::Baseline;
 use crate::bindings::bind;
@@ -14,8 +14,9 @@ use crate::method::{Request, Target};
 use crate::methods::Gradient;
 use crate::network::Network;
 use crate::number::Number;
+use crate::pieces::Area;
 use crate::question::{Class, Question, Settings};
-use crate::ripple::{Area, Ripple};
+use crate::ripple::{Ground, Ripple};
 use crate::section::{Section, batch_of};
 
 /// How many changed copies are asked about at once unless told otherwise.
@@ -75,8 +76,6 @@ pub(crate) struct Stage<'a> {
     classes: &'a [usize],
     values: Vec<f64>,
     length: usize,
-    /// Whether the engine gave the values in single precision.
-    single: bool,
     crossing: Vec<Tensor>,
 }
 
@@ -163,8 +162,16 @@ impl Scorer {
                 value.shape()
             )));
         }
-        let (values, single) = (value.to_f64().into_vec(), matches!(value.data(), Data::F32(_)));
-        Ok(Stage { question, classes, values, length, single, crossing })
+        Ok(Stage { question, classes, values: value.to_f64().into_vec(), length, crossing })
+    }
+
+    /// The same without the values, which are known elsewhere.
+    fn stage_of_crossing<'a>(&self, question: &'a Question<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
+        let crossing = match self.section.names.is_empty() {
+            true => Vec::new(),
+            false => self.section.below.values(question)?.split_off(1),
+        };
+        Ok(Stage { question, classes, values: Vec::new(), length: self.layout().len(), crossing })
     }
 
     /// The shape of a sample's gradient.
@@ -226,11 +233,10 @@ impl Scorer {
         let Above::Ripple { ripple, top } = &self.above else {
             return self.ask(stage, draws, change, take);
         };
-        let top_stage = top.stage(stage.question, stage.classes)?;
-        if top_stage.single {
-            top.ask_behind::<f32>(ripple, [stage, &top_stage], draws, area, change, take)
-        } else {
-            top.ask_behind::<f64>(ripple, [stage, &top_stage], draws, area, change, take)
+        let above = top.stage_of_crossing(stage.question, stage.classes)?;
+        match ripple.precision() {
+            Precision::F32 => top.ask_behind::<f32>(ripple, [stage, &above], draws, area, change, take),
+            Precision::F64 => top.ask_behind::<f64>(ripple, [stage, &above], draws, area, change, take),
         }
     }
 
@@ -245,20 +251,19 @@ impl Scorer {
         take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
         let calm = ripple.calm::<N>(image.question)?;
-        let untouched: Vec<N> = here.values.iter().map(|&value| N::rounded(value)).collect();
-        let (mut flow, mut copy) = (ripple.flow(), Vec::new());
+        let (mut flow, mut copy, mut copied) = (ripple.flow(), Vec::new(), None);
         let fill = |batch: &[Draw], copies: &mut Vec<N>| {
             let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
-            for sample in &samples {
-                copies.extend_from_slice(&untouched[sample * here.length..(sample + 1) * here.length]);
-            }
             for (&draw, &sample) in batch.iter().zip(&samples) {
-                copy.clear();
-                copy.extend_from_slice(image.value(sample));
+                if copied.replace(sample) != Some(sample) {
+                    copy = image.value(sample).to_vec();
+                }
+                let area = area(draw);
                 change(draw, &mut copy);
-                flow.add(area(draw), &copy, N::rounded);
+                flow.add(area.clone(), &copy, N::rounded);
+                ripple.restore(&area, image.value(sample), &mut copy);
             }
-            flow.spread(&calm, &samples, copies)
+            flow.run(Ground::Own(&calm, &samples), copies)
         };
         self.ask_filled(here, draws, fill, take)
     }

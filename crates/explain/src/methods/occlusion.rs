@@ -6,8 +6,8 @@ use monosplit_graph::{Error, Result, Tensor};
 use crate::baseline::Baseline;
 use crate::layout::Layout;
 use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::pieces::Area;
 use crate::question::Question;
-use crate::ripple::Area;
 use crate::scorer::{BATCH, Scorer};
 use crate::section::{batch_of, located};
 

@@ -75,7 +75,6 @@ impl Erosions {
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
         let (breadth, wanted) = (engine.breadth(), changes.steps() + 1);
-        let batch = at_once(batch, breadth);
         if breadth.is_none()
             && let Some(areas) = changes.areas()
             && let Some(scores) = self.eroded(graph, engine, image, (changes, areas), batch)?
@@ -84,6 +83,7 @@ impl Erosions {
         }
         let Some(cover) = changes.cover()? else { return Ok(None) };
         let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
+        let batch = at_once(batch, breadth);
         // A wide engine is always given as many, so that it is prepared for one batch size.
         let batch = breadth.map_or(batch, |breadth| batch.min(wanted.next_multiple_of(breadth.max(1))));
         let whole = breadth.is_some();
@@ -111,12 +111,13 @@ impl Erosions {
         engine: &dyn Engine,
         image: &Tensor,
         (changes, areas): (&dyn Changes, Vec<Area>),
-        batch: usize,
+        batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
         let longest = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(0);
         let size = [longest(0), longest(1)];
         let erosion = prepared(&self.by_size, size, || Erosion::new(graph, size, engine))?;
         let mut make = |step: usize, image: &mut [f32]| changes.make(step, image);
+        let batch = batch.unwrap_or(Erosion::COPIES);
         erosion.map(|erosion| erosion.scores(image, &areas, batch, &mut make)).transpose()
     }
 

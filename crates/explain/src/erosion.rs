@@ -13,7 +13,6 @@ use crate::number::Number;
 use crate::pieces::Area;
 use crate::question::{Class, Question, Settings};
 use crate::ripple::{Ground, Ripple, emptied};
-use crate::scorer::BATCH;
 use crate::section::{Cut, batch_of};
 
 /// A network that is shown an image with ever more changes.
@@ -31,6 +30,9 @@ struct Parts {
 }
 
 impl Erosion {
+    /// So many images at a time are computed fastest: those whose changes reach as far as each other are computed together.
+    pub const COPIES: usize = 64;
+
     /// For changes within areas of at most this size; `None` where computing everything again is as good.
     pub fn new(network: &Graph, largest: [usize; 2], engine: &dyn Engine) -> Result<Option<Self>> {
         if samples_interact(network) {
@@ -40,7 +42,7 @@ impl Erosion {
         if matches!(network.samples(), Dim::Fixed(_)) {
             return Ok(None);
         }
-        let Some((ripple, last)) = Ripple::new(&network, largest, BATCH, engine)? else {
+        let Some((ripple, last)) = Ripple::new(&network, largest, Erosion::COPIES, engine)? else {
             return Ok(None);
         };
         let (graph, logits) = (network.graph(), network.logits());
@@ -49,7 +51,7 @@ impl Erosion {
             return Ok(None);
         }
         let shape = graph.node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;
-        let top = engine.compile_many(&cut.above(graph, logits, &[])?, BATCH)?;
+        let top = engine.compile_many(&cut.above(graph, logits, &[])?, Erosion::COPIES)?;
         Ok(Some(Erosion { parts: Arc::new(Parts { ripple, top, shape: shape[1..].to_vec() }) }))
     }
 

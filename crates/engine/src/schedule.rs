@@ -1,6 +1,7 @@
 //! What is computed together and in which order. Equal nodes are computed once, elementwise nodes of one shape
-//! that depend on each other or read the same value share a pass over memory, convolutions and products of different values
-//! with the same weights run as one, and whoever frees memory goes first.
+//! that depend on each other or read the same value share a pass over memory, or are done to the results of the convolution they
+//! alone read while it runs, convolutions and products of different values with the same weights run as one, so do two
+//! convolutions of which one alone reads the other, and whoever frees memory goes first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -74,7 +75,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// The nodes that are computed by a kernel of their own, the first of all if there is one.
+    /// The nodes that kernels begin with, of which the others are finished or fused.
     pub(crate) fn kernels(&self) -> impl Iterator<Item = NodeId> {
         let then = match self {
             Work::Chained(_, first) => Some(*first),
@@ -102,6 +103,10 @@ const MOST_FUSED: usize = 48;
 const LARGE: usize = 1 << 15;
 /// Values a convolution or a product is given at once, at most.
 const MOST_BATCHED: usize = 4;
+
+/// Rows of what lies between two convolutions that run together, and zeros before the rows the second reads, at most.
+const WIDEST_ROW: usize = 1 << 14;
+const WIDEST_PAD: usize = 256;
 
 /// Reductions that run together, at most.
 const MOST_REDUCED: usize = 4;
@@ -251,12 +256,17 @@ impl Scheduler<'_> {
             let Some(&last) = work[at].nodes().last() else { continue };
             let Some(&[reader]) = readers.get(&last).map(Vec::as_slice) else { continue };
             let then = self.graph.node(work[reader].nodes()[0]);
-            let small = self.convolution(&work[reader], known).is_some_and(|(window, groups)| {
-                let channels = |id: NodeId| self.graph.node(id).shape.fixed_at(1);
-                let each = channels(last) == Some(groups) && channels(then.inputs[1]) == Some(1);
-                window.is_three_by_three() && each && then.shape.fixed_at(1) == Some(groups)
+            let deep = self.convolution(&work[reader], known).is_some_and(|(window, groups)| {
+                let shape = |id: NodeId, axis: usize| self.graph.node(id).shape.fixed_at(axis);
+                let each = shape(last, 1) == Some(groups) && shape(then.inputs[1], 1) == Some(1);
+                let sizes = matches!((shape(last, 2), shape(last, 3)), (Some(1..), Some(1..=WIDEST_ROW)));
+                let some = shape(work[at].nodes()[0], 1) == Some(groups) && groups > 1 && sizes;
+                let near = window.pad.iter().all(|pad| pad.0 <= WIDEST_PAD);
+                window.is_three_by_three() && near && each && some && then.shape.fixed_at(1) == Some(groups)
             });
-            let read = small && self.same[then.inputs[0].index()] == last;
+            let first = self.graph.node(work[at].nodes()[0]);
+            let inputs = self.graph.node(first.inputs[1]).shape.fixed_at(1);
+            let read = deep && inputs > Some(0) && self.same[then.inputs[0].index()] == last;
             if window.is_pointwise() && read && !self.leaves(last) {
                 let nodes = [work[at].nodes(), work[reader].nodes()].concat();
                 work[reader] = Work::Chained(nodes, work[at].nodes().len());

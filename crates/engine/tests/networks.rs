@@ -567,3 +567,74 @@ fn the_order_of_axes_in_memory_changes_nothing() {
         }
     }
 }
+
+#[test]
+fn planes_and_channels_may_be_missing() {
+    let ones = |window: Window, x: [usize; 3], w: [usize; 4], transposed: bool| {
+        let mut g = Graph::new();
+        let input = g.input("x", Shape::batched(&x), Kind::Float);
+        let weight = g.constant(tensor(&w, 5));
+        let op = match transposed {
+            true => Op::ConvTranspose { window, groups: 1, output_padding: vec![0, 0] },
+            false => Op::Conv { window, groups: 1 },
+        };
+        let y = g.add(op, &[input, weight]).unwrap();
+        g.output("y", y);
+        (g, tensor(&[&[2], x.as_slice()].concat(), 6))
+    };
+    let far = Window { pad: vec![(1, 90); 2], ..Window::new([5, 5]) };
+    for (graph, x) in [
+        ones(window(3, 1, 1), [0, 40, 40], [4, 0, 3, 3], false),
+        ones(window(3, 1, 2), [3, 0, 40], [4, 3, 3, 3], false),
+        ones(window(3, 1, 40), [3, 40, 0], [4, 3, 3, 3], false),
+        ones(window(3, 2, 0), [0, 20, 20], [0, 4, 3, 3], true),
+    ] {
+        let y = run(Cpu::default(), &graph, &[x]);
+        assert!(!y[0].is_empty() && y[0].to_f64().iter().all(|&v| v == 0.0));
+    }
+    // Nearly all of what is read is padding.
+    let (graph, x) = ones(far, [3, 1, 2], [4, 3, 5, 5], false);
+    let [single, double] = [Precision::F32, Precision::F64]
+        .map(|precision| run(Cpu::default().precision(precision), &graph, std::slice::from_ref(&x)));
+    let (single, double) = (single[0].to_f64(), double[0].to_f64());
+    let mut pairs = single.iter().zip(double.iter());
+    assert!(double.iter().any(|&v| v != 0.0) && pairs.all(|(a, b)| (a - b).abs() < 1e-6));
+}
+
+#[test]
+fn a_convolution_that_alone_reads_another_gives_the_same_bits() {
+    for channels in [1, 2, 33] {
+        let build = |keep: bool| {
+            let mut g = Graph::new();
+            let x = g.input("x", Shape::batched(&[5, 30, 17]), Kind::Float);
+            let first = conv(&mut g, x, [channels, 5, 1, 1], 1, 1);
+            let then = conv(&mut g, first, [channels, 1, 3, 3], 2, channels);
+            g.output("y", then);
+            if keep {
+                g.output("between", first);
+            }
+            g
+        };
+        let x = tensor(&[3, 5, 30, 17], 9);
+        let [together, apart] =
+            [false, true].map(|keep| run(Cpu::default(), &build(keep), std::slice::from_ref(&x)));
+        assert_eq!(together[0].to_f64(), apart[0].to_f64());
+    }
+}
+
+#[test]
+fn weights_that_are_also_added_are_kept() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::fixed(&[4, 4, 1, 1]), Kind::Float);
+    let w = g.constant(tensor(&[4, 4, 1, 1], 3));
+    let product = g.add(Op::Conv { window: Window::new([1, 1]), groups: 1 }, &[x, w]).unwrap();
+    let sum = g.add(Op::Binary(Binary::Add), &[product, w]).unwrap();
+    g.output("y", sum);
+    let (x, w) = (tensor(&[4, 4, 1, 1], 2).to_f64(), tensor(&[4, 4, 1, 1], 3).to_f64());
+    let y = run(Cpu::default(), &g, &[tensor(&[4, 4, 1, 1], 2)]);
+    for (at, y) in y[0].to_f64().iter().enumerate() {
+        let (row, column) = (at / 4, at % 4);
+        let expected: f64 = (0..4).map(|k| x[row * 4 + k] * w[column * 4 + k]).sum::<f64>() + w[at];
+        assert!((y - expected).abs() < 1e-6);
+    }
+}

@@ -26,7 +26,7 @@ impl<R: Real> CpuProgram<R> {
         Ok(Executor::Streams(Streams { weights: of(nodes[0])?.0, magnitude, transposed }))
     }
 
-    /// The known values each step reads.
+    /// The known values each step reads, as often as it does.
     fn constants_read(&self, graph: &Graph, known: &[bool]) -> Vec<Vec<NodeId>> {
         let of_step = |step: &Step| {
             let mut read: Vec<NodeId> = Vec::new();
@@ -42,8 +42,6 @@ impl<R: Real> CpuProgram<R> {
                 }));
             }
             read.retain(|id| known[id.index()]);
-            read.sort();
-            read.dedup();
             read
         };
         self.plan.steps.iter().map(of_step).collect()
@@ -85,9 +83,8 @@ impl<R: Real> CpuProgram<R> {
                 Work::Reduced(nodes) => return Err(self.outline.lost(nodes[0])),
             };
             let holders = match &executor {
-                Executor::Kernel(kernel) | Executor::Finished(kernel, _) if kernel.holds_weights => {
-                    vec![step.work.nodes()[0]]
-                }
+                Executor::Kernel(kernel) if kernel.holds_weights => step.work.nodes().to_vec(),
+                Executor::Finished(kernel, _) if kernel.holds_weights => vec![step.work.nodes()[0]],
                 Executor::Chained(links) => links.iter().map(|link| link.node).collect(),
                 _ => Vec::new(),
             };

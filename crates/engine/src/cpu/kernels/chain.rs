@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::conv::{Convolution, Finish, PackedKernel};
 use super::gemm::Region;
 use super::scratch::Scratch;
@@ -72,7 +74,8 @@ impl Chain {
             let x = &x[index / bands.len() * self.image..][..self.image];
             self.pointwise.rest(w.level, x, &scaled(&band.between, width))
         };
-        let rests: Vec<Vec<R>> = (0..self.images * bands.len()).map(rest).collect();
+        let rests = (0..self.images * bands.len()).into_par_iter().with_min_len(bands.len());
+        let rests: Vec<Vec<R>> = rests.map(rest).collect();
         let outside = vec![R::ZERO; width + 1];
         let y = Region::new(y, self.images * channels, self.output, self.output);
         share(rests.len() * panels, |task| {

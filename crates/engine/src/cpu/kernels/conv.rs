@@ -1,5 +1,6 @@
 //! Convolution as matrix products over patches packed straight into panels; a 1×1 convolution needs no
-//! unfolding. How the work is cut depends on the sizes alone, so the bits do not depend on the number of threads.
+//! unfolding, and those over large planes read frames, see [`super::framed`]. Sums are never split, so the bits do not depend
+//! on how the work is cut.
 #![allow(unsafe_code)]
 
 use std::ops::Range;

@@ -21,6 +21,10 @@ const POSITIONS: usize = 1 << 10;
 const PIECES: usize = 8;
 /// A convolution may throw away one sum of so many.
 const WASTE: usize = 6;
+/// Taps along an axis of a transposed convolution, at most.
+const MOST_TAPS: usize = 16;
+/// Numbers of frames laid out at a time, if that is enough for one group of an image.
+const MOST: usize = 1 << 24;
 /// Numbers of planes copied by one task, about.
 const GRAIN: usize = 1 << 13;
 
@@ -32,7 +36,8 @@ pub(crate) struct PackedPhases<R> {
 }
 
 impl<R: Real> PackedPhases<R> {
-    /// Packs a kernel of shape `[inputs, outputs of a group, …]`, if its window is small and has one or two axes.
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]`, if its window has two axes and is so small that frames are not
+    /// much larger than what is read and written.
     pub(crate) fn new(
         level: Level,
         window: &Window,
@@ -40,10 +45,11 @@ impl<R: Real> PackedPhases<R> {
         w: &[R],
         shape: &[usize],
     ) -> Option<Self> {
-        let window = Planar::new(window)?;
+        let dense = window.dilation == [1, 1] && window.pad.iter().all(|pad| pad.0.max(pad.1) < MOST_TAPS);
+        let window =
+            Planar::new(window).filter(|_| dense && window.kernel.iter().all(|&k| k <= MOST_TAPS))?;
         let (taps, inputs, outputs) = (window.taps(), shape[0] / groups, shape[1]);
-        let pack = |group: usize, phase: [usize; 2]| {
-            let reaching: Vec<usize> = window.reaching(phase).collect();
+        let pack = |group: usize, reaching: &[usize]| {
             let mut kernel = Vec::with_capacity(outputs * inputs * reaching.len());
             for output in 0..outputs {
                 for input in 0..inputs {
@@ -53,7 +59,9 @@ impl<R: Real> PackedPhases<R> {
             }
             LeftPanels::pack(level, Matrix::dense(&kernel, outputs, inputs * reaching.len()))
         };
-        let phases = |group: usize| window.phases().map(|phase| pack(group, phase)).collect();
+        let reaching: Vec<Vec<usize>> =
+            window.phases().map(|phase| window.reaching(phase).collect()).collect();
+        let phases = |group: usize| reaching.iter().map(|taps| pack(group, taps)).collect();
         let groups = (0..groups).map(phases).collect();
         Some(PackedPhases { window, groups })
     }
@@ -114,11 +122,14 @@ impl Framed {
         output: &[usize],
     ) -> Option<Self> {
         let (all, window) = (window, Planar::new(window)?);
-        let read = (0..all.axes()).all(|axis| all.kernel[axis] >= all.stride[axis]);
-        let (input, output) = (plane(input), plane(output));
-        let frames = Frames::new(&window, output);
-        let thrown_away = (frames.pitch - output[1]) * WASTE > output[1];
-        (read && !thrown_away).then(|| Framed::new(frames, input, output, inputs))
+        let (&[height, width], &[_, columns]) = (input, output) else { return None };
+        let read = (0..2).all(|axis| all.kernel[axis] >= all.stride[axis]);
+        let frames = Frames::new(&window, plane(output));
+        let little = frames.length() <= 2 * height * width + 8 * window.taps() && frames.pitch <= POSITIONS;
+        let thrown_away = (frames.pitch - columns) * WASTE > columns;
+        let some = inputs > 0 && height * width > 0;
+        (some && read && little && !thrown_away)
+            .then(|| Framed::new(frames, plane(input), plane(output), inputs))
     }
 
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
@@ -130,28 +141,49 @@ impl Framed {
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
-        let frames = self.framed(x);
         let Some(left) = w.first().and_then(|sums| sums.first()) else { return };
+        let outputs = left.rows_of(&(0..left.panels())).len();
+        let (group, read) = (self.inputs * self.frames.length(), self.inputs * self.input[0] * self.input[1]);
+        let written = (outputs * self.output[0] * self.output[1]).max(1);
+        let parts = (MOST / group.max(1)).max(1);
+        for (index, y) in y.chunks_mut(parts * written).enumerate() {
+            let first = index * parts;
+            let x = &x[first * read..(first + y.len() / written) * read];
+            self.run_some(x, (w, left), first, (bias, finish), y);
+        }
+    }
+
+    /// The same for some parts, a part being a group of an image, from the part `before` on; `left` is one of the left operands.
+    fn run_some<R: Real>(
+        &self,
+        x: &[R],
+        (w, left): (&[&[LeftPanels<R>]], &LeftPanels<R>),
+        before: usize,
+        (bias, finish): (Option<&[R]>, Option<&Finish<'_, R>>),
+        y: &mut [R],
+    ) {
         let (panels, outputs) = (left.panels(), left.rows_of(&(0..left.panels())).len());
         let (plane, group) = (self.output[0] * self.output[1], self.inputs * self.frames.length());
         let parts = y.len() / (outputs * plane).max(1);
-        let bands = self.bands(parts * panels);
+        let (frames, bands) = (self.framed(x, parts * self.inputs), self.bands(parts * panels));
         let y = Region::new(y, parts * outputs, plane, plane);
         share(parts * bands.len() * panels, |task| {
             let (part, panel) = (task / panels / bands.len(), task % panels..task % panels + 1);
+            let of_group = (before + part) % w.len();
             let band = &bands[task / panels % bands.len()];
             let own = left.rows_of(&panel);
-            let (rows, first) = (part * outputs + own.start, part % w.len() * outputs + own.start);
+            let (rows, first) = (part * outputs + own.start, of_group * outputs + own.start);
             let places = self.outputs(band);
             // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
             let mut y = unsafe { y.part(rows..rows + own.len(), places.clone()) };
             let start = bias.map_or(Beginning::Zero, |bias| Beginning::Rows(&bias[first..]));
             let limits = finish.and_then(Finish::limits);
-            for (sum, w) in w[part % w.len()].iter().enumerate() {
+            for (sum, w) in w[of_group].iter().enumerate() {
                 let w = (w, panel.clone());
                 self.add_up(sum, &frames[part * group..], w, band, (start, limits), &mut y);
             }
             if let Some(Finish::Pieces(finish)) = finish {
+                let rows = before * outputs + rows;
                 (0..y.rows).for_each(|row| finish((rows + row) * plane + places.start, y.row(row)));
             }
         });
@@ -182,20 +214,21 @@ impl Framed {
         }
     }
 
-    /// All planes in their frames, one after the other.
-    fn framed<R: Real>(&self, x: &[R]) -> Scratch<R> {
+    /// So many planes in their frames, one after the other; if they are empty, or there are none, there are zeros to read.
+    fn framed<R: Real>(&self, x: &[R], count: usize) -> Scratch<R> {
         let (plane, length) = (self.input[0] * self.input[1], self.frames.length());
-        let count = x.len() / plane.max(1);
-        let mut all = Scratch::new(count * length + self.frames.beyond() + BEYOND);
+        let mut all = Scratch::new(count * length + length + self.frames.beyond() + BEYOND);
         let (frames, beyond) = all.split_at_mut(count * length);
         beyond.fill(R::ZERO);
         let planes = GRAIN.div_ceil(length.max(1));
         share_chunks(frames, planes * length, |task, frames| {
             let mut apart = self.frames.row(self.input[1]);
-            let x = x[task * planes * plane..].chunks(plane);
-            for (frames, x) in frames.chunks_mut(length).zip(x) {
+            for (local, frames) in frames.chunks_mut(length.max(1)).enumerate() {
                 frames.fill(R::ZERO);
-                self.frames.fill(x, self.input, frames, &mut apart);
+                let x = &x[(task * planes + local) * plane..][..plane];
+                if plane > 0 {
+                    self.frames.fill(x, self.input, frames, &mut apart);
+                }
             }
         });
         all

@@ -12,6 +12,7 @@ use super::conv::Finish;
 use super::conv_transpose::PackedTranspose;
 use super::correlation::Correlation;
 use super::depthwise::Depthwise;
+use super::frames::Planar;
 use super::level::Level;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
@@ -132,8 +133,8 @@ pub(crate) fn choose<R: Real>(
     match node.op.clone() {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
         Op::Conv { window, groups } => convolution(window, groups, node, constants, shelf),
-        Op::ConvTranspose { window, groups, .. } => {
-            transposed_convolution(window, groups, node, constants, shelf)
+        Op::ConvTranspose { window, groups, output_padding } => {
+            transposed_convolution(window, groups, &output_padding, node, constants, shelf)
         }
         Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
             let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
@@ -234,6 +235,7 @@ fn convolution<R: Real>(
 fn transposed_convolution<R: Real>(
     window: Window,
     groups: usize,
+    output_padding: &[usize],
     node: &Node,
     constants: &[Option<View<'_, R>>],
     shelf: &Compartment<'_, R>,
@@ -253,7 +255,14 @@ fn transposed_convolution<R: Real>(
     if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
         return Ok(transposed_at_run(window, groups, node, shelf));
     }
-    let known = constants[1].map(|w| pack_transpose(&window, groups, &w)).transpose()?;
+    // What is beyond all that is read would be laid out as zeros.
+    let near = output_padding.iter().zip(&window.stride).all(|(beyond, stride)| beyond < stride);
+    let pack = move |window: &Window, w: &View<'_, R>| {
+        Ok::<_, Error>(PackedTranspose::new(Level::best(), window, groups, near, (w.real()?, w.shape)))
+    };
+    let direct =
+        |w: &View<'_, R>| groups > 1 && w.shape[..2] == [groups, 1] && Planar::new(&window).is_some();
+    let known = constants[1].filter(|w| !direct(w)).map(|w| pack(&window, &w)).transpose()?;
     let name = known.as_ref().map_or("conv transpose, packed at run", PackedTranspose::name);
     // The direct way through a strided depthwise convolution reads the weights as they are.
     let holds_weights = constants[1].is_some_and(|w| groups == 1 || w.shape[..2] != [groups, 1]);
@@ -267,14 +276,10 @@ fn transposed_convolution<R: Real>(
         }
         match &known {
             Some(w) => run_transpose(w, &window, v, finish, out),
-            None => run_transpose(&pack_transpose(&window, groups, &v[1])?, &window, v, finish, out),
+            None => run_transpose(&pack(&window, &v[1])?, &window, v, finish, out),
         }
     };
     Ok(Kernel { holds_weights, ..Kernel::finishing(name, run) })
-}
-
-fn pack_transpose<R: Real>(window: &Window, groups: usize, w: &View<'_, R>) -> Result<PackedTranspose<R>> {
-    Ok(PackedTranspose::new(Level::best(), window, groups, w.real()?, w.shape))
 }
 
 fn run_transpose<R: Real>(
@@ -311,7 +316,10 @@ fn transposed_at_run<R: Real>(
         let output = planes.as_deref().map(|planes| (planes, &kept));
         match PreparedConvolution::transposed(&window, groups, w, output) {
             Some(turned) => run_prepared(&turned, v, None, out),
-            None => run_transpose(&pack_transpose(&window, groups, &v[1])?, &window, v, None, out),
+            None => {
+                let packed = PackedTranspose::new(Level::best(), &window, groups, true, w);
+                run_transpose(&packed, &window, v, None, out)
+            }
         }
     })
 }

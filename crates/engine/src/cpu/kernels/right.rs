@@ -34,7 +34,7 @@ enum Source<'a, R> {
     Panels,
     /// In rows so far apart. Only the last panel is packed, if its columns do not fill it.
     Rows(&'a [R], usize),
-    /// In rows that begin at these places, of which the last is given; there is something to read after them.
+    /// In rows that begin at these places, of which the furthest is given; there is something to read after them.
     Places(&'a [R], &'a [usize], usize),
 }
 

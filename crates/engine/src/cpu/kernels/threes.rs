@@ -17,7 +17,7 @@ const TAPS: usize = SIDE * SIDE;
 /// Rows of tiles of machines that have 32 vector registers, at least.
 const MANY_REGISTERS: usize = 12;
 /// The most rows of a plane that are read together.
-const MOST_LINES: usize = 15;
+const MOST_LINES: usize = 9;
 
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +199,7 @@ unsafe fn read<L: Lanes>(row: *const L::Scalar, width: usize, offset: isize, who
 
 /// Writes a block once for every line under rows, with its number as a constant: a loop would keep results in memory.
 macro_rules! unrolled {
-    (|$number:ident| $block:expr) => { unrolled!(@ $number $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
+    (|$number:ident| $block:expr) => { unrolled!(@ $number $block, 0 1 2 3 4 5 6 7 8) };
     (@ $number:ident $block:expr, $($value:literal)*) => {
         $({
             const $number: usize = $value;

@@ -43,7 +43,7 @@ pub(crate) struct Tile<R> {
     pub(crate) left: *const R,
     /// If the left operand is read across, its rows taken for the depth: the distance from panel to panel.
     pub(crate) across: Option<usize>,
-    /// `depth` times `columns` numbers.
+    /// A row of `columns` numbers for every depth, which lie `apart`.
     pub(crate) right: *const R,
     pub(crate) apart: Apart,
     /// `rows` times `columns` numbers, `stride` apart.

@@ -638,3 +638,18 @@ fn weights_that_are_also_added_are_kept() {
         assert!((y - expected).abs() < 1e-6);
     }
 }
+
+#[test]
+fn a_smaller_batch_can_use_the_memory_of_a_larger_one() {
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+    let y = g.add(Op::Unary(Unary::Abs), &[x]).unwrap();
+    g.output("y", y);
+    let program = Cpu::default().compile(&g).unwrap();
+    for samples in [5, 2, 7] {
+        let found = program.run(&[tensor(&[samples, 3], 4)]).unwrap();
+        let expected: Vec<f64> = tensor(&[samples, 3], 4).to_f64().iter().map(|v| v.abs()).collect();
+        assert_eq!((found[0].shape(), found[0].to_f64().to_vec()), ([samples, 3].as_slice(), expected));
+        program.reclaim(found);
+    }
+}

@@ -197,6 +197,6 @@ impl<R: Real> CpuProgram<R> {
         if !out.is_empty() {
             self.within_pool(|| (kernel.run)(&views, &mut out))?;
         }
-        Ok(storage.share())
+        Ok(storage.share(count))
     }
 }

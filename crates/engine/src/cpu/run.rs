@@ -347,8 +347,9 @@ impl<R: Real> Run<'_, R> {
                 Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
                 Place::Slot { slot, .. } => {
                     let empty = Storage::empty(program.plan.slots[slot].kind);
-                    let arena = &mut self.arena[slot];
-                    let shared = taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share());
+                    let (arena, count) = (&mut self.arena[slot], shape.iter().product());
+                    let shared =
+                        taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share(count));
                     Some(shared.tensor(shape))
                 }
                 Place::Nowhere => None,

@@ -115,11 +115,16 @@ impl<R: Real> Storage<R> {
         }
     }
 
-    pub(crate) fn share(self) -> Shared<R> {
+    /// Its first elements, of which it may hold more from a run before.
+    pub(crate) fn share(self, length: usize) -> Shared<R> {
+        fn cut<T>(mut elements: Vec<T>, length: usize) -> Vec<T> {
+            elements.truncate(length);
+            elements
+        }
         match self {
-            Storage::Real(v) => Shared::Real(v.into()),
-            Storage::Int(v) => Shared::Int(v.into()),
-            Storage::Bool(v) => Shared::Bool(v.into()),
+            Storage::Real(v) => Shared::Real(cut(v, length).into()),
+            Storage::Int(v) => Shared::Int(cut(v, length).into()),
+            Storage::Bool(v) => Shared::Bool(cut(v, length).into()),
         }
     }
 }

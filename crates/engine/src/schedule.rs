@@ -260,9 +260,9 @@ impl Scheduler<'_> {
                 let shape = |id: NodeId, axis: usize| self.graph.node(id).shape.fixed_at(axis);
                 let each = shape(last, 1) == Some(groups) && shape(then.inputs[1], 1) == Some(1);
                 let sizes = matches!((shape(last, 2), shape(last, 3)), (Some(1..), Some(1..=WIDEST_ROW)));
-                let some = shape(work[at].nodes()[0], 1) == Some(groups) && groups > 1 && sizes;
                 let near = window.pad.iter().all(|pad| pad.0 <= WIDEST_PAD);
-                window.is_three_by_three() && near && each && some && then.shape.fixed_at(1) == Some(groups)
+                let some = groups > 1 && then.shape.fixed_at(1) == Some(groups);
+                window.is_three_by_three() && near && each && some && sizes
             });
             let first = self.graph.node(work[at].nodes()[0]);
             let inputs = self.graph.node(first.inputs[1]).shape.fixed_at(1);

@@ -74,20 +74,11 @@ impl<R: Real> PackedPhases<R> {
         finish: Option<&Finish<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
-        let (input, output) = (plane(&xs[2..]), plane(&ys[2..]));
+        let (input, output) = ([xs[2], xs[3]], [ys[2], ys[3]]);
         let frames = Frames::transposed(&self.window, input, output);
         let inputs = xs[1] / self.groups.len();
         let groups: Vec<&[LeftPanels<R>]> = self.groups.iter().map(Vec::as_slice).collect();
         Framed::new(frames, input, output, inputs).run(x, &groups, bias, finish, y);
-    }
-}
-
-/// Two axes, given one or two.
-fn plane(axes: &[usize]) -> [usize; 2] {
-    match *axes {
-        [] => [1, 1],
-        [x] => [1, x],
-        [y, x, ..] => [y, x],
     }
 }
 
@@ -122,14 +113,14 @@ impl Framed {
         output: &[usize],
     ) -> Option<Self> {
         let (all, window) = (window, Planar::new(window)?);
-        let (&[height, width], &[_, columns]) = (input, output) else { return None };
+        let (&[height, width], &[rows, columns]) = (input, output) else { return None };
         let read = (0..2).all(|axis| all.kernel[axis] >= all.stride[axis]);
-        let frames = Frames::new(&window, plane(output));
+        let frames = Frames::new(&window, [rows, columns]);
         let little = frames.length() <= 2 * height * width + 8 * window.taps() && frames.pitch <= POSITIONS;
         let thrown_away = (frames.pitch - columns) * WASTE > columns;
         let some = inputs > 0 && height * width > 0;
         (some && read && little && !thrown_away)
-            .then(|| Framed::new(frames, plane(input), plane(output), inputs))
+            .then(|| Framed::new(frames, [height, width], [rows, columns], inputs))
     }
 
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.

@@ -263,7 +263,9 @@ fn transposed_convolution<R: Real>(
     let direct =
         |w: &View<'_, R>| groups > 1 && w.shape[..2] == [groups, 1] && Planar::new(&window).is_some();
     let known = constants[1].filter(|w| !direct(w)).map(|w| pack(&window, &w)).transpose()?;
-    let name = known.as_ref().map_or("conv transpose, packed at run", PackedTranspose::name);
+    let otherwise =
+        if constants[1].is_some() { "conv transpose, depthwise" } else { "conv transpose, packed at run" };
+    let name = known.as_ref().map_or(otherwise, PackedTranspose::name);
     // The direct way through a strided depthwise convolution reads the weights as they are.
     let holds_weights = constants[1].is_some_and(|w| groups == 1 || w.shape[..2] != [groups, 1]);
     let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {

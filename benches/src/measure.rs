@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use monosplit::engine::{Cpu, Engine, Program};
+use monosplit::engine::{CompileOptions, Cpu, Engine, Program};
 use monosplit::graph::{Graph, Kind, Op, Result, Shape};
 use monosplit::{Error, Tensor};
 
@@ -114,7 +114,8 @@ pub fn single_node(op: Op, inputs: &[&[usize]], constants: &[&[usize]]) -> Resul
 
 /// Seconds of the fastest of many runs of a graph on inputs of these shapes (without samples).
 pub fn speed(graph: &Graph, inputs: &[&[usize]], options: &Options) -> Result<f64> {
-    let program: Box<dyn Program> = options.engine().compile_many(graph, options.batch)?;
+    let program: Box<dyn Program> =
+        options.engine().compile_with(graph, &CompileOptions::default().batch_size(options.batch))?;
     let batched = |shape: &&[usize]| values(&[&[options.batch], *shape].concat());
     let inputs: Vec<Tensor> = inputs.iter().map(batched).collect::<Result<_>>()?;
     program.run(&inputs)?;

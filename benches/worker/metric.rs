@@ -92,8 +92,8 @@ impl Network for Examined {
         inference.run(std::slice::from_ref(images))
     }
 
-    fn breadth(&self) -> Option<usize> {
-        self.engine.breadth()
+    fn preferred_batch_size(&self) -> Option<usize> {
+        self.engine.preferred_batch_size()
     }
 
     fn scores_after(

@@ -42,31 +42,49 @@ impl Precision {
     }
 }
 
+/// How a graph is compiled. The default is the engine's own precision and runs of one sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CompileOptions {
+    /// The precision of real numbers; the engine's own if none is given.
+    pub precision: Option<Precision>,
+    /// About how many samples a run has; 1 if none is given.
+    pub batch_size: Option<usize>,
+}
+
+impl CompileOptions {
+    /// Computes real numbers in this precision.
+    #[must_use]
+    pub fn precision(self, precision: Precision) -> Self {
+        CompileOptions { precision: Some(precision), ..self }
+    }
+
+    /// Expects runs of about this many samples. The program runs at every batch size; this one decides which kernels are
+    /// chosen, and other kernels may round differently.
+    #[must_use]
+    pub fn batch_size(self, batch_size: usize) -> Self {
+        CompileOptions { batch_size: Some(batch_size), ..self }
+    }
+}
+
 /// A machine that can run graphs.
 pub trait Engine: Send + Sync {
-    /// The precision this engine computes in unless told otherwise.
+    /// The precision this engine computes in unless the options of a compilation name another.
     fn native_precision(&self) -> Precision;
 
-    /// Prepares `graph` to be run in `precision`: weights are laid out and memory is planned here, once.
-    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>>;
+    /// Compiles `graph`: weights are packed and memory is planned here, once.
+    fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>>;
 
-    /// How many samples at once keep the engine busy, if it is a wide one: one that takes little longer for them than for a
-    /// few, and would rather compute everything again than be asked for small parts of it. Other batch sizes cost it
-    /// preparation.
-    fn breadth(&self) -> Option<usize> {
-        None
-    }
-
-    /// Prepares `graph` to be run in the engine's own precision.
+    /// Compiles `graph` with the default options.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>> {
-        self.compile_in(graph, self.native_precision())
+        self.compile_with(graph, &CompileOptions::default())
     }
 
-    /// Like [`Engine::compile`], for runs of about so many samples at a time: other kernels may be the fastest then, which
-    /// may round differently.
-    fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn Program>> {
-        let _ = samples;
-        self.compile(graph)
+    /// The batch size the engine runs most efficiently, if it prefers one: a batch of that size takes little longer than one
+    /// of a few samples, and each further batch size costs preparation. `None` if the engine is as efficient with small
+    /// batches.
+    fn preferred_batch_size(&self) -> Option<usize> {
+        None
     }
 
     /// The threads the engine computes on, for what is to be done between runs; if it has none of its own, those that all

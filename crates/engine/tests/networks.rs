@@ -1,7 +1,7 @@
 //! Whole programs: the same bits at any number of threads and at every run, planned memory, and clear errors, on every
 //! engine there is.
 
-use monosplit_engine::{Cpu, Engine, Precision, Program};
+use monosplit_engine::{CompileOptions, Cpu, Engine, Precision, Program};
 use monosplit_graph::op::{Binary, Divisor, Padding, Reduction, Unary, Window};
 use monosplit_graph::{Dim, ErrorKind, Graph, Kind, Label, NodeId, Op, Shape, Tensor};
 
@@ -98,7 +98,11 @@ fn single_and_double_precision_agree() {
     let exact = run(Cpu::default().precision(Precision::F64), &graph, &x);
     for engine in engines() {
         for (precision, bound) in [(Precision::F32, 2e-5), (Precision::F64, 1e-12)] {
-            let found = engine.compile_in(&graph, precision).unwrap().run(&x).unwrap();
+            let found = engine
+                .compile_with(&graph, &CompileOptions::default().precision(precision))
+                .unwrap()
+                .run(&x)
+                .unwrap();
             for (a, b) in found.iter().zip(&exact) {
                 let (a, b) = (a.to_f64(), b.to_f64());
                 let scale = b.iter().fold(0f64, |m, v| m.max(v.abs()));
@@ -412,7 +416,8 @@ fn all_engines_agree_on_the_maps_of_all_layers() {
         let inputs = [tensor(&[batch, 3, 14, 10], 3), tensor(&[batch, 1, 1, 1], 4)];
         let expected = run(Cpu::default().precision(Precision::F64), &graph, &inputs);
         for engine in engines() {
-            let program = engine.compile_in(&graph, Precision::F64).unwrap();
+            let program =
+                engine.compile_with(&graph, &CompileOptions::default().precision(Precision::F64)).unwrap();
             for found in [program.run(&inputs).unwrap(), program.run(&inputs).unwrap()] {
                 for (found, expected) in found.iter().zip(&expected) {
                     assert_eq!(found.shape(), expected.shape());

@@ -34,9 +34,9 @@ pub trait Changes {
     fn cover(&self) -> Result<Option<Cover>>;
 }
 
-/// How many copies of an image are shown at a time to what has this breadth, unless a number is given.
-pub(crate) fn at_once(given: Option<usize>, breadth: Option<usize>) -> usize {
-    given.or(breadth).unwrap_or(COPIES).max(1)
+/// How many copies of an image are computed at a time: the number given, or the one the engine prefers.
+pub(crate) fn at_once(given: Option<usize>, preferred: Option<usize>) -> usize {
+    given.or(preferred).unwrap_or(COPIES).max(1)
 }
 
 /// What a network was prepared for, and what it said.
@@ -74,8 +74,8 @@ impl Erosions {
         changes: &dyn Changes,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let (breadth, wanted) = (engine.breadth(), changes.steps() + 1);
-        if breadth.is_none()
+        let (preferred, wanted) = (engine.preferred_batch_size(), changes.steps() + 1);
+        if preferred.is_none()
             && let Some(areas) = changes.areas()
             && let Some(scores) = self.eroded(graph, engine, image, (changes, areas), batch)?
         {
@@ -83,10 +83,10 @@ impl Erosions {
         }
         let Some(cover) = changes.cover()? else { return Ok(None) };
         let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
-        let batch = at_once(batch, breadth);
-        // A wide engine is always given as many, so that it is prepared for one batch size.
-        let batch = breadth.map_or(batch, |breadth| batch.min(wanted.next_multiple_of(breadth.max(1))));
-        let whole = breadth.is_some();
+        let batch = at_once(batch, preferred);
+        // An engine that prefers a batch size is given no other, so that it is prepared for one.
+        let batch = preferred.map_or(batch, |size| batch.min(wanted.next_multiple_of(size.max(1))));
+        let whole = preferred.is_some();
         let mut scores = self.recalled(image, &cover, batch);
         for first in (scores.len() * batch..wanted).step_by(batch) {
             let end = if whole { first + batch } else { wanted.min(first + batch) };
@@ -165,7 +165,7 @@ fn prepared<K: std::hash::Hash + Eq, V: Clone>(
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use monosplit_engine::{Cpu, Precision, Program};
+    use monosplit_engine::{CompileOptions, Cpu, Precision, Program};
     use monosplit_graph::op::{Reduction, Window};
     use monosplit_graph::{Noise, Op, Shape};
 
@@ -175,7 +175,7 @@ mod tests {
 
     /// The processor, which says that it is wide and counts how often its programs are compiled.
     struct Wide {
-        breadth: Option<usize>,
+        preferred: Option<usize>,
         compiled: AtomicUsize,
     }
 
@@ -184,13 +184,13 @@ mod tests {
             Precision::F64
         }
 
-        fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
+        fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>> {
             self.compiled.fetch_add(1, Ordering::Relaxed);
-            Cpu::default().compile_in(graph, precision)
+            Cpu::default().precision(Precision::F64).compile_with(graph, options)
         }
 
-        fn breadth(&self) -> Option<usize> {
-            self.breadth
+        fn preferred_batch_size(&self) -> Option<usize> {
+            self.preferred
         }
     }
 
@@ -209,8 +209,8 @@ mod tests {
             Ok(self.engine.compile(self.graph)?.run(std::slice::from_ref(images))?.swap_remove(0))
         }
 
-        fn breadth(&self) -> Option<usize> {
-            self.engine.breadth
+        fn preferred_batch_size(&self) -> Option<usize> {
+            self.engine.preferred
         }
 
         fn scores_after(
@@ -269,8 +269,8 @@ mod tests {
             "infidelity",
         ] {
             let metric = parse(text).unwrap();
-            let value = |erosions: Option<Erosions>, breadth: Option<usize>| {
-                let engine = Wide { breadth, compiled: AtomicUsize::new(0) };
+            let value = |erosions: Option<Erosions>, preferred: Option<usize>| {
+                let engine = Wide { preferred, compiled: AtomicUsize::new(0) };
                 let network = Asked { graph: &graph, engine, erosions, shown: AtomicUsize::new(0) };
                 let case =
                     Case { image: &image, class: 2, map: &map, mask: None, network: &network, seed: 0 };
@@ -278,10 +278,10 @@ mod tests {
             };
             let (whole, shown) = value(None, None);
             assert!(shown > 0);
-            for breadth in [None, Some(5), Some(48)] {
-                let (found, shown) = value(Some(Erosions::default()), breadth);
-                assert!((whole - found).abs() < 1e-9 * whole.abs(), "{text} {breadth:?}: {whole} {found}");
-                assert_eq!(shown > 0, text.contains("running-mean"), "{text} {breadth:?}");
+            for preferred in [None, Some(5), Some(48)] {
+                let (found, shown) = value(Some(Erosions::default()), preferred);
+                assert!((whole - found).abs() < 1e-9 * whole.abs(), "{text} {preferred:?}: {whole} {found}");
+                assert_eq!(shown > 0, text.contains("running-mean"), "{text} {preferred:?}");
             }
         }
     }
@@ -291,8 +291,8 @@ mod tests {
     fn what_was_asked_before_is_remembered() {
         let graph = network();
         let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
-        for breadth in [None, Some(7)] {
-            let engine = || Wide { breadth, compiled: AtomicUsize::new(0) };
+        for preferred in [None, Some(7)] {
+            let engine = || Wide { preferred, compiled: AtomicUsize::new(0) };
             let fresh = || Asked {
                 graph: &graph,
                 engine: engine(),
@@ -311,9 +311,9 @@ mod tests {
             assert_eq!(one.engine.compiled.load(Ordering::Relaxed), 1);
             let known = one.erosions.as_ref().unwrap().known.lock().unwrap();
             assert_eq!(known.len(), 1);
-            let batch = breadth.unwrap_or(COPIES);
+            let batch = preferred.unwrap_or(COPIES);
             let states = 1 + (64 * 64 * 60 / 100usize).div_ceil(60);
-            let whole = if breadth.is_some() { states.div_ceil(batch) } else { states / batch };
+            let whole = if preferred.is_some() { states.div_ceil(batch) } else { states / batch };
             assert_eq!(known[0].scores.len(), whole);
         }
     }

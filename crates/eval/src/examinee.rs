@@ -233,8 +233,8 @@ impl Network for Watched<'_> {
         self.examinee.scores(images)
     }
 
-    fn breadth(&self) -> Option<usize> {
-        self.examinee.engine.breadth()
+    fn preferred_batch_size(&self) -> Option<usize> {
+        self.examinee.engine.preferred_batch_size()
     }
 
     fn scores_after(

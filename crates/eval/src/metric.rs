@@ -9,8 +9,8 @@ pub trait Network: Sync {
     /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
     fn scores(&self, images: &Tensor) -> Result<Tensor>;
 
-    /// How many images at once keep it busy, if many cost it little more than a few.
-    fn breadth(&self) -> Option<usize> {
+    /// The batch size the network is computed most efficiently at, if its engine prefers one.
+    fn preferred_batch_size(&self) -> Option<usize> {
         None
     }
 

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use monosplit_engine::{Engine, Precision};
+use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
@@ -221,7 +221,9 @@ fn relevance_loss(
         g.output("", total);
     }
     let g = g.pruned()?;
-    let totals = engine.compile_in(&g, Precision::F64)?.run(&given(&g, image, class)?)?;
+    let totals = engine
+        .compile_with(&g, &CompileOptions::default().precision(Precision::F64))?
+        .run(&given(&g, image, class)?)?;
     let mut totals = totals.iter().map(|total| total.to_f64()[0]);
     let before = totals.next().unwrap_or(0.0);
     let after: f64 = totals.sum();

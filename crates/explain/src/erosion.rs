@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use monosplit_engine::{Engine, Precision, Program};
+use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Buffer, Dim, Error, Graph, Result, Tensor};
 
@@ -51,7 +51,10 @@ impl Erosion {
             return Ok(None);
         }
         let shape = graph.node(last).shape.at(1).ok_or_else(|| Error::shape("a value is too large"))?;
-        let top = engine.compile_many(&cut.above(graph, logits, &[])?, Erosion::COPIES)?;
+        let top = engine.compile_with(
+            &cut.above(graph, logits, &[])?,
+            &CompileOptions::default().batch_size(Erosion::COPIES),
+        )?;
         Ok(Some(Erosion { parts: Arc::new(Parts { ripple, top, shape: shape[1..].to_vec() }) }))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use monosplit_engine::{Engine, Precision, Profile, Program};
+use monosplit_engine::{CompileOptions, Engine, Precision, Profile, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
 use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
 
@@ -128,7 +128,8 @@ impl Explainer {
         let sorted = Sorted::new(requests, engine);
         let compile = |requests: &[Request], precision: Precision| -> Result<Compiled> {
             let explanation = Explanation::new(network, ClassInput::GivenOrTop, requests)?;
-            let program = engine.compile_in(explanation.graph(), precision)?;
+            let program =
+                engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
             Ok(Compiled { explanation, program, invariant: None })
         };
         let native = compile(&sorted.native, engine.native_precision())?;
@@ -145,7 +146,8 @@ impl Explainer {
 
     /// Compiles an explanation that is written already, all of it in one precision.
     pub fn of(explanation: Explanation, engine: &dyn Engine, precision: Precision) -> Result<Self> {
-        let program = engine.compile_in(explanation.graph(), precision)?;
+        let program =
+            engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
         let places = (0..explanation.readings().len()).map(Place::Native).collect();
         let (classes, samples) = extents(explanation.graph());
         let interacting = samples_interact(explanation.graph());

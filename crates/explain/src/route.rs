@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use monosplit_engine::{Engine, Program};
+use monosplit_engine::{CompileOptions, Engine, Program};
 use monosplit_graph::op::{Divisor, Window};
 use monosplit_graph::{Graph, Kind, Node, NodeId, Op, Result, Shape};
 
@@ -178,7 +178,8 @@ impl<'a> Survey<'a> {
                     mould.inputs = leg.shapes(mould.piece);
                     let graph = leg.graph(self, &kept, &mould.inputs)?;
                     let about = (samples as f64 * mould.share).ceil() as usize;
-                    mould.program = Some(engine.compile_many(&graph, about)?);
+                    mould.program =
+                        Some(engine.compile_with(&graph, &CompileOptions::default().batch_size(about))?);
                 }
             }
             stations.push(station);

@@ -1,7 +1,7 @@
 //! A network asked many times: the part above a value, compiled once, run on changed copies of that value in batches of
 //! bounded size. The copies of all samples in question share the batches; no more of them than one batch ever exist.
 
-use monosplit_engine::{Engine, Precision, Program};
+use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Dim, Error, Graph, Result, Tensor, element_count};
 
@@ -116,7 +116,7 @@ impl Scorer {
         largest: [usize; 2],
     ) -> Result<Self> {
         // What a small change reaches is little to compute and much to move: a wide engine does all of it sooner.
-        if target.layer.is_some() || engine.breadth().is_some() {
+        if target.layer.is_some() || engine.preferred_batch_size().is_some() {
             return Scorer::scores(target, engine, batch);
         }
         check_batch(batch)?;
@@ -140,7 +140,8 @@ impl Scorer {
         let whole = Finish { channels: Channels::Keep, ..Finish::default() };
         let requests: Vec<Request> = requests.iter().map(|request| request.clone().finish(whole)).collect();
         let explanation = Box::new(Explanation::new(&section.above, ClassInput::Given, &requests)?);
-        let program = engine.compile_many(explanation.graph(), batch)?;
+        let program =
+            engine.compile_with(explanation.graph(), &CompileOptions::default().batch_size(batch))?;
         Ok(Scorer { section, above: Above::Whole { explanation, program }, batch })
     }
 

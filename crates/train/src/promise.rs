@@ -1,7 +1,7 @@
 //! What a restriction promises, checked on a trained network: that its streams are convex and never decrease, on sampled
 //! inputs, and that no weight is negative that may not be.
 
-use monosplit_engine::{Engine, Precision};
+use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Error, Graph, Noise, Op, Result, Tensor};
 
@@ -35,7 +35,8 @@ impl Promise {
             pairs,
         };
         for stream in streams(network)? {
-            let program = engine.compile_in(&stream.alone(network), Precision::F64)?;
+            let program = engine
+                .compile_with(&stream.alone(network), &CompileOptions::default().precision(Precision::F64))?;
             let run = |x: Vec<f64>| -> Result<Vec<f64>> {
                 let outputs = program.run(&[Tensor::new(image.shape(), x)?])?;
                 let scores = outputs.first().ok_or_else(|| Error::argument("the stream has no scores"))?;

@@ -19,7 +19,7 @@ use rayon::ThreadPool;
 
 pub use crew::Crew;
 
-use crate::{Engine, Precision};
+use crate::{CompileOptions, Engine, Precision};
 use kernels::denormal::flush_in_this_thread;
 use program::CpuProgram;
 
@@ -153,17 +153,13 @@ impl Engine for Cpu {
         self.precision
     }
 
-    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn crate::Program>> {
-        let pool = self.pool()?;
-        Ok(match precision {
-            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, self.limits)?),
-            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, self.limits)?),
+    fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn crate::Program>> {
+        let samples = options.batch_size.unwrap_or(1).clamp(1, MOST_SAMPLES);
+        let (pool, limits) = (self.pool()?, Limits { samples, ..self.limits });
+        Ok(match options.precision.unwrap_or(self.precision) {
+            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, limits)?),
+            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, limits)?),
         })
-    }
-
-    fn compile_many(&self, graph: &Graph, samples: usize) -> Result<Box<dyn crate::Program>> {
-        let limits = Limits { samples: samples.clamp(1, MOST_SAMPLES), ..self.limits };
-        Cpu { limits, ..self.clone() }.compile(graph)
     }
 
     fn crew(&self) -> Result<Crew> {

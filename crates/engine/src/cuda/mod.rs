@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use monosplit_graph::{Graph, Result};
 
-use crate::{Engine, Precision, Program};
+use crate::{CompileOptions, Engine, Precision, Program};
 use device::Device;
 use program::CudaProgram;
 
@@ -106,21 +106,20 @@ impl Cuda {
     }
 }
 
-/// Samples that fill a card: large enough for images of 224×224 pixels, and two of them are what Pixel Flipping asks for up to
-/// a fifth of such an image.
-const BREADTH: usize = 48;
+/// A batch that occupies a card with images of 224×224 pixels.
+const PREFERRED_BATCH_SIZE: usize = 48;
 
 impl Engine for Cuda {
-    fn breadth(&self) -> Option<usize> {
-        Some(BREADTH)
+    fn preferred_batch_size(&self) -> Option<usize> {
+        Some(PREFERRED_BATCH_SIZE)
     }
 
     fn native_precision(&self) -> Precision {
         self.precision
     }
 
-    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
-        let math = match (precision, self.arithmetic) {
+    fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>> {
+        let math = match (options.precision.unwrap_or(self.precision), self.arithmetic) {
             (Precision::F64, _) => Math::F64,
             (_, Arithmetic::F32) => Math::F32,
             (_, Arithmetic::Tf32) => Math::Tf32,

@@ -9,7 +9,7 @@ use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
-use crate::{Cpu, Engine, Handed, Loop, Precision, Profile, Program};
+use crate::{CompileOptions, Cpu, Engine, Handed, Loop, Precision, Profile, Program};
 use library::{Library, Session};
 
 /// The environment variable that names the library's file.
@@ -87,9 +87,9 @@ impl Engine for OnnxRuntime {
         Precision::F32
     }
 
-    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
-        if precision == Precision::F64 {
-            return self.double.compile_in(graph, precision);
+    fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>> {
+        if options.precision == Some(Precision::F64) {
+            return self.double.compile_with(graph, options);
         }
         let mut graph = portable(graph)?;
         // Who compiles a graph asks for its outputs by their places; a file needs names that differ.

@@ -135,7 +135,7 @@ pub(crate) fn after_each(
     apply: &dyn Fn(usize, &mut [f32]),
     read: &dyn Fn(&[f64]) -> f64,
 ) -> Result<Vec<f64>> {
-    let batch = at_once(batch, case.network.breadth()).clamp(1, steps.max(1));
+    let batch = at_once(batch, case.network.preferred_batch_size()).clamp(1, steps.max(1));
     let mut copies = Copies::of(case, start, batch);
     let mut found = Vec::with_capacity(steps);
     for first in (0..steps).step_by(batch) {
@@ -160,7 +160,7 @@ pub(crate) fn each<T>(
     make: &dyn Fn(usize, &mut [f32]),
     look: &mut dyn FnMut(&mut Copies<'_>) -> Result<Vec<T>>,
 ) -> Result<Vec<T>> {
-    let batch = at_once(batch, case.network.breadth()).clamp(1, count.max(1));
+    let batch = at_once(batch, case.network.preferred_batch_size()).clamp(1, count.max(1));
     let mut copies = Copies::of(case, image, batch);
     let mut found = Vec::with_capacity(count);
     for first in (0..count).step_by(batch) {

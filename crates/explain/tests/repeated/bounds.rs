@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use monosplit_engine::{Cpu, Engine, Loop, Precision, Profile, Program};
+use monosplit_engine::{CompileOptions, Cpu, Engine, Loop, Precision, Profile, Program};
 use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
@@ -61,8 +61,8 @@ impl Engine for Counting {
         self.engine.native_precision()
     }
 
-    fn compile_in(&self, graph: &Graph, precision: Precision) -> Result<Box<dyn Program>> {
-        let program = self.engine.compile_in(graph, precision)?;
+    fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>> {
+        let program = self.engine.compile_with(graph, options)?;
         Ok(Box::new(CountingProgram { program, largest: self.largest.clone() }))
     }
 }

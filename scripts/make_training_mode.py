@@ -15,7 +15,7 @@ import onnxruntime
 import torch
 from torch import nn
 
-FOLDER = pathlib.Path(__file__).parent.parent / "crates/monosplit/tests/fixtures/training_mode"
+FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/fixtures/training_mode"
 SAMPLES, CLASSES = 5, 4
 
 

@@ -1,6 +1,6 @@
 """Takes the screenshots of the demo's page that the documentation shows, in Chromium, at 1280 and 400 pixels.
 
-    cargo build --release -p monosplit
+    cargo build --release -p monosplit-cli
     python scripts/take_screenshots.py --binary target/release/monosplit --out docs/src/images
 
 Needs Chromium (`--chromium NAME` if it has another name) and Pillow, which stores the pictures with 256 colours.

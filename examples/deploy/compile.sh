@@ -9,5 +9,5 @@ words=(compile "$root/crates/monosplit/assets/pets-small.onnx" --method splitcam
 if [ -n "${MONOSPLIT:-}" ]; then
     "$MONOSPLIT" "${words[@]}"
 else
-    cargo run --quiet --release --manifest-path "$root/Cargo.toml" -p monosplit -- "${words[@]}"
+    cargo run --quiet --release --manifest-path "$root/Cargo.toml" -p monosplit-cli -- "${words[@]}"
 fi

@@ -14,6 +14,7 @@ mod fingerprint;
 mod graph;
 mod half;
 mod infer;
+pub mod metadata;
 mod noise;
 pub mod npy;
 pub mod onnx;

@@ -14,7 +14,7 @@ const COMPARED: usize = 3;
 const ROUNDING: f64 = 1e-3;
 
 /// The network with its batch size open, if it is one that reads the same out of every sample whatever its batch.
-pub(crate) fn with_any_batch(model: &Model, options: &ModelOptions) -> Option<Model> {
+pub fn with_any_batch(model: &Model, options: &ModelOptions) -> Option<Model> {
     let any = ModelOptions { any_samples: true, ..options.clone() };
     let opened = Model::open(model.origin().clone(), &any).ok()?;
     let kept = opened.classes() == model.classes() && opened.fixed_batch().ok()?.is_none();

@@ -9,11 +9,11 @@ use monosplit_explain::{
     Absolute, Channels, ClassInput, Explanation, Finish, Normalise, Procedure, Request, Settings, Size,
     inputs,
 };
+use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
 use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
-use monosplit_train::{CLASSES, PRESET};
 
 use crate::catalogue::Chosen;
 use crate::compiled::{self, CompiledMap};

@@ -86,22 +86,24 @@ impl CompiledMap {
 
 /// What is true of a compiled file as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Provenance {
+pub struct Provenance {
     /// The version that compiled it.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// The network it was compiled from.
-    pub(crate) network: Option<String>,
+    pub network: Option<String>,
     /// Where the explained class comes from: `input`, `top1`, or the number of the class.
-    pub(crate) class: Option<String>,
+    pub class: Option<String>,
     /// What a class that is always explained is called.
-    pub(crate) class_name: Option<String>,
+    pub class_name: Option<String>,
     /// The precision in which weights are stored.
-    pub(crate) weights: Option<String>,
+    pub weights: Option<String>,
+    /// The precision it is meant to be computed in.
+    pub precision: Precision,
 }
 
 impl Provenance {
     /// What the metadata of a graph say.
-    pub(crate) fn of(graph: &Graph) -> Self {
+    pub fn of(graph: &Graph) -> Self {
         let find = |wanted: &str| {
             graph.metadata().iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone())
         };
@@ -111,6 +113,10 @@ impl Provenance {
             class: find(CLASS),
             class_name: find(CLASS_NAME),
             weights: find(WEIGHTS),
+            precision: match find(PRECISION).as_deref() == Some(Precision::F64.name()) {
+                true => Precision::F64,
+                false => Precision::F32,
+            },
         }
     }
 }
@@ -144,7 +150,7 @@ pub(crate) fn describe_class(graph: &mut Graph, name: String) {
 }
 
 /// Whether metadata are those of a compiled file.
-pub(crate) fn is_compiled(metadata: &[(String, String)]) -> bool {
+pub fn is_compiled(metadata: &[(String, String)]) -> bool {
     metadata.iter().any(|(key, _)| key.split_once(':').is_some_and(|(key, _)| key == METHOD))
 }
 
@@ -152,13 +158,6 @@ pub(crate) fn is_compiled(metadata: &[(String, String)]) -> bool {
 pub fn compiled_maps(graph: &Graph) -> Vec<CompiledMap> {
     let outputs = graph.outputs().iter();
     outputs.filter_map(|output| CompiledMap::read(&output.name, graph.metadata())).collect()
-}
-
-/// The precision a compiled graph is meant to be computed in.
-pub(crate) fn precision(graph: &Graph) -> Precision {
-    let mut properties = graph.metadata().iter();
-    let double = properties.any(|(key, value)| key == PRECISION && value == Precision::F64.name());
-    if double { Precision::F64 } else { Precision::F32 }
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, Known};
 use monosplit_eval::{Sha256, nearby};
+use monosplit_graph::metadata::PRESET;
 use monosplit_graph::{Error, Graph, Result, arch};
 use monosplit_image::{Preprocess, Preset};
-use monosplit_train::PRESET;
 
-use crate::catalogue::{Entry, parse_knowing, tidied};
+use crate::catalogue::{Entry, known_bounds, parse_knowing, tidied};
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
 use crate::model::{self, Layout, Model, ModelOptions, Origin};
@@ -69,20 +69,19 @@ impl Laboratory {
             arch::parameters(name, 1)
                 .map_err(|error| Error::new(error.kind(), format!("model.arch: {error}")))?;
         }
-        let file = model::read(&path, MAX_WEIGHTS).map_err(about)?;
+        let file = model::read_file(&path, MAX_WEIGHTS).map_err(about)?;
         hash.update(&file);
         let model = Model::open(origin, &ModelOptions::default()).map_err(about)?;
-        model.external().iter().for_each(|file| hash.update(file));
+        model.external_data().iter().for_each(|file| hash.update(file));
         let input = model.picture_input()?;
         if input.layout != Layout::ChannelsFirst {
             return Err(model.unfit(
                 "metrics read images with channels before rows; export the network in that order".into(),
             ));
         }
-        let said = model.original().metadata().iter().find(|(key, _)| key == PRESET);
-        let preset = match (part.preset, said) {
+        let preset = match (part.preset, model.metadata(PRESET)) {
             (Some(preset), _) => preset,
-            (None, Some((_, name))) => name.parse::<Preset>()?,
+            (None, Some(name)) => name.parse::<Preset>()?,
             (None, None) => Preset::default(),
         };
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
@@ -97,7 +96,7 @@ impl Laboratory {
             })?,
             None => Labels::of(&model, classes),
         };
-        let known = crate::commands::known_of(Some(&preprocess))?;
+        let known = known_bounds(Some(&preprocess))?;
         Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, known })
     }
 

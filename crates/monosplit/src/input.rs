@@ -179,7 +179,7 @@ impl Feed {
     }
 
     fn batch(&self, path: &Path) -> Result<Tensor> {
-        let tensor = npy::read(&model::read(path, MAX_NPY)?)?;
+        let tensor = npy::read(&model::read_file(path, MAX_NPY)?)?;
         let alone = tensor.shape() == self.sample_shape;
         let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
         match tensor.shape().split_first() {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use monosplit_graph::metadata::CLASSES;
 use monosplit_graph::{Error, ErrorKind, Result};
-use monosplit_train::CLASSES;
 
 use crate::model::{self, Model};
 
@@ -22,9 +22,10 @@ impl Labels {
     /// The names in a text file, one a line, of which there must be `classes`.
     pub fn open(path: &Path, classes: usize) -> Result<Self> {
         let malformed = |said: String| Error::malformed(format!("{}: {said}", path.display()));
-        let text = std::str::from_utf8(&model::read(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
-            malformed("expected class names, one a line, found bytes that are no text".into())
-        })?;
+        let text =
+            std::str::from_utf8(&model::read_file(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
+                malformed("expected class names, one a line, found bytes that are no text".into())
+            })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
         let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
         if names.len() != classes {
@@ -49,8 +50,7 @@ impl Labels {
     /// The names a network's own file holds, as those of `monosplit train` do, or else those that come with the
     /// program.
     pub fn of(model: &Model, classes: usize) -> Self {
-        let held = model.original().metadata().iter().find(|(key, _)| key == CLASSES);
-        let held = held.map(|(_, names)| Labels::from_text(names));
+        let held = model.metadata(CLASSES).map(Labels::from_text);
         held.filter(|labels| labels.names.len() == classes).unwrap_or_else(|| Labels::built_in(classes))
     }
 

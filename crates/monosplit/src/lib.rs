@@ -1,5 +1,5 @@
 //! monosplit as a library: the rooms of the house under one roof, and [`Model`], an opened network ready to be run
-//! or explained. The command line is [`commands`], and holds nothing that a program could not do with the rest.
+//! or explained.
 //!
 //! ```no_run
 //! use monosplit::engine::{Cpu, Precision};
@@ -17,44 +17,45 @@
 //! ```
 
 pub use monosplit_engine as engine;
+#[cfg(feature = "eval")]
 pub use monosplit_eval as eval;
 pub use monosplit_explain as explain;
 pub use monosplit_graph as graph;
 pub use monosplit_image as image;
+#[cfg(feature = "maxout")]
 pub use monosplit_maxout as maxout;
 pub use monosplit_render as render;
+#[cfg(feature = "train")]
 pub use monosplit_train as train;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 mod any_batch;
+pub mod assets;
 pub mod catalogue;
-pub mod commands;
 mod compilation;
 mod compiled;
-mod config;
+#[cfg(feature = "eval")]
 mod evaluation;
-mod failure;
 mod inference;
 mod input;
-mod interruption;
-mod json;
 mod labels;
 mod layer_choice;
-mod manner;
 mod model;
 mod prediction;
-mod report;
-mod table;
 
+pub use any_batch::with_any_batch;
 pub use compilation::{ClassSource, Compilation};
-pub use compiled::{CompiledMap, compiled_maps};
+pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
+#[cfg(feature = "eval")]
 pub use evaluation::Laboratory;
 pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;
 pub use layer_choice::{chosen_layer, default_layer, layers_by_size};
-pub use model::{Layout, Model, ModelOptions, Origin, PictureInput};
+pub use model::{
+    Approximation, Layout, Model, ModelOptions, Origin, PictureInput, holds_maps, read_file, survey,
+};
 pub use monosplit_graph::batch::stack;
 pub use prediction::{Meaning, Ranked};
 

@@ -162,8 +162,14 @@ impl Model {
         Ok(Model { origin, original, canonical, report, defaults: Vec::new(), external: Vec::new() })
     }
 
+    /// The value of a property in the metadata of the network's file.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        let mut properties = self.original.metadata().iter();
+        properties.find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
     /// The files of external data it was read from, besides its own.
-    pub(crate) fn external(&self) -> &[Arc<FileBytes>] {
+    pub fn external_data(&self) -> &[Arc<FileBytes>] {
         &self.external
     }
 
@@ -290,14 +296,15 @@ impl Model {
         classes.fixed().filter(|&n| ones && n > 0)
     }
 
-    pub(crate) fn unfit(&self, message: String) -> Error {
+    /// An error about this network; the message starts with where the network came from.
+    pub fn unfit(&self, message: String) -> Error {
         Error::argument(format!("{}: {message}", self.origin))
     }
 }
 
-/// Reads an ONNX file as far as it can be read.
-pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
-    let file = read(path, MAX_ONNX)?;
+/// Reads an ONNX file as far as it can be read: where the graph is missing, the problems say why.
+pub fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
+    let file = read_file(path, MAX_ONNX)?;
     let mut import = ImportOptions::default().any_samples(options.any_samples);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
@@ -310,8 +317,8 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
 }
 
 /// Whether a file holds its own explanation.
-pub(crate) fn holds_maps(path: impl AsRef<Path>) -> bool {
-    let metadata = read(path.as_ref(), MAX_ONNX).and_then(|file| onnx::metadata(&file));
+pub fn holds_maps(path: impl AsRef<Path>) -> bool {
+    let metadata = read_file(path.as_ref(), MAX_ONNX).and_then(|file| onnx::metadata(&file));
     metadata.is_ok_and(|found| is_compiled(&found))
 }
 
@@ -351,8 +358,8 @@ fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The bytes of a file of at most `limit` bytes.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<Arc<FileBytes>> {
+/// The bytes of a file of at most `limit` bytes; a larger file is refused before it is read.
+pub fn read_file(path: &Path, limit: u64) -> Result<Arc<FileBytes>> {
     let file = FileBytes::open(path)?;
     if file.len() as u64 > limit {
         return Err(Error::unsupported(format!(

@@ -1,5 +1,6 @@
 //! Every operator case, one node each with inputs and expected outputs inside the file, through import and engine.
 
+#[path = "../../cli/tests/reference/mod.rs"]
 mod reference;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The trained network as an ordinary graph: parameters become constants, norms use the statistics kept from training.
 
+use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
 
 use crate::network::{Blueprint, Norm, Parameter, Values};
@@ -12,10 +13,6 @@ use crate::step::EPSILON;
 pub const RESTRICTION: &str = "monosplit.restriction";
 /// The property that names the values that hold the scores of `g` and of `h`, with a blank between.
 pub const STREAMS: &str = "monosplit.streams";
-/// The property that says how pictures are made ready.
-pub const PRESET: &str = "monosplit.preset";
-/// The metadata that holds the names of the classes, one a line.
-pub const CLASSES: &str = "monosplit.classes";
 
 /// Parameters and statistics of a finished training.
 struct Kept<'a> {

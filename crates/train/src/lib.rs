@@ -51,7 +51,7 @@ mod trainer;
 pub use architecture::{Architecture, Layer, NAMED};
 pub use counterfactual::{Counterfactual, Counterfactuals, Separation, Share};
 pub use data::{Data, Samples};
-pub use export::{CLASSES, PRESET, RESTRICTION, STREAMS};
+pub use export::{RESTRICTION, STREAMS};
 pub use optimiser::{Optimiser, Rule, Schedule};
 pub use promise::Promise;
 pub use restriction::{Positivity, Restriction};

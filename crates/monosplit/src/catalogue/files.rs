@@ -12,7 +12,7 @@ const MAX_ARRAY: u64 = 1 << 30;
 
 /// The array in a `.npy` file.
 pub(super) fn array(path: &str) -> Result<Tensor> {
-    let tensor = npy::read(&model::read(Path::new(path), MAX_ARRAY)?)?;
+    let tensor = npy::read(&model::read_file(Path::new(path), MAX_ARRAY)?)?;
     if tensor.to_f64().iter().any(|v| !v.is_finite()) {
         return Err(Error::argument(format!("{path}: some numbers are not finite")));
     }

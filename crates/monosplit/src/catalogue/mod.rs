@@ -19,6 +19,7 @@ use monosplit_explain::methods::Lrp;
 use monosplit_explain::{Method, Settings, Split, Whole};
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
+use monosplit_image::Preprocess;
 
 pub use monosplit_graph::Options;
 
@@ -246,6 +247,18 @@ pub fn parse_knowing(
         }
     }
     entry.choose(options)
+}
+
+/// The least and the largest value of each channel after `preprocess`, as the options `low` and `high` that some methods
+/// have.
+pub fn known_bounds(preprocess: Option<&Preprocess>) -> Result<Vec<(&'static str, String)>> {
+    let Some(preprocess) = preprocess else { return Ok(Vec::new()) };
+    let bounds = preprocess.bounds()?;
+    let written = |end: fn(&(f32, f32)) -> f32| {
+        let numbers: Vec<String> = bounds.iter().map(|pair| end(pair).to_string()).collect();
+        numbers.join("/")
+    };
+    Ok(vec![("low", written(|pair| pair.0)), ("high", written(|pair| pair.1))])
 }
 
 /// A method's name and those of its options that are not what they are by default, in alphabetical order: two texts that

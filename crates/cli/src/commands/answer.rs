@@ -1,0 +1,303 @@
+//! What `monosplit explain` found about one input: printed, as JSON, and drawn.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use monosplit::catalogue::Chosen;
+use monosplit::explain::{Explained, Map, Settings};
+use monosplit::graph::{Error, Result};
+use monosplit::image::Picture;
+use monosplit::render;
+use monosplit::{Labels, Meaning, Ranked, Sample};
+
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::table::printable;
+
+/// What stays the same for all inputs.
+pub(crate) struct Setting {
+    pub(crate) labels: Labels,
+    pub(crate) meaning: Meaning,
+    /// The maps, in their order.
+    pub(crate) shown: Vec<Shown>,
+    /// The numbers their methods take at run time.
+    pub(crate) settings: Settings,
+    /// Lines of equal value on each side of zero.
+    pub(crate) contours: usize,
+}
+
+/// What a map shows.
+pub(crate) struct Shown {
+    /// The name the method was asked for by.
+    pub(crate) method: String,
+    /// What it is called in pictures.
+    pub(crate) title: String,
+    /// The layer as it is named; none is the image.
+    pub(crate) layer: Option<String>,
+    /// α, where the method has one.
+    pub(crate) alpha: Option<f64>,
+}
+
+impl Shown {
+    /// A method at a layer.
+    pub(crate) fn new(chosen: &Chosen, layer: Option<String>) -> Self {
+        let (method, title) = (chosen.name.to_owned(), chosen.title.clone());
+        Shown { method, title, layer, alpha: chosen.alpha }
+    }
+
+    /// The layer's name for people.
+    pub(crate) fn layer_name(&self) -> &str {
+        self.layer.as_deref().unwrap_or("the image")
+    }
+}
+
+/// What is known of one explained input.
+pub(crate) struct Answer {
+    pub(crate) input: String,
+    pub(crate) class: usize,
+    score: f64,
+    confidence: Option<f64>,
+    time: Duration,
+    maps: Vec<MapAnswer>,
+}
+
+/// What is known of one of its maps.
+struct MapAnswer {
+    /// Which of the maps that are shown it is.
+    index: usize,
+    range: (f32, f32),
+    exponent: i32,
+    facts: Vec<(&'static str, f64)>,
+    remark: Option<String>,
+    picture: Option<PathBuf>,
+}
+
+impl Setting {
+    /// What was found about row `row` of a batch; its maps are drawn into `folder`.
+    pub(crate) fn answer(
+        &self,
+        sample: &Sample,
+        row: usize,
+        explained: &Explained,
+        time: Duration,
+    ) -> Result<Answer> {
+        let class = explained.classes[row];
+        let scores = explained.logits.to_f64();
+        let classes = scores.len() / explained.classes.len().max(1);
+        let ranked = Ranked::best(&scores[row * classes..(row + 1) * classes], classes, self.meaning);
+        let ranked = ranked.ok_or_else(|| {
+            Error::argument(format!(
+                "{}: the network returned numbers that are not finite; try --precision f64, and check the preprocessing",
+                sample.name
+            ))
+        })?;
+        let (score, confidence) =
+            ranked.iter().find(|r| r.class == class).map_or((f64::NAN, None), |r| (r.score, r.probability));
+        Ok(Answer { input: sample.name.clone(), class, score, confidence, time, maps: Vec::new() })
+    }
+
+    /// Draws a map of the input into `folder` and adds it to the answer.
+    pub(crate) fn add_map(
+        &self,
+        answer: &mut Answer,
+        index: usize,
+        sample: &Sample,
+        (map, row): (&Map, usize),
+        (folder, names): (&Path, &mut FileNames),
+    ) -> Result<()> {
+        let shown = &self.shown[index];
+        let mut found = MapAnswer {
+            index,
+            range: range(map, row),
+            exponent: map.exponents[row],
+            facts: map.facts.iter().map(|fact| (fact.name, fact.values[row])).collect(),
+            remark: None,
+            picture: None,
+        };
+        if map.values.shape().len() == 3 {
+            let again = self.shown.iter().filter(|other| other.method == shown.method).count() > 1;
+            let layer = shown.layer.as_deref().filter(|_| again);
+            let path = folder.join(names.next(&sample.name, &shown.method, layer));
+            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+            let caption = render::Caption {
+                method: shown.title.clone(),
+                layer: shown.layer_name().to_owned(),
+                class: self.labels.named(answer.class).unwrap_or_else(|| answer.class.to_string()),
+                confidence: answer.confidence,
+                alpha: shown.alpha,
+            };
+            let map = render::Map::from_tensor(&map.values, row)?;
+            found.remark = draw(sample, &map, &caption, self.contours, &path)?;
+            found.picture = Some(path);
+        } else {
+            found.remark =
+                Some("the map does not have two axes to draw; --raw FILE writes its numbers".to_owned());
+        }
+        answer.maps.push(found);
+        Ok(())
+    }
+
+    pub(crate) fn print(&self, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", printable(&answer.input))?;
+        let name = printable(&self.labels.name(answer.class)).to_string();
+        match answer.confidence {
+            Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, answer.class)?,
+            None => writeln!(out, "  {:>12.6}  {:>4}  {name}", answer.score, answer.class)?,
+        }
+        let milliseconds = answer.time.as_secs_f64() * 1e3;
+        for map in &answer.maps {
+            let scale = match map.exponent {
+                0 => String::new(),
+                exponent => format!(" times 2^{exponent}"),
+            };
+            let shown = &self.shown[map.index];
+            let at = match self.shown.iter().all(|other| other.title == shown.title) {
+                _ if self.shown.len() == 1 => String::new(),
+                true => format!(" at {}", shown.layer_name()),
+                false => format!(" of {} at {}", shown.title, shown.layer_name()),
+            };
+            writeln!(
+                out,
+                "  map{} from {} to {}{scale}, {milliseconds:.0} ms",
+                printable(&at),
+                render::number(f64::from(map.range.0)),
+                render::number(f64::from(map.range.1))
+            )?;
+            for (name, value) in &map.facts {
+                writeln!(out, "  {name} {}", render::number(*value))?;
+            }
+            if let Some(remark) = &map.remark {
+                writeln!(out, "  {}", printable(remark))?;
+            }
+            if let Some(path) = &map.picture {
+                writeln!(out, "  {}", printable(&path.display().to_string()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answer {
+    pub(crate) fn json(&self, setting: &Setting) -> Json {
+        Json::Object(vec![
+            ("input", self.input.as_str().into()),
+            ("class", self.class.into()),
+            ("name", setting.labels.name(self.class).into()),
+            ("score", self.score.into()),
+            ("confidence", self.confidence.into()),
+            ("milliseconds", (self.time.as_secs_f64() * 1e3).into()),
+            ("maps", self.maps.iter().map(|map| map.json(&setting.shown[map.index])).collect()),
+        ])
+    }
+}
+
+impl MapAnswer {
+    fn json(&self, shown: &Shown) -> Json {
+        let facts = self
+            .facts
+            .iter()
+            .map(|(name, value)| Json::Object(vec![("name", (*name).into()), ("value", (*value).into())]));
+        Json::Object(vec![
+            ("method", shown.method.as_str().into()),
+            ("title", shown.title.as_str().into()),
+            ("layer", shown.layer_name().into()),
+            ("min", f64::from(self.range.0).into()),
+            ("max", f64::from(self.range.1).into()),
+            ("exponent", Json::Whole(i64::from(self.exponent))),
+            ("facts", facts.collect()),
+            ("remark", self.remark.clone().into()),
+            ("picture", self.picture.as_ref().map(|path| path.display().to_string()).into()),
+        ])
+    }
+}
+
+/// Writes the overlay (or, where there is no picture, the map alone); what is remarkable about the map.
+fn draw(
+    sample: &Sample,
+    map: &render::Map,
+    caption: &render::Caption,
+    contours: usize,
+    path: &Path,
+) -> Result<Option<String>> {
+    let mut options = render::OverlayOptions { contours, ..render::OverlayOptions::default() };
+    let page;
+    let picture = match &sample.picture {
+        Some(picture) => picture,
+        None => {
+            options.layout = render::Layout::Single;
+            options.opacity = 1.0;
+            page = blank(sample, map)?;
+            &page
+        }
+    };
+    let drawn = render::overlay(picture, map, caption, &options)?;
+    let (width, height) = (drawn.picture.width(), drawn.picture.height());
+    monosplit::image::write_png(path, width, height, (&drawn.picture).into())?;
+    Ok(drawn.note.map(|note| note.to_string()))
+}
+
+/// A light page of the size of the input, or of the map, for samples that are no pictures.
+fn blank(sample: &Sample, map: &render::Map) -> Result<Picture> {
+    let (width, height) = match *sample.tensor.shape() {
+        [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
+        _ => (map.width(), map.height()),
+    };
+    Picture::new(width, height, vec![0xff; width * height * 3])
+}
+
+fn range(map: &Map, row: usize) -> (f32, f32) {
+    let length = map.values.len() / map.exponents.len().max(1);
+    let values = &map.values.to_f32()[row * length..(row + 1) * length];
+    values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))
+}
+
+/// Names for the pictures of one run, none given twice.
+#[derive(Default)]
+pub(crate) struct FileNames(std::collections::HashSet<String>);
+
+impl FileNames {
+    /// `STEM.METHOD.png`, or `STEM.METHOD.LAYER.png`.
+    pub(crate) fn next(&mut self, input: &str, method: &str, layer: Option<&str>) -> String {
+        let stem = Path::new(input).file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy());
+        let stem = match stem.rsplit_once('.') {
+            Some((stem, ending)) if !ending.contains('[') => stem.to_owned(),
+            _ => stem.replace(".npy[", "-").replace(']', ""),
+        };
+        let ending = match layer {
+            Some(layer) => format!("{}.{}", in_file_name(method), in_file_name(layer)),
+            None => in_file_name(method),
+        };
+        let mut name = format!("{stem}.{ending}.png");
+        let mut number = 2;
+        while !self.0.insert(name.clone()) {
+            name = format!("{stem}-{number}.{ending}.png");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// A name as part of a file's.
+pub(crate) fn in_file_name(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') { c } else { '_' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_picture_overwrites_another_of_the_same_run() {
+        let mut names = FileNames::default();
+        assert_eq!(names.next("a/cat.jpg", "splitcam", None), "cat.splitcam.png");
+        assert_eq!(names.next("b/cat.jpg", "splitcam", None), "cat-2.splitcam.png");
+        assert_eq!(names.next("x.npy[3]", "splitcam", None), "x-3.splitcam.png");
+        assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out")), "cat.lrp._conv_out.png");
+        assert_eq!(names.next("cat.jpg", "gradcam++", None), "cat.gradcam++.png");
+        // A compiled file says itself what its methods are called.
+        assert_eq!(names.next("cat.jpg", "d/../../up", None), "cat.d_.._.._up.png");
+    }
+}

@@ -1,0 +1,113 @@
+//! What a map owes to each layer, as a table.
+
+use std::io::Write;
+
+use monosplit::catalogue::Chosen;
+use monosplit::engine::Engine;
+use monosplit::explain::{Class, ClosedFormula, Conservation, LayerRelevance, Term};
+use monosplit::graph::{Error, Result, Tensor};
+use monosplit::render;
+use monosplit::{Model, Sample};
+
+use crate::failure::Failure;
+use crate::table::{Align, Table, printable};
+
+/// What is said of each layer.
+pub(crate) enum ByLayer {
+    /// The terms of the closed formula.
+    Terms(ClosedFormula),
+    /// The relevance that lies on it.
+    Relevance(Conservation),
+}
+
+impl ByLayer {
+    /// Prepares it; an error if the method has nothing to say of layers.
+    pub(crate) fn new(
+        model: &Model,
+        chosen: &Chosen,
+        layers: &[Option<String>],
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        if let Some(lrp) = &chosen.relevance {
+            return Conservation::new(model.graph(), lrp, engine).map(ByLayer::Relevance);
+        }
+        let (Some(closed), [Some(layer)]) = (chosen.closed, layers) else {
+            return Err(Error::argument(
+                "--by-layer takes splitcam and splitgrad of stream g apart, combined part, at one layer; \
+                 and it shows the relevance that lrp leaves on each",
+            ));
+        };
+        ClosedFormula::new(model.graph(), &closed.split, layer, closed.whole, engine).map(ByLayer::Terms)
+    }
+
+    /// Prints a table for every sample.
+    pub(crate) fn print(
+        &self,
+        images: &Tensor,
+        classes: &[usize],
+        alpha: f64,
+        samples: &[Sample],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        match self {
+            ByLayer::Terms(formula) => print_terms(&formula.terms(images, classes, alpha)?, samples, out),
+            ByLayer::Relevance(conservation) => {
+                let class = Class::PerSample(classes.to_vec());
+                print_relevance(&conservation.totals(images, &class)?, samples, out)
+            }
+        }
+    }
+}
+
+/// The mean magnitude of every term of the closed formula, and its share of them all.
+fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Result<(), Failure> {
+    for (row, sample) in samples.iter().enumerate() {
+        let magnitude = |term: &Term| {
+            let length = term.share.len() / term.share.shape()[0].max(1);
+            let values = &term.share.to_f64()[row * length..(row + 1) * length];
+            values.iter().map(|v| v.abs()).sum::<f64>() / length.max(1) as f64
+        };
+        let total: f64 = terms.iter().map(magnitude).sum();
+        let mut table =
+            Table::new(&[("term", Align::Left, 40), ("mean", Align::Right, 12), ("share", Align::Right, 8)]);
+        for (i, term) in terms.iter().enumerate() {
+            let name = if i == 0 { "ordinary gradient".to_owned() } else { term.layer.clone() };
+            let share = 100.0 * magnitude(term) / total.max(f64::MIN_POSITIVE);
+            table.row([name, render::number(magnitude(term)), format!("{share:.1} %")]);
+        }
+        writeln!(out, "  what each layer contributed to the map of {}:", printable(&sample.name))?;
+        for line in table.lines() {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The relevance of every layer, from the scores down to the image, and what that is of the relevance at the scores.
+fn print_relevance(
+    layers: &[LayerRelevance],
+    samples: &[Sample],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    for (row, sample) in samples.iter().enumerate() {
+        let mut table = Table::new(&[
+            ("layer", Align::Left, 40),
+            ("relevance", Align::Right, 12),
+            ("of all", Align::Right, 8),
+            ("", Align::Left, 12),
+        ]);
+        let all = layers.first().map_or(0.0, |layer| layer.totals[row]);
+        for layer in layers {
+            let total = layer.totals[row];
+            let share = if all == 0.0 { String::new() } else { format!("{:.1} %", 100.0 * total / all) };
+            let branch = if layer.whole { "" } else { "on a branch" };
+            table.row([layer.layer.clone(), render::number(total), share, branch.to_owned()]);
+        }
+        writeln!(out, "  the relevance on each layer of {}:", printable(&sample.name))?;
+        for line in table.lines() {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    writeln!(out, "  What is missing stayed with biases and with ε, or the rule does not hand on all.")?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The options that say which class is explained.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit::explain::Class;
+use monosplit::graph::{Error, Result};
+use monosplit::{Labels, Meaning, Model};
+
+/// Which class is explained, and what classes are called.
+#[derive(Args)]
+pub(crate) struct ClassArgs {
+    /// The class that is explained: its number, its name, or `top1` for the one with the
+    /// highest score of each input, which is the default. Given several times, one for each.
+    #[arg(long, value_name = "CLASS", verbatim_doc_comment)]
+    class: Vec<String>,
+
+    /// Class names, one a line. For networks with 1000 classes those of ImageNet are built in.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    labels: Option<PathBuf>,
+}
+
+/// The classes that were asked for, one for all inputs or one for each; none is the one with the highest score.
+pub(crate) struct Classes(Vec<Option<usize>>);
+
+impl ClassArgs {
+    /// Whether one was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.class.is_empty()
+    }
+
+    /// What the classes are called, and what their scores mean.
+    pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, Meaning)> {
+        let (labels, classes) = labels(self.labels.as_deref(), model)?;
+        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
+        Ok((labels, Meaning::of(classes, output, &model.report().outputs)))
+    }
+
+    /// The classes to explain.
+    pub(crate) fn classes(&self, model: &Model, labels: &Labels) -> Result<Classes> {
+        let classes = model.classes().unwrap_or(0);
+        self.class.iter().map(|text| class(text, labels, classes)).collect::<Result<_>>().map(Classes)
+    }
+}
+
+/// What the classes of a network are called, in a file if one is named, and how many there are.
+pub(crate) fn labels(file: Option<&Path>, model: &Model) -> Result<(Labels, usize)> {
+    let classes = model.classes().ok_or_else(|| {
+        model.unfit(
+            "expected one score for each class at the first output; there is nothing to explain".into(),
+        )
+    })?;
+    let labels = match file {
+        Some(path) => Labels::open(path, classes)?,
+        None => Labels::of(model, classes),
+    };
+    Ok((labels, classes))
+}
+
+/// The class that a text means; none is the one with the highest score.
+pub(crate) fn class(text: &str, labels: &Labels, classes: usize) -> Result<Option<usize>> {
+    match text.to_ascii_lowercase().as_str() {
+        "top1" | "top" => Ok(None),
+        _ => labels.find(text, classes).map(Some),
+    }
+}
+
+impl Classes {
+    /// Whether each of them is this one.
+    pub(crate) fn are_all(&self, class: Option<usize>) -> bool {
+        self.0.iter().all(|given| *given == class)
+    }
+
+    /// The classes of `count` inputs from `first` on.
+    pub(crate) fn of(&self, first: usize, count: usize) -> Result<Class> {
+        let given: Vec<Option<usize>> = match &*self.0 {
+            [] => return Ok(Class::Top),
+            [one] => vec![*one; count],
+            each => each.iter().skip(first).take(count).copied().collect(),
+        };
+        if given.len() < count {
+            return Err(Error::argument(format!(
+                "{} classes were given, but there are more inputs; give one --class for all, or one for each",
+                self.0.len()
+            )));
+        }
+        Ok(if given.iter().all(Option::is_none) { Class::Top } else { Class::PerSampleOrTop(given) })
+    }
+
+    /// An error if there were fewer inputs than classes.
+    pub(crate) fn all_used(&self, inputs: usize) -> Result<()> {
+        match self.0.len() {
+            given if given > 1 && given != inputs => {
+                Err(Error::argument(format!("{given} classes were given for {inputs} inputs")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

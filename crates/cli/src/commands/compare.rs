@@ -1,0 +1,62 @@
+//! `monosplit compare`: several methods beside each other, in one figure.
+
+use std::io::Write;
+
+use clap::Args;
+use monosplit::catalogue;
+use monosplit::graph::Result;
+use monosplit::render::Scene;
+
+use super::drawing::Draws;
+use super::method::FinishArgs;
+use super::panels::{Panel, Panels, scene};
+use super::subject::SubjectArgs;
+use crate::failure::Failure;
+
+/// What is compared unless somebody says.
+const METHODS: &str =
+    "splitcam,splitgrad,splitlrp:map=pos,layercam,gradcam,guided-backprop,input-x-gradient,saliency";
+
+/// Draws several methods beside each other, in one figure
+#[derive(Args)]
+#[command(override_usage = "monosplit compare MODEL PICTURE... [OPTIONS]
+       monosplit compare --arch NAME --weights FILE PICTURE... [OPTIONS]")]
+#[command(long_about = "\
+Draws several methods beside each other: one row for each picture, one column for each method.
+
+  monosplit compare resnet18.onnx cat.jpg dog.jpg
+  monosplit compare resnet18.onnx photos/ --methods splitcam,gradcam,occlusion:stride=16
+  monosplit compare vgg16.onnx cat.jpg --methods splitcam@features.14,splitcam@features.28 -o layers
+
+Each method is read off at a layer of its own choice, or at the one named after an `@`. The figure
+is written as compared.png and compared.svg unless --output says otherwise.")]
+pub(crate) struct Compare {
+    #[command(flatten)]
+    subject: SubjectArgs,
+
+    /// The methods, separated by commas: NAME[:KEY=VALUE,…][@LAYER].
+    #[arg(long, value_name = "NAMES", default_value = METHODS, hide_default_value = true)]
+    methods: String,
+
+    #[command(flatten)]
+    finish: FinishArgs,
+}
+
+impl Compare {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        self.subject.drawing.write(self, "compared", out)
+    }
+}
+
+impl Draws for Compare {
+    fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
+        let words = catalogue::words(&self.methods)?;
+        let mut subject = self.subject.open()?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let panels = Panel::parse_all(&subject.model, &words, &subject.known)?;
+        let engine = self.subject.compute.engine()?;
+        let panels = Panels::new(&subject.model, panels, self.finish.finish(), &*engine)?;
+        let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;
+        Ok(scene(String::new(), panels.headers(), rows)?)
+    }
+}

@@ -1,0 +1,294 @@
+//! `monosplit compile`: a network and its explanation as one ONNX file.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit::catalogue::{self, Chosen};
+use monosplit::explain::Request;
+use monosplit::graph::{Error, Result, onnx};
+use monosplit::{
+    ClassSource, Compilation, Labels, Model, ModelOptions, chosen_layer, is_compiled, with_any_batch,
+};
+
+use super::class;
+use super::compute::Precision;
+use super::method::MethodArgs;
+use super::network::NetworkArgs;
+use super::preprocessing::ValueArgs;
+use super::run::check_writable;
+use crate::failure::{Failure, note};
+use crate::json::Json;
+use crate::table::printable;
+
+/// Writes a network and its explanation as one ONNX file
+#[derive(Args)]
+#[command(override_usage = "monosplit compile MODEL -o FILE [OPTIONS]
+       monosplit compile --arch NAME --weights FILE -o FILE [OPTIONS]")]
+#[command(long_about = "\
+Writes a network and its explanation as one ONNX file that any runtime can run by itself.
+
+  monosplit compile resnet18.onnx -o explained.onnx
+  monosplit compile resnet18.onnx --method gradcam --layer layer4.1.relu:out -o explained.onnx
+  monosplit compile resnet18.onnx --methods splitcam,lrp,saliency --size input -o explained.onnx
+
+The file has the network's own inputs and returns `logits`, `explained_class` and one output
+`saliency/METHOD/LAYER` for each map, for whatever batch it is given. It reads two more inputs that
+may be left out: `class` (int64 [1] or [N], one number for all samples or one for each; negative, as
+it is by default, for the class with the highest score) and, for splitcam and splitgrad, `alpha`
+(float32 [], 0 to 1).
+
+Only standard operators are used. Weights are stored once; what is derived from them is written as
+nodes that a runtime computes when it loads the file. Methods that ask the network many times
+(occlusion, …) are no graph and are refused.
+
+The box rule of lrp needs the least and the largest value of a pixel. They are settled by what
+--preset and the options beside it, or the network's file, say of pictures; where neither says
+anything they are -3 and 3, and a note says so.")]
+pub(crate) struct Compile {
+    /// The network, an ONNX file (leave it out with --arch and --weights).
+    #[arg(value_name = "MODEL")]
+    model: Option<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    /// Write to this file.
+    #[arg(short, long, alias = "out", value_name = "FILE")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    method: MethodArgs,
+
+    /// Several methods, separated by commas, each as --method takes it.
+    #[arg(long, value_name = "NAMES", conflicts_with = "method")]
+    methods: Option<String>,
+
+    /// Several layers, separated by commas; every method is read off at each of them.
+    #[arg(long = "layers", value_name = "NAMES", conflicts_with = "layers")]
+    layer_list: Option<String>,
+
+    /// The class is an optional input of the file. This is the default.
+    #[arg(long, conflicts_with = "class")]
+    class_input: bool,
+
+    /// The class is fixed: its number, its name, or top1 for the one with the highest score of
+    /// each sample.
+    #[arg(long, value_name = "CLASS", verbatim_doc_comment)]
+    class: Option<String>,
+
+    /// Class names, one a line, which the new file keeps. For networks with 1000 classes those of
+    /// ImageNet are built in.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    labels: Option<PathBuf>,
+
+    /// Write for this version of the ONNX operators, 13 to 26.
+    #[arg(long, value_name = "N", default_value_t = 17)]
+    opset: u32,
+
+    /// Store weights in half precision.
+    #[arg(long)]
+    fp16: bool,
+
+    /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
+    /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
+    /// [default: f64 with splitlrp, as explain does it; f32 for all others].
+    #[arg(long, value_name = "KIND", value_parser = precision_of_a_file, verbatim_doc_comment)]
+    precision: Option<Precision>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    values: ValueArgs,
+}
+
+/// A file is computed in one of two precisions.
+fn precision_of_a_file(word: &str) -> Result<Precision, String> {
+    match word.to_ascii_lowercase().as_str() {
+        "f32" => Ok(Precision::F32),
+        "f64" => Ok(Precision::F64),
+        "tf32" | "bf16" => Err("this is arithmetic of a card; a file is compiled in f32 or f64".into()),
+        "f16" | "fp16" | "half" => Err("expected f32 or f64; weights are stored in half with --fp16".into()),
+        _ => Err("expected f32 or f64".into()),
+    }
+}
+
+impl Compile {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        check_writable(&self.output)?;
+        if self.layer_list.as_ref().is_some_and(|list| list.split(',').any(|layer| layer.trim().is_empty())) {
+            return Err(
+                Error::argument("--layers: expected names separated by commas, found an empty one").into()
+            );
+        }
+        self.chosen(&[])?;
+        // What `explain` in the same precision says is what the file is to say.
+        let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
+        let model = Model::open(self.network.origin(self.model.as_deref())?, &options)?;
+        if is_compiled(model.graph().metadata()) {
+            return Err(Error::argument(
+                "this file was compiled and holds maps already; compile the network it was made of, with --methods for \
+                 several maps",
+            )
+            .into());
+        }
+        let model = for_any_batch(model, &options);
+        remark_on_outputs(&model);
+        let chosen = self.chosen_for(&model)?;
+        let maps = self.maps(&model, &chosen);
+        let precision =
+            self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
+        self.remark_on_precision(&maps);
+        let (labels, classes) = class::labels(self.labels.as_deref(), &model)?;
+        let class = self.class(&labels, classes)?;
+        let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
+        if self.labels.is_some() {
+            compilation = compilation.labelled(&labels);
+        }
+        if let ClassSource::Fixed(class) = class {
+            compilation = compilation.class_name(labels.named(class));
+        }
+        let graph = compilation.graph();
+        let options = compilation.export_options().opset(i64::from(self.opset));
+        let bytes = onnx::write(graph, &options)?;
+        monosplit::graph::write_atomically(&self.output, &bytes)?;
+        if self.json {
+            let inputs = graph.inputs().iter().map(|&input| graph.node(input).label.tensor.clone());
+            let outputs = graph.outputs().iter().map(|output| output.name.clone());
+            let object = vec![
+                ("file", self.output.display().to_string().into()),
+                ("bytes", bytes.len().into()),
+                ("inputs", inputs.collect()),
+                ("outputs", outputs.collect()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
+        let size = match bytes.len() {
+            small @ ..100_000 => format!("{:.1} kB", small as f64 / 1e3),
+            large => format!("{:.1} MB", large as f64 / 1e6),
+        };
+        writeln!(out, "{}: {size}", printable(&self.output.display().to_string()))?;
+        for &input in graph.inputs() {
+            let name = &graph.node(input).label.tensor;
+            let note = if options.is_optional(name) { " (may be left out)" } else { "" };
+            writeln!(out, "  reads   {}{note}", printable(name))?;
+        }
+        for output in graph.outputs() {
+            writeln!(out, "  returns {}", printable(&output.name))?;
+        }
+        Ok(())
+    }
+
+    /// Says what a precision means for maps that need another one.
+    fn remark_on_precision(&self, maps: &[(&Chosen, Request)]) {
+        use monosplit::engine::Precision::{F32, F64};
+        let need =
+            |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
+        match self.precision.map(monosplit::engine::Precision::from) {
+            Some(F32) if need(F64) => note(
+                "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
+            ),
+            None if need(F64) && need(F32) => note(
+                "because of splitlrp the whole file is computed in double precision, which takes several times as long; \
+                 a file of its own for splitlrp spares the other maps",
+            ),
+            _ => {}
+        }
+    }
+
+    /// The methods, with what is `known` of the values of pictures.
+    fn chosen(&self, known: &[(&'static str, String)]) -> Result<Vec<Chosen>> {
+        let Some(list) = &self.methods else { return Ok(vec![self.method.choose_knowing(known)?]) };
+        catalogue::words(list)?.iter().map(|word| catalogue::parse_knowing(word, &[], known)).collect()
+    }
+
+    /// The methods as `explain` chooses them for pictures, where the preprocessing is known. Where it would be a guess,
+    /// what depends on it is left as it is for numbers, and that is said.
+    fn chosen_for(&self, model: &Model) -> Result<Vec<Chosen>> {
+        let known = self.values.is_known(model);
+        if !known && model.picture_input().is_err() {
+            return self.chosen(&[]);
+        }
+        let seen = self.chosen(&catalogue::known_bounds(Some(&self.values.preprocess(model)?))?)?;
+        if known {
+            return Ok(seen);
+        }
+        let plain = self.chosen(&[])?;
+        if let Some(guessed) = plain.iter().zip(&seen).find_map(|(plain, seen)| differing(plain, seen)) {
+            note(&format!(
+                "nothing says how pictures are preprocessed, so {guessed}; --preset imagenet settles what explain takes \
+                 for pictures"
+            ));
+        }
+        Ok(plain)
+    }
+
+    /// The maps of each method, at each of the layers.
+    fn maps<'a>(&self, model: &Model, chosen: &'a [Chosen]) -> Vec<(&'a Chosen, Request)> {
+        let listed: Vec<String> = match &self.layer_list {
+            Some(list) => list.split(',').map(|layer| layer.trim().to_owned()).collect(),
+            None => self.method.layers().to_vec(),
+        };
+        let finish = self.method.finish();
+        let at = |chosen: &Chosen| -> Vec<Option<String>> {
+            if listed.is_empty() {
+                return vec![chosen_layer(model.graph(), chosen.method.place())];
+            }
+            listed.iter().cloned().map(Some).collect()
+        };
+        let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
+        let request = |chosen: &Chosen, layer| Request::of(chosen.method.clone(), layer).finish(finish);
+        each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
+    }
+
+    fn class(&self, labels: &Labels, classes: usize) -> Result<ClassSource> {
+        let Some(text) = &self.class else { return Ok(ClassSource::Input) };
+        let class = class::class(text, labels, classes)?;
+        Ok(class.map_or(ClassSource::Top, ClassSource::Fixed))
+    }
+}
+
+/// The network for batches of any size, if it was written down for one and can be had so; what it is then is said.
+fn for_any_batch(model: Model, options: &ModelOptions) -> Model {
+    let Ok(Some(size)) = model.fixed_batch() else { return model };
+    match with_any_batch(&model, options) {
+        Some(open) => {
+            note(&format!(
+                "the network was exported for batches of {size}; the new file takes any number of samples"
+            ));
+            open
+        }
+        None => {
+            note(&format!(
+                "the network takes batches of {size} and no others, and so does the new file; export it with a batch axis \
+                 of open length to change that"
+            ));
+            model
+        }
+    }
+}
+
+/// Says what of the network's outputs the new file does not have.
+fn remark_on_outputs(model: &Model) {
+    let outputs = model.graph().outputs();
+    if outputs.first().is_some_and(|first| model.report().outputs.softmax.contains(&first.name)) {
+        note("the network ends in a softmax; `logits` of the new file are what enters it");
+    }
+    let further: Vec<&str> = outputs.iter().skip(1).map(|output| output.name.as_str()).collect();
+    if !further.is_empty() {
+        note(&format!(
+            "the new file has the network's first output as `logits`, and not {}",
+            printable(&further.join(", "))
+        ));
+    }
+}
+
+/// The options of a method that are others in `seen`, if there are any.
+fn differing(plain: &Chosen, seen: &Chosen) -> Option<String> {
+    let others = plain.options.iter().filter(|option| !seen.options.contains(option));
+    let others: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
+    (!others.is_empty()).then(|| format!("{} is compiled with {}", plain.name, others.join(" and ")))
+}

@@ -1,0 +1,234 @@
+//! `monosplit counterfactual`: what speaks for each class in a picture and what is missing for it, as a trained
+//! difference of networks says itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit::graph::{Error, Result, Tensor};
+use monosplit::image::Picture;
+use monosplit::render::{FigureOptions, Format, Scene, Tile, evidence, tile_scene};
+use monosplit::train::{Counterfactual, Counterfactuals, Data, Separation, Share, restriction_of};
+use monosplit::{Labels, Model, ModelOptions, Origin};
+
+use super::compute::ComputeArgs;
+use super::drawing::Draws;
+use super::preprocessing::PreprocessingArgs;
+use super::run::check_writable;
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::manner::is_watched;
+
+/// Draws what speaks for each class, and what is missing for it
+#[derive(Args)]
+#[command(override_usage = "monosplit counterfactual MODEL IMAGE --out FIGURE.png [OPTIONS]
+       monosplit counterfactual MODEL DATA --measure N [OPTIONS]")]
+#[command(long_about = "\
+Draws what speaks for each class, and what is missing for it.
+
+  monosplit counterfactual model.onnx three.png --out figure.png
+  monosplit counterfactual model.onnx mnist/ --index 18 --out figure.svg
+  monosplit counterfactual model.onnx mnist/ --measure 1000
+
+MODEL was written by `monosplit train`. Of a difference of networks g − h, the gradient of g is
+red (what is there and speaks for the class) and the gradient of h with respect to what it sees is
+blue (for DICIN and DMIN: what is missing). Of a single network, red is the positive and blue the
+negative part of the gradient. Shown is what exceeds the threshold, as a share of the largest
+gradient of that colour over all classes; brightness follows ranks.
+
+--measure prints, with 95 % intervals over N test pictures, the share of red mass for the true class
+that lies on strokes and the share of blue mass of all classes that lies off them.")]
+pub(crate) struct CounterfactualCommand {
+    /// The network, an ONNX file written by `monosplit train`.
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+
+    /// A picture or .npy array; or a folder of data as `monosplit train` reads it.
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+
+    /// Which test picture of a folder of data.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    index: usize,
+
+    /// Write the figure to this .png, .svg or .pdf file; may be given several times.
+    #[arg(short = 'o', long, alias = "output", value_name = "FILE")]
+    out: Vec<PathBuf>,
+
+    /// Show gradients above this share of the largest.
+    #[arg(long, value_name = "X", default_value_t = 0.2)]
+    threshold: f32,
+
+    /// Measure how well N test pictures are separated.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    measure: Option<u32>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+}
+
+impl CounterfactualCommand {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        for path in &self.out {
+            check_writable(path)?;
+            Format::of(path)?;
+        }
+        if !(0.0..=1.0).contains(&self.threshold) {
+            return Err(Error::argument(format!(
+                "--threshold is {}, expected a share of the largest gradient from 0 to 1",
+                self.threshold
+            ))
+            .into());
+        }
+        if self.out.is_empty() && self.measure.is_none() {
+            return Err(Error::argument("name the figure with --out, or measure with --measure").into());
+        }
+        let mut object = Vec::new();
+        if let Some(count) = self.measure {
+            let (_, counterfactuals) = self.open()?;
+            let data = self.data()?.ok_or_else(|| Error::argument("--measure needs a folder of data"))?;
+            let found = Separation::measure(&counterfactuals, &data.test, count as usize, progress)?;
+            if self.json {
+                object.push(("separation", json(&found)));
+            } else {
+                print(&found, out)?;
+            }
+        }
+        if !self.out.is_empty() {
+            let scene = self.scene(out)?;
+            for path in &self.out {
+                scene.write(path)?;
+                if !self.json {
+                    writeln!(out, "{}", path.display())?;
+                }
+            }
+            object.push(("files", Json::files(&self.out)));
+        }
+        if self.json {
+            writeln!(out, "{}", Json::Object(object))?;
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<(Model, Counterfactuals)> {
+        let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
+        let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
+        Ok((model, counterfactuals))
+    }
+
+    fn data(&self) -> Result<Option<Data>> {
+        self.image.is_dir().then(|| Data::open(&self.image)).transpose()
+    }
+
+    /// The picture that is looked at.
+    fn image(&self, model: &Model) -> Result<Tensor> {
+        match self.data()? {
+            None => self.preprocessing.one_sample(model, Some(&self.image)),
+            Some(data) if self.index < data.test.len() => data.test.images(&[self.index]),
+            Some(data) => Err(Error::argument(format!("there are only {} test pictures", data.test.len()))),
+        }
+    }
+
+    /// The picture, and beside it two rows of classes.
+    fn tiles(&self, image: &Tensor, found: &Counterfactual, labels: &Labels) -> Result<Vec<Tile>> {
+        let picture = grey(image)?;
+        let threshold =
+            |rows: &[Vec<f32>]| rows.iter().flatten().copied().fold(0f32, f32::max) * self.threshold;
+        let planes = image.shape().get(1).copied().unwrap_or(1).max(1);
+        let (present, missing) = (summed(&found.present, planes), summed(&found.missing, planes));
+        let thresholds = (threshold(&present), threshold(&missing));
+        let class = |(index, (present, missing)): (usize, (&Vec<f32>, &Vec<f32>))| {
+            let name = labels.named(index).unwrap_or_else(|| index.to_string());
+            let picture = evidence(&picture, (present, missing), thresholds)?;
+            Ok(Tile { label: format!("Logit {name}"), picture })
+        };
+        let classes: Result<Vec<Tile>> = present.iter().zip(&missing).enumerate().map(class).collect();
+        let mut tiles = classes?;
+        let second_row = tiles.len().div_ceil(2);
+        let blank = Picture::new(picture.width(), picture.height(), vec![255; picture.rgb().len()])?;
+        tiles.insert(second_row, Tile { label: String::new(), picture: blank });
+        tiles.insert(0, Tile { label: "Original".to_owned(), picture });
+        Ok(tiles)
+    }
+}
+
+impl Draws for CounterfactualCommand {
+    fn scene(&self, _: &mut dyn Write) -> Result<Scene, Failure> {
+        let (model, counterfactuals) = self.open()?;
+        let image = self.image(&model)?;
+        let found = counterfactuals.of(&image)?;
+        let restriction = restriction_of(model.original())?.map_or("", |r| r.name());
+        let tiles = self.tiles(&image, &found, &Labels::of(&model, counterfactuals.classes()))?;
+        let options = FigureOptions {
+            columns: Some(tiles.len().div_ceil(2).max(1)),
+            title: format!("{restriction} present red, missing blue").trim().to_owned(),
+            least_side: 224,
+        };
+        Ok(tile_scene(&tiles, &options)?)
+    }
+}
+
+/// Gradients summed over channels.
+fn summed(rows: &[Vec<f32>], planes: usize) -> Vec<Vec<f32>> {
+    let sum = |row: &Vec<f32>| {
+        let places = row.len() / planes;
+        (0..places).map(|i| row.iter().skip(i).step_by(places.max(1)).sum()).collect()
+    };
+    rows.iter().map(sum).collect()
+}
+
+/// A sample with values from 0 to 1 as a picture in shades of grey.
+fn grey(image: &Tensor) -> Result<Picture> {
+    let &[1, planes, height, width] = image.shape() else {
+        return Err(Error::shape(format!(
+            "expected one picture, found a value of shape {:?}",
+            image.shape()
+        )));
+    };
+    let (values, places) = (image.to_f32(), height * width);
+    let shade = |i: usize| {
+        let sum: f32 = values.iter().skip(i).step_by(places.max(1)).sum();
+        (sum / planes.max(1) as f32 * 255.0).clamp(0.0, 255.0) as u8
+    };
+    Picture::new(width, height, (0..places).flat_map(|i| [shade(i); 3]).collect())
+}
+
+fn print(found: &Separation, out: &mut dyn Write) -> Result<(), Failure> {
+    let percent = |share: Share| match (share.mean.is_finite(), share.half_width.is_finite()) {
+        (true, true) => format!("{:5.1} % ± {:.1}", 100.0 * share.mean, 100.0 * share.half_width),
+        (true, false) => format!("{:5.1} %", 100.0 * share.mean),
+        (false, _) => "    –".to_owned(),
+    };
+    writeln!(out, "{} test pictures, means with 95 % intervals:", found.pictures)?;
+    writeln!(out, "g-gradient of the true class on strokes  {}", percent(found.present_on_strokes))?;
+    writeln!(out, "h-gradient of all classes off strokes    {}", percent(found.missing_off_strokes))?;
+    writeln!(out, "strokes cover                            {}", percent(found.strokes))?;
+    Ok(())
+}
+
+fn json(found: &Separation) -> Json {
+    let share = |share: Share| {
+        Json::Object(vec![("mean", share.mean.into()), ("half_width", share.half_width.into())])
+    };
+    Json::Object(vec![
+        ("pictures", found.pictures.into()),
+        ("present_on_strokes", share(found.present_on_strokes)),
+        ("missing_off_strokes", share(found.missing_off_strokes)),
+        ("strokes", share(found.strokes)),
+    ])
+}
+
+fn progress(done: usize, total: usize) {
+    let mut errors = std::io::stderr();
+    if is_watched() {
+        let end = if done == total { "\r\u{1b}[K" } else { "" };
+        let _ = write!(errors, "\rmonosplit: {done} of {total} pictures\u{1b}[K{end}");
+    }
+}

@@ -1,0 +1,108 @@
+//! The options of commands that end in a figure: how it is drawn, and the files it goes to.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit::graph::Result;
+use monosplit::render::{Format, HeatmapOptions, MOST_LEVELS, OverlayOptions, Scene};
+
+use super::run::check_writable;
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::table::printable;
+
+/// Endings of picture files that are not written.
+const OTHERS: [&str; 7] = ["jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"];
+
+/// A command that ends in one figure.
+pub(crate) trait Draws {
+    /// The figure; what was found on the way is written to `out`.
+    fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure>;
+}
+
+/// How a figure is drawn, and where it goes.
+#[derive(Args)]
+pub(crate) struct DrawingArgs {
+    /// Write the figure to FILE.png and FILE.svg, or, if FILE ends in .png, .svg or .pdf, in
+    /// that format alone; may be given several times [default: named after the figure].
+    #[arg(short, long, alias = "out", value_name = "FILE", verbatim_doc_comment)]
+    output: Vec<PathBuf>,
+
+    /// The colours of a map end at this percentile of its magnitudes, so that a few extreme
+    /// places do not pale all others; 100 is the largest magnitude.
+    #[arg(verbatim_doc_comment, long, value_name = "PERCENT", default_value_t = 99.5, value_parser = percentile)]
+    clip: f64,
+
+    /// Draw N lines of equal value on each side of zero.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = contours)]
+    contours: usize,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+impl DrawingArgs {
+    /// How maps are drawn.
+    pub(crate) fn overlay(&self) -> OverlayOptions {
+        let clip = (self.clip < 100.0).then_some(self.clip);
+        OverlayOptions {
+            heatmap: HeatmapOptions { clip, ..HeatmapOptions::default() },
+            contours: self.contours,
+            ..OverlayOptions::default()
+        }
+    }
+
+    /// Draws and writes the files; whether they can be written is found out before the work is done. Where none
+    /// was named, they have the `usual` name.
+    pub(crate) fn write(&self, figure: &dyn Draws, usual: &str, out: &mut dyn Write) -> Result<(), Failure> {
+        let files = self.files(usual)?;
+        files.iter().try_for_each(|path| check_writable(path))?;
+        let scene = if self.json { figure.scene(&mut std::io::sink())? } else { figure.scene(out)? };
+        for path in &files {
+            scene.write(path)?;
+            if !self.json {
+                writeln!(out, "{}", printable(&path.display().to_string()))?;
+            }
+        }
+        if self.json {
+            writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;
+        }
+        Ok(())
+    }
+
+    fn files(&self, usual: &str) -> Result<Vec<PathBuf>> {
+        let usual = [PathBuf::from(usual)];
+        let named = if self.output.is_empty() { &usual[..] } else { &self.output };
+        let mut files = Vec::new();
+        for path in named {
+            let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+            match Format::of(path) {
+                Ok(_) => files.push(path.clone()),
+                Err(error) if ending.is_some_and(|ending| OTHERS.iter().any(|other| ending == *other)) => {
+                    return Err(error);
+                }
+                Err(_) => files.extend(["png", "svg"].map(|ending| {
+                    let mut name = path.clone().into_os_string();
+                    name.push(".");
+                    name.push(ending);
+                    PathBuf::from(name)
+                })),
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// A percentile that leaves something below it.
+fn percentile(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+    number.ok_or_else(|| "expected a number above 0 and at most 100".to_owned())
+}
+
+/// A number of lines that can be drawn on each side of zero.
+pub(super) fn contours(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|count| *count <= MOST_LEVELS / 2);
+    number.ok_or_else(|| format!("expected a whole number, at most {}", MOST_LEVELS / 2))
+}

@@ -1,0 +1,358 @@
+//! `monosplit evaluate`: runs an experiment, or goes on with it.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use monosplit::Laboratory;
+use monosplit::engine::Engine;
+use monosplit::eval::dataset::Trouble;
+use monosplit::eval::experiment::Experiment;
+use monosplit::eval::protocol::{Images, Observer, Part, Protocol};
+use monosplit::eval::store::{Record, Stage, Store, Worker};
+use monosplit::eval::{Better, Examinee, Found, Sha256, Summary, metric_title};
+use monosplit::explain::{Progress, Silent};
+use monosplit::graph::{Error, Result};
+
+use super::compute::{ComputeArgs, Precision};
+use super::progress::{Bar, spoken};
+use super::run::check_writable;
+use crate::failure::{Failure, note};
+use crate::json::Json;
+use crate::table::{Align, Table, grouped, printable};
+
+/// So many images that were left out are named.
+const NAMED: usize = 5;
+
+/// Measures which explanations are right, as an experiment file describes it
+#[derive(Args)]
+#[command(override_usage = "monosplit evaluate EXPERIMENT.toml [OPTIONS]")]
+#[command(long_about = "\
+Measures which explanations are right, as an experiment file describes it.
+
+  monosplit evaluate experiments/pets-small-quick.toml --data pets
+  monosplit evaluate experiments/resnet18-comparison-quick.toml --model resnet18.onnx --data pets
+  monosplit report pets-small-quick.sqlite -o report
+
+The file names the network, the images, the methods with everything about them that is to be chosen,
+and what is asked: a choice of configurations on validation images, a comparison on others,
+ablations, curves over layers, the randomisation check, times. Every number goes into a run store,
+one row for each model, method, configuration, layer, image and metric. A run that was killed goes
+on where it was when the command is given again, and several processes may work on one store.")]
+pub(crate) struct Evaluate {
+    /// The file that describes the experiment.
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+
+    /// The network, an ONNX file, instead of the one the experiment names.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// The folder of the data set instead of the one the experiment names.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+
+    /// The run store [default: the experiment's file name with the ending .sqlite, here].
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+
+    /// Print where the numbers are as JSON, for programs; `results --json` prints them.
+    #[arg(long)]
+    json: bool,
+
+    /// Let N threads work on the store beside each other, as several processes would: a card
+    /// computes for one while the others make ready what comes next [default: 1; on a card one
+    /// per core, at most 8].
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=64),
+        verbatim_doc_comment
+    )]
+    workers: Option<u32>,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+/// Threads that keep a card busy.
+const ENOUGH: usize = 8;
+
+impl Evaluate {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let experiment = Experiment::open(&self.experiment)?;
+        let path = self.store_path()?;
+        check_writable(&path)?;
+        let folder = self.data.as_ref().or(experiment.data.folder.as_ref()).ok_or_else(|| {
+            Error::argument("no data set is named: expected data.folder in the experiment, or --data FOLDER")
+        })?;
+        let named_by = if self.data.is_some() { "--data" } else { "data.folder" };
+        let images = Images::open(&experiment, (folder, named_by)).map_err(|error| {
+            let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
+            Error::new(error.kind(), format!("{error}{hint}"))
+        })?;
+        let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
+        images.remarks.iter().for_each(|remark| note(remark));
+        let engine = self.compute.engine()?;
+        let examinee = Examinee::new(laboratory.graph(), &*engine)?;
+        let is_new = !path.exists();
+        let mut store = Store::open(&path)?;
+        let worker = Worker::start(&store)?;
+        let (model, id) = entered(&store, &experiment, &laboratory, folder, self.compute.precision())?;
+        let mut nowhere = std::io::sink();
+        let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
+        let teller = Teller { out: RefCell::new(told) };
+        let desk = Desk { examinee: &examinee, engine: &*engine, laboratory: &laboratory, model, id };
+        // Times are taken by one alone, when the others are done.
+        let mut untimed = experiment.clone();
+        untimed.timing = None;
+        let done = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.workers())
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut store = Store::open(&path)?;
+                        let worker = Worker::start(&store)?;
+                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(images.clone())
+                    })
+                })
+                .collect();
+            desk.protocol(&experiment, &mut store, &worker, &teller).run(images.clone())?;
+            others.into_iter().try_for_each(|other| {
+                other
+                    .join()
+                    .unwrap_or_else(|_| Err(Error::argument("a worker ended before its work was done")))
+            })
+        });
+        if let Err(error) = done {
+            // A refused experiment leaves nothing behind.
+            drop(worker);
+            if is_new {
+                store.discard_if_empty();
+            }
+            return Err(error.into());
+        }
+        let told = teller.out.into_inner();
+        let planned = store.planned(Some(&experiment.name))?;
+        for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
+            print(told, &Summary::of(&store, &planned, stage)?)?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        if self.json {
+            let object = vec![
+                ("store", path.display().to_string().into()),
+                ("experiment", experiment.name.as_str().into()),
+                ("seconds", seconds.into()),
+            ];
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
+        let shown = printable(&path.display().to_string());
+        writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
+        Ok(())
+    }
+
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self.workers {
+            Some(count) => count as usize,
+            None if self.compute.is_card() => cores().min(ENOUGH),
+            None => 1,
+        }
+    }
+
+    fn store_path(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.store {
+            return Ok(path.clone());
+        }
+        let stem = self.experiment.file_stem().ok_or_else(|| {
+            Error::argument(format!("{}: expected the name of a file", self.experiment.display()))
+        })?;
+        Ok(Path::new(stem).with_extension("sqlite"))
+    }
+}
+
+/// What all who work on an experiment share.
+struct Desk<'a> {
+    examinee: &'a Examinee<'a>,
+    engine: &'a dyn Engine,
+    laboratory: &'a Laboratory,
+    model: i64,
+    id: i64,
+}
+
+impl Desk<'_> {
+    fn protocol<'p>(
+        &'p self,
+        experiment: &'p Experiment,
+        store: &'p mut Store,
+        worker: &'p Worker,
+        observer: &'p dyn Observer,
+    ) -> Protocol<'p> {
+        Protocol {
+            experiment,
+            examinee: self.examinee,
+            engine: self.engine,
+            catalogue: self.laboratory,
+            preprocess: &self.laboratory.preprocess,
+            store,
+            worker,
+            model: self.model,
+            id: self.id,
+            observer,
+        }
+    }
+}
+
+/// Tells nothing: one of those who work on an experiment tells for all.
+struct Quiet;
+
+impl Observer for Quiet {
+    fn part(&self, _part: &Part) {}
+
+    fn stage(&self, _name: &str, _configurations: usize, _images: usize, _rows: usize) -> Box<dyn Progress> {
+        Box::new(Silent)
+    }
+
+    fn remark(&self, _said: &str) {}
+
+    fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
+}
+
+/// Enters the network and the experiment into a store. In another precision than the usual one it is another network: what it
+/// says is not the same.
+fn entered(
+    store: &Store,
+    experiment: &Experiment,
+    laboratory: &Laboratory,
+    folder: &Path,
+    precision: Precision,
+) -> Result<(i64, i64)> {
+    let name = laboratory.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let said = match precision.to_possible_value() {
+        Some(value) if precision != Precision::default() => format!(" ({})", value.get_name()),
+        _ => String::new(),
+    };
+    let preprocessing = format!("{:?}{said}", laboratory.preprocess);
+    let name = format!("{}{said}", name.unwrap_or_default());
+    let model = store.model(&laboratory.hash, &preprocessing, &name)?;
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let record = Record {
+        name: experiment.name.clone(),
+        text: experiment.text_with(experiment.model.labels.as_deref().map(whole).as_deref()),
+        model,
+        model_path: whole(&laboratory.path).display().to_string(),
+        data_path: whole(folder).display().to_string(),
+        seed: experiment.seed,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let hash = Sha256::of(format!("{model}\n{}", experiment.text()).as_bytes());
+    let id = store.experiment(&hash, &record)?;
+    Ok((model, id))
+}
+
+/// Tells how a run goes on.
+struct Teller<'o> {
+    out: RefCell<&'o mut dyn Write>,
+}
+
+impl Teller<'_> {
+    /// Says a line; what cannot be written now will be noticed with the result.
+    fn say(&self, line: &str) {
+        if let Ok(mut out) = self.out.try_borrow_mut() {
+            let _ = writeln!(out, "{}", printable(line));
+            let _ = out.flush();
+        }
+    }
+}
+
+impl Observer for Teller<'_> {
+    fn remark(&self, said: &str) {
+        note(said);
+    }
+
+    fn part(&self, part: &Part) {
+        let count = |count: usize, what: &str| match count {
+            0 => String::new(),
+            count => format!(", {count} {what}"),
+        };
+        let of = |trouble: Trouble| part.unmasked.iter().filter(|one| one.trouble == trouble).count();
+        let unmasked = count(of(Trouble::MissingMask), "of them without a mask");
+        let empty = count(of(Trouble::EmptyMask), "of them with an empty mask");
+        let out = count(part.left_out.len(), "left out");
+        self.say(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
+        for out in part.left_out.iter().take(NAMED) {
+            self.say(&format!("  {} {out}", out.name));
+        }
+        if part.left_out.len() > NAMED {
+            let more = part.left_out.len() - NAMED;
+            self.say(&format!("  and {more} more, which `monosplit report` names"));
+        }
+    }
+
+    fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress> {
+        self.say(&format!(
+            "{name}: {configurations} configurations, {images} images, {} rows",
+            grouped(rows)
+        ));
+        Box::new(Bar::resumed(name))
+    }
+
+    fn chosen(&self, title: &str, criterion: &str, configuration: &str) {
+        self.say(&format!("  {title}: best by {criterion} is {configuration}"));
+    }
+}
+
+/// A stage as a table of means.
+fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
+    let Summary { stage, rows, .. } = summary;
+    writeln!(out, "\n{} ({}, {})", stage.name, summary.extent(), stage.part)?;
+    let titles: Vec<String> = stage
+        .metrics
+        .iter()
+        .map(|(_, name, better)| {
+            let arrow = if *better == Better::Higher { "↑" } else { "↓" };
+            format!("{} {arrow}", metric_title(name))
+        })
+        .collect();
+    let mut columns = vec![("method", Align::Left, 32), ("at", Align::Left, 28), ("abs", Align::Left, 3)];
+    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right, 40)));
+    let mut table = Table::new(&columns);
+    let ranked = |row: usize| is_ranked(stage, row);
+    let best: Vec<Option<usize>> = (0..titles.len()).map(|metric| summary.best(metric, ranked)).collect();
+    for (index, (member, row)) in stage.members.iter().zip(rows).enumerate() {
+        let configuration = &member.configuration;
+        let layer = if configuration.layer.is_empty() { "image" } else { &configuration.layer };
+        let at = match stage.kind.as_str() {
+            "ablation" => format!("{layer}, {}", member.place),
+            _ => layer.to_owned(),
+        };
+        let mut cells =
+            vec![member.title.clone(), at, if configuration.absolute { "yes" } else { "no" }.to_owned()];
+        cells.extend(row.iter().zip(&best).map(|(found, best)| match found.estimate {
+            Some(estimate) => {
+                let mark = if *best == Some(index) { "*" } else { " " };
+                format!("{:.4}{mark}{}", estimate.mean, shortfall(found))
+            }
+            None => format!("– {}", shortfall(found)),
+        }));
+        table.row(cells);
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Of how many images a mean is, where some have no value.
+fn shortfall(found: &Found) -> String {
+    let valued = found.values.len();
+    if found.silent == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.silent) }
+}
+
+/// Whether a row takes part in the contest: controls explain nothing.
+pub(crate) fn is_ranked(stage: &Stage, row: usize) -> bool {
+    !["random", "image", "mask"].contains(&stage.members[row].configuration.method.as_str())
+}

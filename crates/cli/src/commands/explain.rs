@@ -1,0 +1,391 @@
+//! `monosplit explain`: where in the picture a network found its answer.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use monosplit::catalogue::Chosen;
+use monosplit::engine::{Engine, Profile};
+use monosplit::explain::{Explained, Explainer, Map, Question, Request, Series};
+use monosplit::graph::batch::{samples_interact, stack};
+use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
+use monosplit::{Feed, Model, ModelOptions, Origin, Sample, Source, chosen_layer};
+
+use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
+use super::by_layer::ByLayer;
+use super::cancelled_channels;
+use super::class::{ClassArgs, Classes};
+use super::compute::ComputeArgs;
+use super::drawing::contours;
+use super::explain_compiled::CompiledFile;
+use super::method::MethodArgs;
+use super::network::{NetworkArgs, PiecewiseArgs};
+use super::preprocessing::PreprocessingArgs;
+use super::profile;
+use super::progress::Bar;
+use super::run::{check_folder, check_writable, remark};
+use crate::failure::{Failure, note};
+use crate::json::Json;
+use crate::manner::is_watched;
+use crate::table::printable;
+
+/// How many samples are explained at once unless told otherwise.
+const BATCH: usize = 4;
+/// More inputs than this are worth a progress line.
+const FEW: usize = 4;
+
+/// Shows where in a picture a network found its answer
+#[derive(Args)]
+#[command(override_usage = "monosplit explain MODEL INPUT... [OPTIONS]
+       monosplit explain --arch NAME --weights FILE INPUT... [OPTIONS]")]
+#[command(long_about = "\
+Shows where in a picture a network found its answer.
+
+  monosplit explain resnet18.onnx cat.jpg
+  monosplit explain resnet18.onnx photos/ --method splitgrad --layer layer1.0.conv2
+  monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
+  monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
+
+The network f is split into two monotone convex networks, f = g − h, and the map is read off the
+pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
+scale that is symmetric about zero); --raw also writes the numbers themselves, [N, H, W], exactly as
+they are defined and without any normalisation. A file that `monosplit compile` wrote holds its own
+maps: they are what is shown, for any --class, and --alpha where it is an input of the file. If
+there are several, --method and --layer pick one.
+
+Numbers too large for single precision are written without their power of two, which is printed.
+
+Without options: SplitCAM of stream g at the input of the last convolution that looks at more than
+one place, for the class with the highest score, α = 0.4.")]
+pub(crate) struct Explain {
+    /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
+    /// pictures, or .npy batches.
+    #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    #[command(flatten)]
+    pub(super) piecewise: PiecewiseArgs,
+
+    #[command(flatten)]
+    pub(super) method: MethodArgs,
+
+    #[command(flatten)]
+    pub(super) class: ClassArgs,
+
+    /// Write the pictures into this folder, which is made if it is not there.
+    #[arg(short = 'o', long, alias = "output", value_name = "DIR", default_value = "explained")]
+    out: PathBuf,
+
+    /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
+    /// file, one for each of several layers.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    raw: Option<PathBuf>,
+
+    /// Draw N lines of equal value on each side of zero.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = contours)]
+    pub(super) contours: usize,
+
+    /// Explain N samples at once [default: 4].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: Option<u32>,
+
+    /// What the map owes to each layer: of stream g, what each layer's hidden gradient
+    /// contributed; of lrp, the relevance that lies on each.
+    #[arg(long, verbatim_doc_comment)]
+    pub(super) by_layer: bool,
+
+    /// Show where the time went, node by node.
+    #[arg(long)]
+    profile: bool,
+
+    /// Print the results as JSON.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+}
+
+impl Explain {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (origin, inputs) = self.files()?;
+        let sources = Source::list(inputs)?;
+        if let Some(path) = &self.raw {
+            check_writable(path)?;
+        }
+        check_folder(&self.out)?;
+        self.method.choose()?;
+        let options =
+            ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision()) };
+        let model = Model::open(origin, &options)?;
+        if let Some(file) = CompiledFile::of(&model) {
+            file.check(self)?;
+        }
+        let engine = self.compute.engine()?;
+        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let chosen = self.method.choose_for(preprocess.as_ref())?;
+        let mut feed = Feed::new(&model, sources, preprocess)?;
+        // Straight lines are fitted to the first sample, or to the batch it is a part of.
+        let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+        let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
+        let waiting = feed.take(ahead)?;
+        let tensors: Vec<Tensor> = waiting.iter().map(|sample| sample.tensor.clone()).collect();
+        let model = match tensors.is_empty() {
+            true => model,
+            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
+        };
+        let prepared = match CompiledFile::of(&model) {
+            Some(file) => file.prepared(self, &chosen.settings, &*engine)?,
+            None => self.prepared(&model, &chosen, &*engine)?,
+        };
+        if !self.json {
+            self.announce(&prepared, out)?;
+        }
+        let classes = self.class.classes(&model, &prepared.setting.labels)?;
+        let run = Run { explain: self, prepared: &prepared };
+        let found = run.all(feed, waiting, &classes, out)?;
+        self.conclude(&model, &run, &found, out)
+    }
+
+    /// What comes after the last input: the numbers, the profile, a remark.
+    fn conclude(
+        &self,
+        model: &Model,
+        run: &Run<'_>,
+        found: &Found,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.raw {
+            for (path, maps) in raw_paths(path, &run.prepared.setting.shown).iter().zip(&found.maps) {
+                write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
+            }
+        }
+        if self.json {
+            let profile = self.profile.then(|| profile::json(&found.profile));
+            writeln!(out, "{}", self.json(model, run.prepared, &found.answers, profile))?;
+            return Ok(());
+        }
+        if self.profile {
+            profile::print(&found.profile, out)?;
+        }
+        out.flush()?;
+        if let Some(remark) = remark(model, self.batch_size(run.prepared.explainer.samples())) {
+            note(&remark);
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Result<(Origin, &[PathBuf])> {
+        self.network.split(&self.files, "nothing to explain; name a picture, a folder or a .npy file")
+    }
+
+    /// The maps that were asked for, ready to be computed.
+    fn prepared(&self, model: &Model, chosen: &Chosen, engine: &dyn Engine) -> Result<Prepared> {
+        let (labels, meaning) = self.class.labels(model)?;
+        let layers = match self.method.layers() {
+            [] => vec![chosen_layer(model.graph(), chosen.method.place())],
+            layers => layers.iter().cloned().map(Some).collect(),
+        };
+        let finish = self.method.finish();
+        let request =
+            |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
+        let mut requests: Vec<Request> = layers.iter().map(request).collect();
+        requests.extend(cancelled_channels::sizes(model.graph(), chosen, finish, &requests));
+        let explainer = Explainer::new(model.graph(), &requests, engine)?;
+        let by_layer = self.by_layer(model, chosen, &layers, engine)?;
+        let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
+        let settings = chosen.settings.clone();
+        let setting = Setting { labels, meaning, shown, settings, contours: self.contours };
+        Ok(Prepared { setting, explainer, by_layer, remark: " (chosen; --layer names another)" })
+    }
+
+    /// What the map owes to each layer, if that is asked for.
+    fn by_layer(
+        &self,
+        model: &Model,
+        chosen: &Chosen,
+        layers: &[Option<String>],
+        engine: &dyn Engine,
+    ) -> Result<Option<ByLayer>> {
+        if self.by_layer && self.json {
+            return Err(Error::argument("--by-layer prints a table; leave out --json"));
+        }
+        self.by_layer.then(|| ByLayer::new(model, chosen, layers, engine)).transpose()
+    }
+
+    fn batch_size(&self, samples: Dim) -> usize {
+        match samples {
+            Dim::Fixed(fixed) => fixed.max(1),
+            Dim::Batch(_) => self.batch.map_or(BATCH, |batch| batch as usize),
+        }
+    }
+
+    fn announce(&self, prepared: &Prepared, out: &mut dyn Write) -> Result<(), Failure> {
+        let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
+        for alike in prepared.setting.shown.chunk_by(|a, b| a.title == b.title) {
+            let layers: Vec<&str> = alike.iter().map(Shown::layer_name).collect();
+            writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
+        }
+        Ok(())
+    }
+
+    fn json(&self, model: &Model, prepared: &Prepared, answers: &[Answer], profile: Option<Json>) -> Json {
+        let Prepared { setting, explainer, .. } = prepared;
+        let first = setting.shown.first();
+        let mut object = vec![
+            ("network", model.origin().to_string().into()),
+            ("note", remark(model, self.batch_size(explainer.samples())).into()),
+            ("method", first.map(|shown| shown.method.clone()).into()),
+            ("title", first.map(|shown| shown.title.clone()).into()),
+            ("alpha", first.and_then(|shown| shown.alpha).into()),
+            ("inputs", answers.iter().map(|answer| answer.json(setting)).collect()),
+        ];
+        object.extend(profile.map(|profile| ("profile", profile)));
+        Json::Object(object)
+    }
+}
+
+/// Maps that are ready to be computed.
+pub(super) struct Prepared {
+    pub(super) setting: Setting,
+    pub(super) explainer: Explainer,
+    /// What the map owes to each layer.
+    pub(super) by_layer: Option<ByLayer>,
+    /// Why they are read off where they are, if nobody said where.
+    pub(super) remark: &'static str,
+}
+
+/// One run over all inputs.
+struct Run<'a> {
+    explain: &'a Explain,
+    prepared: &'a Prepared,
+}
+
+/// What a run found: the answers, the numbers for each layer if they are to be written, and the times.
+struct Found {
+    answers: Vec<Answer>,
+    maps: Vec<Vec<Tensor>>,
+    profile: Profile,
+}
+
+impl Run<'_> {
+    fn all(
+        &self,
+        mut feed: Feed,
+        mut waiting: Vec<Sample>,
+        classes: &Classes,
+        out: &mut dyn Write,
+    ) -> Result<Found, Failure> {
+        let Prepared { setting, explainer, by_layer, .. } = self.prepared;
+        let batch = self.explain.batch_size(explainer.samples());
+        let mut names = FileNames::default();
+        let mut profile = Profile::default();
+        let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); setting.shown.len()]);
+        let begun = Instant::now();
+        waiting.extend(feed.take(batch - waiting.len())?);
+        loop {
+            let samples = std::mem::replace(&mut waiting, feed.take(batch)?);
+            if samples.is_empty() {
+                break;
+            }
+            let started = Instant::now();
+            let class = classes.of(answers.len(), samples.len())?;
+            let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
+            let images = stack(&tensors, Kind::Float)?;
+            let bar = Bar::new(samples.len());
+            let series = Some(Series { before: answers.len(), ends: waiting.is_empty() });
+            let question =
+                Question { progress: &bar, series, ..Question::new(&images, &class, &setting.settings) };
+            let mut explained = self.explained(&question, &mut profile)?;
+            let sizes = explained.maps.split_off(setting.shown.len());
+            if answers.is_empty() {
+                self.remark_on_cancelled_channels(&explained.maps, &sizes);
+            }
+            let time = started.elapsed() / samples.len() as u32;
+            for (row, sample) in samples.iter().enumerate() {
+                let mut answer = setting.answer(sample, row, &explained, time)?;
+                for (index, map) in explained.maps.iter().enumerate() {
+                    let place = (self.explain.out.as_path(), &mut names);
+                    setting.add_map(&mut answer, index, sample, (map, row), place)?;
+                }
+                if !self.explain.json {
+                    setting.print(&answer, out)?;
+                }
+                answers.push(answer);
+            }
+            if let Some(by_layer) = by_layer {
+                by_layer.print(&images, &explained.classes, setting.settings.alpha[0], &samples, out)?;
+            }
+            if self.explain.raw.is_some() {
+                for (kept, map) in maps.iter_mut().zip(explained.maps) {
+                    kept.push(self.explain.compute.in_precision(map.values)?);
+                }
+            }
+            out.flush()?;
+            progress(feed.opened().saturating_sub(waiting.len()), feed.total(), begun);
+        }
+        classes.all_used(answers.len())?;
+        Ok(Found { answers, maps, profile })
+    }
+
+    fn remark_on_cancelled_channels(&self, maps: &[Map], sizes: &[Map]) {
+        for (shown, (map, size)) in self.prepared.setting.shown.iter().zip(maps.iter().zip(sizes)) {
+            if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
+                note(&remark);
+            }
+        }
+    }
+
+    fn explained(&self, question: &Question<'_>, profile: &mut Profile) -> Result<Explained> {
+        if !self.explain.profile {
+            return self.prepared.explainer.answer(question);
+        }
+        let (explained, times) = self.prepared.explainer.answer_profiled(question)?;
+        profile.append(times);
+        Ok(explained)
+    }
+}
+
+/// Where the numbers of each map go: FILE, or if there are several FILE with what tells them apart before its ending.
+fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
+    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let of = |map: &Shown| {
+        let alone = |same: &dyn Fn(&Shown) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
+        let layer = map.layer.as_deref().unwrap_or("input");
+        let told = match shown.iter().all(|other| other.method == map.method) {
+            _ if shown.len() == 1 => return path.to_owned(),
+            true => layer.to_owned(),
+            false if alone(&|other| other.method == map.method) => map.method.clone(),
+            false => format!("{}.{layer}", map.method),
+        };
+        path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
+    };
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(shown.len());
+    for mut next in shown.iter().map(of) {
+        let plain = next.with_extension("");
+        let mut number = 2;
+        while paths.contains(&next) {
+            next = PathBuf::from(format!("{}-{number}.npy", plain.display()));
+            number += 1;
+        }
+        paths.push(next);
+    }
+    paths
+}
+
+fn progress(opened: usize, total: usize, begun: Instant) {
+    let mut errors = std::io::stderr();
+    if total <= FEW || !is_watched() || std::io::stdout().is_terminal() {
+        return;
+    }
+    let left = begun.elapsed().as_secs_f64() / opened.max(1) as f64 * (total - opened) as f64;
+    let end = if opened == total { "\r\u{1b}[K" } else { "" };
+    let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs, {left:.0} s left \u{1b}[K{end}");
+}

@@ -1,0 +1,151 @@
+//! `monosplit explain` on a file that holds its own explanation: its maps are what is shown. What the command line says of
+//! methods and layers picks some of them, and only what the file takes at run time can be changed.
+
+use std::collections::BTreeSet;
+
+use monosplit::engine::{Engine, Precision};
+use monosplit::explain::{Explainer, Explanation, Finish, Settings, inputs};
+use monosplit::graph::Result;
+use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
+
+use super::answer::{Setting, Shown};
+use super::explain::{Explain, Prepared};
+use super::method::Said;
+
+/// A compiled file.
+pub(super) struct CompiledFile<'a> {
+    model: &'a Model,
+    maps: Vec<CompiledMap>,
+}
+
+impl<'a> CompiledFile<'a> {
+    /// The file, if it is a compiled one.
+    pub(super) fn of(model: &'a Model) -> Option<Self> {
+        let maps = compiled_maps(model.original());
+        (!maps.is_empty()).then_some(CompiledFile { model, maps })
+    }
+
+    /// An error if something is asked for that was settled when the file was compiled.
+    pub(super) fn check(&self, explain: &Explain) -> Result<()> {
+        let refused = |what: &str, why: &str| Err(self.model.unfit(format!("{what} {why}")));
+        let settled =
+            "was settled when this file was compiled; explain the network itself, or compile it anew";
+        if explain.method.finish() != Finish::default() {
+            return refused("how a map is finished", settled);
+        }
+        if self.wanted(explain)?.is_empty() {
+            let held = self.maps.iter().map(|map| {
+                let layer = map.layer.as_ref().map_or_else(String::new, |layer| format!(" --layer {layer}"));
+                format!("'--method {}{layer}'", map.method)
+            });
+            let held = held.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+            let numbers =
+                [inputs::ALPHA, inputs::THETA, inputs::LIMIT].into_iter().filter(|name| self.reads(name));
+            let numbers: String = numbers.map(|name| format!("; --{name} is free")).collect();
+            return refused(
+                "it holds no such map; what it shows",
+                &format!("{settled} (it has {held}{numbers})"),
+            );
+        }
+        if explain.piecewise.is_given() {
+            return refused("--piecewise", settled);
+        }
+        if explain.by_layer {
+            return refused("--by-layer", "needs the network itself; this file holds finished maps");
+        }
+        let given = explain.method.numbers();
+        let asked = given.into_iter().chain((!self.has_class_of(explain)?).then_some(inputs::CLASS));
+        match asked.into_iter().find(|name| !self.reads(name)) {
+            Some(name) => {
+                refused(&format!("--{name}"), "is not an input of this file; compile it so that it is")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no class was asked for, or the one the file always explains.
+    fn has_class_of(&self, explain: &Explain) -> Result<bool> {
+        if !explain.class.is_given() {
+            return Ok(true);
+        }
+        let Some(own) = Provenance::of(self.model.original()).class else { return Ok(false) };
+        let own = match own.as_str() {
+            "top1" => None,
+            number => match number.parse() {
+                Ok(number) => Some(number),
+                Err(_) => return Ok(false),
+            },
+        };
+        let (labels, _) = explain.class.labels(self.model)?;
+        Ok(explain.class.classes(self.model, &labels)?.are_all(own))
+    }
+
+    /// The maps of which all that the command line says of methods and layers is true.
+    fn wanted(&self, explain: &Explain) -> Result<Vec<&CompiledMap>> {
+        let Said { method, options } = explain.method.said()?;
+        let layers = explain.method.layers();
+        // Outputs at the image are named so.
+        let is_at =
+            |map: &CompiledMap| layers.iter().any(|layer| layer == map.layer.as_deref().unwrap_or("input"));
+        let is_wanted = |map: &&CompiledMap| {
+            method.is_none_or(|method| map.method == method)
+                && options.iter().all(|(key, value)| map.option(key) == Some(value))
+                && (layers.is_empty() || is_at(map))
+        };
+        Ok(self.maps.iter().filter(is_wanted).collect())
+    }
+
+    /// Its maps, ready to be computed; `given` are the numbers of the command line.
+    pub(super) fn prepared(
+        &self,
+        explain: &Explain,
+        given: &Settings,
+        engine: &dyn Engine,
+    ) -> Result<Prepared> {
+        let (labels, meaning) = explain.class.labels(self.model)?;
+        let settings = self.settings(explain, given);
+        settings.check()?;
+        let maps = self.wanted(explain)?;
+        let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
+        let explanation = Explanation::of_graph(self.model.graph().clone(), &names)
+            .map_err(|error| self.model.unfit(error.to_string()))?;
+        let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
+        let shown = maps.iter().map(|map| Shown {
+            method: map.method.clone(),
+            title: map.title.clone(),
+            layer: map.layer.clone(),
+            alpha: alpha.filter(|_| map.takes_alpha),
+        });
+        let contours = explain.contours;
+        let setting = Setting { labels, meaning, shown: shown.collect(), settings, contours };
+        let precision = match Provenance::of(self.model.original()).precision {
+            Precision::F64 => Precision::F64,
+            Precision::F32 => engine.native_precision(),
+        };
+        let explainer = Explainer::of(explanation, engine, precision)?;
+        Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
+    }
+
+    fn reads(&self, input: &str) -> bool {
+        self.model.defaults().iter().any(|(name, _)| name == input)
+    }
+
+    /// The numbers that were given, and for the others those the file has.
+    fn settings(&self, explain: &Explain, given: &Settings) -> Settings {
+        let numbers = explain.method.numbers();
+        let own = |name: &str| {
+            let value = self.model.defaults().iter().find(|(input, _)| input == name)?;
+            // The shortest decimal is what was meant: 0.4, not the binary number next to it.
+            value.1.to_f32().first().and_then(|single| single.to_string().parse::<f64>().ok())
+        };
+        let pick = |name: &str, given: f64| match numbers.contains(&name) {
+            true => given,
+            false => own(name).unwrap_or(given),
+        };
+        Settings {
+            alpha: vec![pick(inputs::ALPHA, given.alpha[0])],
+            theta: pick(inputs::THETA, given.theta),
+            limit: pick(inputs::LIMIT, given.limit),
+        }
+    }
+}

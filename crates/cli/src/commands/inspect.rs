@@ -1,0 +1,361 @@
+//! `monosplit inspect`: what a network consists of, and what in it cannot be read.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use monosplit::graph::onnx::Problem;
+use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
+use monosplit::{CompiledMap, Model, ModelOptions, Origin, Provenance, compiled_maps, survey};
+
+use super::network::NetworkArgs;
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::table::{Align, Table, counted, grouped, printable, rounded};
+
+/// Names longer than this are shortened, so that a line fits into a hundred columns.
+const NAME_WIDTH: usize = 42;
+
+/// Show what a network consists of, and what in it cannot be read.
+#[derive(Args)]
+#[command(override_usage = "monosplit inspect MODEL [OPTIONS]
+       monosplit inspect --arch NAME --weights FILE [OPTIONS]")]
+#[command(long_about = "\
+Shows what a network consists of: its input and outputs, then every layer with its name, operator,
+output shape, trained parameters and multiply-adds for one sample.
+
+Names are the paths PyTorch gives its modules (layer4.1.conv2) wherever they can be told from the
+file; they are the names other commands accept. N in a shape is the number of samples.
+
+  monosplit inspect resnet18.onnx
+  monosplit inspect --arch vgg16 --weights vgg16-397923af.pth
+  monosplit inspect detector.onnx --input-shape 3,640,640
+
+If something in the file is not supported, all of it is listed at once, with what could be read,
+and the exit code is 2.")]
+pub(crate) struct Inspect {
+    /// The network, an ONNX file.
+    #[arg(value_name = "MODEL")]
+    model: Option<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a network, whether or not all of it could be read.
+struct Findings {
+    origin: Origin,
+    producer: Option<String>,
+    opset: Option<i64>,
+    problems: Vec<Problem>,
+    graph: Graph,
+    /// What the canonical form changes, if all could be read.
+    canonical: Option<String>,
+    /// The inputs that may be left out, and what they are then.
+    defaults: Vec<(String, Tensor)>,
+    /// The maps it returns, if it was compiled.
+    maps: Vec<CompiledMap>,
+}
+
+impl Inspect {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+        let findings = self.findings()?;
+        if self.json {
+            writeln!(out, "{}", findings.json())?;
+        } else {
+            findings.print(out)?;
+        }
+        if findings.problems.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        out.flush()?;
+        let ops: BTreeSet<&str> = findings.problems.iter().map(|problem| problem.op.as_str()).collect();
+        let ops: Vec<&str> = ops.into_iter().collect();
+        Err(Failure::Error(Error::unsupported(format!(
+            "{}: {} could not be read ({}); `monosplit ops` lists what can",
+            findings.origin,
+            counted(findings.problems.len(), "node"),
+            ops.join(", ")
+        ))))
+    }
+
+    fn findings(&self) -> Result<Findings, Failure> {
+        let origin = self.network.origin(self.model.as_deref())?;
+        let options = ModelOptions { run_time_inputs: true, ..self.network.options() };
+        let Origin::Onnx(path) = &origin else {
+            let model = Model::open(origin.clone(), &options)?;
+            let canonical = Some(model.report().to_string());
+            let graph = model.original().clone();
+            return Ok(Findings {
+                origin,
+                producer: None,
+                opset: None,
+                problems: Vec::new(),
+                graph,
+                canonical,
+                defaults: Vec::new(),
+                maps: Vec::new(),
+            });
+        };
+        let survey = survey(path, &options)?;
+        let canonical = match survey.graph {
+            Some(graph) => Some(Model::new(origin.clone(), graph, &options)?.report().to_string()),
+            None => None,
+        };
+        Ok(Findings {
+            origin,
+            producer: Some(survey.producer).filter(|name| !name.is_empty()),
+            opset: Some(survey.opset),
+            problems: survey.problems,
+            defaults: survey.defaults,
+            maps: compiled_maps(&survey.read),
+            graph: survey.read,
+            canonical,
+        })
+    }
+}
+
+impl Findings {
+    fn layers(&self) -> Vec<LayerSummary> {
+        let is_layer = |layer: &LayerSummary| !matches!(self.graph.node(layer.node).op, Op::Input);
+        self.layers_with_parameters().into_iter().filter(is_layer).collect()
+    }
+
+    /// What a compiled file adds to a network reads weights that are derived from the network's own.
+    fn layers_with_parameters(&self) -> Vec<LayerSummary> {
+        let (false, Some(scores)) = (self.maps.is_empty(), self.graph.outputs().first()) else {
+            return self.graph.layers();
+        };
+        let mut own = HashSet::from([scores.node]);
+        for (id, node) in self.graph.nodes().rev() {
+            if own.contains(&id) {
+                own.extend(&node.inputs);
+            }
+        }
+        self.graph.layers_trained(|id| own.contains(&id))
+    }
+
+    fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
+        let shape = |id: NodeId| &self.graph.node(id).shape;
+        let inputs = self.graph.inputs().iter();
+        let needed = |(name, _): &(&str, &Shape)| self.defaults.iter().all(|(input, _)| input != name);
+        [
+            inputs.map(|&id| (self.graph.node(id).label.tensor.as_str(), shape(id))).filter(needed).collect(),
+            self.graph.outputs().iter().map(|o| (o.name.as_str(), shape(o.node))).collect(),
+        ]
+    }
+
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let layers = self.layers();
+        for line in self.header(&layers) {
+            writeln!(out, "{line}")?;
+        }
+        let mut table = Table::new(&[
+            ("layer", Align::Left, NAME_WIDTH),
+            ("op", Align::Left, 18),
+            ("output", Align::Left, 22),
+            ("parameters", Align::Right, 20),
+            ("mult-adds", Align::Right, 12),
+        ]);
+        for layer in &layers {
+            let dash = |number: usize, text: String| if number == 0 { "–".to_owned() } else { text };
+            table.row([
+                layer.name.clone(),
+                layer.op.to_owned(),
+                layer.shape.to_string(),
+                dash(layer.parameters, grouped(layer.parameters)),
+                dash(layer.multiply_adds, rounded(layer.multiply_adds)),
+            ]);
+        }
+        if !layers.is_empty() {
+            writeln!(out)?;
+        }
+        for line in table.lines().iter().filter(|_| !layers.is_empty()) {
+            writeln!(out, "{line}")?;
+        }
+        self.print_problems(out)
+    }
+
+    fn header(&self, layers: &[LayerSummary]) -> Vec<String> {
+        let [inputs, outputs] = self.values();
+        let listed = |values: Vec<(&str, &Shape)>| {
+            values.iter().map(|(name, shape)| format!("{name} {shape}")).collect::<Vec<_>>().join(", ")
+        };
+        let written = [
+            self.producer.as_ref().map(|name| format!("by {name}")),
+            self.opset.map(|version| format!("ONNX operator set {version}")),
+        ];
+        let written: Vec<String> = written.into_iter().flatten().collect();
+        let (parameters, multiply_adds) = totals(layers);
+        let mut table = Table::new(&[("", Align::Left, 16), ("", Align::Left, usize::MAX)]);
+        table.row(["network".to_owned(), self.origin.to_string()]);
+        if !written.is_empty() {
+            table.row(["written".to_owned(), written.join(", ")]);
+        }
+        table.row(["input".to_owned(), listed(inputs)]);
+        if !self.defaults.is_empty() {
+            let optional = self.defaults.iter().map(|(name, value)| format!("{name} = {}", single(value)));
+            table.row(["may be left out".to_owned(), optional.collect::<Vec<_>>().join(", ")]);
+        }
+        table.row(["output".to_owned(), listed(outputs)]);
+        if !self.maps.is_empty() {
+            table.row(["compiled".to_owned(), self.compiled()]);
+        }
+        for map in &self.maps {
+            let layer = map.layer.as_deref().unwrap_or("the image");
+            table.row(["explains".to_owned(), format!("{}: {} at {layer}", map.output, map.title)]);
+            for words in [&map.options, &map.finish].into_iter().filter(|words| !words.is_empty()) {
+                table.row([String::new(), words.replace(',', ", ")]);
+            }
+        }
+        table.row(["layers".to_owned(), grouped(layers.len())]);
+        table.row(["parameters".to_owned(), grouped(parameters)]);
+        table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
+        if let Some(done) = &self.canonical {
+            table.row(["canonical form".to_owned(), done.clone()]);
+        }
+        table.lines()
+    }
+
+    /// What is true of a compiled file as a whole, in a line.
+    fn compiled(&self) -> String {
+        let Provenance { version, network, class, class_name, weights, precision } =
+            Provenance::of(&self.graph);
+        let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+        let class = match class.as_deref() {
+            Some("input") => "the class is an input".to_owned(),
+            Some("top1") => "for the class with the highest score".to_owned(),
+            other => {
+                let name = class_name.map_or_else(String::new, |name| format!(" ({name})"));
+                format!("for class {}{name}", other.unwrap_or("unknown"))
+            }
+        };
+        format!(
+            "from {} by monosplit {}, in {} (weights {}); {class}",
+            known(network),
+            known(version),
+            precision.name(),
+            known(weights),
+        )
+    }
+
+    /// What multiply-adds are counted for: a file written for a batch of a certain size counts all of it.
+    fn unit(&self) -> String {
+        let first = self.graph.inputs().first().map(|&id| self.graph.node(id).shape.dims());
+        match first.and_then(|dims| dims.first()) {
+            Some(Dim::Fixed(n)) if *n != 1 => format!("a batch of {n}"),
+            _ => "a sample".to_owned(),
+        }
+    }
+
+    fn print_problems(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nwhat could not be read:\n")?;
+        for problem in &self.problems {
+            let [node, op, reason] =
+                [&problem.node, &problem.op, &problem.reason].map(|text| printable(text));
+            writeln!(out, "  {op} at '{node}': {reason}")?;
+        }
+        Ok(())
+    }
+
+    /// What a compiled file says of itself.
+    fn compiled_json(&self) -> Json {
+        if self.maps.is_empty() {
+            return Json::Null;
+        }
+        let maps = self.maps.iter().map(|map| {
+            Json::Object(vec![
+                ("output", map.output.as_str().into()),
+                ("method", map.method.as_str().into()),
+                ("title", map.title.as_str().into()),
+                ("layer", map.layer.clone().into()),
+                ("options", map.options.as_str().into()),
+                ("finish", map.finish.as_str().into()),
+            ])
+        });
+        let Provenance { version, network, class, class_name, weights, precision } =
+            Provenance::of(&self.graph);
+        let maps = maps.collect();
+        Json::Object(vec![
+            ("version", version.into()),
+            ("network", network.into()),
+            ("class", class.into()),
+            ("class_name", class_name.into()),
+            ("precision", precision.name().into()),
+            ("weights", weights.into()),
+            ("maps", maps),
+        ])
+    }
+
+    fn json(&self) -> Json {
+        let layers = self.layers();
+        let (parameters, multiply_adds) = totals(&layers);
+        let [inputs, outputs] = self.values().map(|values| {
+            values
+                .into_iter()
+                .map(|(name, shape)| Json::Object(vec![("name", name.into()), ("shape", lengths(shape))]))
+                .collect::<Json>()
+        });
+        Json::Object(vec![
+            ("network", self.origin.to_string().into()),
+            ("producer", self.producer.clone().into()),
+            ("opset", self.opset.map_or(Json::Null, Json::Whole)),
+            ("inputs", inputs),
+            ("optional_inputs", self.defaults.iter().map(default_json).collect()),
+            ("outputs", outputs),
+            ("compiled", self.compiled_json()),
+            ("parameters", parameters.into()),
+            ("multiply_adds", multiply_adds.into()),
+            ("canonical_form", self.canonical.clone().into()),
+            ("layers", layers.iter().map(layer_json).collect()),
+            ("problems", self.problems.iter().map(problem_json).collect()),
+        ])
+    }
+}
+
+fn default_json((name, value): &(String, Tensor)) -> Json {
+    Json::Object(vec![("name", name.as_str().into()), ("default", single(value).into())])
+}
+
+/// The first number of a tensor, as it was written down.
+fn single(value: &Tensor) -> String {
+    value.to_f32().first().map_or_else(|| "nothing".to_owned(), f32::to_string)
+}
+
+fn layer_json(layer: &LayerSummary) -> Json {
+    Json::Object(vec![
+        ("name", layer.name.as_str().into()),
+        ("op", layer.op.into()),
+        ("shape", lengths(&layer.shape)),
+        ("parameters", layer.parameters.into()),
+        ("multiply_adds", layer.multiply_adds.into()),
+    ])
+}
+
+fn problem_json(problem: &Problem) -> Json {
+    Json::Object(vec![
+        ("node", problem.node.as_str().into()),
+        ("op", problem.op.as_str().into()),
+        ("reason", problem.reason.as_str().into()),
+    ])
+}
+
+/// A shape for programs: numbers, and texts like `N` where a length depends on the number of samples.
+fn lengths(shape: &Shape) -> Json {
+    shape.dims().iter().map(|dim| dim.fixed().map_or_else(|| dim.to_string().into(), Json::from)).collect()
+}
+
+fn totals(layers: &[LayerSummary]) -> (usize, usize) {
+    layers.iter().fold((0, 0), |(parameters, multiply_adds), layer| {
+        (parameters.saturating_add(layer.parameters), multiply_adds.saturating_add(layer.multiply_adds))
+    })
+}

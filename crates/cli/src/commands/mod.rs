@@ -1,0 +1,407 @@
+//! The command line: what a person types, turned into calls of the library. One command to a file.
+
+mod answer;
+mod by_layer;
+mod cancelled_channels;
+mod class;
+mod compare;
+mod compile;
+mod compute;
+mod counterfactual;
+mod demo;
+mod drawing;
+mod evaluate;
+mod explain;
+mod explain_compiled;
+mod figure;
+mod inspect;
+mod maxout;
+mod method;
+mod methods;
+mod network;
+mod next_step;
+mod ops;
+mod panels;
+mod preprocessing;
+mod profile;
+mod progress;
+mod read_files;
+mod report;
+mod results;
+mod run;
+mod shell;
+mod split;
+mod subject;
+mod train;
+mod training_bar;
+mod verify;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use monosplit::graph::Error;
+
+use crate::config::{self, Defaults};
+use crate::failure::{Failure, complain, note};
+use crate::manner::Manner;
+use read_files::keep_what_is_read;
+
+pub(crate) use evaluate::is_ranked;
+
+const OVERVIEW: &str = "\
+monosplit opens a trained image classifier, runs it, and explains what it saw.
+
+  monosplit demo                                a first look, with everything built in
+  monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
+  monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
+  monosplit split resnet18.onnx …               g and h as files of their own
+  monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
+  monosplit report RUN -o FOLDER                a page about what was measured
+  monosplit results RUN                         its numbers, also as CSV or Parquet
+  monosplit methods                             which methods there are, with their options
+  monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
+  monosplit train mnist/ --out model.onnx       a network that explains itself, trained
+  monosplit counterfactual FILE three.png       what it says of a picture: present, missing
+  monosplit ops                                 which ONNX operators can be read
+  monosplit completions bash                    completions for a shell; `monosplit man`: the manual
+
+Networks are ONNX files, or bare weights of a known architecture:
+
+  monosplit run --arch resnet18 --weights resnet18.pth cat.jpg
+
+`monosplit COMMAND --help` explains a command and all its options.
+";
+
+/// Runs trained image classifiers and explains what they saw.
+#[derive(Parser)]
+#[command(name = "monosplit", version)]
+#[command(long_about = "\
+Runs trained image classifiers and explains what they saw.
+
+A network is an ONNX file (written by PyTorch, Keras, TensorFlow, …) or the bare weights of a known
+architecture (`--arch resnet18 --weights resnet18.pth`). Nothing is downloaded and nothing in a file
+is ever executed.
+
+  monosplit demo                                a first look, with everything built in
+  monosplit inspect resnet18.onnx               what is inside: layers, shapes, parameters, cost
+  monosplit run resnet18.onnx cat.jpg           what it takes the picture for
+  monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
+  monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
+  monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
+  monosplit split resnet18.onnx …               g and h as files of their own
+  monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
+  monosplit evaluate EXPERIMENT.toml            which explanation is right, measured
+  monosplit report RUN -o FOLDER                a page about what was measured
+  monosplit results RUN                         its numbers, also as CSV or Parquet
+  monosplit methods                             which methods there are, with their options
+  monosplit maxout draw FILE -o net.svg         abstract Maxout networks, split exactly
+  monosplit train mnist/ --out model.onnx       a network that explains itself, trained
+  monosplit counterfactual FILE three.png       what it says of a picture: present, missing
+  monosplit ops                                 which ONNX operators can be read
+  monosplit completions bash                    completions for a shell; `monosplit man`: the manual
+
+The exit code is 0 when all went well, 1 when `verify` found that something does not hold, and 2
+otherwise, with one line on the error stream that says what was wrong. Defaults of options are read
+from monosplit.toml in the current folder and from monosplit/config.toml where your system keeps
+configurations; the environment variable MONOSPLIT_CONFIG names another file.")]
+struct CommandLine {
+    /// Print results and errors only: no progress, no remarks, no hints.
+    #[arg(short, long, global = true, help_heading = "In general")]
+    quiet: bool,
+
+    /// Draw without colours, as NO_COLOR in the environment does.
+    #[arg(long, global = true, help_heading = "In general", alias = "no-colour")]
+    no_color: bool,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(Box<compare::Compare>),
+    Compile(Box<compile::Compile>),
+    Completions(shell::Completions),
+    Counterfactual(Box<counterfactual::CounterfactualCommand>),
+    Demo(demo::Demo),
+    Evaluate(Box<evaluate::Evaluate>),
+    Explain(Box<explain::Explain>),
+    Figure(figure::Figure),
+    Inspect(inspect::Inspect),
+    Man(shell::Man),
+    Maxout(maxout::Maxout),
+    Methods(methods::Methods),
+    Report(Box<report::ReportCommand>),
+    Results(Box<results::Results>),
+    Run(Box<run::Run>),
+    Split(Box<split::SplitCommand>),
+    Train(Box<train::Train>),
+    Verify(Box<verify::Verify>),
+    Ops(ops::Ops),
+}
+
+/// The options whose values are written, not read.
+const WRITTEN: [&str; 7] = ["-o", "--out", "--output", "--out-g", "--out-h", "--raw", "--store"];
+
+/// Whether the value of this word, if it is an option, is written.
+fn is_written(word: &OsString) -> bool {
+    let short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('o');
+    WRITTEN.iter().any(|option| word == option) || word.to_str().is_some_and(short)
+}
+
+/// What was typed, and what the files of defaults add.
+struct Request {
+    line: CommandLine,
+    matches: ArgMatches,
+    defaults: Defaults,
+    /// What is wrong with a file that this command can do without.
+    remark: Option<String>,
+}
+
+/// Whether a command is asked for the files that it writes, more than for what it prints.
+fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
+    let always = matches!(
+        command,
+        Command::Compare(_)
+            | Command::Demo(_)
+            | Command::Evaluate(_)
+            | Command::Explain(_)
+            | Command::Figure(_)
+            | Command::Train(_)
+    );
+    let told = |word: &OsString| {
+        is_written(word)
+            || word.to_str().is_some_and(|word| WRITTEN.iter().any(|o| word.starts_with(&format!("{o}="))))
+    };
+    always || arguments.iter().any(told)
+}
+
+/// Where results are printed. A pipe that is closed ends the work, as it does for other programs, unless it `goes_on`.
+struct Listener<W> {
+    out: W,
+    goes_on: bool,
+}
+
+impl<W: Write> Write for Listener<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.out.write(bytes) {
+            Err(cause) if self.goes_on && cause.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            answer => answer,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.out.flush() {
+            Err(cause) if self.goes_on && cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
+/// Runs the program with the given arguments, of which the first is its own name.
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let request = match read(&arguments) {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    monosplit::engine::settle_threads();
+    let command = request.line.command.as_ref();
+    Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
+    request.remark.iter().for_each(|remark| note(remark));
+    crate::interruption::leave_nothing_behind();
+    crate::interruption::say_what_is_gone();
+    keep_what_is_read(&CommandLine::command(), &request.matches, &config::files());
+    let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
+    let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });
+    let done = execute(command, &mut out).and_then(|code| {
+        out.flush()?;
+        Ok(code)
+    });
+    match done {
+        Ok(code) => {
+            let next = command.and_then(|command| next_step::after(command, &arguments));
+            // After a finding that is not good news, such as a failed check, hints are out of place, and so they are
+            // for programs.
+            if let Some(next) =
+                next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&request.matches))
+            {
+                note(&next);
+            }
+            code
+        }
+        Err(failure) => {
+            // What was computed before the failure is still worth having.
+            let _ = out.flush();
+            let Failure::Error(error) = &failure else { return failure.report() };
+            let said = error.to_string();
+            match request.defaults.origin(&CommandLine::command(), &request.matches, &said) {
+                Some(origin) => complain(&format!("{said} ({origin})")),
+                None => failure.report(),
+            }
+        }
+    }
+}
+
+/// Whether JSON was asked for, on the command line or in a file of defaults.
+fn is_for_programs(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => is_for_programs(inner),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
+}
+
+/// The names of the commands that were typed.
+fn names<'a>(command: &clap::Command, arguments: &'a [OsString]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    let mut command = command;
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(inner) = command.find_subcommand(word) else { continue };
+        found.push(word);
+        command = inner;
+    }
+    found
+}
+
+/// The same command, with negative numbers as values of options: whether one is right is for the option to say.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let options = command.mut_args(|argument| {
+        let is_option = !argument.is_positional() && argument.get_action().takes_values();
+        if is_option { argument.allow_negative_numbers(true) } else { argument }
+    });
+    options.mut_subcommands(taking_negative_numbers)
+}
+
+/// The command line as it was typed, with the defaults of the configuration.
+fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
+    let typed = |command: clap::Command| {
+        let matches = taking_negative_numbers(command).try_get_matches_from(arguments)?;
+        Ok::<_, clap::Error>((CommandLine::from_arg_matches(&matches)?, matches))
+    };
+    let (command, defaults) = match config::apply(CommandLine::command(), &config::files()) {
+        Ok(applied) => applied,
+        Err(error) => return without_defaults(typed(CommandLine::command()), &error),
+    };
+    match typed(command) {
+        Ok((line, matches)) => Ok(Request { line, matches, defaults, remark: None }),
+        Err(answer) if is_help(&answer) || typed(CommandLine::command()).is_err() => Err(refuse(&answer)),
+        // What was typed is in order, so that it is a default that is not.
+        Err(answer) => {
+            let option = answer.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            let names = names(&CommandLine::command(), arguments);
+            let said = defaults.blamed(&names, &option, &in_one_line(&answer));
+            Err(said.map_or_else(|| refuse(&answer), |said| complain(&said)))
+        }
+    }
+}
+
+/// What is done where a file of defaults cannot be read: help, and what has hardly any options, is there all the same.
+fn without_defaults(
+    typed: Result<(CommandLine, ArgMatches), clap::Error>,
+    error: &Error,
+) -> Result<Request, ExitCode> {
+    let said = error.to_string();
+    match typed {
+        Err(answer) if is_help(&answer) => Err(refuse(&answer)),
+        Ok((line, matches)) => match line.command {
+            None
+            | Some(Command::Completions(_) | Command::Man(_) | Command::Ops(_) | Command::Methods(_)) => {
+                Ok(Request { line, matches, defaults: Defaults::default(), remark: Some(said) })
+            }
+            Some(_) => Err(complain(&said)),
+        },
+        Err(_) => Err(complain(&said)),
+    }
+}
+
+/// The command that the words of a command line mean.
+fn parsed(words: &[String]) -> Result<Command, Failure> {
+    let unclear = |said: String| Error::argument(format!("`{}`: {said}", words.join(" ")));
+    let matches = taking_negative_numbers(CommandLine::command()).try_get_matches_from(words);
+    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let line = line.map_err(|said| unclear(said.to_string()))?;
+    Ok(line.command.ok_or_else(|| unclear("no command".into()))?)
+}
+
+fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    match command {
+        None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Compare(compare)) => compare.execute(out)?,
+        Some(Command::Compile(compile)) => compile.execute(out)?,
+        Some(Command::Completions(completions)) => completions.execute(out)?,
+        Some(Command::Counterfactual(counterfactual)) => counterfactual.execute(out)?,
+        Some(Command::Demo(demo)) => demo.execute(out)?,
+        Some(Command::Evaluate(evaluate)) => evaluate.execute(out)?,
+        Some(Command::Explain(explain)) => explain.execute(out)?,
+        Some(Command::Figure(figure)) => figure.execute(out)?,
+        Some(Command::Inspect(inspect)) => return inspect.execute(out),
+        Some(Command::Man(man)) => man.execute(out)?,
+        Some(Command::Maxout(maxout)) => maxout.execute(out)?,
+        Some(Command::Methods(methods)) => methods.execute(out)?,
+        Some(Command::Report(report)) => report.execute(out)?,
+        Some(Command::Results(results)) => results.execute(out)?,
+        Some(Command::Run(run)) => run.execute(out)?,
+        Some(Command::Split(split)) => split.execute(out)?,
+        Some(Command::Train(train)) => train.execute(out)?,
+        Some(Command::Verify(verify)) => return verify.execute(out),
+        Some(Command::Ops(ops)) => ops.execute(out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Help and version go to the output; anything else is a mistake, said in one line.
+fn refuse(answer: &clap::Error) -> ExitCode {
+    if is_help(answer) {
+        let written = io::stdout().write_all(answer.render().to_string().as_bytes());
+        return written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS);
+    }
+    complain(&format!("{} (`--help` explains the options)", in_one_line(answer)))
+}
+
+/// Whether what was typed asks for help or the version, if only by leaving out what `figure` cannot do without.
+fn is_help(answer: &clap::Error) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(answer.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+}
+
+/// What is wrong with a command line.
+fn in_one_line(answer: &clap::Error) -> String {
+    let text = answer.render().to_string();
+    let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = said.join(" ").replace(" tip: ", "; ");
+    said.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_into_a_hundred_columns() {
+        let mut all = CommandLine::command();
+        let mut texts = vec![all.render_long_help().to_string(), OVERVIEW.to_owned()];
+        for command in all.get_subcommands_mut() {
+            texts.push(command.render_long_help().to_string());
+            texts.extend(command.get_subcommands_mut().map(|inner| inner.render_long_help().to_string()));
+        }
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}

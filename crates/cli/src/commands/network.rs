@@ -1,0 +1,134 @@
+//! The options every command that opens a network has.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit::engine::Engine;
+use monosplit::graph::passes::Stored;
+use monosplit::graph::{Error, Kind, Result, Tensor};
+
+use super::compute::Precision;
+use crate::failure::note;
+use crate::table::counted;
+use monosplit::graph::batch::stack;
+use monosplit::{Approximation, Model, ModelOptions, Origin};
+
+/// Which network.
+#[derive(Args)]
+pub(crate) struct NetworkArgs {
+    /// Take a known architecture instead of an ONNX file: alexnet, vgg11 … vgg19_bn, resnet18 …
+    /// resnet152, resnext…, wide_resnet…, squeezenet1_0, densenet121, googlenet, mobilenet_v2;
+    /// the names are torchvision's. Needs --weights.
+    #[arg(long, value_name = "NAME", requires = "weights", verbatim_doc_comment)]
+    pub(crate) arch: Option<String>,
+
+    /// The weights of the architecture: a .safetensors file, or a .pth file of torch.save. Only
+    /// tensors are read from it; it cannot run anything.
+    #[arg(long, value_name = "FILE", requires = "arch", verbatim_doc_comment)]
+    pub(crate) weights: Option<PathBuf>,
+
+    /// The shape of one sample where the file leaves it open, as C,H,W (3,224,224 for example).
+    /// An architecture is built for images of 3,224,224 unless this says otherwise.
+    #[arg(
+        long,
+        value_name = "C,H,W",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..),
+        verbatim_doc_comment
+    )]
+    input_shape: Option<Vec<u32>>,
+
+    /// Do not change the colours of the image as torchvision does for its pretrained GoogLeNet:
+    /// for weights that were trained from scratch.
+    #[arg(long, requires = "arch", verbatim_doc_comment)]
+    no_transform_input: bool,
+}
+
+/// The option to make smooth functions piecewise linear.
+#[derive(Args)]
+pub(crate) struct PiecewiseArgs {
+    /// Replace smooth functions (GELU, SiLU, sigmoid, …; the exponentials, reciprocals and roots
+    /// in softmax and norms) by ReLU networks with N knots each, fitted to the values they see
+    /// on the first input; the errors are printed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=1024), verbatim_doc_comment)]
+    piecewise: Option<u32>,
+}
+
+impl PiecewiseArgs {
+    /// Whether it was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        self.piecewise.is_some()
+    }
+
+    /// The network to work on, its smooth functions fitted to `sample` (or a whole batch) if that was asked for, and how far off it is.
+    pub(crate) fn apply(
+        &self,
+        model: Model,
+        sample: &Tensor,
+        engine: &dyn Engine,
+    ) -> Result<(Model, Option<Approximation>)> {
+        let Some(knots) = self.piecewise else { return Ok((model, None)) };
+        let sample = match model.fixed_batch()? {
+            Some(size) if sample.shape().first() != Some(&size) => {
+                stack(&vec![sample.clone(); size], Kind::Float)?
+            }
+            _ => sample.clone(),
+        };
+        let (model, found) = model.piecewise(&[sample], knots as usize, engine)?;
+        match found.worst() {
+            None => note("the network has no smooth function to replace"),
+            Some(worst) => note(&format!(
+                "{} replaced, {knots} knots each; the largest error is {:.1e}, of {} '{}' between {:.3} and {:.3}; \
+                 class scores move by at most {:.1e} of the largest",
+                counted(found.functions.len(), "smooth function"),
+                worst.error_in_range,
+                worst.function,
+                worst.name,
+                worst.range.0,
+                worst.range.1,
+                found.relative()
+            )),
+        }
+        Ok((model, Some(found)))
+    }
+}
+
+impl NetworkArgs {
+    /// Where the network is: the architecture if one was asked for, otherwise `model`.
+    pub(crate) fn origin(&self, model: Option<&Path>) -> Result<Origin> {
+        match (&self.arch, &self.weights, model) {
+            (Some(name), Some(weights), None) => Ok(Origin::architecture(name, weights)),
+            (None, None, Some(model)) => Ok(Origin::onnx(model)),
+            (Some(_), Some(_), Some(model)) => Err(Error::argument(format!(
+                "both --arch and the file '{}' say which network is meant; give one of them",
+                model.display()
+            ))),
+            _ => Err(Error::argument("no network given; name an ONNX file, or --arch and --weights")),
+        }
+    }
+
+    /// How it is opened.
+    pub(crate) fn options(&self) -> ModelOptions {
+        let shape = self.input_shape.as_ref();
+        let input_shape = shape.map(|lengths| lengths.iter().map(|&length| length as usize).collect());
+        ModelOptions { input_shape, keep_input: self.no_transform_input, ..ModelOptions::default() }
+    }
+
+    /// Splits what was named on the command line into the network and its inputs, of which there must be some.
+    pub(crate) fn split<'a>(&self, files: &'a [PathBuf], nothing: &str) -> Result<(Origin, &'a [PathBuf])> {
+        let (origin, inputs) = match files.split_first() {
+            Some((model, inputs)) if self.arch.is_none() => (self.origin(Some(model))?, inputs),
+            _ => (self.origin(None)?, files),
+        };
+        if inputs.is_empty() { Err(Error::argument(nothing)) } else { Ok((origin, inputs)) }
+    }
+
+    /// How the network is opened to be run in `precision`: folded weights are kept in it.
+    pub(crate) fn options_for(&self, precision: Precision) -> ModelOptions {
+        let mut options = self.options();
+        if precision == Precision::F64 {
+            options.canonical.stored = Stored::Double;
+        }
+        options
+    }
+}

@@ -1,0 +1,148 @@
+//! What to do next: one line after a command that went well, with the names that were just used.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::CommandFactory;
+use monosplit::holds_maps;
+
+use super::demo::quoted;
+use super::{Command, CommandLine, is_written};
+
+/// The options that say how a network and its pictures are read: what comes next has to read them in the same way.
+const READING: [&str; 14] = [
+    "arch",
+    "weights",
+    "input-shape",
+    "no-transform-input",
+    "labels",
+    "preset",
+    "resize",
+    "crop",
+    "fit",
+    "filter",
+    "mean",
+    "std",
+    "bgr",
+    "scale",
+];
+
+/// Those of them that say what the network is.
+const NETWORK: [&str; 4] = ["arch", "weights", "input-shape", "no-transform-input"];
+
+/// The line that follows `command`, which was given as `arguments`; none where it would be in the way.
+pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
+    let words: Vec<String> =
+        arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if words.iter().any(|word| word == "--json") {
+        return None;
+    }
+    let (mut line, mut does) = suggestion(command)?;
+    let (written, read) = sorted(arguments);
+    // Any method can be compared on a file that holds some maps, but these are all that explain shows of it.
+    if matches!(command, Command::Compare(_)) && named(&read, &["onnx"]).is_some_and(|file| holds_maps(&file))
+    {
+        (line, does) = ("explain {model} {picture}", "shows the maps the file holds");
+    }
+    let file = |endings: &[&str], otherwise: &str| {
+        named(&read, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
+    };
+    // Weights read by the name of their architecture need no file; a training's architecture is another thing.
+    let nameless = given(&words, "arch") && !matches!(command, Command::Train(_));
+    let model = file(&["onnx"], if nameless { "" } else { "MODEL.onnx" });
+    let any = || written.first().filter(|_| matches!(command, Command::Compile(_))).cloned();
+    let written = named(&written, &["onnx"]).or_else(any);
+    // An experiment goes into a store of the same name unless another is named.
+    let store =
+        |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
+    let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
+    let complete = line.contains("{written}");
+    let line = line
+        .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(&name)))
+        .replace("{model}", &model)
+        .replace("{picture}", &file(&["png", "jpg", "jpeg"], "PICTURE.jpg"))
+        .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
+    let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
+    let carried = line.split(' ').next().map(|next| carried(&words, next, complete)).unwrap_or_default();
+    Some(format!("next: `monosplit {line}{carried}` {does}"))
+}
+
+/// The names on a command line: of what is written, and of what is read.
+fn sorted(arguments: &[OsString]) -> (Vec<String>, Vec<String>) {
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    for pair in arguments.windows(2) {
+        let word = pair[1].to_string_lossy().into_owned();
+        match word.split_once('=').filter(|(option, _)| option.starts_with("--")) {
+            Some((option, value)) if is_written(&option.into()) => written.push(value.to_owned()),
+            Some((_, value)) => read.push(value.to_owned()),
+            None if is_written(&pair[0]) => written.push(word),
+            None => read.push(word),
+        }
+    }
+    (written, read)
+}
+
+/// Whether an option was given.
+fn given(words: &[String], name: &str) -> bool {
+    words.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(name)))
+}
+
+/// Those options that say how things are read and that the next command has too, as they were given; without those that say
+/// what the network is, where it is `complete` in a file of its own.
+fn carried(words: &[String], next: &str, complete: bool) -> String {
+    let all = CommandLine::command();
+    let Some(next) = all.find_subcommand(next) else { return String::new() };
+    let mut line = String::new();
+    for (at, word) in words.iter().enumerate() {
+        let Some(option) = word.strip_prefix("--") else { continue };
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let known = next.get_arguments().find(|argument| argument.get_long() == Some(name));
+        let settled = complete && NETWORK.contains(&name);
+        let Some(argument) = known.filter(|_| READING.contains(&name) && !settled) else { continue };
+        line += &format!(" --{name}");
+        let following = || words.get(at + 1).map(String::as_str);
+        if let (true, Some(value)) = (argument.get_action().takes_values(), value.or_else(following)) {
+            line += &format!(" {}", quoted(value));
+        }
+    }
+    line
+}
+
+fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
+    Some(match command {
+        Command::Compare(_) => ("explain {model} {picture} --method NAME", "draws one of them large"),
+        Command::Compile(_) => ("explain {written} {picture}", "shows the maps the new file holds"),
+        Command::Counterfactual(_) => ("verify {model} {picture}", "checks what the network promises"),
+        Command::Demo(_) => {
+            ("explain MODEL.onnx PICTURE.jpg", "does it with a network and a picture of yours")
+        }
+        Command::Evaluate(_) => ("report {run} -o report", "makes a page of what was measured"),
+        Command::Explain(_) => ("compare {model} {picture}", "draws other methods beside it"),
+        Command::Figure(_) => ("figure --help", "lists the other figures"),
+        Command::Inspect(_) => ("run {model} {picture}", "says what it takes a picture for"),
+        Command::Maxout(_) => ("maxout --help", "lists what else can be done with such a network"),
+        Command::Methods(_) => ("explain {model} {picture} --method NAME", "draws what a method shows"),
+        Command::Ops(_) => ("inspect {model}", "says what is missing for a file"),
+        Command::Report(_) => ("results {run} -o rows.csv", "writes every number it is made of"),
+        Command::Results(_) => ("report {run} -o report", "makes a page of it"),
+        Command::Run(_) => ("explain {model} {picture}", "shows where it found that"),
+        Command::Split(_) => ("verify {model} {picture}", "checks that f = g − h, layer by layer"),
+        Command::Train(_) => {
+            ("counterfactual {written} {picture} -o figure.png", "draws what it has learned")
+        }
+        Command::Verify(_) => ("explain {model} {picture}", "shows what the network looks at"),
+        // Their output is made for shells and pagers.
+        Command::Completions(_) | Command::Man(_) => return None,
+    })
+}
+
+/// The first argument that names a file with one of these endings.
+fn named(words: &[String], endings: &[&str]) -> Option<String> {
+    words.iter().find(|word| has_ending(word, endings)).cloned()
+}
+
+fn has_ending(word: &str, endings: &[&str]) -> bool {
+    let ending = Path::new(word).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| endings.contains(&&*ending))
+}

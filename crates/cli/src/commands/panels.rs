@@ -1,0 +1,204 @@
+//! Maps beside each other: the columns of a figure, computed together where they can be, and its rows.
+
+use std::io::Write;
+
+use monosplit::catalogue::{self, Chosen};
+use monosplit::engine::Engine;
+use monosplit::explain::{Class, Explained, Explainer, Finish, Map, Question, Request, Series, Settings};
+use monosplit::graph::{Error, Result};
+use monosplit::image::Picture;
+use monosplit::render;
+use monosplit::render::{Cell, Grid, OverlayOptions, Row, Scene};
+use monosplit::{Model, Sample, chosen_layer};
+
+use super::progress::Bar;
+use super::subject::{Subject, short_name};
+use crate::failure::Failure;
+use crate::table::printable;
+
+/// A column of a figure: a method and where it is read off.
+pub(crate) struct Panel {
+    pub(crate) chosen: Chosen,
+    /// None is the image.
+    pub(crate) layer: Option<String>,
+    /// The words above the column.
+    pub(crate) header: String,
+}
+
+impl Panel {
+    /// A column for each word; those that would have the same words above them have their options there too.
+    pub(crate) fn parse_all(
+        model: &Model,
+        words: &[&str],
+        known: &[(&'static str, String)],
+    ) -> Result<Vec<Self>> {
+        let parsed = words.iter().map(|word| Panel::parse(model, word, known));
+        let mut panels = parsed.collect::<Result<Vec<_>>>()?;
+        let headers: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
+        for (panel, word) in panels.iter_mut().zip(words) {
+            let repeated = headers.iter().filter(|header| **header == panel.header).count() > 1;
+            let options = word.split('@').next().and_then(|method| method.split_once(':'));
+            if let (true, Some((_, options))) = (repeated, options) {
+                panel.header += &format!(" {}", options.replace(',', ", "));
+            }
+        }
+        Ok(panels)
+    }
+
+    /// `NAME[:KEY=VALUE,…][@LAYER]`
+    pub(crate) fn parse(model: &Model, word: &str, known: &[(&'static str, String)]) -> Result<Self> {
+        let (method, layer) = match word.split_once('@') {
+            Some((method, layer)) => (method, Some(layer.to_owned())),
+            None => (word, None),
+        };
+        let chosen = catalogue::parse_knowing(method, &[], known)?;
+        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.place()));
+        let header = match &layer {
+            Some(layer) => format!("{} {layer}", chosen.title),
+            None => chosen.title.clone(),
+        };
+        Ok(Panel { chosen, layer, header })
+    }
+}
+
+/// Columns with the same run-time numbers, compiled together.
+struct Group {
+    columns: Vec<usize>,
+    explainer: Explainer,
+    settings: Settings,
+}
+
+/// The columns of a figure, ready to be computed.
+pub(crate) struct Panels {
+    columns: Vec<Panel>,
+    groups: Vec<Group>,
+}
+
+impl Panels {
+    pub(crate) fn new(
+        model: &Model,
+        columns: Vec<Panel>,
+        finish: Finish,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        let mut sorted: Vec<(Settings, Vec<usize>)> = Vec::new();
+        for (index, column) in columns.iter().enumerate() {
+            let settings = &column.chosen.settings;
+            match sorted.iter_mut().find(|(known, _)| known == settings) {
+                Some((_, members)) => members.push(index),
+                None => sorted.push((settings.clone(), vec![index])),
+            }
+        }
+        let group = |(settings, members): (Settings, Vec<usize>)| {
+            let request = |&index: &usize| {
+                let Panel { chosen, layer, .. } = &columns[index];
+                Request::of(chosen.method.clone(), layer.clone()).finish(finish)
+            };
+            let requests: Vec<Request> = members.iter().map(request).collect();
+            let explainer = Explainer::new(model.graph(), &requests, engine)?;
+            Ok(Group { columns: members, explainer, settings })
+        };
+        let groups = sorted.into_iter().map(group).collect::<Result<_>>()?;
+        Ok(Panels { columns, groups })
+    }
+
+    /// What the network says of a sample, and its maps in the order of the columns.
+    pub(crate) fn of(&self, sample: &Sample, class: &Class) -> Result<Explained> {
+        self.of_series(sample, class, Series::default())
+    }
+
+    /// The same for one of several samples.
+    fn of_series(&self, sample: &Sample, class: &Class, series: Series) -> Result<Explained> {
+        let mut maps: Vec<Option<Map>> = vec![None; self.columns.len()];
+        let mut explained = None;
+        for group in &self.groups {
+            let bar = Bar::new(1);
+            let question = Question {
+                progress: &bar,
+                series: Some(series),
+                ..Question::new(&sample.tensor, class, &group.settings)
+            };
+            let mut found = group.explainer.answer(&question)?;
+            for (&column, map) in group.columns.iter().zip(std::mem::take(&mut found.maps)) {
+                maps[column] = Some(map);
+            }
+            explained = Some(found);
+        }
+        let explained = explained.ok_or_else(|| Error::argument("name at least one method"))?;
+        Ok(Explained { maps: maps.into_iter().flatten().collect(), ..explained })
+    }
+
+    /// Words above the columns, that of the picture first.
+    pub(crate) fn headers(&self) -> Vec<String> {
+        let own = self.columns.iter().map(|column| column.header.clone());
+        std::iter::once("picture".to_owned()).chain(own).collect()
+    }
+
+    /// One row for each picture: the picture, then its maps. What was seen is written to `out`.
+    pub(crate) fn rows(
+        &self,
+        subject: &mut Subject,
+        options: &OverlayOptions,
+        out: &mut dyn Write,
+    ) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        subject.check_rows()?;
+        let mut next = subject.feed.take(1)?.pop();
+        while let Some(sample) = next {
+            next = subject.feed.take(1)?.pop();
+            let series = Series { before: rows.len(), ends: next.is_none() };
+            let explained = self.of_series(&sample, &subject.classes.of(rows.len(), 1)?, series)?;
+            let caption = subject.named(&explained);
+            writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
+            for (column, map) in self.columns.iter().zip(&explained.maps) {
+                if map.values.shape().len() != 3 {
+                    writeln!(
+                        out,
+                        "  {}: the map does not have two axes to draw; its place stays empty",
+                        printable(&column.header)
+                    )?;
+                }
+            }
+            out.flush()?;
+            rows.push(row(&sample, caption, &explained.maps, options)?);
+        }
+        subject.classes.all_used(rows.len())?;
+        Ok(rows)
+    }
+}
+
+/// The finished figure. A single row says in the title what it shows, which leaves its pictures more room.
+pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<Row>) -> Result<Scene> {
+    let title = match &mut rows[..] {
+        [row] => {
+            let (label, caption) = (std::mem::take(&mut row.label), std::mem::take(&mut row.caption));
+            let words = [title, label, caption].map(|words| words.trim().to_owned());
+            words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" · ")
+        }
+        _ => title,
+    };
+    Grid { title, columns, rows, ..Grid::default() }.into_scene()
+}
+
+/// The picture a sample was made from, which a figure cannot do without.
+pub(crate) fn picture_of(sample: &Sample) -> Result<&Picture> {
+    sample.picture.as_ref().ok_or_else(|| {
+        Error::argument(format!(
+            "{} is no picture; `monosplit explain` draws the maps of arrays",
+            sample.name
+        ))
+    })
+}
+
+/// A picture and its maps; the place of a map without two axes stays empty.
+pub(crate) fn row(sample: &Sample, caption: String, maps: &[Map], options: &OverlayOptions) -> Result<Row> {
+    let picture = picture_of(sample)?;
+    let mut cells = vec![Some(Cell::picture(picture.clone()))];
+    for map in maps {
+        cells.push(match map.values.shape().len() {
+            3 => Some(Cell::overlay(picture, &render::Map::from_tensor(&map.values, 0)?, options)?),
+            _ => None,
+        });
+    }
+    Ok(Row { label: short_name(sample), caption, cells })
+}

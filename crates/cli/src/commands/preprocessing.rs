@@ -1,0 +1,234 @@
+//! The options that say how a picture becomes what the network reads.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use monosplit::graph::metadata::PRESET;
+use monosplit::graph::{Error, Result, Tensor};
+use monosplit::image;
+use monosplit::image::{Preprocess, Resize, Scale};
+use monosplit::{Feed, Model, Source};
+
+/// How pictures are made ready.
+#[derive(Args)]
+#[command(next_help_heading = "Preprocessing of pictures")]
+pub(crate) struct PreprocessingArgs {
+    #[command(flatten)]
+    values: ValueArgs,
+
+    /// Scale the shorter side to N pixels before cropping.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    resize: Option<u32>,
+
+    /// Keep N×N pixels around the centre [default: the network's size].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    crop: Option<u32>,
+
+    /// How a picture is brought to the network's size:
+    ///   auto    one of that size is taken as it is, any other is scaled and cropped
+    ///   crop    always scaled and cropped
+    ///   squash  scaled to exactly that size, giving up its proportions
+    /// [default: auto, or crop where --resize or --crop is given]
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    fit: Option<Fit>,
+
+    /// How pixels are weighted when scaling: bilinear, bicubic or nearest; the first two are
+    /// antialiased, as Pillow does it.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
+    filter: Filter,
+}
+
+/// What values the pixels of a picture become.
+#[derive(Args)]
+#[command(next_help_heading = "Preprocessing of pictures")]
+pub(crate) struct ValueArgs {
+    /// How the network was trained to see pictures:
+    ///   imagenet      torchvision's networks: shorter side to 256, centre 224×224, RGB in 0 … 1
+    ///                 less the mean (0.485, 0.456, 0.406), over the deviation
+    ///                 (0.229, 0.224, 0.225)
+    ///   imagenet-bgr  Caffe's and Keras' older ones: the same crop, BGR in 0 … 255 less
+    ///                 (103.939, 116.779, 123.68)
+    ///   unit          the same crop, RGB in 0 … 1
+    ///   none          the picture as it is, RGB in 0 … 255
+    /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
+    /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    preset: Option<Preset>,
+
+    /// Subtract these instead of the preset's mean: one number for each channel in the order the
+    /// network reads them, or one for all.
+    #[arg(
+        long,
+        value_name = "A,B,C",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        verbatim_doc_comment
+    )]
+    mean: Option<Vec<f32>>,
+
+    /// Divide by these instead of the preset's deviation, given like --mean.
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
+    std: Option<Vec<f32>>,
+
+    /// Hand over blue, green, red instead of red, green, blue.
+    #[arg(long)]
+    bgr: bool,
+
+    /// The range of a pixel before the mean is taken off: unit (0 … 1) or bytes (0 … 255)
+    /// [default: the preset's].
+    #[arg(long, value_name = "RANGE", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    scale: Option<Range>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Preset {
+    Imagenet,
+    ImagenetBgr,
+    Unit,
+    None,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Fit {
+    Auto,
+    Crop,
+    Squash,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Filter {
+    #[default]
+    Bilinear,
+    Bicubic,
+    Nearest,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Range {
+    Unit,
+    Bytes,
+}
+
+impl PreprocessingArgs {
+    /// The preprocessing for a network, where there are pictures to preprocess.
+    pub(crate) fn for_sources(&self, model: &Model, sources: &[Source]) -> Result<Option<Preprocess>> {
+        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
+        if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
+    }
+
+    /// One sample as the network reads it, the first of `input`; a fixed pattern if there is none.
+    pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
+        let Some(input) = input else { return pattern(&model.sample_shape()?) };
+        let sources = Source::list(std::slice::from_ref(input))?;
+        let preprocess = self.for_sources(model, &sources)?;
+        let sample = Feed::new(model, sources, preprocess)?.take(1)?.into_iter().next();
+        Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
+    }
+
+    /// The preprocessing for a network that reads pictures.
+    pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
+        let size = model.picture_input()?.size;
+        let preset = self.values.preset(model)?;
+        let mut preprocess = preset.options().fit(size, self.fit()?)?.filter(match self.filter {
+            Filter::Bilinear => image::Filter::Bilinear,
+            Filter::Bicubic => image::Filter::Bicubic,
+            Filter::Nearest => image::Filter::Nearest,
+        });
+        if let Some(side) = self.resize {
+            preprocess = preprocess.resize(Resize::Shorter(side as usize));
+        }
+        if let Some(side) = self.crop {
+            preprocess = preprocess.crop(Some((side as usize, side as usize)));
+        }
+        self.values.applied(preprocess, size)
+    }
+
+    fn fit(&self) -> Result<image::Fit> {
+        let explicit = self.resize.is_some() || self.crop.is_some();
+        match self.fit {
+            Some(Fit::Squash) if explicit => Err(Error::argument(
+                "--fit squash scales to the network's size; leave out --resize and --crop, or the --fit",
+            )),
+            Some(Fit::Squash) => Ok(image::Fit::Squash),
+            Some(Fit::Crop) => Ok(image::Fit::Crop),
+            Some(Fit::Auto) => Ok(image::Fit::Auto),
+            None if explicit => Ok(image::Fit::Crop),
+            None => Ok(image::Fit::Auto),
+        }
+    }
+}
+
+impl ValueArgs {
+    /// What becomes of the values of a picture, wherever it is cut out.
+    pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
+        let size = model.picture_input()?.size;
+        self.applied(self.preset(model)?.options().fit(size, image::Fit::Auto)?, size)
+    }
+
+    /// Whether the command line or the network's file says it; otherwise it is a guess.
+    pub(crate) fn is_known(&self, model: &Model) -> bool {
+        let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
+        self.preset.is_some() || changed || said(model).is_some()
+    }
+
+    fn preset(&self, model: &Model) -> Result<image::Preset> {
+        match (self.preset, said(model)) {
+            (Some(Preset::Imagenet), _) => Ok(image::Preset::Imagenet),
+            (Some(Preset::ImagenetBgr), _) => Ok(image::Preset::ImagenetBgr),
+            (Some(Preset::Unit), _) => Ok(image::Preset::Unit),
+            (Some(Preset::None), _) => Ok(image::Preset::None),
+            (None, Some(name)) => name.parse(),
+            (None, None) => Ok(image::Preset::default()),
+        }
+    }
+
+    /// A preset's preprocessing with what was given instead.
+    fn applied(&self, mut preprocess: Preprocess, size: [usize; 3]) -> Result<Preprocess> {
+        if self.bgr {
+            if size[0] != 3 {
+                return Err(Error::argument("--bgr was given, but the network reads one channel"));
+            }
+            preprocess = preprocess.bgr();
+        }
+        if let Some(range) = self.scale {
+            preprocess = preprocess.scale(match range {
+                Range::Unit => Scale::Unit,
+                Range::Bytes => Scale::Bytes,
+            });
+        }
+        if let Some(mean) = &self.mean {
+            preprocess = preprocess.mean(mean.clone());
+        }
+        if let Some(std) = &self.std {
+            preprocess = preprocess.std(std.clone());
+        }
+        Ok(preprocess)
+    }
+}
+
+/// The preset that the network's file names.
+fn said(model: &Model) -> Option<&str> {
+    model.metadata(PRESET)
+}
+
+/// Pseudo-random numbers between −1 and 1, the same every time.
+fn pattern(shape: &[usize]) -> Result<Tensor> {
+    let count: usize = shape.iter().product();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let values: Vec<f32> = (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect();
+    Tensor::new([&[1], shape].concat(), values)
+}

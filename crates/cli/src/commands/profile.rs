@@ -1,0 +1,188 @@
+//! Where the time of a run went, layer by layer.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Duration;
+
+use monosplit::engine::{NodeTime, Precision, Profile};
+
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::table::{Align, Table};
+
+/// A node that takes less than this share of the time is not listed by itself.
+const LISTED: f64 = 0.002;
+
+/// The same work on all batches.
+struct Entry {
+    timed: NodeTime,
+}
+
+/// What tells one piece of work from another.
+type Key = (usize, String, &'static str, Precision);
+
+/// All pieces of work, the slowest first, each added up over all batches.
+fn entries(profile: &Profile) -> Vec<Entry> {
+    let mut positions: HashMap<Key, usize> = HashMap::new();
+    let mut entries: Vec<Entry> = Vec::new();
+    for timed in &profile.nodes {
+        let key = (timed.node.index(), timed.name.clone(), timed.op, timed.precision);
+        match positions.get(&key) {
+            Some(&position) => {
+                entries[position].timed.time += timed.time;
+                entries[position].timed.operations += timed.operations;
+            }
+            None => {
+                positions.insert(key, entries.len());
+                entries.push(Entry { timed: timed.clone() });
+            }
+        }
+    }
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.timed.time));
+    entries
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2}", 1e3 * time.as_secs_f64())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+impl Entry {
+    fn op(&self) -> String {
+        match self.timed.others.len() {
+            0 => self.timed.op.to_owned(),
+            others => format!("{} + {others}", self.timed.op),
+        }
+    }
+
+    fn shape(&self) -> String {
+        let lengths: Vec<String> = self.timed.shape.iter().map(usize::to_string).collect();
+        lengths.join("×")
+    }
+
+    fn kernel(&self) -> String {
+        match self.timed.precision {
+            Precision::F32 => self.timed.kernel.to_owned(),
+            Precision::F64 => format!("{}, f64", self.timed.kernel),
+        }
+    }
+
+    fn row(&self, total: f64) -> [String; 8] {
+        let timed = &self.timed;
+        [
+            timed.name.clone(),
+            self.op(),
+            self.shape(),
+            self.kernel(),
+            milliseconds(timed.time),
+            percent(timed.time.as_secs_f64() / total),
+            timed.gigaflops().map(|g| format!("{g:.1}")).unwrap_or_default(),
+            timed.share_of_peak().map(percent).unwrap_or_default(),
+        ]
+    }
+
+    fn json(&self) -> Json {
+        let timed = &self.timed;
+        let mut fields: Vec<(&'static str, Json)> = vec![
+            ("name", timed.name.as_str().into()),
+            ("op", timed.op.into()),
+            ("nodes", (1 + timed.others.len()).into()),
+            ("shape", timed.shape.iter().map(|&n| Json::from(n)).collect()),
+            ("kernel", timed.kernel.into()),
+            ("precision", timed.precision.name().into()),
+            ("seconds", timed.time.as_secs_f64().into()),
+        ];
+        fields.extend(timed.gigaflops().map(|g| ("gflops", g.into())));
+        fields.extend(timed.share_of_peak().map(|share| ("share_of_peak", share.into())));
+        Json::Object(fields)
+    }
+}
+
+/// Prints a table.
+pub(crate) fn print(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+    let entries = entries(profile);
+    let total = profile.total().as_secs_f64().max(f64::MIN_POSITIVE);
+    let mut table = Table::new(&[
+        ("layer", Align::Left, 32),
+        ("op", Align::Left, 22),
+        ("shape", Align::Left, 20),
+        ("kernel", Align::Left, 28),
+        ("ms", Align::Right, 12),
+        ("share", Align::Right, 8),
+        ("GFLOP/s", Align::Right, 10),
+        ("of peak", Align::Right, 8),
+    ]);
+    let is_listed = |entry: &&Entry| entry.timed.time.as_secs_f64() >= LISTED * total;
+    let listed: Vec<&Entry> = entries.iter().filter(is_listed).collect();
+    listed.iter().for_each(|entry| table.row(entry.row(total)));
+    let others = entries.len() - listed.len();
+    if others > 0 {
+        let time = entries[listed.len()..].iter().map(|entry| entry.timed.time).sum::<Duration>();
+        let name = format!("all other ({others})");
+        let share = percent(time.as_secs_f64() / total);
+        let empty = String::new;
+        table.row([name, empty(), empty(), empty(), milliseconds(time), share, empty(), empty()]);
+    }
+    let empty = String::new;
+    let all = milliseconds(profile.total());
+    table.row(["all".to_owned(), empty(), empty(), empty(), all, empty(), empty(), empty()]);
+    writeln!(out)?;
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    kernels(&entries, total, out)?;
+    peaks(profile, out)
+}
+
+/// The same work added up by the kernels that did it.
+fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut kernels: Vec<(String, usize, Entry)> = Vec::new();
+    for entry in entries {
+        let name = entry.kernel();
+        match kernels.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, steps, sum)) => {
+                *steps += 1;
+                sum.timed.time += entry.timed.time;
+                sum.timed.operations += entry.timed.operations;
+            }
+            None => kernels.push((name, 1, Entry { timed: entry.timed.clone() })),
+        }
+    }
+    kernels.sort_by_key(|(.., sum)| std::cmp::Reverse(sum.timed.time));
+    let mut table = Table::new(&[
+        ("kernel", Align::Left, 32),
+        ("steps", Align::Right, 8),
+        ("ms", Align::Right, 12),
+        ("share", Align::Right, 8),
+        ("GFLOP/s", Align::Right, 10),
+        ("of peak", Align::Right, 8),
+    ]);
+    for (name, steps, sum) in &kernels {
+        let [.., time, share, gigaflops, of_peak] = sum.row(total);
+        table.row([name.clone(), steps.to_string(), time, share, gigaflops, of_peak]);
+    }
+    writeln!(out)?;
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Says what the shares of the peak are shares of.
+fn peaks(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+    for (precision, name) in [(Precision::F32, "single"), (Precision::F64, "double")] {
+        let counted = profile.nodes.iter().filter(|node| node.precision == precision && node.operations > 0);
+        if let Some(peak) = counted.map(|node| node.peak).reduce(f64::max) {
+            writeln!(out, "peak of this machine in {name} precision: {:.0} GFLOP/s, measured", 1e-9 * peak)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for programs.
+pub(crate) fn json(profile: &Profile) -> Json {
+    entries(profile).iter().map(Entry::json).collect()
+}

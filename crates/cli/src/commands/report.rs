@@ -1,0 +1,81 @@
+//! `monosplit report`: a page about a run, and its tables and plots as files.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use monosplit::eval::store::Store;
+use monosplit::graph::Error;
+
+use super::compute::ComputeArgs;
+use crate::failure::{Failure, note};
+use crate::json::Json;
+use crate::report::{Gallery, Report};
+use crate::table::printable;
+
+/// Makes a page of what a run has found
+#[derive(Args)]
+#[command(override_usage = "monosplit report RUN -o FOLDER [OPTIONS]")]
+#[command(long_about = "\
+Makes a page of what a run has found.
+
+  monosplit report pets-small-quick.sqlite -o report
+  monosplit report all.sqlite -o report --experiment 'ResNet18, quick'
+
+FOLDER/index.html needs no other file. Beside it stand the tables as Markdown and LaTeX and the
+figures as SVG. The maps in it are computed anew; where network and images have moved since the run,
+--model and --data say where they are, and without them the pictures are left out.")]
+pub(crate) struct ReportCommand {
+    /// The run store `monosplit evaluate` has written.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Write the page into this folder.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+
+    /// The experiment, where the store holds several [default: the one begun last].
+    #[arg(long, value_name = "NAME")]
+    experiment: Option<String>,
+
+    /// Where the network is now.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// Where the images are now.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+impl ReportCommand {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let store = Store::read(&self.run)?;
+        let planned = store.planned(self.experiment.as_deref())?;
+        let shows = planned.stages.iter().any(|stage| stage.kind == "comparison");
+        let gallery = if shows {
+            let (model, data) = (self.model.as_deref(), self.data.as_deref());
+            let opened = Gallery::open(&store, &planned, model, data, self.compute.engine()?);
+            opened.map_err(|error| note(&format!("without pictures: {error}"))).ok()
+        } else {
+            None
+        };
+        std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, &cause))?;
+        let names = Report::write(&store, &planned, gallery.as_ref(), &self.output)?;
+        let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
+        if self.json {
+            writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;
+            return Ok(());
+        }
+        for path in files {
+            writeln!(out, "{}", printable(&path.display().to_string()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,294 @@
+//! `monosplit results`: what a run store holds, on the screen or as a file.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit::eval::store::{Filter, Store, StoredRow};
+use monosplit::eval::{Column, Estimate, parquet};
+use monosplit::graph::options::closest;
+use monosplit::graph::{Error, Result, write_atomically};
+
+use super::run::check_writable;
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::table::{Align, Table, grouped, printable};
+
+/// Shows what a run store holds, or writes it as CSV or Parquet
+#[derive(Args)]
+#[command(override_usage = "monosplit results RUN [OPTIONS]")]
+#[command(long_about = "\
+Shows what a run store holds: the mean of every configuration by every metric, of validation and
+of test images apart, and so of networks and seeds where the store holds several.
+
+  monosplit results run.sqlite --part test --method splitcam --metric pointing
+  monosplit results run.sqlite --layer layer4 -o rows.csv
+  monosplit results run.sqlite -o rows.parquet
+
+Options choose rows whose text holds the given words, whatever their case. With -o all rows that
+fit, one for each image, are written, as the ending of the file says.")]
+pub(crate) struct Results {
+    /// The run store.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Rows of this model: a part of its file name or hash.
+    #[arg(long, value_name = "WORD")]
+    model: Option<String>,
+
+    /// Rows of this method.
+    #[arg(long, value_name = "WORD")]
+    method: Option<String>,
+
+    /// Rows whose options hold this, alpha=0.3 for instance.
+    #[arg(long, value_name = "WORD")]
+    options: Option<String>,
+
+    /// Rows of this layer.
+    #[arg(long, value_name = "WORD")]
+    layer: Option<String>,
+
+    /// Rows of images of this part: validation or test.
+    #[arg(long, value_name = "WORD")]
+    part: Option<String>,
+
+    /// Rows of this image.
+    #[arg(long, value_name = "WORD")]
+    image: Option<String>,
+
+    /// Rows of this metric.
+    #[arg(long, value_name = "WORD")]
+    metric: Option<String>,
+
+    /// Rows of this seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Write the rows to this file, .csv or .parquet.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The parts of a data set.
+const PARTS: [&str; 2] = ["validation", "test"];
+
+impl Results {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let format = self.output.as_deref().map(Format::of).transpose()?;
+        if let Some(part) = self.part.as_deref().filter(|part| !PARTS.iter().any(|name| name.contains(part)))
+        {
+            let close = closest(part, &PARTS);
+            let said = format!("--part {part}: {close}expected {}", PARTS.join(" or "));
+            return Err(Error::argument(said).into());
+        }
+        let store = Store::read(&self.run)?;
+        let rows = store.rows(&Filter {
+            model: self.model.clone(),
+            method: self.method.clone(),
+            configuration: self.options.clone(),
+            layer: self.layer.clone(),
+            part: self.part.clone(),
+            image: self.image.clone(),
+            metric: self.metric.clone(),
+            seed: self.seed,
+        })?;
+        if let (Some(path), Some(format)) = (&self.output, format) {
+            check_writable(path)?;
+            let bytes = match format {
+                Format::Csv => csv(&rows).into_bytes(),
+                Format::Parquet => parquet(&columns(&rows))?,
+            };
+            write_atomically(path, &bytes)?;
+            let shown = printable(&path.display().to_string());
+            writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
+            return Ok(());
+        }
+        let means = means(&rows);
+        if self.json {
+            writeln!(out, "{}", means.iter().map(Mean::json).collect::<Json>())?;
+            return Ok(());
+        }
+        if rows.is_empty() {
+            writeln!(out, "no row fits")?;
+        }
+        for line in table(&means).lines() {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Parquet,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self> {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        match ending.as_deref() {
+            Some("csv") => Ok(Format::Csv),
+            Some("parquet") => Ok(Format::Parquet),
+            _ => Err(Error::argument(format!(
+                "{}: expected a file that ends in .csv or .parquet",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// What tells means apart: the name of each column, its greatest width, and whether it is shown where all are the same.
+const KEYS: [(&str, usize, bool); 10] = [
+    ("model", 24, true),
+    ("model hash", 8, false),
+    ("preprocessing", 40, false),
+    ("method", 24, true),
+    ("options", 30, true),
+    ("layer", 24, true),
+    ("abs", 3, true),
+    ("metric", 72, true),
+    ("part", 20, true),
+    ("seed", 20, false),
+];
+
+/// The mean of a configuration by a metric, over the images of a part.
+struct Mean {
+    /// What tells it from others, as `KEYS` has it.
+    key: [String; KEYS.len()],
+    estimate: Option<Estimate>,
+    images: usize,
+    silent: usize,
+}
+
+impl Mean {
+    fn json(&self) -> Json {
+        let [model, hash, preprocessing, method, options, layer, absolute, metric, part, seed] =
+            self.key.each_ref().map(String::as_str);
+        let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
+        Json::Object(vec![
+            ("model", model.into()),
+            ("model_hash", hash.into()),
+            ("preprocessing", preprocessing.into()),
+            ("method", method.into()),
+            ("options", options.into()),
+            ("layer", layer.into()),
+            ("absolute", absolute.into()),
+            ("metric", metric.into()),
+            ("part", part.into()),
+            ("seed", seed.parse().map_or(Json::Null, Json::Whole)),
+            ("mean", number(|found| found.mean).into()),
+            ("low", number(|found| found.low).into()),
+            ("high", number(|found| found.high).into()),
+            ("images", self.images.into()),
+            ("silent", self.silent.into()),
+        ])
+    }
+}
+
+fn means(rows: &[StoredRow]) -> Vec<Mean> {
+    let mut all: BTreeMap<[String; KEYS.len()], (Vec<f64>, usize)> = BTreeMap::new();
+    for row in rows {
+        let abs = if row.absolute { "yes" } else { "no" };
+        let seed = row.seed.to_string();
+        let StoredRow {
+            model, model_hash, preprocessing, method, configuration, layer, metric, part, ..
+        } = row;
+        let key = [model, model_hash, preprocessing, method, configuration, layer, abs, metric, part, &*seed]
+            .map(str::to_owned);
+        let (values, silent) = all.entry(key).or_default();
+        match row.value {
+            Some(value) => values.push(value),
+            None => *silent += 1,
+        }
+    }
+    let mean = |(key, (values, silent)): (_, (Vec<f64>, usize))| Mean {
+        key,
+        estimate: Estimate::of(&values),
+        images: values.len(),
+        silent,
+    };
+    all.into_iter().map(mean).collect()
+}
+
+/// One line for each mean. What all of them share is left out, where it would only take room.
+fn table(means: &[Mean]) -> Table {
+    let differs = |column: usize| means.iter().any(|mean| mean.key[column] != means[0].key[column]);
+    let shown: Vec<usize> = (0..KEYS.len()).filter(|&column| KEYS[column].2 || differs(column)).collect();
+    let mut columns: Vec<(&str, Align, usize)> =
+        shown.iter().map(|&column| (KEYS[column].0, Align::Left, KEYS[column].1)).collect();
+    columns.extend([
+        ("mean", Align::Right, 12),
+        ("95 % interval", Align::Right, 22),
+        ("images", Align::Right, 8),
+        ("silent", Align::Right, 8),
+    ]);
+    let mut table = Table::new(&columns);
+    for Mean { key, estimate, images, silent } in means {
+        let estimate = estimate.as_ref();
+        let mut cells: Vec<String> = shown.iter().map(|&column| key[column].clone()).collect();
+        cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
+        cells
+            .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
+        cells.extend([images.to_string(), silent.to_string()]);
+        table.row(cells);
+    }
+    table
+}
+
+/// The rows as columns.
+fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
+    let text =
+        |of: fn(&StoredRow) -> &String| Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect());
+    vec![
+        ("model", text(|row| &row.model)),
+        ("model_hash", text(|row| &row.model_hash)),
+        ("preprocessing", text(|row| &row.preprocessing)),
+        ("method", text(|row| &row.method)),
+        ("configuration", text(|row| &row.configuration)),
+        ("layer", text(|row| &row.layer)),
+        ("absolute", Column::Flag(rows.iter().map(|row| row.absolute).collect())),
+        ("part", text(|row| &row.part)),
+        ("image", text(|row| &row.image)),
+        ("image_hash", text(|row| &row.image_hash)),
+        ("class", Column::Whole(rows.iter().map(|row| row.class).collect())),
+        ("metric", text(|row| &row.metric)),
+        ("better", text(|row| &row.better)),
+        ("value", Column::Real(rows.iter().map(|row| row.value).collect())),
+        ("silence", Column::Text(rows.iter().map(|row| row.silence.clone()).collect())),
+        ("seconds", Column::Real(rows.iter().map(|row| Some(row.seconds)).collect())),
+        ("seed", Column::Whole(rows.iter().map(|row| row.seed).collect())),
+        ("version", text(|row| &row.version)),
+    ]
+}
+
+/// The rows as comma-separated values (RFC 4180).
+fn csv(rows: &[StoredRow]) -> String {
+    let columns = columns(rows);
+    let mut text: String = columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+    text.push_str("\r\n");
+    for row in 0..rows.len() {
+        let cell = |(_, column): &(&str, Column)| match column {
+            Column::Text(values) => values[row].as_deref().map_or_else(String::new, quoted),
+            Column::Real(values) => values[row].map_or_else(String::new, |value| value.to_string()),
+            Column::Whole(values) => values[row].to_string(),
+            Column::Flag(values) => values[row].to_string(),
+        };
+        text.push_str(&columns.iter().map(cell).collect::<Vec<_>>().join(","));
+        text.push_str("\r\n");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,338 @@
+//! `monosplit run`: what a network takes its inputs for.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit::graph::{Error, Kind, Result, Tensor, check_replaceable, npy, write_atomically};
+
+use super::compute::ComputeArgs;
+use super::network::NetworkArgs;
+use super::preprocessing::PreprocessingArgs;
+use super::profile;
+use crate::failure::{Failure, note};
+use crate::json::Json;
+use crate::manner::is_watched;
+use crate::table::printable;
+use monosplit::graph::batch::{samples_interact, stack};
+use monosplit::{Feed, Inference, Labels, Meaning, Model, Origin, Ranked, Sample, Source};
+
+/// Samples computed together unless told otherwise.
+const BATCH: usize = 8;
+
+/// With fewer inputs nobody needs to be told how far the work is.
+const FEW: usize = 8;
+
+/// Run a network on pictures and show the classes it finds.
+#[derive(Args)]
+#[command(override_usage = "monosplit run MODEL INPUT... [OPTIONS]
+       monosplit run --arch NAME --weights FILE INPUT... [OPTIONS]")]
+#[command(long_about = "\
+Runs a network on pictures and shows the classes it finds, the most probable first.
+
+  monosplit run resnet18.onnx cat.jpg
+  monosplit run resnet18.onnx photos/ --top 1
+  monosplit run --arch resnet18 --weights resnet18-f37072fd.pth cat.jpg dog.png
+  monosplit run squeezenet.onnx cat.jpg --preset imagenet-bgr
+  monosplit run pets.onnx x.npy --labels pets-labels.txt --raw logits.npy
+
+An INPUT is a JPEG or PNG picture, a folder of them (taken in the order of their names), or a .npy
+array of samples that are already as the network reads them, [N, C, H, W]. Pictures are brought to
+the network's size exactly as torchvision does it, except that one which has that size already goes
+in as it is; --preset, --fit and the options below them say how.
+
+Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
+taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
+the first is used. A network written down for a certain batch size runs on any number of inputs.
+In one written down in training mode the samples of a batch depend on each other; a note says so.")]
+pub(crate) struct Run {
+    /// The network, an ONNX file (not with --arch), then what to run it on.
+    #[arg(value_name = "MODEL INPUT")]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    /// How many classes to show for each input.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+
+    /// Names of the classes, one a line. Without it, networks of 1000 classes get the names of
+    /// ImageNet, and those of 1001 the same with `background` before them, as TensorFlow has it.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    labels: Option<PathBuf>,
+
+    /// Write the logits of all inputs to FILE, an array [N, classes] of float32 (of float64 with
+    /// --precision f64), in NumPy's format. The file appears when it is complete.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    raw: Option<PathBuf>,
+
+    /// How many inputs are computed together; more need more memory [default: 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: Option<u32>,
+
+    /// Also show how long each layer took.
+    #[arg(long)]
+    profile: bool,
+
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+}
+
+/// How the first output is shown.
+struct Reading {
+    labels: Labels,
+    meaning: Meaning,
+    top: usize,
+}
+
+/// The best classes of one input.
+struct Answer {
+    input: String,
+    best: Vec<Ranked>,
+}
+
+impl Run {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (origin, inputs) = self.files()?;
+        let sources = Source::list(inputs)?;
+        if let Some(path) = &self.raw {
+            check_writable(path)?;
+        }
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
+        let reading = self.reading(&model)?;
+        let batch = self.batch(&model)?;
+        let mut inference = Inference::new(&model, &*self.compute.engine()?)?;
+        if self.profile {
+            inference = inference.profiled();
+        }
+        let total = sources.len();
+        let mut feed = self.feed(&model, sources)?;
+        let (mut answers, mut raw) = (Vec::new(), Vec::new());
+        loop {
+            let samples = feed.take(batch)?;
+            if samples.is_empty() {
+                break;
+            }
+            let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
+            let scores = inference.run(&tensors)?;
+            let found =
+                reading.as_ref().map_or(Ok(Vec::new()), |reading| reading.answers(&samples, &scores))?;
+            if self.json {
+                answers.extend(found);
+            } else if let Some(reading) = &reading {
+                found.iter().try_for_each(|answer| reading.print(answer, out))?;
+                out.flush()?;
+            }
+            if self.raw.is_some() {
+                raw.push(rows_of_classes(scores)?);
+            }
+            self.show_progress(feed.opened(), total);
+        }
+        self.finish(&model, &inference, reading.as_ref(), answers, &raw, out)
+    }
+
+    fn files(&self) -> Result<(Origin, &[PathBuf])> {
+        self.network
+            .split(&self.files, "nothing to run the network on; name a picture, a folder or a .npy file")
+    }
+
+    fn reading(&self, model: &Model) -> Result<Option<Reading>> {
+        let Some(classes) = model.classes() else {
+            let output = model.graph().outputs().first();
+            let shape = output.map(|output| model.graph().node(output.node).shape.to_string());
+            return match (&self.raw, &self.labels) {
+                (Some(_), None) => Ok(None),
+                _ => Err(model.unfit(format!(
+                    "the first output has the shape {}, expected one score for each class; \
+                     --raw FILE writes it as it is",
+                    shape.unwrap_or_default()
+                ))),
+            };
+        };
+        let labels = match &self.labels {
+            Some(path) => Labels::open(path, classes)?,
+            None => Labels::of(model, classes),
+        };
+        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
+        let meaning = Meaning::of(classes, output, &model.report().outputs);
+        Ok(Some(Reading { labels, meaning, top: self.top as usize }))
+    }
+
+    fn batch(&self, model: &Model) -> Result<usize> {
+        let asked = self.batch.map(|batch| batch as usize);
+        match (model.fixed_batch()?, asked) {
+            (Some(fixed), Some(asked)) if asked % fixed != 0 => Err(model.unfit(format!(
+                "the network was written down for batches of {fixed}; --batch {asked} is no multiple of that"
+            ))),
+            (Some(fixed), None) => Ok(BATCH.next_multiple_of(fixed)),
+            (_, asked) => Ok(asked.unwrap_or(BATCH)),
+        }
+    }
+
+    fn feed(&self, model: &Model, sources: Vec<Source>) -> Result<Feed> {
+        let preprocess = self.preprocessing.for_sources(model, &sources)?;
+        Feed::new(model, sources, preprocess)
+    }
+
+    /// Only for a person who would otherwise see nothing happen.
+    fn show_progress(&self, opened: usize, total: usize) {
+        let silent = self.json || !std::io::stdout().is_terminal();
+        let mut errors = std::io::stderr();
+        if silent && total > FEW && is_watched() {
+            let end = if opened == total { "\r\u{1b}[K" } else { "" };
+            let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs{end}");
+        }
+    }
+
+    fn finish(
+        &self,
+        model: &Model,
+        inference: &Inference,
+        reading: Option<&Reading>,
+        answers: Vec<Answer>,
+        raw: &[Tensor],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.raw {
+            write_atomically(path, &npy::write(&stack(raw, Kind::Float)?))?;
+        }
+        let note_on_output = remark(model, self.batch(model)?);
+        if self.json {
+            let answers = answers.iter().zip(reading.into_iter().cycle());
+            let inputs = answers.map(|(answer, reading)| reading.json(answer)).collect();
+            let mut object = vec![
+                ("network", model.origin().to_string().into()),
+                ("note", note_on_output.into()),
+                ("inputs", inputs),
+            ];
+            if self.profile {
+                object.push(("profile", profile::json(inference.profile())));
+            }
+            writeln!(out, "{}", Json::Object(object))?;
+            return Ok(());
+        }
+        if self.profile {
+            profile::print(inference.profile(), out)?;
+        }
+        out.flush()?;
+        if let Some(remark) = note_on_output {
+            note(&remark);
+        }
+        Ok(())
+    }
+}
+
+/// What a person should know about how the numbers were reached.
+pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
+    let output = &model.graph().outputs().first()?.name;
+    let found = &model.report().outputs;
+    let mut remarks = Vec::new();
+    if found.softmax.contains(output) {
+        remarks
+            .push(format!("the network ends in a softmax at '{output}'; what enters it was taken as logits"));
+    } else if found.sigmoid.contains(output) {
+        remarks.push(format!(
+            "the network ends in a sigmoid at '{output}'; each class has a probability of its own"
+        ));
+    }
+    if samples_interact(model.graph()) {
+        remarks.push(format!(
+            "the samples of a batch depend on each other in this network (it was written down in training mode); \
+             they were taken in the order given, up to {batch} together, which --batch changes"
+        ));
+    }
+    (!remarks.is_empty()).then(|| remarks.join("; "))
+}
+
+impl Reading {
+    fn answers(&self, samples: &[Sample], scores: &Tensor) -> Result<Vec<Answer>> {
+        let all = scores.to_f64();
+        let rows = all.chunks_exact((all.len() / samples.len().max(1)).max(1));
+        samples
+            .iter()
+            .zip(rows)
+            .map(|(sample, row)| {
+                let best = Ranked::best(row, self.top, self.meaning).ok_or_else(|| {
+                    Error::argument(format!(
+                        "{}: the network returned numbers that are not finite; try --precision f64, \
+                         and check the preprocessing",
+                        sample.name
+                    ))
+                })?;
+                Ok(Answer { input: sample.name.clone(), best })
+            })
+            .collect()
+    }
+
+    fn print(&self, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", printable(&answer.input))?;
+        for ranked in &answer.best {
+            let name = printable(&self.labels.name(ranked.class));
+            match ranked.probability {
+                Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, ranked.class)?,
+                None => writeln!(out, "  {:>12.6}  {:>4}  {name}", ranked.score, ranked.class)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&self, answer: &Answer) -> Json {
+        let top = answer.best.iter().map(|ranked| {
+            Json::Object(vec![
+                ("class", ranked.class.into()),
+                ("name", self.labels.name(ranked.class).into()),
+                ("score", ranked.score.into()),
+                ("probability", ranked.probability.into()),
+            ])
+        });
+        Json::Object(vec![("input", answer.input.as_str().into()), ("top", top.collect())])
+    }
+}
+
+/// Scores with axes of one pixel left behind them, without those.
+fn rows_of_classes(scores: Tensor) -> Result<Tensor> {
+    let shape = scores.shape();
+    match shape.len() > 2 && shape[2..].iter().all(|&length| length == 1) {
+        true => {
+            let shape = shape[..2].to_vec();
+            scores.reshaped(shape)
+        }
+        false => Ok(scores),
+    }
+}
+
+/// Finds out before the work is done that its result has nowhere to go.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(Error::argument(format!(
+            "{}: this is a folder, expected a file to write",
+            path.display()
+        )));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(Error::argument(format!("{}: there is no folder {}", path.display(), folder.display())))
+        }
+        _ => check_replaceable(path),
+    }
+}
+
+/// The same for a folder, which is made later.
+pub(crate) fn check_folder(path: &Path) -> Result<()> {
+    match path.exists() && !path.is_dir() {
+        true => Err(Error::argument(format!(
+            "{}: this is a file, expected a folder to write into",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,96 @@
+//! What a figure is about: a network, pictures, and the class that is explained in them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use monosplit::explain::Explained;
+use monosplit::graph::{Error, Result};
+use monosplit::{Feed, Labels, Meaning, Model, Ranked, Sample, Source, catalogue};
+
+use super::class::{ClassArgs, Classes};
+use super::compute::ComputeArgs;
+use super::drawing::DrawingArgs;
+use super::network::NetworkArgs;
+use super::preprocessing::PreprocessingArgs;
+
+/// More rows than this make a page nobody can look at.
+const MOST_ROWS: usize = 64;
+
+/// The network and the pictures, and how they are computed and drawn.
+#[derive(Args)]
+pub(crate) struct SubjectArgs {
+    /// The network, an ONNX file (not with --arch), then pictures or folders of pictures.
+    #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    #[command(flatten)]
+    class: ClassArgs,
+
+    #[command(flatten)]
+    pub(crate) drawing: DrawingArgs,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+
+    #[command(flatten)]
+    preprocessing: PreprocessingArgs,
+}
+
+/// The same, opened.
+pub(crate) struct Subject {
+    pub(crate) model: Model,
+    pub(crate) feed: Feed,
+    pub(crate) labels: Labels,
+    pub(crate) meaning: Meaning,
+    pub(crate) classes: Classes,
+    /// What the preprocessing says of the values of pictures, as options of methods.
+    pub(crate) known: Vec<(&'static str, String)>,
+}
+
+impl SubjectArgs {
+    pub(crate) fn open(&self) -> Result<Subject> {
+        let nothing = "nothing to draw; name a picture or a folder of pictures";
+        let (origin, inputs) = self.network.split(&self.files, nothing)?;
+        let sources = Source::list(inputs)?;
+        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
+        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let known = catalogue::known_bounds(preprocess.as_ref())?;
+        let (labels, meaning) = self.class.labels(&model)?;
+        let classes = self.class.classes(&model, &labels)?;
+        let feed = Feed::new(&model, sources, preprocess)?;
+        Ok(Subject { model, feed, labels, meaning, classes, known })
+    }
+}
+
+impl Subject {
+    /// An error if there are more pictures than anybody would look at in one figure.
+    pub(crate) fn check_rows(&self) -> Result<()> {
+        match self.feed.total() > MOST_ROWS {
+            true => {
+                Err(Error::argument(format!("a figure has at most {MOST_ROWS} rows; name fewer pictures")))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// The class that was explained and its probability, where it has one.
+    pub(crate) fn named(&self, explained: &Explained) -> String {
+        let class = explained.classes[0];
+        let scores = explained.logits.to_f64();
+        let ranked = Ranked::best(&scores, scores.len(), self.meaning).unwrap_or_default();
+        let name = self.labels.name(class);
+        match ranked.iter().find(|ranked| ranked.class == class).and_then(|ranked| ranked.probability) {
+            Some(probability) => format!("{name} {:.1}%", 100.0 * probability),
+            None => name,
+        }
+    }
+}
+
+/// What a sample is called in a figure: its file, without the folders.
+pub(crate) fn short_name(sample: &Sample) -> String {
+    let name = Path::new(&sample.name).file_name();
+    name.map_or_else(|| sample.name.clone(), |name| name.to_string_lossy().into_owned())
+}

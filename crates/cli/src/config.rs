@@ -1,0 +1,361 @@
+//! Defaults from files: what a person would otherwise write behind every command. A key is the long name of an
+//! option; in front of all tables it counts for every command that has the option, in the table of a command for
+//! that command.
+
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use monosplit::eval::experiment::value::{Kind, Place, Value};
+use monosplit::graph::options::closest;
+use monosplit::graph::{Error, Result};
+
+/// The file in the folder a command is given in.
+const HERE: &str = "monosplit.toml";
+/// Names a file instead of those that are looked for; empty, none is read.
+const VARIABLE: &str = "MONOSPLIT_CONFIG";
+
+/// An option with the values it has unless given.
+struct Setting {
+    place: Place,
+    /// The command it belongs to, by the names from the first on; empty for all commands.
+    command: Vec<String>,
+    option: String,
+    value: Form,
+}
+
+/// What stands behind a key.
+#[derive(Clone, PartialEq)]
+enum Form {
+    Flag(bool),
+    One(String),
+    Several(Vec<String>),
+}
+
+/// The defaults of all files, the least important first.
+#[derive(Default)]
+pub(crate) struct Defaults {
+    settings: Vec<Setting>,
+}
+
+/// The files that are there, the least important first.
+pub(crate) fn files() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name);
+    if let Some(named) = variable(VARIABLE) {
+        return if named.is_empty() { Vec::new() } else { vec![named.into()] };
+    }
+    let filled = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || filled("HOME").map(|home| home.join(".config"));
+    let own = filled("XDG_CONFIG_HOME").or_else(|| filled("APPDATA")).or_else(home);
+    let own = own.map(|folder| folder.join("monosplit").join("config.toml"));
+    own.into_iter().chain([PathBuf::from(HERE)]).filter(|path| path.exists()).collect()
+}
+
+/// `command` with the defaults that `files` say, and the defaults themselves.
+pub(crate) fn apply(mut command: Command, files: &[PathBuf]) -> Result<(Command, Defaults)> {
+    let mut defaults = Defaults::default();
+    for path in files {
+        for setting in settings(&command, path)? {
+            command = set(command, &setting.command, &setting);
+            defaults.settings.push(setting);
+        }
+    }
+    Ok((command, defaults))
+}
+
+impl Defaults {
+    /// Where the default of `option` stands that counts for `command`.
+    fn of(&self, command: &[&str], option: &str) -> Option<&Setting> {
+        let counts = |setting: &&Setting| {
+            setting.option == option && (setting.command.is_empty() || setting.command == command)
+        };
+        self.settings.iter().rev().find(counts)
+    }
+
+    /// `said` of an option that was not typed, with the file and the line its value stands in; `option` is
+    /// written as in a usage line, `--alpha <A>`.
+    pub(crate) fn blamed(&self, typed: &[&str], option: &str, said: &str) -> Option<String> {
+        let name = option.trim_start_matches('-').split([' ', '=']).next()?;
+        let setting =
+            self.of(typed, name).or_else(|| self.settings.iter().rev().find(|s| s.option == name))?;
+        Some(setting.place.error(format!("{name}: {said}")).to_string())
+    }
+
+    /// Where the defaults stand that an error is about: those that were in force and whose name or value it quotes.
+    pub(crate) fn origin(&self, command: &Command, matches: &ArgMatches, said: &str) -> Option<String> {
+        let (mut command, mut matches, mut path) = (command, matches, Vec::new());
+        while let Some((name, inner)) = matches.subcommand() {
+            (command, matches) = (command.find_subcommand(name)?, inner);
+            path.push(name);
+        }
+        let in_force = command.get_arguments().filter(|arg| {
+            let known = matches.ids().any(|id| id == arg.get_id());
+            known && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::DefaultValue)
+        });
+        let settings = in_force.filter_map(|arg| self.of(&path, arg.get_long()?));
+        let about: Vec<String> =
+            settings.filter(|setting| setting.is_quoted(said)).map(Setting::to_string).collect();
+        (!about.is_empty()).then(|| about.join("; "))
+    }
+}
+
+impl Setting {
+    fn is_quoted(&self, said: &str) -> bool {
+        let quoted = |word: &str| said.contains(&format!("'{word}'"));
+        let option = &*self.option;
+        let values = match &self.value {
+            Form::Flag(_) => &[][..],
+            Form::One(value) => std::slice::from_ref(value),
+            Form::Several(values) => values,
+        };
+        quoted(option) || said.contains(&format!("--{option}")) || values.iter().any(|value| quoted(value))
+    }
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Setting { place, option, value, .. } = self;
+        let value = match value {
+            Form::Flag(flag) => flag.to_string(),
+            Form::One(value) => value.clone(),
+            Form::Several(values) => values.join(", "),
+        };
+        write!(f, "{option} = {value} stands in {}, line {}", place.file.display(), place.line)
+    }
+}
+
+fn settings(command: &Command, path: &Path) -> Result<Vec<Setting>> {
+    if path.is_dir() {
+        return Err(Error::argument(format!(
+            "{}: this is a folder, but a file of defaults is looked for under that name; rename it, or set \
+             {VARIABLE} to another file or to nothing",
+            path.display()
+        )));
+    }
+    let value = Value::open(path)?;
+    let mut found = Vec::new();
+    collect(command, &value, &mut Vec::new(), &mut found)?;
+    // What is said of one command counts more than what is said of all, wherever it stands.
+    found.sort_by_key(|setting| setting.command.len());
+    Ok(found)
+}
+
+fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut Vec<Setting>) -> Result<()> {
+    let Kind::Table(table) = &value.kind else { return Ok(()) };
+    for (key, value) in table.iter().filter(|(key, _)| key != "base") {
+        let option = key.replace('_', "-");
+        let args = named(command, &option, path.is_empty());
+        if let Kind::Table(_) = value.kind {
+            if let Some(inner) = command.find_subcommand(key) {
+                path.push(key.clone());
+                collect(inner, value, path, found)?;
+                path.pop();
+                continue;
+            }
+            if args.is_empty() {
+                let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+                let said = format!("there is no command '{key}'; {}", closest(key, &names));
+                return Err(value.place.error(said.trim_end_matches("; ").trim_end()));
+            }
+        }
+        if args.is_empty() {
+            return Err(value.place.error(unknown(command, key, &option, path)));
+        }
+        if let Kind::Table(_) = value.kind {
+            let said =
+                format!("{key}: expected words, a number, or true or false, found {}", value.kind.said());
+            return Err(value.place.error(said));
+        }
+        let form = form(value)?;
+        if let Some(said) = unfit(&args, &form) {
+            return Err(value.place.error(format!("{key}: expected {said}, found {}", value.kind.said())));
+        }
+        found.push(Setting { place: value.place.clone(), command: path.clone(), option, value: form });
+    }
+    Ok(())
+}
+
+/// What is said of a key that is no option of the command at the end of `path`.
+fn unknown(command: &Command, key: &str, option: &str, path: &[String]) -> String {
+    if path.is_empty() {
+        let said = format!("there is no option '{key}'; {}", closest(option, &options(command, true)));
+        return said.trim_end_matches("; ").trim_end().to_owned();
+    }
+    let whose = path.join(" ");
+    let inner = command.get_subcommands().filter(|inner| !named(inner, option, false).is_empty());
+    let tables: Vec<String> =
+        inner.map(|inner| format!("[{}.{}]", path.join("."), inner.get_name())).collect();
+    if !tables.is_empty() {
+        return format!("'{key}' is no option of {whose} itself; write it below {}", tables.join(" or "));
+    }
+    let said =
+        format!("there is no option '{key}' of {whose}; {}", closest(option, &options(command, false)));
+    said.trim_end_matches("; ").trim_end().to_owned()
+}
+
+/// The options of a command by a long name, with those of all its commands if asked for.
+fn named<'a>(command: &'a Command, option: &str, all: bool) -> Vec<&'a Arg> {
+    let own = command.get_arguments().filter(|arg| arg.get_long() == Some(option));
+    let mut found: Vec<&Arg> = own.filter(|_| !matches!(option, "help" | "version")).collect();
+    if all {
+        found.extend(command.get_subcommands().flat_map(|inner| named(inner, option, true)));
+    }
+    found
+}
+
+/// The long names of the options of a command, with those of all its commands if asked for.
+fn options(command: &Command, all: bool) -> Vec<&str> {
+    let own = command.get_arguments().filter_map(Arg::get_long);
+    let mut names: Vec<&str> = own.filter(|name| !matches!(*name, "help" | "version")).collect();
+    if all {
+        names.extend(command.get_subcommands().flat_map(|inner| options(inner, true)));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A value as it would be written on a command line.
+fn form(value: &Value) -> Result<Form> {
+    let plain = |value: &Value| match &value.kind {
+        Kind::Text(text) => Ok(text.clone()),
+        Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.said()),
+        Kind::List(_) | Kind::Table(_) => {
+            Err(value.place.error(format!("expected words or a number, found {}", value.kind.said())))
+        }
+    };
+    Ok(match &value.kind {
+        Kind::Flag(flag) => Form::Flag(*flag),
+        Kind::List(list) => Form::Several(list.iter().map(plain).collect::<Result<_>>()?),
+        _ => Form::One(plain(value)?),
+    })
+}
+
+/// Whether an option can have such a value.
+fn fits(arg: &Arg, form: &Form) -> bool {
+    match form {
+        _ if is_flag(arg) => matches!(form, Form::Flag(_)),
+        Form::Several(_) => takes_several(arg),
+        Form::Flag(_) | Form::One(_) => true,
+    }
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+fn takes_several(arg: &Arg) -> bool {
+    let most = arg.get_num_args().map_or(1, |count| count.max_values());
+    matches!(arg.get_action(), ArgAction::Append) || arg.get_value_delimiter().is_some() || most > 1
+}
+
+/// What is expected instead, where no option of the name can have such a value.
+fn unfit(args: &[&Arg], form: &Form) -> Option<&'static str> {
+    if args.iter().any(|arg| fits(arg, form)) {
+        return None;
+    }
+    Some(if args.iter().all(|arg| is_flag(arg)) { "true or false" } else { "one value" })
+}
+
+/// Gives the option its values in the command at the end of `path`, or without a path in all that have it and can
+/// have such a value.
+fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
+    if let [first, rest @ ..] = path {
+        return command.mut_subcommand(first, |inner| set(inner, rest, setting));
+    }
+    let fitting = |arg: &&Arg| arg.get_long() == Some(&setting.option) && fits(arg, &setting.value);
+    let found = command.get_arguments().find(fitting);
+    if let Some(id) = found.map(|arg| arg.get_id().clone()) {
+        command = command.mut_arg(id, |arg| with_default(arg, &setting.value));
+    }
+    if setting.command.is_empty() {
+        let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+        for name in names {
+            command = command.mut_subcommand(name, |inner| set(inner, &[], setting));
+        }
+    }
+    command
+}
+
+fn with_default(arg: Arg, form: &Form) -> Arg {
+    // The parser keeps defaults as long as the program runs, and is made once.
+    let kept = |value: &String| -> &'static str { &*value.clone().leak() };
+    // What has a default need not be typed.
+    let arg = arg.required(false);
+    match form {
+        Form::Flag(true) => arg.default_value("true"),
+        Form::Flag(false) => arg.default_value("false"),
+        Form::One(value) => arg.default_value(kept(value)),
+        Form::Several(values) => arg.default_values(values.iter().map(kept)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> Command {
+        let alpha = || Arg::new("alpha").long("alpha");
+        let quiet = Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).global(true);
+        let layer = Arg::new("layers").long("layer").action(ArgAction::Append);
+        let figure = Command::new("figure").subcommand(Command::new("strip").arg(alpha()));
+        Command::new("p")
+            .arg(quiet)
+            .subcommand(Command::new("explain").arg(alpha()).arg(layer))
+            .subcommand(figure)
+    }
+
+    fn applied(text: &str) -> Result<Command> {
+        let serial = std::thread::current().name().unwrap_or("config").replace("::", "-");
+        let path = std::env::temp_dir().join(format!("monosplit-{}-{serial}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let applied = apply(command(), std::slice::from_ref(&path));
+        let _ = std::fs::remove_file(path);
+        Ok(applied?.0)
+    }
+
+    fn alpha(command: &Command, line: &[&str]) -> Option<String> {
+        let matches = command.clone().try_get_matches_from(line).unwrap();
+        let (_, mut found) = matches.subcommand().unwrap();
+        while let Some((_, inner)) = found.subcommand() {
+            found = inner;
+        }
+        found.get_one::<String>("alpha").cloned()
+    }
+
+    #[test]
+    fn a_command_counts_more_than_all_and_the_command_line_more_than_both() {
+        let command =
+            applied("[explain]\nalpha = 0.3\nlayer = ['a', 'b']\n[figure.strip]\nalpha = 0.2").unwrap();
+        assert_eq!(alpha(&command, &["p", "explain"]).as_deref(), Some("0.3"));
+        assert_eq!(alpha(&command, &["p", "explain", "--alpha", "0"]).as_deref(), Some("0"));
+        assert_eq!(alpha(&command, &["p", "figure", "strip"]).as_deref(), Some("0.2"));
+        let matches = command.clone().try_get_matches_from(["p", "explain", "--layer", "c"]).unwrap();
+        let layers = matches.subcommand().unwrap().1.get_many::<String>("layers").unwrap();
+        assert_eq!(layers.collect::<Vec<_>>(), ["c"]);
+        let all = applied("alpha = 0.1\n[explain]\nalpha = 0.3").unwrap();
+        assert_eq!(alpha(&all, &["p", "explain"]).as_deref(), Some("0.3"));
+        assert_eq!(alpha(&all, &["p", "figure", "strip"]).as_deref(), Some("0.1"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_answered_with_its_line_and_what_is_close() {
+        for (text, words) in [
+            ("alpa = 1", ["line 1", "no option 'alpa'", "did you mean 'alpha'?"]),
+            ("\n[explane]\nalpha = 1", ["line 2", "no command 'explane'", "did you mean 'explain'?"]),
+            ("[explain]\nlayr = 1", ["line 2", "'layr' of explain", "did you mean 'layer'?"]),
+            ("[explain]\nalpha = [0.1, 0.2]", ["line 2", "alpha: expected one value", "a list of 2"]),
+            ("quiet = 'yes'", ["line 1", "quiet: expected true or false", "found \"yes\""]),
+            ("\nalpha = {a = 1}", ["line 2", "alpha: expected words, a number", "found a table"]),
+            ("[figure]\nalpha = 1", ["line 2", "no option of figure itself", "below [figure.strip]"]),
+            ("[explain]\nlayer = [[1]]", ["line 2", "expected words", "a list of 1"]),
+        ] {
+            let said = applied(text).unwrap_err().to_string();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
+        let folder = apply(command(), &[std::env::temp_dir()]).err().unwrap().to_string();
+        assert!(folder.contains("this is a folder"), "{folder}");
+        let own = applied("").unwrap();
+        assert_eq!(alpha(&own, &["p", "explain"]), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! From an error to what a person sees of it: one line, and an exit code.
+
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+use monosplit::graph::Error;
+
+use crate::manner::is_quiet;
+use crate::table::printable;
+
+/// The exit code of everything that went wrong.
+pub(crate) const FAILED: u8 = 2;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something is wrong with what was asked for.
+    Error(Error),
+    /// What the command prints could not be written.
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Error(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Output(error)
+    }
+}
+
+impl Failure {
+    /// Says what happened and how the process ends.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            // Whoever reads our output has seen enough.
+            Failure::Output(cause) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Output(cause) => complain(&format!("the output could not be written: {cause}")),
+            Failure::Error(error) => complain(&error.to_string()),
+        }
+    }
+}
+
+/// Prints one line on the error stream.
+pub(crate) fn complain(message: &str) -> ExitCode {
+    say(message);
+    ExitCode::from(FAILED)
+}
+
+/// Prints one line on the error stream without failing, unless only errors are wanted there.
+pub(crate) fn note(message: &str) {
+    if !is_quiet() {
+        say(message);
+    }
+}
+
+fn say(message: &str) {
+    use io::Write;
+    // There is nobody left to tell if the error stream is closed.
+    let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));
+}

@@ -1,0 +1,255 @@
+//! The pictures of a report: maps beside originals, and each method's best and worst images. They are computed anew, from
+//! the network and the images the run was about.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use monosplit::Laboratory;
+use monosplit::engine::Engine;
+use monosplit::eval::dataset::{DataSet, Sample};
+use monosplit::eval::experiment::Experiment;
+use monosplit::eval::protocol::{Catalogue, Images};
+use monosplit::eval::store::{Member, Planned, Store};
+use monosplit::eval::{Better, Candidate, Examinee, Source, Summary};
+use monosplit::graph::{Error, Result};
+use monosplit::image::{Filter, Picture};
+use monosplit::render::{Cell, Grid, Map, OverlayOptions, Row};
+
+use crate::commands::is_ranked;
+use crate::failure::note;
+
+/// The longest side of a picture in a report.
+const SIDE: usize = 144;
+/// Columns that fit on a page.
+pub(super) const MOST_COLUMNS: usize = 9;
+
+/// What pictures are made with.
+pub(crate) struct Gallery {
+    laboratory: Laboratory,
+    engine: Box<dyn Engine>,
+    test: DataSet,
+    shown: usize,
+    /// What tells the images that were measured, by their numbers.
+    hashes: HashMap<i64, String>,
+}
+
+/// The pictures of a comparison.
+pub(crate) struct Drawn {
+    /// Maps beside originals.
+    pub(super) grid: Grid,
+    /// The metric that says which image is best.
+    pub(super) metric: usize,
+    /// For each method the image it is best and the one it is worst on.
+    pub(super) extremes: Vec<Row>,
+}
+
+impl Gallery {
+    /// Opens the network and the images of a run, which must be those that were measured.
+    pub(crate) fn open(
+        store: &Store,
+        planned: &Planned,
+        model: Option<&Path>,
+        data: Option<&Path>,
+        engine: Box<dyn Engine>,
+    ) -> Result<Self> {
+        let record = &planned.record;
+        let mut experiment = Experiment::parse(&record.text, Path::new(&record.name))?;
+        if let Some(labels) = experiment.model.labels.take_if(|path| !path.exists()) {
+            note(&format!("classes go without their names: {} is not there", labels.display()));
+        }
+        let stored = Path::new(&record.model_path);
+        let laboratory = match experiment.model.architecture {
+            Some(_) if model.is_none() => Laboratory::open(&experiment, None)?,
+            _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
+        };
+        if laboratory.hash != store.model_hash(record.model)? {
+            let path = laboratory.path.display();
+            return Err(Error::argument(format!(
+                "{path} is not the network that was measured: it has changed"
+            )));
+        }
+        let folder = data.unwrap_or(Path::new(&record.data_path));
+        let named_by = if data.is_some() { "--data" } else { "data.folder" };
+        let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
+        Ok(Gallery { laboratory, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
+    }
+
+    fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {
+        let index = (0..self.test.len()).find(|&index| self.test.name(index) == *name);
+        let index = index.ok_or_else(|| Error::argument(format!("there is no image '{name}' any more")))?;
+        let photograph = self
+            .test
+            .load(index)?
+            .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+        if self.hashes.get(id) != Some(&photograph.hash) {
+            return Err(Error::argument(format!(
+                "image '{name}' is not the one that was measured: it has changed"
+            )));
+        }
+        Sample::new(&photograph, &self.laboratory.preprocess)
+    }
+
+    fn candidate(&self, member: &Member) -> Result<Candidate> {
+        let configuration = &member.configuration;
+        let text = match configuration.options.is_empty() {
+            true => configuration.method.clone(),
+            false => format!("{}:{}", configuration.method, configuration.options),
+        };
+        let known = self.laboratory.method(&text)?;
+        let layer = Some(configuration.layer.clone()).filter(|layer| !layer.is_empty());
+        Ok(Candidate {
+            configuration: configuration.clone(),
+            family: member.family.clone(),
+            title: member.title.clone(),
+            place: member.place.clone(),
+            note: String::new(),
+            source: known.method.map_or(Source::Mask, |method| Source::Method(method, layer)),
+            settings: known.settings,
+        })
+    }
+
+    /// The overlay of each of some images with a member's map.
+    fn overlays(
+        &self,
+        examinee: &Examinee<'_>,
+        member: &Member,
+        samples: &[(&Sample, usize)],
+    ) -> Result<Vec<Option<Cell>>> {
+        let candidate = self.candidate(member)?;
+        let panel = examinee.panel(&[&candidate])?;
+        let mut cells = Vec::new();
+        for (sample, class) in samples {
+            let maps = panel.maps(&sample.tensor, &[*class])?;
+            let Some(map) = panel.of(&maps, 0, &[sample.mask.as_deref()])? else {
+                cells.push(None);
+                continue;
+            };
+            let (height, width) = (sample.picture.height(), sample.picture.width());
+            let map = Map::from_tensor(&map.reshaped([1, height, width])?, 0)?;
+            let picture = small(&sample.picture)?;
+            let map = map.resized(picture.width(), picture.height())?;
+            cells.push(Some(Cell::overlay(&picture, &map, &OverlayOptions::default())?));
+        }
+        Ok(cells)
+    }
+
+    /// All pictures of a comparison.
+    pub(crate) fn draw(&self, summary: &Summary) -> Result<Drawn> {
+        let metric = self.judged_by(summary);
+        Ok(Drawn { grid: self.grid(summary)?, metric, extremes: self.extremes(summary, metric)? })
+    }
+
+    /// Images in rows, the original and then a column for each method.
+    fn grid(&self, summary: &Summary) -> Result<Grid> {
+        let count = self.shown.min(summary.images.len()).max(1);
+        let step = summary.images.len() / count;
+        let images: Vec<&(i64, String, usize)> =
+            summary.images.iter().step_by(step.max(1)).take(count).collect();
+        let samples = images.iter().map(|image| self.sample(image)).collect::<Result<Vec<_>>>()?;
+        let asked: Vec<(&Sample, usize)> =
+            samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
+        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (sample, (_, name, class)) in samples.iter().zip(&images) {
+            rows.push(Row {
+                label: self.laboratory.labels.name(*class),
+                caption: name.clone(),
+                cells: vec![Some(Cell::picture(small(&sample.picture)?))],
+            });
+        }
+        let mut columns = vec!["picture".to_owned()];
+        for member in ranked(summary).map(|(_, member)| member).take(MOST_COLUMNS) {
+            columns.push(heading(member));
+            for (row, cell) in rows.iter_mut().zip(self.overlays(&examinee, member, &asked)?) {
+                row.cells.push(cell);
+            }
+        }
+        Ok(Grid { columns, rows, least_side: 1, ..Grid::default() })
+    }
+
+    /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
+    fn judged_by(&self, summary: &Summary) -> usize {
+        let mut names = summary.stage.metrics.iter().map(|(_, name, _)| name);
+        names.rposition(|name| name.starts_with("pixel-flipping")).unwrap_or(0)
+    }
+
+    /// For each method the image it is best and the one it is worst on.
+    fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
+        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
+        let lower = summary.stage.metrics[metric].2 == Better::Lower;
+        let mut rows = Vec::new();
+        for (index, member) in ranked(summary) {
+            let mut valued: Vec<(f64, &(i64, String, usize))> = summary
+                .images
+                .iter()
+                .filter_map(|image| Some((*summary.rows[index][metric].values.get(&image.0)?, image)))
+                .collect();
+            valued.sort_by(|a, b| if lower { a.0.total_cmp(&b.0) } else { b.0.total_cmp(&a.0) });
+            let (Some(best), Some(worst)) = (valued.first(), valued.last()) else { continue };
+            let mut cells = Vec::new();
+            for (value, image) in [best, worst] {
+                let sample = self.sample(image)?;
+                let overlay = self.overlays(&examinee, member, &[(&sample, image.2)])?.into_iter().next();
+                cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
+                cells.push(overlay.flatten());
+            }
+            rows.push(Row { label: member.title.clone(), caption: place(member), cells });
+        }
+        Ok(rows)
+    }
+}
+
+/// Rows of best and worst images under their headers.
+pub(super) fn best_and_worst(rows: &[Row]) -> Grid {
+    let columns = ["best image", "its map", "worst image", "its map"].map(str::to_owned).to_vec();
+    Grid { columns, rows: rows.to_vec(), least_side: 1, ..Grid::default() }
+}
+
+/// The members that take part in the contest.
+pub(super) fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
+    let members = summary.stage.members.iter().enumerate();
+    members.filter(|(row, _)| is_ranked(&summary.stage, *row))
+}
+
+/// Where a configuration is read off, and whether without signs.
+fn place(member: &Member) -> String {
+    let layer = member.configuration.layer.as_str();
+    let abs = if member.configuration.absolute { ["abs"].as_slice() } else { &[] };
+    [layer].iter().chain(abs).filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ")
+}
+
+fn heading(member: &Member) -> String {
+    format!("{} {}", member.title, place(member)).trim_end().to_owned()
+}
+
+/// A picture as large as a report shows it: scaled down if it is larger, or up by a whole number if it is much smaller.
+fn small(picture: &Picture) -> Result<Picture> {
+    let longest = picture.width().max(picture.height());
+    let times = SIDE / longest;
+    if times > 1 {
+        return picture.resize(picture.width() * times, picture.height() * times, Filter::Nearest);
+    }
+    if longest <= SIDE {
+        return Ok(picture.clone());
+    }
+    let scaled = |side: usize| (side * SIDE / longest).max(1);
+    picture.resize(scaled(picture.width()), scaled(picture.height()), Filter::Bicubic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_shown_large_enough_to_be_seen() {
+        let shown = |width: usize, height: usize| {
+            let picture = Picture::new(width, height, vec![9; 3 * width * height]).unwrap();
+            let small = small(&picture).unwrap();
+            (small.width(), small.height())
+        };
+        assert_eq!(shown(28, 28), (140, 140));
+        assert_eq!(shown(8, 6), (144, 108));
+        assert_eq!(shown(100, 60), (100, 60));
+        assert_eq!(shown(224, 112), (144, 72));
+    }
+}

@@ -1,7 +1,0 @@
-//! The command `monosplit`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    monosplit::commands::main(std::env::args_os())
-}

@@ -4,13 +4,13 @@
 
 use std::rc::Rc;
 
+use monosplit_autodiff::{Gradient, Walk};
 use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
 use crate::bindings::bind;
 use crate::explanation::ClassInput;
-use crate::gradient::Gradient;
 use crate::network::Network;
 use crate::question::{Class, Question, Settings};
 use crate::reading::{Part, Stream, sensitivity};
@@ -19,7 +19,6 @@ use crate::scaled::Scale;
 use crate::sensitivity::Sensitivity;
 use crate::split::{InputSplit, Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
-use crate::walk::Walk;
 use crate::writing::Writing;
 
 /// Sums that are smaller are sums of nothing.
@@ -89,8 +88,8 @@ fn is_layer(network: &Rc<Network>, id: NodeId) -> bool {
     let reaches_logits = id.index() <= network.logits().index();
     network.is_active(id)
         && !network.graph().node(id).label.display().is_empty()
-        && !network.is_inner(id)
-        && network.stand_in(id).is_none()
+        && !network.is_decomposition_step(id)
+        && network.decomposition(id).is_none()
         && !is_move
         && reaches_logits
 }
@@ -143,7 +142,7 @@ fn beside(
     // Products of streams keep their sign only where the streams are not negative, the image's included.
     let split = Split::default().stabiliser(Stabiliser::None).input_split(InputSplit::Signed);
     let mut writing = Writing::new(network, ClassInput::Given)?;
-    let reached = network.reached();
+    let reached = network.output_dependencies();
     for &id in layers {
         writing.graph.output("", id);
         let (gradient, least) = if reached[id.index()] {

@@ -10,24 +10,22 @@
 
 use std::rc::Rc;
 
+use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
+use monosplit_autodiff::window_max::WindowMax;
+use monosplit_autodiff::{Edge, Gradient, Rules, Walk, rectifier};
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::address::LayerName;
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::contest::Contest;
 use crate::explanation::ClassInput;
 use crate::finish::Finish;
-use crate::gradient::Gradient;
-use crate::linear::{Coefficients, is_multilinear, transpose};
 use crate::network::Network;
 use crate::question::{Class, Question, Settings};
-use crate::rectifier::rectifier;
 use crate::scaled::Scaled;
 use crate::shift::Shifts;
 use crate::split::{AlphaInput, Pooling, ReluMode, Split};
-use crate::walk::{Edge, Rules, Walk};
 use crate::writing::Writing;
 
 /// One term of a map.
@@ -135,7 +133,7 @@ fn injections(writing: &mut Writing<'_>, at: NodeId, shifts: &Rc<Shifts>) -> Res
     let mass = writing.graph.times(writing.seed(), shifts.seed())?;
     let rules = Masses { network: network.clone(), shifts: shifts.clone() };
     let mut masses = Walk::new(rules, network.logits(), mass);
-    let above = network.above(&[at]);
+    let above = network.dependents(&[at]);
     let mut found = Vec::new();
     for (id, node) in network.nodes().filter(|(id, _)| above[id.index()]) {
         let Some(mass) = masses.message(&mut writing.graph, &network, id)? else { continue };
@@ -158,9 +156,9 @@ fn injection(g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Option<NodeId>> 
         let share = g.minus(one, slope)?;
         return g.times(share, lost).map(Some);
     }
-    let Some(contest) = Contest::of(g, &node)? else { return Ok(None) };
-    let (all, won) = (contest.spread(g, mass)?, contest.scatter(g, mass)?);
-    if contest.minimum { g.minus(won, all).map(Some) } else { g.minus(all, won).map(Some) }
+    let Some(maximum) = WindowMax::of(g, &node)? else { return Ok(None) };
+    let (all, won) = (maximum.spread(g, mass)?, maximum.scatter(g, mass)?);
+    if maximum.minimum { g.minus(won, all).map(Some) } else { g.minus(all, won).map(Some) }
 }
 
 /// The mass alone: the transposed network with weights `|W|` and no nonlinearity.
@@ -191,8 +189,8 @@ impl Masses {
         if rectifier(g, node)?.is_some() {
             return Ok(mass);
         }
-        if let Some(contest) = Contest::of(g, node)? {
-            return contest.spread(g, mass);
+        if let Some(maximum) = WindowMax::of(g, node)? {
+            return maximum.spread(g, mass);
         }
         let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
         if !is_multilinear(&node.op) || (product && active > 1) {

@@ -1,7 +1,9 @@
 //! How much a linear node can enlarge what passes through it, known from its weights before anything runs.
 
-use monosplit_graph::op::{Binary, Divisor, Reduction};
+use monosplit_graph::op::{Binary, Divisor, Reduction, Unary};
 use monosplit_graph::{Data, Graph, Node, NodeId, Op, Tensor};
+
+use crate::scaled::ACTIVATION_BOUND;
 
 /// What is assumed of coefficients that are computed rather than stored.
 const UNKNOWN: f64 = 20.0;
@@ -62,6 +64,18 @@ pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
         Op::Resize { axes, .. } => axes.iter().map(|a| bits(4.0 * a.scale.max(1.0))).sum(),
         Op::Expand { .. } | Op::Gather { .. } | Op::Pad { .. } if direction != Direction::Forward => UNKNOWN,
         _ => 0.0,
+    }
+}
+
+/// A power of two that bounds the magnitude of the slope.
+pub(crate) fn steepest(function: Unary) -> f64 {
+    match function {
+        Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Reciprocal => ACTIVATION_BOUND,
+        Unary::Selu { alpha, gamma } => 1.0 + (alpha.abs() * gamma.abs()).max(1.0).log2(),
+        Unary::Elu { alpha } => alpha.abs().max(1.0).log2(),
+        Unary::LeakyRelu { slope } => slope.abs().max(1.0).log2(),
+        Unary::HardSigmoid { alpha, .. } => alpha.abs().max(1.0).log2(),
+        _ => 1.0,
     }
 }
 

@@ -42,27 +42,21 @@
 //! ```
 
 mod audit;
-mod axis;
 mod baseline;
 mod bilinear;
 mod bindings;
 mod cam;
 mod channels;
 mod closed_formula;
-mod contest;
 mod covering;
-mod derivative;
 mod erosion;
 mod explainer;
 mod explanation;
 mod features;
 mod finish;
-mod gradient;
-mod gradients;
 mod growth;
 mod invariant;
 mod layout;
-mod linear;
 mod lrp;
 mod method;
 pub mod methods;
@@ -76,7 +70,6 @@ mod question;
 mod quotient;
 mod reach;
 mod reading;
-mod rectifier;
 mod reference;
 mod regression;
 mod relevance;
@@ -91,7 +84,6 @@ mod shift;
 mod slic;
 mod split;
 mod sum_stream;
-mod walk;
 mod writing;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
@@ -103,7 +95,6 @@ pub use explainer::{Explained, Explainer, Map};
 pub use explanation::{ClassInput, Explanation, Reading, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
-pub use gradients::gradients;
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
     Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,

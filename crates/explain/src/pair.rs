@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
+use monosplit_autodiff::linear::{apply_parts_transposed, batch_norm_scale, signed_resize};
 use monosplit_graph::op::{Binary, Padding, Reduction, Unary, Window};
 use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
 
-use crate::linear::{apply_parts_transposed, batch_norm_scale, signed_resize};
 use crate::network::Network;
 use crate::sum_stream::bias_shaped;
 
@@ -129,7 +129,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn node(&mut self, id: NodeId, node: &Node) -> Result<Streams> {
-        if self.network.stand_in(id).is_some() {
+        if self.network.decomposition(id).is_some() {
             return Err(not_split(node));
         }
         match &node.op {

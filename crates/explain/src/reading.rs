@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use monosplit_autodiff::Walk;
 use monosplit_graph::{Graph, NodeId, Result, Shape};
 
 use crate::explanation::inputs;
@@ -12,7 +13,6 @@ use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
 use crate::split::{Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
-use crate::walk::Walk;
 use crate::writing::Writing;
 
 /// One of the two networks the split produces.

@@ -7,18 +7,18 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use monosplit_autodiff::linear::{
+    Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
+};
+use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::contest::Contest;
-use crate::linear::{
-    Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
-};
 use crate::network::Network;
 use crate::quotient::stabilised_quotient;
 use crate::scaled::{Scale, Scaled};
-use crate::sum_stream::{SumStream, affine_bias, first_wins, is_shape_node};
-use crate::walk::{Edge, Rules};
+use crate::sum_stream::{SumStream, affine_bias, is_shape_node};
 
 /// The paper's stabiliser of the denominators.
 pub(crate) const EPSILON: f64 = 1e-6;
@@ -78,8 +78,8 @@ impl Relevances {
         active: usize,
         r: Relevance,
     ) -> Result<Relevance> {
-        if let Some(contest) = Contest::of(g, node)? {
-            return r.map(g, |g, v| contest.scatter(g, v));
+        if let Some(maximum) = WindowMax::of(g, node)? {
+            return r.map(g, |g, v| maximum.scatter(g, v));
         }
         let shape = g.node(node.inputs[index]).shape.clone();
         match &node.op {

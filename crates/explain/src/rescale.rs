@@ -4,17 +4,15 @@
 
 use std::rc::Rc;
 
+use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
+use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::{Edge, Gradient, Rules};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
-use crate::contest::Contest;
-use crate::gradient::Gradient;
-use crate::linear::{Coefficients, is_multilinear, transpose};
 use crate::methods::PoolChange;
 use crate::network::Network;
 use crate::reference::Reference;
-use crate::sum_stream::first_wins;
-use crate::walk::{Edge, Rules};
 
 /// Changes smaller than this are none: there the gradient is the multiplier.
 const NO_CHANGE: f64 = 1e-10;
@@ -38,11 +36,11 @@ impl Rules for Rescale {
         if is_multilinear(&node.op) {
             return self.linear(g, edge, m).map(Some);
         }
-        let routed = if let Some(contest) = Contest::of(g, node)? {
+        let routed = if let Some(maximum) = WindowMax::of(g, node)? {
             if self.pool == PoolChange::Winner {
-                return contest.scatter(g, m).map(Some);
+                return maximum.scatter(g, m).map(Some);
             }
-            self.contest(g, id, node, &contest, m)?
+            self.maximum(g, id, node, &maximum, m)?
         } else if let (Op::Binary(binary @ (Binary::Max | Binary::Min)), 2) = (&node.op, active) {
             self.extremum(g, edge, *binary, m)?
         } else {
@@ -85,20 +83,20 @@ impl Rescale {
 
     /// The rise from the reference's winner to the larger of the two belongs to the element that won; the fall from there
     /// to the one that the reference had won.
-    fn contest(
+    fn maximum(
         &self,
         g: &mut Graph,
         id: NodeId,
         node: &Node,
-        contest: &Contest,
+        maximum: &WindowMax,
         m: NodeId,
     ) -> Result<NodeId> {
         let mut before = node.clone();
         before.inputs.iter_mut().for_each(|input| *input = self.reference.at(*input));
-        let Some(earlier) = Contest::of(g, &before)? else { return contest.scatter(g, m) };
-        let best = if contest.minimum { Binary::Min } else { Binary::Max };
+        let Some(earlier) = WindowMax::of(g, &before)? else { return maximum.scatter(g, m) };
+        let best = if maximum.minimum { Binary::Min } else { Binary::Max };
         let (rise, fall) = self.rise_and_fall(g, id, best, m)?;
-        let (won, lost) = (contest.scatter(g, rise)?, earlier.scatter(g, fall)?);
+        let (won, lost) = (maximum.scatter(g, rise)?, earlier.scatter(g, fall)?);
         g.plus(won, lost)
     }
 

@@ -8,20 +8,19 @@
 
 use std::rc::Rc;
 
+use monosplit_autodiff::derivative::{power_slope, slope};
+use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
+use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::{Edge, Rectifier, Rules, rectifier};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::contest::Contest;
-use crate::derivative::{power_slope, slope, steepest};
-use crate::growth::{Direction, growth};
-use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::growth::{Direction, growth, steepest};
 use crate::network::Network;
-use crate::rectifier::{Rectifier, rectifier};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::shift::Shifts;
 use crate::split::{Pooling, Split};
-use crate::sum_stream::{SumStream, first_wins};
-use crate::walk::{Edge, Rules};
+use crate::sum_stream::SumStream;
 
 /// The three independent sensitivities of a value.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +70,8 @@ impl Sensitivities {
         if let Some(rectifier) = rectifier(g, node)? {
             return self.rectified(g, node.inputs[0], rectifier, m).map(Some);
         }
-        if let Some(contest) = Contest::of(g, node)? {
-            return self.contest(g, &contest, m).map(Some);
+        if let Some(maximum) = WindowMax::of(g, node)? {
+            return self.maximum(g, &maximum, m).map(Some);
         }
         match &node.op {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
@@ -221,22 +220,22 @@ impl Sensitivities {
         })
     }
 
-    fn contest(&self, g: &mut Graph, contest: &Contest, m: Sensitivity) -> Result<Sensitivity> {
-        let gradient = contest.scatter(g, m.gradient)?;
-        let growth = (contest.size() as f64).log2();
+    fn maximum(&self, g: &mut Graph, maximum: &WindowMax, m: Sensitivity) -> Result<Sensitivity> {
+        let gradient = maximum.scatter(g, m.gradient)?;
+        let growth = (maximum.size() as f64).log2();
         let ready = m.hidden.map(|e| self.scale.ready(g, e, growth)).transpose()?;
         let won = match ready {
-            Some(hidden) => Some(hidden.grown(contest.scatter(g, hidden.value)?, growth)),
+            Some(hidden) => Some(hidden.grown(maximum.scatter(g, hidden.value)?, growth)),
             None => None,
         };
         let mass = self.scale.ready(g, m.mass, growth)?;
-        let won_mass = mass.grown(contest.scatter(g, mass.value)?, growth);
+        let won_mass = mass.grown(maximum.scatter(g, mass.value)?, growth);
         if self.split.pooling == Pooling::Winner {
             return Ok(Sensitivity { gradient, hidden: won, mass: won_mass });
         }
-        let spread = mass.grown(contest.spread(g, mass.value)?, growth);
+        let spread = mass.grown(maximum.spread(g, mass.value)?, growth);
         let lost = self.scale.combine(g, spread, won_mass, |g, all, won| {
-            if contest.minimum { g.minus(won, all) } else { g.minus(all, won) }
+            if maximum.minimum { g.minus(won, all) } else { g.minus(all, won) }
         })?;
         let hidden = self.scale.sum_of(g, won, Some(lost))?;
         Ok(Sensitivity { gradient, hidden, mass: spread })

@@ -85,8 +85,8 @@ fn is_counted(network: &Network, id: NodeId) -> bool {
         && node.inputs.iter().any(|&i| !network.is_active(i) && !graph.node(i).is_constant());
     network.is_active(id)
         && id != network.input()
-        && network.stand_in(id).is_none()
-        && !network.is_inner(id)
+        && network.decomposition(id).is_none()
+        && !network.is_decomposition_step(id)
         && !is_shape_node(&node.op)
         && !given_mask
 }

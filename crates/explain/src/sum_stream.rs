@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
+use monosplit_autodiff::linear::{batch_norm_scale, is_multilinear, resized_in_magnitude};
+use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::{Rectifier, rectifier};
 use monosplit_graph::op::{Binary, Padding, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::contest::Contest;
 use crate::growth::{Direction, growth};
-use crate::linear::{batch_norm_scale, is_multilinear, resized_in_magnitude};
 use crate::network::Network;
-use crate::rectifier::{Rectifier, rectifier};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::split::{InputSplit, Pooling, Split, Stabiliser};
 
@@ -83,12 +83,16 @@ impl Builder<'_> {
         if id == self.network.input() {
             return self.input(g, id);
         }
-        if let Some(stand_in) = self.network.stand_in(id) {
+        if let Some(stand_in) = self.network.decomposition(id) {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
         let moves_only = is_shape_node(&node.op) && !self.is_flatten(node);
-        if moves_only || self.network.is_inner(id) { Ok(raw) } else { self.stabilised(g, id, raw) }
+        if moves_only || self.network.is_decomposition_step(id) {
+            Ok(raw)
+        } else {
+            self.stabilised(g, id, raw)
+        }
     }
 
     /// Flattening counts as a layer of its own, unlike other moves of elements: the reference values have it so.
@@ -112,8 +116,8 @@ impl Builder<'_> {
         if let Some(rectifier) = rectifier(g, node)? {
             return self.rectified(g, node.inputs[0], rectifier);
         }
-        if let Some(contest) = Contest::of(g, node)? {
-            return self.contest(g, id, node, &contest);
+        if let Some(maximum) = WindowMax::of(g, node)? {
+            return self.maximum(g, id, node, &maximum);
         }
         match &node.op {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, id, node, *binary),
@@ -142,17 +146,17 @@ impl Builder<'_> {
         Ok(Scaled { value, bound: s.bound.max(ACTIVATION_BOUND) + 1.0, ..s })
     }
 
-    fn contest(&self, g: &mut Graph, id: NodeId, node: &Node, contest: &Contest) -> Result<Scaled> {
-        let growth = (contest.size() as f64).log2() + 1.0;
+    fn maximum(&self, g: &mut Graph, id: NodeId, node: &Node, maximum: &WindowMax) -> Result<Scaled> {
+        let growth = (maximum.size() as f64).log2() + 1.0;
         let s = self.scale.ready(g, self.stream.at(node.inputs[0]), growth)?;
         if self.split.pooling == Pooling::Winner {
-            return s.map(g, |g, value| contest.gather(g, value));
+            return s.map(g, |g, value| maximum.gather(g, value));
         }
         let a = self.scale.under(g, node.inputs[0], s)?;
-        let rest = if contest.minimum { g.plus(s.value, a)? } else { g.minus(s.value, a)? };
-        let total = contest.total(g, rest)?;
+        let rest = if maximum.minimum { g.plus(s.value, a)? } else { g.minus(s.value, a)? };
+        let total = maximum.total(g, rest)?;
         let won = self.scale.under(g, id, s.grown(total, 0.0))?;
-        let value = if contest.minimum { g.minus(total, won)? } else { g.plus(total, won)? };
+        let value = if maximum.minimum { g.minus(total, won)? } else { g.plus(total, won)? };
         Ok(Scaled { value, bound: s.bound.max(ACTIVATION_BOUND) + growth, ..s })
     }
 
@@ -432,12 +436,6 @@ pub(crate) fn is_shape_node(op: &Op) -> bool {
             | Op::Where
             | Op::Unary(Unary::Neg)
     )
-}
-
-/// Where the first of two contestants wins; it wins ties.
-pub(crate) fn first_wins(g: &mut Graph, node: &Node, binary: Binary) -> Result<NodeId> {
-    let better = if binary == Binary::Max { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
-    g.binary(better, node.inputs[0], node.inputs[1])
 }
 
 fn relu_of_difference(g: &mut Graph, bound: f64, z: NodeId) -> Result<NodeId> {

@@ -6,15 +6,14 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
+use monosplit_autodiff::{Gradient, Rules, Walk};
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
 use crate::channels::Axes;
 use crate::explanation::{ClassInput, inputs};
-use crate::gradient::Gradient;
 use crate::network::Network;
 use crate::scaled::Scale;
-use crate::walk::{Rules, Walk};
 
 /// A graph that starts as a copy of the network, so that a value of the network has the same id in it.
 pub struct Writing<'a> {

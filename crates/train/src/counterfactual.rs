@@ -1,8 +1,8 @@
 //! What speaks for each class and what is missing for it: gradients of the streams of a trained network with respect to
 //! the picture each of them sees (paper, figure "Combined visualization of the inverted-input DIC gradients").
 
+use monosplit_autodiff::gradients;
 use monosplit_engine::{Engine, Program};
-use monosplit_explain::gradients;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Graph, Kind, Label, Result, Shape, Tensor};
 

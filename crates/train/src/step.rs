@@ -1,8 +1,8 @@
 //! One step of training as a graph: from a batch and the parameters to the loss, its gradient, and the statistics of the
 //! batch. The engine runs it; nothing here computes.
 
+use monosplit_autodiff::gradients;
 use monosplit_engine::{Engine, Profile, Program};
-use monosplit_explain::gradients;
 use monosplit_graph::op::{Reduction, Unary};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 

@@ -1,13 +1,13 @@
 //! An affine layer seen from the one input that depends on the image: `z = W·x + b`, with the means to compute the same
 //! with other inputs, weights and biases. Every rule is written with these.
 
+use monosplit_autodiff::linear::{Coefficients, batch_norm_scale, transpose};
+use monosplit_autodiff::{Edge, User};
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
-use crate::linear::{Coefficients, batch_norm_scale, transpose};
 use crate::network::Network;
 use crate::sum_stream::affine_bias;
-use crate::walk::Edge;
 
 /// Kinds of affine layers, told apart because composites do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Affine<'a> {
 /// The constant that is a layer's bias, added by a node of its own as exporters do over tokens, and that node.
 pub(super) fn later_bias(network: &Network, layer: NodeId) -> Option<(NodeId, NodeId)> {
     let node = network.graph().node(layer);
-    let &[(sum, Some(index))] = network.readers(layer) else { return None };
+    let &[User { node: sum, input: Some(index) }] = network.users(layer) else { return None };
     let reader = network.graph().node(sum);
     let bare = matches!(node.op, Op::MatMul { .. }) && node.inputs.len() == 2;
     let added = reader.op == Op::Binary(Binary::Add) && reader.shape == node.shape;

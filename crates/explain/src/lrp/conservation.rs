@@ -70,17 +70,17 @@ impl Conservation {
 
 /// The values that have relevance and a name, the last first, and whether all of it passes through them.
 fn values(network: &Network) -> Vec<(NodeId, bool)> {
-    let reached = network.reached();
+    let reached = network.output_dependencies();
     let on_the_way = |id: NodeId| reached[id.index()] && network.is_active(id);
     let mut last_read = vec![0; network.graph().len()];
     for (id, _) in network.nodes().filter(|(id, _)| on_the_way(*id)) {
-        network.sources(id).iter().for_each(|source| last_read[source.index()] = id.index());
+        network.predecessors(id).iter().for_each(|source| last_read[source.index()] = id.index());
     }
     let mut open = 0;
     let mut found = Vec::new();
     for (id, node) in network.nodes().filter(|(id, _)| on_the_way(*id)) {
         let has_samples = node.shape.dims().first() == Some(&network.samples());
-        if has_samples && !network.is_inner(id) && !node.label.display().is_empty() {
+        if has_samples && !network.is_decomposition_step(id) && !node.label.display().is_empty() {
             found.push((id, open <= id.index()));
         }
         open = open.max(last_read[id.index()]);

@@ -37,7 +37,7 @@ impl Functions {
                 Op::LogSoftmax { axis } => (axis, false),
                 _ => continue,
             };
-            let Some(end) = network.stand_in(id) else { continue };
+            let Some(end) = network.decomposition(id) else { continue };
             if is_plain {
                 let exponentials = graph.node(end).inputs[0];
                 found.routes.insert(graph.node(exponentials).inputs[0], 0);
@@ -47,7 +47,7 @@ impl Functions {
         let activations = if activations { smooth_activations(graph) } else { Vec::new() };
         for activation in activations {
             let mut at = activation.node;
-            while at != activation.input && network.stand_in(at).is_none() {
+            while at != activation.input && network.decomposition(at).is_none() {
                 let &[(index, input), ..] = &*network.active_inputs(at) else { break };
                 found.routes.insert(at, index);
                 at = input;

@@ -23,6 +23,9 @@ mod signs;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use monosplit_autodiff::linear::{Coefficients, transpose};
+use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
@@ -30,12 +33,9 @@ pub use composite::{Composite, NamedRule, Products};
 pub use conservation::{Conservation, LayerRelevance};
 pub use rule::Rule;
 
-use crate::contest::Contest;
-use crate::linear::{Coefficients, transpose};
 use crate::network::Network;
 use crate::quotient::stabilised_quotient;
-use crate::sum_stream::{first_wins, is_shape_node};
-use crate::walk::{Edge, Rules};
+use crate::sum_stream::is_shape_node;
 use affine::{Affine, Kind, later_bias};
 use function::Functions;
 use rule::Setting;
@@ -169,8 +169,8 @@ impl Rules for Relevance {
             };
             return rule.hand_down(g, &layer, r, setting).map(Some);
         }
-        if let Some(contest) = Contest::of(g, node)? {
-            return contest.scatter(g, r).map(Some);
+        if let Some(maximum) = WindowMax::of(g, node)? {
+            return maximum.scatter(g, r).map(Some);
         }
         let shape = g.node(node.inputs[index]).shape.clone();
         // The rule of the layer below counts its bias.
@@ -224,7 +224,7 @@ fn first_layers(network: &Network) -> Vec<bool> {
     let mut behind = vec![false; network.graph().len()];
     let mut first = vec![false; network.graph().len()];
     for (id, _) in network.nodes().filter(|(id, _)| network.is_active(*id)) {
-        let sources = network.sources(id);
+        let sources = network.predecessors(id);
         behind[id.index()] = sources.iter().any(|source| behind[source.index()] || layer(*source));
         first[id.index()] = !behind[id.index()];
     }

@@ -90,7 +90,7 @@ impl Attention {
 
 /// The attention of every layer, `[N, heads, T, T]`, the first first, and the number of tokens.
 fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
-    let reached = writing.network.reached();
+    let reached = writing.network.output_dependencies();
     let square = |id: NodeId| {
         let node = writing.network.graph().node(id);
         let (from, to) = (node.shape.fixed_at(2)?, node.shape.fixed_at(3)?);

@@ -1,12 +1,12 @@
 //! DeepLIFT with the Rescale rule.
 
+use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 use crate::reference::ReferenceImage;
 use crate::rescale::Rescale;
-use crate::walk::Walk;
 use crate::writing::Writing;
 
 /// Multiplier times change, `m ⊙ (x − x′)`; sum over channels. At the image, attributions add up to `f(x) − f(x′)`.

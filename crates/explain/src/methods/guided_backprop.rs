@@ -1,9 +1,9 @@
 //! Guided backpropagation.
 
+use monosplit_autodiff::{Gradient, ReluBackward};
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
-use crate::gradient::{Gradient, ReluBackward};
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 use crate::writing::Writing;
 

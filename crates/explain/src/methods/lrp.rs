@@ -1,11 +1,11 @@
 //! Layer-wise relevance propagation, with the rules of a composite.
 
+use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::lrp::{Composite, Relevance};
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::walk::Walk;
 use crate::writing::Writing;
 
 /// The relevance a walk begins with at the explained class.

@@ -6,7 +6,7 @@ use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
 /// A matrix with one row per output element and one column per input element.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AxisMap {
+pub struct AxisMap {
     rows: usize,
     columns: usize,
     weights: Vec<f64>,
@@ -30,12 +30,12 @@ impl AxisMap {
     }
 
     /// Elements `start, start + step, …`.
-    pub(crate) fn slice(columns: usize, start: usize, step: isize, length: usize) -> Self {
+    pub fn slice(columns: usize, start: usize, step: isize, length: usize) -> Self {
         AxisMap::selecting(columns, (0..length).map(|i| start.wrapping_add_signed(i as isize * step)))
     }
 
     /// Elements added by reflection or repetition of the edge.
-    pub(crate) fn pad(columns: usize, before: usize, after: usize, padding: Padding) -> Self {
+    pub fn pad(columns: usize, before: usize, after: usize, padding: Padding) -> Self {
         let last = columns as isize - 1;
         let source = |position: usize| {
             let i = position as isize - before as isize;
@@ -50,7 +50,7 @@ impl AxisMap {
     }
 
     /// The elements at `indices`, negative ones counted from the end.
-    pub(crate) fn gather(columns: usize, indices: &[i64]) -> Result<Self> {
+    pub fn gather(columns: usize, indices: &[i64]) -> Result<Self> {
         let picks: Option<Vec<usize>> = indices
             .iter()
             .map(|&i| {
@@ -62,7 +62,7 @@ impl AxisMap {
     }
 
     /// Interpolation at another resolution.
-    pub(crate) fn resize(
+    pub fn resize(
         columns: usize,
         axis: &ResizeAxis,
         interpolation: Interpolation,
@@ -76,7 +76,7 @@ impl AxisMap {
     }
 
     /// The transposed matrix.
-    pub(crate) fn transposed(&self) -> Self {
+    pub fn transposed(&self) -> Self {
         let mut map = AxisMap::zero(self.columns, self.rows);
         for (i, &weight) in self.weights.iter().enumerate() {
             map.add(i % self.columns, i / self.columns, weight);
@@ -85,7 +85,7 @@ impl AxisMap {
     }
 
     /// The positive and the negative part: non-negative matrices whose difference this is.
-    pub(crate) fn parts(&self) -> (Self, Self) {
+    pub fn parts(&self) -> (Self, Self) {
         let part = |sign: f64| {
             let weights = self.weights.iter().map(|w| (sign * w).max(0.0)).collect();
             AxisMap { weights, ..*self }
@@ -94,7 +94,7 @@ impl AxisMap {
     }
 
     /// Replaces every weight by its magnitude.
-    pub(crate) fn make_absolute(&mut self) {
+    pub fn make_absolute(&mut self) {
         self.weights.iter_mut().for_each(|w| *w = w.abs());
     }
 }

@@ -3,25 +3,24 @@
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::contest::Contest;
 use crate::derivative::{power_slope, slope};
 use crate::linear::{Coefficients, is_multilinear, transpose};
 use crate::rectifier::rectifier;
-use crate::sum_stream::first_wins;
 use crate::walk::{Edge, Rules};
+use crate::window_max::{WindowMax, first_wins};
 
 /// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gradient {
+pub struct Gradient {
     /// Whether a ReLU passes the gradient where its input is exactly zero.
-    pub(crate) open_at_zero: bool,
+    pub open_at_zero: bool,
     /// What a ReLU does instead of the chain rule.
-    pub(crate) relu: ReluBackward,
+    pub relu: ReluBackward,
 }
 
 /// What passes backwards through a ReLU. Its relatives with a slope on the left, and ReLU6, follow the chain rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum ReluBackward {
+pub enum ReluBackward {
     /// The gradient, where the ReLU is open.
     #[default]
     ChainRule,
@@ -54,8 +53,8 @@ fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, rules: Gradient) -> Re
         return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false })
             .map(Some);
     }
-    if let Some(contest) = Contest::of(g, node)? {
-        return contest.scatter(g, d).map(Some);
+    if let Some(maximum) = WindowMax::of(g, node)? {
+        return maximum.scatter(g, d).map(Some);
     }
     if let Some(rectifier) = rectifier(g, node)? {
         let z = node.inputs[0];

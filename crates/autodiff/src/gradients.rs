@@ -3,8 +3,8 @@
 
 use monosplit_graph::{Error, Graph, NodeId, Op, Result, Tensor};
 
+use crate::active_graph::ActiveGraph;
 use crate::gradient::Gradient;
-use crate::network::Network;
 use crate::walk::Walk;
 
 /// `graph` with nodes appended that compute `∂ of / ∂ v` for every value `v` in `with_respect_to`, and the nodes that
@@ -15,7 +15,7 @@ use crate::walk::Walk;
 ///
 /// ```
 /// use monosplit_engine::{Cpu, Engine};
-/// use monosplit_explain::gradients;
+/// use monosplit_autodiff::gradients;
 /// use monosplit_graph::op::Reduction;
 /// use monosplit_graph::{Graph, Kind, Shape, Tensor};
 ///
@@ -34,7 +34,8 @@ use crate::walk::Walk;
 /// # }
 /// ```
 pub fn gradients(graph: &Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<(Graph, Vec<NodeId>)> {
-    let (network, of, values) = Network::between(graph, of, with_respect_to)?;
+    let network = ActiveGraph::new(graph, of, with_respect_to)?;
+    let of = network.output();
     let mut g = network.graph().clone();
     let node = g.node(of);
     let Some(lengths) =
@@ -46,8 +47,8 @@ pub fn gradients(graph: &Graph, of: NodeId, with_respect_to: &[NodeId]) -> Resul
     };
     let seed = g.constant(Tensor::new(lengths, vec![1f32])?);
     let mut walk = Walk::new(Gradient::default(), of, seed);
-    let mut slopes = Vec::with_capacity(values.len());
-    for value in &values {
+    let mut slopes = Vec::with_capacity(with_respect_to.len());
+    for value in network.inputs() {
         let slope = match walk.message(&mut g, &network, *value)? {
             Some(slope) => slope,
             None => {

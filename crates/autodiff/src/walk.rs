@@ -6,22 +6,22 @@ use std::collections::HashMap;
 
 use monosplit_graph::{Graph, Node, NodeId, Result};
 
-use crate::network::Network;
+use crate::active_graph::{ActiveGraph, User};
 
 /// One input of one node, seen from the node.
-pub(crate) struct Edge<'a> {
+pub struct Edge<'a> {
     /// The node.
-    pub(crate) id: NodeId,
+    pub id: NodeId,
     /// What it is.
-    pub(crate) node: &'a Node,
+    pub node: &'a Node,
     /// Which of its inputs.
-    pub(crate) index: usize,
+    pub index: usize,
     /// How many of its inputs depend on the explained input.
-    pub(crate) active: usize,
+    pub active: usize,
 }
 
 /// What a method carries backwards and how nodes change it.
-pub(crate) trait Rules {
+pub trait Rules {
     /// What is known of a value's influence on the output: nodes of the graph being written.
     type Message: Clone;
 
@@ -39,7 +39,7 @@ pub(crate) trait Rules {
 }
 
 /// A walk under way: the messages found so far. A value's message is the same whatever else was asked for.
-pub(crate) struct Walk<R: Rules> {
+pub struct Walk<R: Rules> {
     rules: R,
     start: NodeId,
     messages: HashMap<NodeId, Option<R::Message>>,
@@ -47,25 +47,25 @@ pub(crate) struct Walk<R: Rules> {
 
 impl<R: Rules> Walk<R> {
     /// A walk from `start`, whose message is `seed`.
-    pub(crate) fn new(rules: R, start: NodeId, seed: R::Message) -> Self {
+    pub fn new(rules: R, start: NodeId, seed: R::Message) -> Self {
         Walk { rules, start, messages: HashMap::from([(start, Some(seed))]) }
     }
 
     /// The message of the value `at`; `None` if it has no influence on where the walk began. Nodes that do not lie
     /// above it are not asked.
-    pub(crate) fn message(
+    pub fn message(
         &mut self,
         g: &mut Graph,
-        network: &Network,
+        network: &ActiveGraph,
         at: NodeId,
     ) -> Result<Option<R::Message>> {
         if let Some(known) = self.messages.get(&at) {
             return Ok(known.clone());
         }
-        let above = network.above(&[at]);
+        let dependents = network.dependents(&[at]);
         for index in (at.index()..self.start.index()).rev() {
             let id = network.id(index);
-            if above[index] && !self.messages.contains_key(&id) {
+            if dependents[index] && !self.messages.contains_key(&id) {
                 let pulled = self.pull(g, network, id)?;
                 self.messages.insert(id, pulled);
             }
@@ -74,15 +74,15 @@ impl<R: Rules> Walk<R> {
     }
 
     /// What arrives at a value from its readers, whose messages are known; the last reader's comes first.
-    fn pull(&mut self, g: &mut Graph, network: &Network, id: NodeId) -> Result<Option<R::Message>> {
+    fn pull(&mut self, g: &mut Graph, network: &ActiveGraph, id: NodeId) -> Result<Option<R::Message>> {
         let mut joined: Option<R::Message> = None;
-        for &(reader, index) in network.readers(id) {
-            let Some(message) = self.messages.get(&reader).cloned().flatten() else { continue };
-            let passed = match index {
+        for &User { node: user, input } in network.users(id) {
+            let Some(message) = self.messages.get(&user).cloned().flatten() else { continue };
+            let passed = match input {
                 None => Some(message),
                 Some(index) => {
-                    let node = network.graph().node(reader);
-                    let edge = Edge { id: reader, node, index, active: network.active_inputs(reader).len() };
+                    let node = network.graph().node(user);
+                    let edge = Edge { id: user, node, index, active: network.active_inputs(user).len() };
                     self.rules.pass(g, &edge, message).map_err(|e| e.at(node.label.display()))?
                 }
             };

@@ -1,16 +1,16 @@
 //! Nodes in which the largest (or smallest) of several elements wins: max pooling, and reductions by maximum or
 //! minimum, which are seen as pooling over one long window.
 
-use monosplit_graph::op::{Divisor, Reduction, Window};
+use monosplit_graph::op::{Binary, Divisor, Reduction, Window};
 use monosplit_graph::{Dim, Graph, Node, NodeId, Op, Result, Shape};
 
-/// A contest among the elements under a window.
-pub(crate) struct Contest {
+/// A maximum among the elements under a window.
+pub struct WindowMax {
     contestants: NodeId,
     window: Window,
     view: Option<View>,
     /// Whether the smallest element wins.
-    pub(crate) minimum: bool,
+    pub minimum: bool,
 }
 
 /// How a reduction is laid out as a pool: contestants last, everything else first.
@@ -21,13 +21,13 @@ struct View {
     result: Shape,
 }
 
-impl Contest {
-    /// The contest a node holds, if it holds one.
-    pub(crate) fn of(g: &mut Graph, node: &Node) -> Result<Option<Self>> {
+impl WindowMax {
+    /// The maximum a node holds, if it holds one.
+    pub fn of(g: &mut Graph, node: &Node) -> Result<Option<Self>> {
         let (axes, minimum) = match &node.op {
             Op::MaxPool(window) => {
                 let (contestants, window) = (node.inputs[0], window.clone());
-                return Ok(Some(Contest { contestants, window, view: None, minimum: false }));
+                return Ok(Some(WindowMax { contestants, window, view: None, minimum: false }));
             }
             Op::Reduce { reduction: Reduction::Max, axes, .. } => (axes, false),
             Op::Reduce { reduction: Reduction::Min, axes, .. } => (axes, true),
@@ -37,38 +37,38 @@ impl Contest {
         let window = Window::new([view.flat.fixed_at(2).unwrap_or(1)]);
         let flat = view.lay_out(g, node.inputs[0])?;
         let contestants = if minimum { g.negated(flat)? } else { flat };
-        Ok(Some(Contest { contestants, window, view: Some(view), minimum }))
+        Ok(Some(WindowMax { contestants, window, view: Some(view), minimum }))
     }
 
     /// Number of elements under the window.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.window.kernel.iter().product()
     }
 
     /// `value` at the winners.
-    pub(crate) fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+    pub fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         let value = self.lay_out(g, value)?;
         let won = g.add(Op::WinnerGather(self.window.clone()), &[self.contestants, value])?;
         self.result(g, won)
     }
 
-    /// The transpose of [`Contest::gather`].
-    pub(crate) fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
+    /// The transpose of [`WindowMax::gather`].
+    pub fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
         let y = self.as_result(g, y)?;
         let scattered = g.add(Op::WinnerScatter(self.window.clone()), &[self.contestants, y])?;
         self.put_back(g, scattered)
     }
 
     /// `value` summed over the contestants of each window.
-    pub(crate) fn total(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+    pub fn total(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         let value = self.lay_out(g, value)?;
         let op = Op::AveragePool { window: self.window.clone(), divisor: Divisor::One };
         let total = g.add(op, &[value])?;
         self.result(g, total)
     }
 
-    /// The transpose of [`Contest::total`].
-    pub(crate) fn spread(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
+    /// The transpose of [`WindowMax::total`].
+    pub fn spread(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
         let y = self.as_result(g, y)?;
         let spatial = g.node(self.contestants).shape.dims()[2..].iter().filter_map(|d| d.fixed()).collect();
         let op = Op::AveragePoolTranspose { window: self.window.clone(), divisor: Divisor::One, spatial };
@@ -115,4 +115,10 @@ impl View {
         let permuted = g.add(Op::Transpose { axes: self.axes.clone() }, &[value])?;
         g.reshaped(permuted, self.flat.clone())
     }
+}
+
+/// Where the first of two contestants wins; it wins ties.
+pub fn first_wins(g: &mut Graph, node: &Node, binary: Binary) -> Result<NodeId> {
+    let better = if binary == Binary::Max { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
+    g.binary(better, node.inputs[0], node.inputs[1])
 }

@@ -8,15 +8,15 @@ use crate::axis::{AxisMap, apply_transposed};
 
 /// The values a node's coefficients are read from.
 #[derive(Clone, Copy)]
-pub(crate) struct Coefficients<'a> {
+pub struct Coefficients<'a> {
     /// Stand-ins for the node's inputs: the inputs themselves, or their magnitudes.
-    pub(crate) operands: &'a [NodeId],
+    pub operands: &'a [NodeId],
     /// Whether signs that the op itself carries (a subtraction, a negative interpolation weight) are dropped.
-    pub(crate) magnitude: bool,
+    pub magnitude: bool,
 }
 
 /// Whether the node is linear in each of its inputs, the others held.
-pub(crate) fn is_multilinear(op: &Op) -> bool {
+pub fn is_multilinear(op: &Op) -> bool {
     match op {
         Op::Conv { .. }
         | Op::ConvTranspose { .. }
@@ -44,7 +44,7 @@ pub(crate) fn is_multilinear(op: &Op) -> bool {
 }
 
 /// The transpose of the node's linear dependence on its input `index`, applied to `y`.
-pub(crate) fn transpose(
+pub fn transpose(
     g: &mut Graph,
     id: NodeId,
     index: usize,
@@ -243,7 +243,7 @@ fn transpose_matmul(
 }
 
 /// `scale/√(variance + ε)`, shaped to multiply a value of the node's rank.
-pub(crate) fn batch_norm_scale(g: &mut Graph, node: &Node, epsilon: f64) -> Result<NodeId> {
+pub fn batch_norm_scale(g: &mut Graph, node: &Node, epsilon: f64) -> Result<NodeId> {
     let variance = g.offset(epsilon, node.inputs[4])?;
     let deviation = g.unary(Unary::Sqrt, variance)?;
     let scale = g.over(node.inputs[1], deviation)?;
@@ -307,7 +307,7 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
 }
 
 /// A resized value with every interpolation weight replaced by its magnitude.
-pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result<NodeId> {
+pub fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result<NodeId> {
     let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
         &node.op
     else {
@@ -324,7 +324,7 @@ pub(crate) fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) ->
 }
 
 /// The coefficients of a resize along each of its axes, if some are negative.
-pub(crate) fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, AxisMap)>> {
+pub fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, AxisMap)>> {
     let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
         &node.op
     else {
@@ -339,7 +339,7 @@ pub(crate) fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, Ax
 }
 
 /// `(M⁺ᵀp + M⁻ᵀn, M⁻ᵀp + M⁺ᵀn)` along an axis, of a pair `(p, n)`.
-pub(crate) fn apply_parts_transposed(
+pub fn apply_parts_transposed(
     g: &mut Graph,
     (p, n): (NodeId, NodeId),
     axis: usize,

@@ -5,13 +5,13 @@ use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
 /// A node that passes `z ≥ 0` and multiplies `z < 0` by a slope between 0 and 1.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rectifier {
+pub struct Rectifier {
     /// The slope; none is 0.
-    pub(crate) slope: Option<NodeId>,
+    pub slope: Option<NodeId>,
 }
 
 /// The rectifier a node is, if it is one.
-pub(crate) fn rectifier(g: &mut Graph, node: &Node) -> Result<Option<Rectifier>> {
+pub fn rectifier(g: &mut Graph, node: &Node) -> Result<Option<Rectifier>> {
     let within = |slope: f64| (0.0..=1.0).contains(&slope);
     Ok(match &node.op {
         Op::Unary(Unary::Relu) => Some(Rectifier { slope: None }),

@@ -3,10 +3,8 @@
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, NodeId, Result};
 
-use crate::scaled::ACTIVATION_BOUND;
-
 /// `f′(z)`, given `z` and `a = f(z)`; `None` for functions whose slope is zero wherever it exists.
-pub(crate) fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Option<NodeId>> {
+pub fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Option<NodeId>> {
     use Unary::*;
     let slope = match function {
         Sigmoid => logistic_slope(g, a)?,
@@ -83,20 +81,8 @@ pub(crate) fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Res
     Ok(Some(slope))
 }
 
-/// A power of two that bounds the magnitude of the slope.
-pub(crate) fn steepest(function: Unary) -> f64 {
-    match function {
-        Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Reciprocal => ACTIVATION_BOUND,
-        Unary::Selu { alpha, gamma } => 1.0 + (alpha.abs() * gamma.abs()).max(1.0).log2(),
-        Unary::Elu { alpha } => alpha.abs().max(1.0).log2(),
-        Unary::LeakyRelu { slope } => slope.abs().max(1.0).log2(),
-        Unary::HardSigmoid { alpha, .. } => alpha.abs().max(1.0).log2(),
-        _ => 1.0,
-    }
-}
-
 /// `∂(zᵖ)/∂z = p·zᵖ⁻¹`
-pub(crate) fn power_slope(g: &mut Graph, z: NodeId, exponent: NodeId) -> Result<NodeId> {
+pub fn power_slope(g: &mut Graph, z: NodeId, exponent: NodeId) -> Result<NodeId> {
     let less = g.offset(-1.0, exponent)?;
     let power = g.binary(Binary::Pow, z, less)?;
     g.times(exponent, power)

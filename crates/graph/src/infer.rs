@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::op::{Binary, Op, Padding, Unary, Window};
+use crate::op::{Arity, Binary, Op, Padding, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
@@ -21,15 +21,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {
 }
 
 fn check_arity(op: &Op, found: usize) -> Result<()> {
-    let (least, most) = match op {
-        Op::Input | Op::Constant(_) => (0, 0),
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::LayerNorm { .. } => (2, 3),
-        Op::BatchNorm { .. } => (5, 5),
-        Op::GroupNorm { .. } | Op::Where => (3, 3),
-        Op::Binary(_) | Op::WinnerGather(_) | Op::WinnerScatter(_) | Op::Gather { .. } => (2, 2),
-        Op::Concat { .. } => (1, usize::MAX),
-        _ => (1, 1),
-    };
+    let Arity { least, most } = op.properties().arity;
     if (least..=most).contains(&found) {
         return Ok(());
     }
@@ -51,11 +43,10 @@ fn output_kind(op: &Op, inputs: &[&Node]) -> Result<Kind> {
     match op {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not inferred")),
         Op::Cast { to } => Ok(*to),
-        Op::Unary(Unary::Not) => expect(Kind::Bool, &kinds),
-        Op::Unary(Unary::Neg | Unary::Abs | Unary::Sign | Unary::Clip { .. } | Unary::Relu) => match kinds[0]
-        {
-            Kind::Bool => expect(Kind::Float, &kinds),
-            kind => Ok(kind),
+        Op::Unary(function) => match kinds[0] {
+            kind if function.accepts(kind) => Ok(kind),
+            _ if function.accepts(Kind::Float) => expect(Kind::Float, &kinds),
+            _ => expect(Kind::Bool, &kinds),
         },
         Op::Binary(Binary::And | Binary::Or | Binary::Xor) => expect(Kind::Bool, &kinds),
         Op::Binary(Binary::Pow) => expect(kinds[0], &kinds[..1]),
@@ -75,7 +66,21 @@ fn output_kind(op: &Op, inputs: &[&Node]) -> Result<Kind> {
         | Op::Expand { .. }
         | Op::Identity
         | Op::Dropout { .. } => Ok(kinds[0]),
-        _ => expect(Kind::Float, &kinds),
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::BatchNorm { .. }
+        | Op::LayerNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::LocalResponseNorm { .. }
+        | Op::Softmax { .. }
+        | Op::LogSoftmax { .. }
+        | Op::MaxPool(_)
+        | Op::AveragePool { .. }
+        | Op::AveragePoolTranspose { .. }
+        | Op::WinnerGather(_)
+        | Op::WinnerScatter(_)
+        | Op::Resize { .. } => expect(Kind::Float, &kinds),
     }
 }
 
@@ -404,6 +409,7 @@ fn transpose(axes: &[usize], shape: &Shape) -> Result<Shape> {
 mod tests {
     use super::*;
     use crate::graph::Graph;
+    use crate::op::Unary;
     use crate::tensor::Tensor;
 
     fn shape_of(op: Op, shapes: &[Shape]) -> Result<Shape> {

@@ -4,7 +4,7 @@
 use super::export::{Attribute, Exporter, flag, float, int, list, text};
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::op::{Coordinates, Interpolation, Op, Padding, ResizeAxis, Rounding};
+use crate::op::{Coordinates, Interpolation, Padding, ResizeAxis, Rounding};
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
 
@@ -21,32 +21,21 @@ fn kept_batch(shape: &Shape) -> Vec<i64> {
 }
 
 impl Exporter<'_> {
-    pub(crate) fn layout(&mut self, op: &Op, node: &Node, x: &str) -> Result<()> {
-        match op {
-            Op::Pad { padding, pads } => self.pad(*padding, pads, node.kind, x),
-            Op::Transpose { axes } => {
-                self.finish("Transpose", &[x], &[("perm", list(axes.iter().copied()))]);
-                Ok(())
-            }
-            Op::Expand { shape } => {
-                let target = self.shape_value(shape)?;
-                self.finish("Expand", &[x, &target], &[]);
-                Ok(())
-            }
-            Op::Resize { axes, interpolation, coordinates } => {
-                self.resize(node, axes, *interpolation, *coordinates, x)
-            }
-            _ => {
-                let zeros = has_zero(&node.shape);
-                let target = match keeps_batch(self.input_shape(node, 0), &node.shape) {
-                    true => self.ints("shape", kept_batch(&node.shape))?,
-                    false => self.reshape_target(&node.shape)?,
-                };
-                let attributes: &[Attribute] = if zeros { &[("allowzero", flag(true))] } else { &[] };
-                self.finish("Reshape", &[x, &target], attributes);
-                Ok(())
-            }
-        }
+    pub(crate) fn expand(&mut self, shape: &Shape, x: &str) -> Result<()> {
+        let target = self.shape_value(shape)?;
+        self.finish("Expand", &[x, &target], &[]);
+        Ok(())
+    }
+
+    pub(crate) fn reshape(&mut self, node: &Node, x: &str) -> Result<()> {
+        let zeros = has_zero(&node.shape);
+        let target = match keeps_batch(self.input_shape(node, 0), &node.shape) {
+            true => self.ints("shape", kept_batch(&node.shape))?,
+            false => self.reshape_target(&node.shape)?,
+        };
+        let attributes: &[Attribute] = if zeros { &[("allowzero", flag(true))] } else { &[] };
+        self.finish("Reshape", &[x, &target], attributes);
+        Ok(())
     }
 
     /// The shape a `Reshape` asks for: the axis that depends on the batch is the open one.
@@ -61,7 +50,13 @@ impl Exporter<'_> {
         self.ints("shape", shape.dims().iter().map(length).collect())
     }
 
-    fn pad(&mut self, padding: Padding, pads: &[(usize, usize)], kind: Kind, x: &str) -> Result<()> {
+    pub(crate) fn pad(
+        &mut self,
+        padding: Padding,
+        pads: &[(usize, usize)],
+        kind: Kind,
+        x: &str,
+    ) -> Result<()> {
         let around = pads.iter().map(|p| p.0).chain(pads.iter().map(|p| p.1)).map(|n| n as i64);
         let pads = self.ints("pads", around.collect())?;
         match padding {
@@ -79,7 +74,7 @@ impl Exporter<'_> {
         Ok(())
     }
 
-    fn resize(
+    pub(crate) fn resize(
         &mut self,
         node: &Node,
         axes: &[ResizeAxis],

@@ -1,7 +1,7 @@
 //! Which ONNX ops each op becomes: elementwise functions, products, reductions and everything that has one
 //! counterpart.
 
-use super::export::{Exporter, flag, float, int};
+use super::export::{Exporter, flag, float, int, list};
 use crate::error::Result;
 use crate::graph::Node;
 use crate::op::{Binary, Op, Reduction, Unary};
@@ -64,26 +64,22 @@ impl Exporter<'_> {
                 let ratio = self.float("ratio", *ratio)?;
                 self.finish("Dropout", &[inputs[0], &ratio], &[]);
             }
-            Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Expand { .. }
-            | Op::Resize { .. } => self.layout(op, node, inputs[0])?,
+            Op::Pad { padding, pads } => self.pad(*padding, pads, node.kind, inputs[0])?,
+            Op::Reshape { .. } => self.reshape(node, inputs[0])?,
+            Op::Transpose { axes } => {
+                self.finish("Transpose", &inputs, &[("perm", list(axes.iter().copied()))])
+            }
+            Op::Expand { shape } => self.expand(shape, inputs[0])?,
+            Op::Resize { axes, interpolation, coordinates } => {
+                self.resize(node, axes, *interpolation, *coordinates, inputs[0])?
+            }
         }
         Ok(())
     }
 
     fn unary(&mut self, function: Unary, kind: Kind, x: &str) -> Result<()> {
-        let name = function.name();
         match function {
             _ if self.double && self.spelled_out(function, x)? => {}
-            Unary::LeakyRelu { slope } => self.finish(name, &[x], &[("alpha", float(slope))]),
-            Unary::Elu { alpha } | Unary::Celu { alpha } => {
-                self.finish(name, &[x], &[("alpha", float(alpha))])
-            }
-            Unary::Selu { alpha, gamma } => {
-                self.finish(name, &[x], &[("alpha", float(alpha)), ("gamma", float(gamma))])
-            }
             Unary::HardSigmoid { alpha, beta } if self.double => {
                 let line = self.line(x, alpha, beta)?;
                 self.clip(0.0, 1.0, kind, &line)?;
@@ -94,9 +90,6 @@ impl Exporter<'_> {
                 let rectified = self.emit("Max", &[&line, &zero], &[]);
                 let gate = self.emit("Min", &[&rectified, &one], &[]);
                 self.finish("Mul", &[x, &gate], &[]);
-            }
-            Unary::HardSigmoid { alpha, beta } => {
-                self.finish(name, &[x], &[("alpha", float(alpha)), ("beta", float(beta))])
             }
             Unary::HardSwish if self.opset < 14 => {
                 let gate =
@@ -121,7 +114,12 @@ impl Exporter<'_> {
                 let zero = self.constant("zero", &Tensor::scalar(0i64))?;
                 self.finish("Max", &[x, &zero], &[]);
             }
-            _ => self.finish(name, &[x], &[]),
+            // The rest is written as the table of functions has it.
+            _ => {
+                let attributes: Vec<_> =
+                    function.attributes().into_iter().map(|(name, value)| (name, float(value))).collect();
+                self.finish(function.name(), &[x], &attributes);
+            }
         }
         Ok(())
     }

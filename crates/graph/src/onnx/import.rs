@@ -350,7 +350,7 @@ impl<'m> Importer<'m> {
         if let Some(&function) = self.functions.get(&(&*call.node.domain, call.op())) {
             return if unreadable { Ok(unknown(call)) } else { self.call_function(function, call, name) };
         }
-        let operator = operator(&call.node.domain, call.op())?;
+        let import = operator(&call.node.domain, call.op())?;
         if unreadable {
             return Ok(unknown(call));
         }
@@ -360,7 +360,7 @@ impl<'m> Importer<'m> {
         let first = self.graph.len();
         self.names.take(name);
         let label = Label { node: name.to_owned(), ..Label::default() };
-        let values = (operator.import)(self, call).map_err(|e| e.at(label.display()))?;
+        let values = import(self, call).map_err(|e| e.at(label.display()))?;
         self.label_nodes(call, name, first, &values);
         let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
         let made = self.graph.nodes().rev().take(self.graph.len() - first);

@@ -1,6 +1,6 @@
 //! Elementwise functions of one value, and softmax.
 
-use super::call::{self, Call, decimal};
+use super::call::{self, Call};
 use super::import::Importer;
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -9,37 +9,8 @@ use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
 
 pub(crate) fn unary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    let alpha = |default: f64| call.float("alpha", default);
-    let function = match call.op() {
-        "Relu" => Unary::Relu,
-        "LeakyRelu" => Unary::LeakyRelu { slope: alpha(0.01)? },
-        "Elu" => Unary::Elu { alpha: alpha(1.0)? },
-        // ONNX states these defaults to single precision.
-        "Selu" => Unary::Selu {
-            alpha: alpha(decimal(1.673_263_2))?,
-            gamma: call.float("gamma", decimal(1.050_701))?,
-        },
-        "Celu" => Unary::Celu { alpha: alpha(1.0)? },
-        "Sigmoid" => Unary::Sigmoid,
-        "Tanh" => Unary::Tanh,
-        "Softplus" => Unary::Softplus,
-        "HardSigmoid" => Unary::HardSigmoid { alpha: alpha(0.2)?, beta: call.float("beta", 0.5)? },
-        "HardSwish" => Unary::HardSwish,
-        "Erf" => Unary::Erf,
-        "Mish" => Unary::Mish,
-        "Neg" => Unary::Neg,
-        "Abs" => Unary::Abs,
-        "Sqrt" => Unary::Sqrt,
-        "Exp" => Unary::Exp,
-        "Log" => Unary::Log,
-        "Reciprocal" => Unary::Reciprocal,
-        "Sign" => Unary::Sign,
-        "Floor" => Unary::Floor,
-        "Ceil" => Unary::Ceil,
-        "Round" => Unary::Round,
-        "Not" => Unary::Not,
-        other => return Err(Error::unsupported(format!("the op {other} is not supported"))),
-    };
+    let function = Unary::from_onnx(call.op(), |name, default| call.float(name, default))?
+        .ok_or_else(|| Error::unsupported(format!("the op {} is not supported", call.op())))?;
     let x = importer.operand(call, 0)?;
     importer.one(Op::Unary(exact(function)), &[x])
 }

@@ -9,24 +9,11 @@ use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
 fn function(name: &str) -> Result<Binary> {
-    Ok(match name {
-        "Add" | "Sum" | "Mean" => Binary::Add,
-        "Sub" => Binary::Sub,
-        "Mul" => Binary::Mul,
-        "Div" => Binary::Div,
-        "Pow" => Binary::Pow,
-        "Max" => Binary::Max,
-        "Min" => Binary::Min,
-        "Equal" => Binary::Equal,
-        "Less" => Binary::Less,
-        "LessOrEqual" => Binary::LessOrEqual,
-        "Greater" => Binary::Greater,
-        "GreaterOrEqual" => Binary::GreaterOrEqual,
-        "And" => Binary::And,
-        "Or" => Binary::Or,
-        "Xor" => Binary::Xor,
-        other => return Err(Error::unsupported(format!("the op {other} is not supported"))),
-    })
+    let pairwise = match name {
+        "Sum" | "Mean" => Binary::Add.name(),
+        other => other,
+    };
+    Binary::from_onnx(pairwise).ok_or_else(|| Error::unsupported(format!("the op {name} is not supported")))
 }
 
 pub(crate) fn binary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {

@@ -3,8 +3,6 @@
 
 use crate::op::Unary;
 
-use super::function;
-
 /// A smooth function with a constant asymptote on the left and a straight one on the right.
 pub(crate) struct Curve {
     function: Unary,
@@ -49,7 +47,7 @@ impl Curve {
 
     /// The function itself.
     pub(crate) fn value(&self, x: f64) -> f64 {
-        function::unary(self.function, x).unwrap_or(f64::NAN)
+        self.function.eval(x).unwrap_or(f64::NAN)
     }
 
     fn right_line(&self, x: f64) -> f64 {

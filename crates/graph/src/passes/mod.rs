@@ -7,7 +7,6 @@ mod constants;
 mod convex;
 mod decompose;
 mod dropout;
-mod function;
 mod identities;
 mod interpolation;
 mod matrix_form;

@@ -5,8 +5,6 @@ use crate::graph::{Graph, Node};
 use crate::op::{Binary, Divisor, Op, Padding, Reduction, Window};
 use crate::tensor::Tensor;
 
-use super::function;
-
 /// The batch size everything is evaluated at.
 pub(crate) const BATCH: usize = 2;
 
@@ -134,10 +132,8 @@ fn apply(op: &Op, node: &Node, x: &[&Array]) -> Array {
     let shape = node.shape.at(BATCH).unwrap();
     let first = x[0];
     match op {
-        Op::Unary(f) => Array::build(shape, |p| function::unary(*f, first.at(p)).unwrap()),
-        Op::Binary(f) => {
-            Array::build(shape, |p| function::binary(*f, first.broadcast(p), x[1].broadcast(p)).unwrap())
-        }
+        Op::Unary(f) => Array::build(shape, |p| f.eval(first.at(p)).unwrap()),
+        Op::Binary(f) => Array::build(shape, |p| f.eval(first.broadcast(p), x[1].broadcast(p)).unwrap()),
         Op::Identity | Op::Dropout { .. } | Op::Cast { .. } | Op::Reshape { .. } => {
             Array { shape, data: first.data.clone() }
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Binary, Op};
+use crate::op::{Op, OpKey};
 use crate::tensor::{Data, Tensor};
 
 use super::rewrite::{Rewrite, Step};
@@ -25,7 +25,7 @@ pub fn share_computations(graph: &Graph) -> Result<Graph> {
 
 fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
     let mut constants: HashMap<Content, NodeId> = HashMap::new();
-    let mut computed: HashMap<(String, Vec<NodeId>), NodeId> = HashMap::new();
+    let mut computed: HashMap<(OpKey, Vec<NodeId>), NodeId> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
         if !is_shared(node) {
             return Ok(Step::Keep);
@@ -40,8 +40,9 @@ fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
                 None => return Ok(Step::Keep),
             },
             op => {
+                let Some(key) = OpKey::of(op) else { return Ok(Step::Keep) };
                 let inputs = rewrite.inputs(node);
-                let key = (format!("{op:?}"), in_one_order(op, &inputs));
+                let key = (key, in_one_order(op, &inputs));
                 match computed.get(&key).filter(|_| !named) {
                     Some(&found) => found,
                     None => {
@@ -58,9 +59,10 @@ fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
 
 /// What a node reads, sorted where the order does not change a bit of what comes out.
 fn in_one_order(op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
-    use Binary::{Add, And, Equal, Mul, Or, Xor};
     let mut inputs = inputs.to_vec();
-    if let Op::Binary(Add | Mul | Equal | And | Or | Xor) = op {
+    if let Op::Binary(function) = op
+        && function.is_commutative()
+    {
         inputs.sort_unstable();
     }
     inputs
@@ -89,6 +91,7 @@ impl Content {
 mod tests {
     use super::*;
     use crate::graph::Label;
+    use crate::op::Binary;
     use crate::shape::Shape;
     use crate::tensor::Kind;
 
@@ -106,7 +109,7 @@ mod tests {
         g.output("z", z);
         let shared = share_constants(&g).unwrap();
         assert_eq!(shared.len(), g.len() - 2);
-        assert_eq!(shared.node(shared.outputs()[0].node).op, Op::Binary(crate::op::Binary::Mul));
+        assert_eq!(shared.node(shared.outputs()[0].node).op, Op::Binary(Binary::Mul));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::graph::{Graph, NodeId};
 use crate::op::{Binary, Op, Unary};
 use crate::tensor::Kind;
 
-use super::function;
 use super::interpolation::Curve;
 use super::rewrite::{Rewrite, Step};
 
@@ -94,7 +93,7 @@ fn spelled_out(graph: &Graph, root: NodeId) -> Option<(SmoothActivation, BTreeSe
     inputs.into_iter().find_map(|&input| {
         let values = values_as_function_of(graph, &expression, input, root)?;
         let error = |function: Unary| {
-            let expected = SAMPLES.map(|x| function::unary(function, x).unwrap_or(f64::NAN));
+            let expected = SAMPLES.map(|x| function.eval(x).unwrap_or(f64::NAN));
             let errors = values.iter().zip(expected).map(|(v, e)| (v - e).abs());
             errors.fold(0.0, |largest: f64, e| if e <= largest { largest } else { e })
         };
@@ -119,12 +118,10 @@ fn values_as_function_of(
         };
         let node = graph.node(id);
         let values = match node.op {
-            Op::Unary(f) => {
-                read(node.inputs[0]).map(|x| x.map(|x| function::unary(f, x).unwrap_or(f64::NAN)))
-            }
+            Op::Unary(f) => read(node.inputs[0]).map(|x| x.map(|x| f.eval(x).unwrap_or(f64::NAN))),
             Op::Binary(f) => read(node.inputs[0])
                 .zip(read(node.inputs[1]))
-                .map(|(a, b)| std::array::from_fn(|i| function::binary(f, a[i], b[i]).unwrap_or(f64::NAN))),
+                .map(|(a, b)| std::array::from_fn(|i| f.eval(a[i], b[i]).unwrap_or(f64::NAN))),
             _ => None,
         };
         if let Some(values) = values {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use monosplit::engine::{Cpu, Engine, Profile};
 use monosplit::graph::npy;
-use monosplit::{Error, Inference, Model, ModelOptions, Origin, Result, Tensor};
+use monosplit::{Error, Inference, Model, Result, Tensor};
 
 use crate::Results;
 use crate::{method, metric};
@@ -87,7 +87,7 @@ pub(crate) type Loaded = (Option<Box<dyn Job>>, Option<CardTime>);
 /// Opens the network and compiles what is asked for.
 pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> {
     let options = Options(options);
-    let model = Model::open(Origin::onnx(model), &ModelOptions::default())?;
+    let model = Model::open(model)?;
     let (engine, clock) = engine(&options)?;
     let input = Path::new(options.need("input")?);
     let bytes = std::fs::read(input).map_err(|cause| Error::io(input, &cause))?;

@@ -15,7 +15,7 @@ use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
 use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
 use monosplit::graph::passes::matrix_form;
 use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, npy};
-use monosplit::{Model, ModelOptions, Origin, compiled_maps};
+use monosplit::{Model, compiled_maps};
 use networks::{CLASSES, SIDE, Small, numbers};
 use program::{Folder, crates, model, monosplit_with, refuses, succeeds};
 use reference::{array, relative_error};
@@ -293,7 +293,7 @@ fn compiled_maps_are_the_native_ones() {
     let folder = Folder::new();
     let small = Small::default().save(&folder, "small.onnx");
     let golden = text(&model("resnet/torchscript-7.onnx"));
-    let shape = Model::open(Origin::onnx(&golden), &ModelOptions::default()).unwrap().sample_shape().unwrap();
+    let shape = Model::open(&golden).unwrap().sample_shape().unwrap();
     let other = numbers(&[&[3], &*shape].concat(), 5);
     let other = text(&folder.write("other.npy", npy::write(&other)));
     for (network, x) in [(small, samples(&folder)), (golden, other)] {
@@ -705,7 +705,7 @@ fn half_precision_weights_halve_the_file() {
 fn a_compiled_file_is_hardly_larger_than_the_network() {
     let folder = Folder::new();
     let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
-    let plain = Model::open(Origin::onnx(&network), &ModelOptions::default()).unwrap();
+    let plain = Model::open(&network).unwrap();
     let plain = onnx::write(plain.graph(), &ExportOptions::default()).unwrap().len() as f64;
     let choices: [&[&str]; 4] =
         [&[], &["--layer", "x"], &["--precision", "f64"], &["--layer", "x", "--precision", "f64"]];
@@ -740,7 +740,7 @@ fn what_is_refused_leaves_no_file() {
         };
         refuses(words, &[obstacle, "cannot be written as one graph"]);
     }
-    let opened = Model::open(Origin::onnx(&network), &ModelOptions::default()).unwrap();
+    let opened = Model::open(&network).unwrap();
     let occlusion = Request::at_input(Occlusion::default());
     let refused =
         Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();

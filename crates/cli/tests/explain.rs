@@ -13,7 +13,7 @@ use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, Part, Request, Settings};
 use monosplit::graph::{Dim, Op, npy};
 use monosplit::image::Picture;
-use monosplit::{Inference, Model, ModelOptions, Origin};
+use monosplit::{Inference, Model};
 use networks::{CLASSES, SIDE, Small, images, numbers};
 use program::{Folder, chelsea, model, refuses, shared, succeeds};
 use reference::{array, relative_error};
@@ -404,7 +404,7 @@ fn an_interrupted_run_leaves_whole_pictures_and_no_numbers() {
 fn scores_have_the_same_bits_with_and_without_an_explanation() {
     for name in ["pets-small", "squeezenet1.1-imagenet", "resnet18-imagenet", "vgg16-pets"] {
         let Some(path) = shared(&format!("models/{name}.onnx")) else { return };
-        let model = Model::open(Origin::onnx(path), &ModelOptions::default()).unwrap();
+        let model = Model::open(path).unwrap();
         let image = numbers(&[&[1], &model.sample_shape().unwrap()[..]].concat(), 5);
         let engine = monosplit::engine::Cpu::default();
         let alone = Inference::new(&model, &engine).unwrap().run(std::slice::from_ref(&image)).unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::graph::onnx::{self, ImportOptions};
 use monosplit::graph::passes::{CanonicalOptions, Stored};
-use monosplit::{Inference, Model, ModelOptions, Origin, Result, Tensor};
+use monosplit::{Inference, Model, Result, Tensor};
 use reference::{array, relative_error};
 
 const SINGLE: f64 = 1e-4;
@@ -41,8 +41,7 @@ fn compare(path: &Path) -> Result<Vec<(&'static str, f64, f64)>> {
     };
     let canonical = |precision, stored| -> Result<Tensor> {
         let canonical = CanonicalOptions { strip_softmax: false, stored, ..CanonicalOptions::default() };
-        let options = ModelOptions { canonical, ..ModelOptions::default() };
-        let model = Model::open(Origin::onnx(path), &options)?;
+        let model = Model::options().canonical(canonical).open(path)?;
         Inference::new(&model, &Cpu::default().precision(precision))?.run(std::slice::from_ref(&x))
     };
     let graph = onnx::open(path, &ImportOptions::default())?;

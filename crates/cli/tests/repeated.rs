@@ -7,7 +7,7 @@ use std::path::Path;
 
 use monosplit::graph::npy;
 use monosplit::image::{Pixels, encode_png};
-use monosplit::{Model, ModelOptions, Origin, Tensor};
+use monosplit::{Model, Tensor};
 use program::{Folder, chelsea, model, refuses, succeeds};
 use reference::{array, relative_error};
 
@@ -18,7 +18,7 @@ fn text(path: &Path) -> String {
 /// A small network for pictures, and the side of what it sees.
 fn network() -> (String, usize) {
     let file = model("vgg/torchscript-17.onnx");
-    let opened = Model::open(Origin::Onnx(file.clone()), &ModelOptions::default()).unwrap();
+    let opened = Model::open(file.clone()).unwrap();
     let graph = opened.graph();
     (text(&file), graph.node(graph.inputs()[0]).shape.fixed_at(2).unwrap())
 }

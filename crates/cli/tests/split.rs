@@ -9,7 +9,7 @@ use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::graph::onnx::{self, ImportOptions};
 use monosplit::graph::op::Padding;
 use monosplit::graph::{Graph, Kind, Op};
-use monosplit::{Model, ModelOptions, Origin, Tensor};
+use monosplit::{Model, Tensor};
 use networks::{Small, numbers};
 use program::{Folder, model, refuses, shared, succeeds};
 
@@ -50,7 +50,7 @@ fn check(network: &Path) {
     let files = [network, &paths[0], &paths[1]].map(|path| path.to_str().unwrap());
     let said = succeeds(["split", files[0], "--out-g", files[1], "--out-h", files[2]]).out;
     assert_eq!(said.lines().filter(|line| line.contains("smallest weight 0")).count(), 2, "{said}");
-    let source = Model::open(Origin::onnx(network), &ModelOptions::default()).unwrap();
+    let source = Model::open(network).unwrap();
     let shape = [&[2], &source.sample_shape().unwrap()[..]].concat();
     let [g, h] = [0, 1].map(|i| onnx::open(&paths[i], &ImportOptions::default()).unwrap());
     for graph in [&g, &h] {

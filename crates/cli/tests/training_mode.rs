@@ -13,7 +13,7 @@ use monosplit::explain::methods::{Gradient, InputXGradient, SplitCam, SplitGrad}
 use monosplit::explain::{Channels, Class, Explainer, Finish, Method, Request, Settings};
 use monosplit::graph::op::Reduction;
 use monosplit::graph::{Graph, Kind, Shape};
-use monosplit::{Inference, Model, ModelOptions, Origin, Tensor};
+use monosplit::{Inference, Model, Tensor};
 use program::{Folder, refuses, succeeds};
 use reference::{array, relative_error};
 
@@ -56,7 +56,7 @@ fn scores_and_gradients_are_those_of_the_batch() {
 }
 
 fn model(file: &str) -> Model {
-    Model::open(Origin::onnx(fixture(file)), &ModelOptions::default()).unwrap()
+    Model::open(fixture(file)).unwrap()
 }
 
 /// At α = ½ the two streams meet in the gradient, which PyTorch knows.
@@ -135,7 +135,7 @@ fn a_batch_of_fixed_size_is_not_filled_up() {
     let mean = graph.reduced(Reduction::Mean, x, &[0], true).unwrap();
     let scores = graph.times(x, mean).unwrap();
     graph.output("scores", scores);
-    let model = Model::new(Origin::onnx("made here"), graph, &ModelOptions::default()).unwrap();
+    let model = Model::options().from_graph("made here", graph).unwrap();
     let mut inference = Inference::new(&model, &Cpu::default()).unwrap();
     let explainer = Explainer::new(model.graph(), &[Request::at_input(Gradient)], &Cpu::default()).unwrap();
     let batch = |samples: usize| {

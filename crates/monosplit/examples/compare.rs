@@ -6,14 +6,14 @@ use monosplit::engine::Cpu;
 use monosplit::explain::{Class, Explainer, Request};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::render::{Cell, Grid, Map, OverlayOptions};
-use monosplit::{Error, Model, ModelOptions, Origin, Result, catalogue, chosen_layer};
+use monosplit::{Error, Model, Result, catalogue, chosen_layer};
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args().nth(1) else {
         return Err(Error::argument("name the figure to write: compare FILE.pdf"));
     };
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
-    let model = Model::open(Origin::onnx(format!("{assets}/pets-small.onnx")), &ModelOptions::default())?;
+    let model = Model::open(format!("{assets}/pets-small.onnx"))?;
     let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
     let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 

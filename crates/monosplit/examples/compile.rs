@@ -4,14 +4,14 @@
 
 use monosplit::explain::Request;
 use monosplit::graph::onnx;
-use monosplit::{ClassSource, Compilation, Error, Model, ModelOptions, Origin, Result, catalogue};
+use monosplit::{ClassSource, Compilation, Error, Model, Result, catalogue};
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args().nth(1) else {
         return Err(Error::argument("name the file to write: compile FILE.onnx"));
     };
     let network = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/pets-small.onnx");
-    let model = Model::open(Origin::onnx(network), &ModelOptions::default())?;
+    let model = Model::open(network)?;
     let chosen = catalogue::parse("splitcam", &[])?;
     let request = Request::of(chosen.method.clone(), Some("layer4.2.conv2".into()));
     let maps = [(&chosen, request)];

@@ -5,11 +5,11 @@
 use monosplit::engine::Cpu;
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::train::Counterfactuals;
-use monosplit::{Model, ModelOptions, Origin, Result};
+use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
-    let model = Model::open(Origin::onnx(format!("{assets}/digits.onnx")), &ModelOptions::default())?;
+    let model = Model::open(format!("{assets}/digits.onnx"))?;
     let preprocess = Preset::Unit.options().fit(model.picture_input()?.size, Fit::default())?;
     let three = preprocess.apply(&Picture::open(format!("{assets}/digits/3.png"))?)?;
 

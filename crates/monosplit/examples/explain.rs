@@ -7,14 +7,14 @@ use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, Request, Settings};
 use monosplit::image::{Fit, Picture, Preset, write_png};
 use monosplit::render::{Caption, Map, OverlayOptions, overlay};
-use monosplit::{Error, Model, ModelOptions, Origin, Result, default_layer};
+use monosplit::{Error, Model, Result, default_layer};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [network, picture] = &arguments[..] else {
         return Err(Error::argument("name a network and a picture: explain MODEL.onnx PICTURE"));
     };
-    let model = Model::open(Origin::onnx(network), &ModelOptions::default())?;
+    let model = Model::open(network)?;
     let layer = default_layer(model.graph()).unwrap_or_default();
     let request = Request::new(SplitCam::default(), &layer);
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;

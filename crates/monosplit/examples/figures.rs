@@ -10,14 +10,14 @@ use monosplit::image::{Filter, Fit, Picture, Prepared, Preset, write_png};
 use monosplit::render::{
     FigureOptions, Heatmap, HeatmapOptions, Map, OverlayOptions, Tile, blend, figure, number,
 };
-use monosplit::{Error, Model, ModelOptions, Origin, Result, catalogue, default_layer};
+use monosplit::{Error, Model, Result, catalogue, default_layer};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [network, picture, folder] = &arguments[..] else {
         return Err(Error::argument("name a network, a picture and a folder: figures MODEL PICTURE FOLDER"));
     };
-    let model = Model::open(Origin::onnx(network), &ModelOptions::default())?;
+    let model = Model::open(network)?;
     let size = model.picture_input()?.size;
     let prepared = Preset::Imagenet.options().fit(size, Fit::Squash)?;
     let prepared = prepared.filter(Filter::Bicubic).apply(&Picture::open(picture)?)?;

@@ -4,11 +4,11 @@
 
 use monosplit::engine::Cpu;
 use monosplit::image::{Fit, Picture, Preset};
-use monosplit::{Inference, Labels, Meaning, Model, ModelOptions, Origin, Ranked, Result};
+use monosplit::{Inference, Labels, Meaning, Model, Ranked, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
-    let model = Model::open(Origin::onnx(format!("{assets}/pets-small.onnx")), &ModelOptions::default())?;
+    let model = Model::open(format!("{assets}/pets-small.onnx"))?;
     let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
     let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 

@@ -4,11 +4,11 @@
 
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::materialise;
-use monosplit::{Inference, Model, ModelOptions, Origin, Result, Tensor};
+use monosplit::{Inference, Model, Result, Tensor};
 
 fn main() -> Result<()> {
     let network = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits.onnx");
-    let model = Model::open(Origin::onnx(network), &ModelOptions::default())?;
+    let model = Model::open(network)?;
     let engine = Cpu::default().precision(Precision::F64);
     let image: Vec<f64> = (0..784).map(|i| f64::from(i % 28) / 28.0).collect();
     let (plus, minus): (Vec<f64>, Vec<f64>) = image.iter().map(|v| (v / 2.0, -v / 2.0)).unzip();

@@ -7,11 +7,11 @@ use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, Request, Settings};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::render::{Map, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
-use monosplit::{Model, ModelOptions, Origin, Result};
+use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
-    let model = Model::open(Origin::onnx(format!("{assets}/pets-small.onnx")), &ModelOptions::default())?;
+    let model = Model::open(format!("{assets}/pets-small.onnx"))?;
     let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
     let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 

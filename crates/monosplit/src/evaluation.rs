@@ -13,7 +13,8 @@ use monosplit_image::{Preprocess, Preset};
 use crate::catalogue::{Entry, known_bounds, parse_knowing, tidied};
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
-use crate::model::{self, Layout, Model, ModelOptions, Origin};
+use crate::model::{self, ChannelOrder, Model};
+use crate::model_options::Origin;
 
 /// A file of weights is not larger than this.
 const MAX_WEIGHTS: u64 = 64 << 30;
@@ -71,10 +72,10 @@ impl Laboratory {
         }
         let file = model::read_file(&path, MAX_WEIGHTS).map_err(about)?;
         hash.update(&file);
-        let model = Model::open(origin, &ModelOptions::default()).map_err(about)?;
+        let model = Model::open(origin).map_err(about)?;
         model.external_data().iter().for_each(|file| hash.update(file));
         let input = model.picture_input()?;
-        if input.layout != Layout::ChannelsFirst {
+        if input.order != ChannelOrder::ChannelsFirst {
             return Err(model.unfit(
                 "metrics read images with channels before rows; export the network in that order".into(),
             ));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::{Data, Error, Kind, Result, Tensor, element_count, npy};
 use monosplit_image::{Picture, Preprocess};
 
-use crate::model::{self, Layout, Model};
+use crate::model::{self, ChannelOrder, Model};
 
 /// The largest `.npy` file that is read.
 const MAX_NPY: u64 = 16 << 30;
@@ -90,7 +90,7 @@ pub struct Feed {
     opened: usize,
     rest: Option<Batch>,
     preprocess: Option<Preprocess>,
-    layout: Layout,
+    order: ChannelOrder,
     input: String,
     sample_shape: Vec<usize>,
     kind: Kind,
@@ -107,14 +107,14 @@ impl Feed {
     /// fitted to the model.
     pub fn new(model: &Model, sources: Vec<Source>, preprocess: Option<Preprocess>) -> Result<Self> {
         let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
-        let layout = if pictures { model.picture_input()?.layout } else { Layout::ChannelsFirst };
+        let order = if pictures { model.picture_input()?.order } else { ChannelOrder::ChannelsFirst };
         let input = model.input()?;
         Ok(Feed {
             sources: sources.into(),
             opened: 0,
             rest: None,
             preprocess,
-            layout,
+            order,
             input: input.label.tensor.clone(),
             sample_shape: model.sample_shape()?,
             kind: input.kind,
@@ -166,9 +166,9 @@ impl Feed {
         let picture = Picture::open(path)?;
         let preprocess = self.preprocess.clone().unwrap_or_default();
         let prepared = preprocess.apply(&picture).map_err(|error| about(path, error))?;
-        let tensor = match self.layout {
-            Layout::ChannelsFirst => prepared.tensor,
-            Layout::ChannelsLast => channels_last(&prepared.tensor)?,
+        let tensor = match self.order {
+            ChannelOrder::ChannelsFirst => prepared.tensor,
+            ChannelOrder::ChannelsLast => channels_last(&prepared.tensor)?,
         };
         if tensor.shape()[1..] != self.sample_shape {
             return Err(about(path, self.misfit(tensor.shape())));

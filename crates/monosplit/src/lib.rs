@@ -4,10 +4,10 @@
 //! ```no_run
 //! use monosplit::engine::{Cpu, Precision};
 //! use monosplit::image::{Fit, Picture, Preset};
-//! use monosplit::{Inference, Model, ModelOptions, Origin};
+//! use monosplit::{Inference, Model};
 //!
 //! # fn main() -> monosplit::Result<()> {
-//! let model = Model::open(Origin::onnx("resnet18.onnx"), &ModelOptions::default())?;
+//! let model = Model::open("resnet18.onnx")?;
 //! let size = model.picture_input()?.size;
 //! let prepared = Preset::Imagenet.options().fit(size, Fit::default())?.apply(&Picture::open("cat.jpg")?)?;
 //! let logits = Inference::new(&model, &Cpu::default().precision(Precision::F32))?.run(&[prepared.tensor])?;
@@ -30,7 +30,6 @@ pub use monosplit_train as train;
 
 pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
-mod any_batch;
 pub mod assets;
 pub mod catalogue;
 mod compilation;
@@ -42,9 +41,10 @@ mod input;
 mod labels;
 mod layer_choice;
 mod model;
+mod model_options;
+mod open_batch;
 mod prediction;
 
-pub use any_batch::with_any_batch;
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
 #[cfg(feature = "eval")]
@@ -53,9 +53,8 @@ pub use inference::Inference;
 pub use input::{Feed, Sample, Source};
 pub use labels::Labels;
 pub use layer_choice::{chosen_layer, default_layer, layers_by_size};
-pub use model::{
-    Approximation, Layout, Model, ModelOptions, Origin, PictureInput, holds_maps, read_file, survey,
-};
+pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
+pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
 pub use prediction::{Meaning, Ranked};
 

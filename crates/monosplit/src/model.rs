@@ -1,8 +1,7 @@
 //! An opened network: where it came from, the graph as it was written down, and the canonical form that is run and
 //! explained. It does not know how either is done.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use monosplit_engine::{Cpu, Engine, Precision};
@@ -10,76 +9,23 @@ use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
 use monosplit_graph::onnx::{self, ImportOptions, Survey};
 use monosplit_graph::passes::{
-    Canonical, CanonicalOptions, Observation, PiecewiseOptions, PiecewiseReport, canonicalise,
-    multiplicative_form, piecewise,
+    Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
 };
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Dim, Error, FileBytes, Graph, Node, Result, Tensor};
 
 use crate::compiled::is_compiled;
+use crate::model_options::{ModelOptions, Origin};
 
 /// An ONNX file cannot be larger than protocol buffers allow.
 const MAX_ONNX: u64 = 1 << 31;
 
-/// Where a network comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// An ONNX file.
-    Onnx(PathBuf),
-    /// The weights of a known architecture.
-    Architecture {
-        /// Its name, torchvision's.
-        name: String,
-        /// A `.safetensors` or `.pth` file.
-        weights: PathBuf,
-    },
-}
-
-impl Origin {
-    /// The network in an ONNX file.
-    pub fn onnx(path: impl Into<PathBuf>) -> Self {
-        Origin::Onnx(path.into())
-    }
-
-    /// The architecture `name` with the weights in a file.
-    pub fn architecture(name: impl Into<String>, weights: impl Into<PathBuf>) -> Self {
-        Origin::Architecture { name: name.into(), weights: weights.into() }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Onnx(path) => write!(f, "{}", path.display()),
-            Origin::Architecture { name, weights } => write!(f, "{name} with {}", weights.display()),
-        }
-    }
-}
-
-/// How a network is opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelOptions {
-    /// Shape of the input without the batch axis, where the file leaves it open; for an architecture, the size of
-    /// the image.
-    pub input_shape: Option<Vec<usize>>,
-    /// Which parts of the canonical form are wanted.
-    pub canonical: CanonicalOptions,
-    /// Leave the image as it is where torchvision's pretrained weights of an architecture (GoogLeNet) come with a
-    /// change of its colours.
-    pub keep_input: bool,
-    /// Of a file that [`Compilation`](crate::Compilation) wrote, the inputs that may be left out (the class, α, …) stay
-    /// inputs; otherwise they are what they are by default.
-    pub run_time_inputs: bool,
-    /// Of a file for batches of a fixed size, take the size as open.
-    pub any_samples: bool,
-}
-
-/// Which axis of an input holds the colours.
+/// The order of the axes of an image input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// Samples, channels, rows, columns: PyTorch's.
+pub enum ChannelOrder {
+    /// Samples, channels, rows, columns (NCHW): PyTorch's.
     ChannelsFirst,
-    /// Samples, rows, columns, channels: TensorFlow's.
+    /// Samples, rows, columns, channels (NHWC): TensorFlow's.
     ChannelsLast,
 }
 
@@ -89,7 +35,7 @@ pub struct PictureInput {
     /// Channels, height, width.
     pub size: [usize; 3],
     /// The order of the axes.
-    pub layout: Layout,
+    pub order: ChannelOrder,
 }
 
 /// An opened network.
@@ -101,6 +47,7 @@ pub struct Model {
     report: Canonical,
     defaults: Vec<(String, Tensor)>,
     external: Vec<Arc<FileBytes>>,
+    options: ModelOptions,
 }
 
 /// How far a network is off whose smooth functions were replaced.
@@ -138,8 +85,19 @@ impl Approximation {
 }
 
 impl Model {
-    /// Opens a network and brings it into canonical form.
-    pub fn open(origin: Origin, options: &ModelOptions) -> Result<Self> {
+    /// Opens a network and brings it into canonical form: an ONNX file by its path, or any [`Origin`].
+    ///
+    /// [`Model::options`] says more about how it is opened.
+    pub fn open(origin: impl Into<Origin>) -> Result<Self> {
+        ModelOptions::default().open(origin)
+    }
+
+    /// How a network is opened, to be changed before it is.
+    pub fn options() -> ModelOptions {
+        ModelOptions::default()
+    }
+
+    pub(crate) fn with_options(origin: Origin, options: &ModelOptions) -> Result<Self> {
         let (mut defaults, mut external) = (Vec::new(), Vec::new());
         let original = match &origin {
             Origin::Onnx(path) => {
@@ -150,16 +108,21 @@ impl Model {
             }
             Origin::Architecture { name, weights } => build(name, weights, options)?,
         };
-        Ok(Model { defaults, external, ..Model::new(origin, original, options)? })
+        Ok(Model { defaults, external, ..Model::from_graph(origin, original, options)? })
     }
 
-    /// The same for a graph that has been read already.
-    pub fn new(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
+    pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
         // Constants are computed in double precision so that a double-precision run is exact.
         let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
         let (canonical, report) = canonicalise(&original, options.canonical, &evaluate)
             .map_err(|error| Error::new(error.kind(), format!("{origin}: {error}")))?;
-        Ok(Model { origin, original, canonical, report, defaults: Vec::new(), external: Vec::new() })
+        let (defaults, external) = (Vec::new(), Vec::new());
+        Ok(Model { origin, original, canonical, report, defaults, external, options: options.clone() })
+    }
+
+    /// The options it was opened with.
+    pub(crate) fn opened_with(&self) -> &ModelOptions {
+        &self.options
     }
 
     /// The value of a property in the metadata of the network's file.
@@ -274,8 +237,8 @@ impl Model {
     /// What a picture has to become; an error if the network does not read pictures.
     pub fn picture_input(&self) -> Result<PictureInput> {
         match self.sample_shape()?[..] {
-            [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], layout: Layout::ChannelsFirst }),
-            [h, w, c @ (1 | 3)] => Ok(PictureInput { size: [c, h, w], layout: Layout::ChannelsLast }),
+            [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsFirst }),
+            [h, w, c @ (1 | 3)] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsLast }),
             _ => {
                 let input = self.input()?;
                 Err(self.unfit(format!(
@@ -302,14 +265,13 @@ impl Model {
     }
 }
 
-/// Reads an ONNX file as far as it can be read: where the graph is missing, the problems say why.
-pub fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
+pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     let file = read_file(path, MAX_ONNX)?;
-    let mut import = ImportOptions::default().any_samples(options.any_samples);
+    let mut import = ImportOptions::default().any_samples(options.open_batch);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
     }
-    if options.run_time_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
+    if options.optional_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
         import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
     onnx::survey_file(&file, path.parent(), &import)
@@ -343,7 +305,7 @@ fn complete(path: &Path, survey: Survey) -> Result<Graph> {
 fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
     // A wrong name is said before a large file is read.
     arch::parameters(name, 1)?;
-    let mut architecture = ArchOptions { transform_input: !options.keep_input, ..ArchOptions::default() };
+    let mut architecture = ArchOptions { transform_input: options.transform_input, ..ArchOptions::default() };
     match options.input_shape.as_deref() {
         None => {}
         Some(&[3, height, width]) => architecture.input = (height, width),

@@ -9,7 +9,7 @@ use monosplit::explain::{
     Class, ClosedFormula, Explainer, Part, Request, Settings, Split, Stabiliser, Stream, Whole, audit,
 };
 use monosplit::image::{Fit, Picture, Preset};
-use monosplit::{Model, ModelOptions, Origin, Tensor, default_layer};
+use monosplit::{Model, Tensor, default_layer};
 
 fn asset(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets").join(name)
@@ -29,7 +29,7 @@ fn networks() -> Vec<PathBuf> {
 }
 
 fn open(path: &Path) -> (Model, Tensor) {
-    let model = Model::open(Origin::onnx(path), &ModelOptions::default()).unwrap();
+    let model = Model::open(path).unwrap();
     let preprocess = Preset::Imagenet.options().fit(model.picture_input().unwrap().size, Fit::Crop).unwrap();
     let image = preprocess.apply(&Picture::open(asset("chelsea.png")).unwrap()).unwrap().tensor;
     (model, image)

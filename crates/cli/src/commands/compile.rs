@@ -7,9 +7,7 @@ use clap::Args;
 use monosplit::catalogue::{self, Chosen};
 use monosplit::explain::Request;
 use monosplit::graph::{Error, Result, onnx};
-use monosplit::{
-    ClassSource, Compilation, Labels, Model, ModelOptions, chosen_layer, is_compiled, with_any_batch,
-};
+use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
 
 use super::class;
 use super::compute::Precision;
@@ -126,7 +124,7 @@ impl Compile {
         self.chosen(&[])?;
         // What `explain` in the same precision says is what the file is to say.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
-        let model = Model::open(self.network.origin(self.model.as_deref())?, &options)?;
+        let model = options.open(self.network.origin(self.model.as_deref())?)?;
         if is_compiled(model.graph().metadata()) {
             return Err(Error::argument(
                 "this file was compiled and holds maps already; compile the network it was made of, with --methods for \
@@ -134,7 +132,7 @@ impl Compile {
             )
             .into());
         }
-        let model = for_any_batch(model, &options);
+        let model = for_any_batch(model);
         remark_on_outputs(&model);
         let chosen = self.chosen_for(&model)?;
         let maps = self.maps(&model, &chosen);
@@ -252,9 +250,9 @@ impl Compile {
 }
 
 /// The network for batches of any size, if it was written down for one and can be had so; what it is then is said.
-fn for_any_batch(model: Model, options: &ModelOptions) -> Model {
+fn for_any_batch(model: Model) -> Model {
     let Ok(Some(size)) = model.fixed_batch() else { return model };
-    match with_any_batch(&model, options) {
+    match model.with_open_batch() {
         Some(open) => {
             note(&format!(
                 "the network was exported for batches of {size}; the new file takes any number of samples"

@@ -9,7 +9,7 @@ use monosplit::graph::{Error, Result, Tensor};
 use monosplit::image::Picture;
 use monosplit::render::{FigureOptions, Format, Scene, Tile, evidence, tile_scene};
 use monosplit::train::{Counterfactual, Counterfactuals, Data, Separation, Share, restriction_of};
-use monosplit::{Labels, Model, ModelOptions, Origin};
+use monosplit::{Labels, Model};
 
 use super::compute::ComputeArgs;
 use super::drawing::Draws;
@@ -118,7 +118,7 @@ impl CounterfactualCommand {
     }
 
     fn open(&self) -> Result<(Model, Counterfactuals)> {
-        let model = Model::open(Origin::onnx(&self.model), &ModelOptions::default())?;
+        let model = Model::open(&self.model)?;
         let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
         Ok((model, counterfactuals))
     }

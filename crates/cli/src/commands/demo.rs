@@ -12,7 +12,7 @@ use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::image::Picture;
 use monosplit::render;
 use monosplit::render::{OverlayOptions, Page, PageFigure, TerminalColours};
-use monosplit::{Feed, Model, ModelOptions, Origin, Sample, Source, assets};
+use monosplit::{Feed, Model, Sample, Source, assets};
 
 use super::drawing::Draws;
 use super::panels::{Panel, Panels, picture_of};
@@ -253,7 +253,7 @@ impl Demo {
 
     /// Draws the photograph and maps into the terminal.
     fn draw(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = Model::open(Origin::onnx(self.out.join(NETWORK.0)), &ModelOptions::default())?;
+        let model = Model::open(self.out.join(NETWORK.0))?;
         let preprocess = monosplit::image::Preset::Imagenet.options();
         let preprocess = preprocess.fit(model.picture_input()?.size, monosplit::image::Fit::Auto)?;
         let source = Source::Picture(self.out.join(PHOTOGRAPH.0));

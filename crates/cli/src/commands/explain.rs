@@ -10,7 +10,7 @@ use monosplit::engine::{Engine, Profile};
 use monosplit::explain::{Explained, Explainer, Map, Question, Request, Series};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{Feed, Model, ModelOptions, Origin, Sample, Source, chosen_layer};
+use monosplit::{Feed, Model, Origin, Sample, Source, chosen_layer};
 
 use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
@@ -122,9 +122,8 @@ impl Explain {
         }
         check_folder(&self.out)?;
         self.method.choose()?;
-        let options =
-            ModelOptions { run_time_inputs: true, ..self.network.options_for(self.compute.precision()) };
-        let model = Model::open(origin, &options)?;
+        let options = self.network.options_for(self.compute.precision()).optional_inputs(true);
+        let model = options.open(origin)?;
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self)?;
         }

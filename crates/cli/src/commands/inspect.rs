@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use monosplit::graph::onnx::Problem;
 use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
-use monosplit::{CompiledMap, Model, ModelOptions, Origin, Provenance, compiled_maps, survey};
+use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
 use super::network::NetworkArgs;
 use crate::failure::Failure;
@@ -87,9 +87,9 @@ impl Inspect {
 
     fn findings(&self) -> Result<Findings, Failure> {
         let origin = self.network.origin(self.model.as_deref())?;
-        let options = ModelOptions { run_time_inputs: true, ..self.network.options() };
+        let options = self.network.options().optional_inputs(true);
         let Origin::Onnx(path) = &origin else {
-            let model = Model::open(origin.clone(), &options)?;
+            let model = options.open(origin.clone())?;
             let canonical = Some(model.report().to_string());
             let graph = model.original().clone();
             return Ok(Findings {
@@ -103,9 +103,9 @@ impl Inspect {
                 maps: Vec::new(),
             });
         };
-        let survey = survey(path, &options)?;
+        let survey = options.survey(path)?;
         let canonical = match survey.graph {
-            Some(graph) => Some(Model::new(origin.clone(), graph, &options)?.report().to_string()),
+            Some(graph) => Some(options.from_graph(origin.clone(), graph)?.report().to_string()),
             None => None,
         };
         Ok(Findings {

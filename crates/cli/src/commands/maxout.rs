@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use monosplit::graph::passes::Stored;
+use monosplit::Model;
+use monosplit::engine::Precision;
 use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::maxout::{
     Bound, Counts, Expansion, Inputs, Network, Products, Rational, Split, SplitOptions, Style, Variables,
     dot, from_graph, parse, parse_number, split, svg,
 };
-use monosplit::{Model, ModelOptions, Origin};
 
 use super::run::check_writable;
 use crate::failure::Failure;
@@ -307,9 +307,7 @@ fn deliver(path: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<(), F
 /// The network in a file.
 fn open(path: &Path) -> Result<Network> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) {
-        let mut options = ModelOptions::default();
-        options.canonical.stored = Stored::Double;
-        let model = Model::open(Origin::onnx(path), &options)?;
+        let model = Model::options().precision(Precision::F64).open(path)?;
         return from_graph(model.graph()).map_err(|error| of(path, &error));
     }
     let text =

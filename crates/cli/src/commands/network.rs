@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::engine::Engine;
-use monosplit::graph::passes::Stored;
 use monosplit::graph::{Error, Kind, Result, Tensor};
 
 use super::compute::Precision;
@@ -109,9 +108,11 @@ impl NetworkArgs {
 
     /// How it is opened.
     pub(crate) fn options(&self) -> ModelOptions {
-        let shape = self.input_shape.as_ref();
-        let input_shape = shape.map(|lengths| lengths.iter().map(|&length| length as usize).collect());
-        ModelOptions { input_shape, keep_input: self.no_transform_input, ..ModelOptions::default() }
+        let options = Model::options().transform_input(!self.no_transform_input);
+        match &self.input_shape {
+            Some(lengths) => options.input_shape(lengths.iter().map(|&n| n as usize).collect::<Vec<_>>()),
+            None => options,
+        }
     }
 
     /// Splits what was named on the command line into the network and its inputs, of which there must be some.
@@ -125,10 +126,6 @@ impl NetworkArgs {
 
     /// How the network is opened to be run in `precision`: folded weights are kept in it.
     pub(crate) fn options_for(&self, precision: Precision) -> ModelOptions {
-        let mut options = self.options();
-        if precision == Precision::F64 {
-            options.canonical.stored = Stored::Double;
-        }
-        options
+        self.options().precision(precision.into())
     }
 }

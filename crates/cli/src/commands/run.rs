@@ -106,7 +106,7 @@ impl Run {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
+        let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let reading = self.reading(&model)?;
         let batch = self.batch(&model)?;
         let mut inference = Inference::new(&model, &*self.compute.engine()?)?;

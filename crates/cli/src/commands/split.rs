@@ -75,7 +75,7 @@ impl SplitCommand {
         if self.out_g == self.out_h {
             return Err(Error::argument("--out-g and --out-h name the same file, expected two").into());
         }
-        let model = Model::open(self.network.origin(self.model.as_deref())?, &self.network.options())?;
+        let model = self.network.options().open(self.network.origin(self.model.as_deref())?)?;
         let sample = self.preprocessing.one_sample(&model, self.fit_to.as_ref())?;
         let (model, _) = self.piecewise.apply(model, &sample, &Cpu::default())?;
         let pair = materialise(model.graph())?;

@@ -55,7 +55,7 @@ impl SubjectArgs {
         let nothing = "nothing to draw; name a picture or a folder of pictures";
         let (origin, inputs) = self.network.split(&self.files, nothing)?;
         let sources = Source::list(inputs)?;
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
+        let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let known = catalogue::known_bounds(preprocess.as_ref())?;
         let (labels, meaning) = self.class.labels(&model)?;

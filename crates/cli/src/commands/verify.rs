@@ -127,7 +127,7 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = Model::open(origin, &self.network.options_for(self.compute.precision()))?;
+        let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
             [input] => self.preprocessing.one_sample(&model, Some(input))?,

@@ -1,0 +1,169 @@
+//! Where a network comes from and how it is opened.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use monosplit_engine::Precision;
+use monosplit_graph::onnx::Survey;
+use monosplit_graph::passes::{CanonicalOptions, Stored};
+use monosplit_graph::{Graph, Result};
+
+use crate::model::{self, Model};
+
+/// Where a network comes from. A path is the path of an ONNX file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// An ONNX file.
+    Onnx(PathBuf),
+    /// The weights of a known architecture.
+    Architecture {
+        /// Its name, torchvision's.
+        name: String,
+        /// A `.safetensors` or `.pth` file.
+        weights: PathBuf,
+    },
+}
+
+impl Origin {
+    /// The network in an ONNX file.
+    pub fn onnx(path: impl Into<PathBuf>) -> Self {
+        Origin::Onnx(path.into())
+    }
+
+    /// The architecture `name` with the weights in a file.
+    pub fn architecture(name: impl Into<String>, weights: impl Into<PathBuf>) -> Self {
+        Origin::Architecture { name: name.into(), weights: weights.into() }
+    }
+
+    /// The file the network is read from.
+    pub fn path(&self) -> &Path {
+        match self {
+            Origin::Onnx(path) => path,
+            Origin::Architecture { weights, .. } => weights,
+        }
+    }
+}
+
+impl From<PathBuf> for Origin {
+    fn from(path: PathBuf) -> Self {
+        Origin::Onnx(path)
+    }
+}
+
+impl<T: AsRef<Path> + ?Sized> From<&T> for Origin {
+    fn from(path: &T) -> Self {
+        Origin::Onnx(path.as_ref().to_owned())
+    }
+}
+
+impl From<String> for Origin {
+    fn from(path: String) -> Self {
+        Origin::Onnx(path.into())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Onnx(path) => write!(f, "{}", path.display()),
+            Origin::Architecture { name, weights } => write!(f, "{name} with {}", weights.display()),
+        }
+    }
+}
+
+/// How a network is opened.
+///
+/// ```
+/// # fn main() -> monosplit::Result<()> {
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/pets-small.onnx");
+/// let model = monosplit::Model::options().input_shape([3, 128, 128]).open(file)?;
+/// assert_eq!(model.sample_shape()?, [3, 128, 128]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelOptions {
+    pub(crate) input_shape: Option<Vec<usize>>,
+    pub(crate) canonical: CanonicalOptions,
+    pub(crate) transform_input: bool,
+    pub(crate) optional_inputs: bool,
+    pub(crate) open_batch: bool,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        ModelOptions {
+            input_shape: None,
+            canonical: CanonicalOptions::default(),
+            transform_input: true,
+            optional_inputs: false,
+            open_batch: false,
+        }
+    }
+}
+
+impl ModelOptions {
+    /// The shape of one sample, without the batch axis, where the file leaves it open; for an architecture, the size of
+    /// the image.
+    #[must_use]
+    pub fn input_shape(mut self, lengths: impl Into<Vec<usize>>) -> Self {
+        self.input_shape = Some(lengths.into());
+        self
+    }
+
+    /// Which parts of the canonical form are wanted.
+    #[must_use]
+    pub fn canonical(mut self, canonical: CanonicalOptions) -> Self {
+        self.canonical = canonical;
+        self
+    }
+
+    /// The precision the network will be run in: weights that folding changes are stored in it.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        if precision == Precision::F64 {
+            self.canonical.stored = Stored::Double;
+        }
+        self
+    }
+
+    /// Whether images are changed as torchvision changes them for its pretrained weights of an architecture (GoogLeNet);
+    /// they are by default.
+    #[must_use]
+    pub fn transform_input(mut self, transform: bool) -> Self {
+        self.transform_input = transform;
+        self
+    }
+
+    /// Whether the optional inputs (the class, α, …) of a file that [`Compilation`](crate::Compilation) wrote stay inputs.
+    /// By default they become constants of their default value.
+    #[must_use]
+    pub fn optional_inputs(mut self, keep: bool) -> Self {
+        self.optional_inputs = keep;
+        self
+    }
+
+    /// Whether the batch size of a file that fixes it is taken as open.
+    #[must_use]
+    pub fn open_batch(mut self, open: bool) -> Self {
+        self.open_batch = open;
+        self
+    }
+
+    /// Opens a network and brings it into canonical form.
+    pub fn open(&self, origin: impl Into<Origin>) -> Result<Model> {
+        Model::with_options(origin.into(), self)
+    }
+
+    /// Brings a graph that has been read already into canonical form; `origin` names it in errors.
+    pub fn from_graph(&self, origin: impl Into<Origin>, graph: Graph) -> Result<Model> {
+        Model::from_graph(origin.into(), graph, self)
+    }
+
+    /// Reads an ONNX file as far as it can be read: where the graph is missing, the problems say why.
+    pub fn survey(&self, path: impl AsRef<Path>) -> Result<Survey> {
+        model::survey(path.as_ref(), self)
+    }
+}

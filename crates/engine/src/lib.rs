@@ -5,7 +5,6 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod effort;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
 mod outline;

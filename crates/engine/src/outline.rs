@@ -3,14 +3,15 @@
 
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Shape, Tensor, element_count};
 
-use crate::effort::Effort;
 use crate::plan::{Place, Plan};
+use monosplit_graph::op::MultiplyAdds;
 
 /// What is kept of a node.
 pub(crate) struct Value {
     pub(crate) name: String,
     pub(crate) op: &'static str,
-    pub(crate) effort: Effort,
+    /// What defines it, not what a fast algorithm needs.
+    pub(crate) multiply_adds: MultiplyAdds,
     pub(crate) shape: Shape,
     pub(crate) kind: Kind,
     pub(crate) inputs: Vec<NodeId>,
@@ -38,7 +39,7 @@ impl Outline {
         let value = |(id, node): (NodeId, &monosplit_graph::Node)| Value {
             name: name_of(graph, id),
             op: node.op.name(),
-            effort: Effort::of(graph, node),
+            multiply_adds: graph.multiply_adds(node),
             shape: node.shape.clone(),
             kind: node.kind,
             inputs: node.inputs.iter().map(same).collect(),

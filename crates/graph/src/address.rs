@@ -257,20 +257,8 @@ fn multiply_adds(graph: &Graph, node: &Node) -> usize {
         Some(Dim::Fixed(n) | Dim::Batch(n)) => n,
         None => usize::MAX,
     };
-    let shape = |i: usize| &graph.node(node.inputs[i]).shape;
-    let taps = |weight: &Shape| per_sample(&Shape::new(&weight.dims()[1..]));
-    match &node.op {
-        Op::Conv { .. } => per_sample(&node.shape).saturating_mul(taps(shape(1))),
-        Op::ConvTranspose { .. } => per_sample(shape(0)).saturating_mul(taps(shape(1))),
-        Op::MatMul { trans_a, .. } => {
-            let axis = shape(0).rank() - if *trans_a { 2 } else { 1 };
-            let inner = match shape(0).dims()[axis] {
-                Dim::Fixed(n) | Dim::Batch(n) => n,
-            };
-            per_sample(&node.shape).saturating_mul(inner)
-        }
-        _ => 0,
-    }
+    let inputs = node.inputs.first().map_or(0, |&input| per_sample(&graph.node(input).shape));
+    graph.multiply_adds(node).total(per_sample(&node.shape), inputs)
 }
 
 fn is_inside(container: &str, path: &str) -> bool {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::infer::infer;
-use crate::op::Op;
+use crate::op::{MultiplyAdds, Op};
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
 
@@ -204,6 +204,12 @@ impl Graph {
             Op::Constant(tensor) => Some(tensor),
             _ => None,
         }
+    }
+
+    /// The multiplications with addition that define a node.
+    pub fn multiply_adds(&self, node: &Node) -> MultiplyAdds {
+        let operands: Vec<&Shape> = node.inputs.iter().map(|&input| &self.node(input).shape).collect();
+        node.op.properties().cost.multiply_adds(&operands)
     }
 
     /// For every node, the nodes that read it, in topological order (twice if read twice).

@@ -14,7 +14,6 @@ use super::kernels::streams::{Stream, Weights};
 use super::program::{CpuProgram, Executor, Link, Streams};
 use super::real::Real;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
-use crate::effort::Effort;
 use crate::plan::{Place, Step};
 use crate::profile::{NodeTime, Profile};
 use crate::schedule::Work;
@@ -61,11 +60,8 @@ impl<R: Real> Run<'_, R> {
         };
         let operations = step.work.nodes().iter().map(|id| {
             let value = &program.outline.values[id.index()];
-            match value.effort {
-                Effort::PerOutput(each) => self.count(*id).saturating_mul(each) as u64,
-                Effort::PerInput(each) => self.count(value.inputs[0]).saturating_mul(each) as u64,
-                Effort::Little => 0,
-            }
+            let inputs = value.inputs.first().map_or(0, |&input| self.count(input));
+            2 * value.multiply_adds.total(self.count(*id), inputs) as u64
         });
         NodeTime {
             node,

@@ -14,7 +14,6 @@ use super::dock::{Dock, Leaving, Value, bytes_of, converted};
 use super::lanes::Turn;
 use super::program::CudaProgram;
 use super::translator::Site;
-use crate::effort::Effort;
 use crate::outline::element_bytes;
 use crate::plan::Place;
 use crate::{NodeTime, Precision, Profile};
@@ -349,11 +348,8 @@ impl Instance {
         let value = &program.outline.values[nodes[0].index()];
         let operations = nodes.iter().map(|id| {
             let value = &program.outline.values[id.index()];
-            match value.effort {
-                Effort::PerOutput(each) => (count(&self.shapes[id.index()]) * each) as u64,
-                Effort::PerInput(each) => (count(&self.shapes[value.inputs[0].index()]) * each) as u64,
-                Effort::Little => 0,
-            }
+            let inputs = value.inputs.first().map_or(0, |input| count(&self.shapes[input.index()]));
+            2 * value.multiply_adds.total(count(&self.shapes[id.index()]), inputs) as u64
         });
         let commands = &self.commands[segment.commands.clone()];
         let heavy = commands.iter().find(|c| !matches!(c, Command::Launch(_))).or(commands.first());

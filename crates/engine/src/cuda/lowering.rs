@@ -44,7 +44,14 @@ pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
             | Op::LocalResponseNorm { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. } => primitive(g, &node.op, &inputs)?,
-            _ => None,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => None,
+            Op::Input | Op::Constant(_) => None,
+            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => None,
+            Op::MaxPool(_) | Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } => None,
+            Op::WinnerGather(_) | Op::WinnerScatter(_) | Op::Reduce { .. } | Op::ArgMax { .. } => None,
+            Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } | Op::Reshape { .. } => None,
+            Op::Transpose { .. } | Op::Expand { .. } | Op::Gather { .. } | Op::Resize { .. } => None,
+            Op::Identity | Op::Dropout { .. } => None,
         };
         Ok(value.map_or(Step::Keep, Step::Replace))
     })

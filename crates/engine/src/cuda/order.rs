@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use monosplit_graph::op::Role;
 use monosplit_graph::passes::{Rewrite, Step};
 use monosplit_graph::{Dim, Graph, Node, NodeId, Op, Result, Shape};
 
@@ -168,7 +169,7 @@ fn order(graph: &Graph, node: &Node, inputs: &[NodeId], read: &[Order]) -> Order
             let from = channels(&graph.node(inputs[0]).shape);
             last_if(!is_folded(window, *groups, from, channels(&node.shape)))
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => {
+        op if op.role() == Role::Elementwise => {
             last_if(values.any(|(value, order)| *order == Order::ChannelsLast && value.shape == node.shape))
         }
         op if keeps_order(op) => last_if(values.any(|(_, order)| *order == Order::ChannelsLast)),
@@ -199,7 +200,7 @@ fn wants(node: &Node, order: Order, position: usize) -> Option<Order> {
         Op::ConvTranspose { .. } if order == Order::Counted && position == 1 => Some(Order::Counted),
         Op::Conv { .. } | Op::ConvTranspose { .. } => Some(Order::ChannelsLast),
         // What is repeated could be read in any order, at a price.
-        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Some(order),
+        op if op.role() == Role::Elementwise => Some(order),
         op if keeps_order(op) => Some(order),
         _ => Some(Order::Counted),
     }

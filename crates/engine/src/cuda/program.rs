@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUmodule;
+use monosplit_graph::op::Role;
 use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
@@ -376,7 +377,7 @@ fn derived(graph: &Graph, plan: &Plan, outline: &Outline, known: &[bool]) -> Vec
 }
 
 fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. })
+    op.role() == Role::Elementwise
 }
 
 /// The elementwise kernels of a program by the node they begin with, and the text of all, each once.

@@ -190,6 +190,17 @@ pub enum MultiplyAdds {
     Negligible,
 }
 
+impl MultiplyAdds {
+    /// All of them, given the number of elements of the value and of the first operand.
+    pub fn total(self, outputs: usize, inputs: usize) -> usize {
+        match self {
+            MultiplyAdds::PerOutput(each) => outputs.saturating_mul(each),
+            MultiplyAdds::PerInput(each) => inputs.saturating_mul(each),
+            MultiplyAdds::Negligible => 0,
+        }
+    }
+}
+
 impl Cost {
     /// The number, for operands of these shapes. A batch axis counts as one sample.
     pub fn multiply_adds(self, operands: &[&Shape]) -> MultiplyAdds {

@@ -106,12 +106,7 @@ macro_rules! of_any_kind {
 const MAX_TAPS: usize = 1 << 24;
 
 fn check_window(op: &Op) -> Result<()> {
-    let window = match op {
-        Op::Conv { window, .. } | Op::ConvTranspose { window, .. } => window,
-        Op::AveragePool { window, .. } | Op::AveragePoolTranspose { window, .. } => window,
-        Op::MaxPool(window) | Op::WinnerGather(window) | Op::WinnerScatter(window) => window,
-        _ => return Ok(()),
-    };
+    let Some(window) = op.window() else { return Ok(()) };
     match element_count(&window.kernel) {
         Some(taps) if taps <= MAX_TAPS => Ok(()),
         _ => Err(Error::unsupported(format!(
@@ -147,7 +142,19 @@ pub(crate) fn choose<R: Real>(
             )
         })),
         Op::BatchNorm { epsilon } => batch_norm(epsilon, constants),
-        Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => normalisation(&node.op),
+        Op::LayerNorm { axis, epsilon } => Ok(layer_norm(axis, epsilon)),
+        Op::GroupNorm { groups, epsilon } => Ok(Kernel::new("group norm", move |v, out| {
+            let x = (v[0].real()?, v[0].shape);
+            norm::group_norm(groups, epsilon, x, v[1].real()?, v[2].real()?, out.real()?);
+            Ok(())
+        })),
+        Op::LocalResponseNorm { size, alpha, beta, bias } => {
+            let kernel = LocalResponse { size, alpha, beta, bias };
+            Ok(Kernel::new("local response norm", move |v, out| {
+                kernel.run((v[0].real()?, v[0].shape), out.real()?);
+                Ok(())
+            }))
+        }
         Op::Unary(unary) => Ok(Kernel {
             in_place: Some(Box::new(move |out| activation::apply_in_place(unary, out))),
             ..Kernel::new("elementwise", move |v, out| activation::apply(unary, &v[0], out))
@@ -162,18 +169,64 @@ pub(crate) fn choose<R: Real>(
         })),
         Op::Softmax { axis } => Ok(softmax_kernel(false, axis)),
         Op::LogSoftmax { axis } => Ok(softmax_kernel(true, axis)),
-        Op::MaxPool(_)
-        | Op::AveragePool { .. }
-        | Op::AveragePoolTranspose { .. }
-        | Op::WinnerGather(_)
-        | Op::WinnerScatter(_) => Ok(pooling(node.op.clone())),
+        Op::MaxPool(window) => Ok(pooling(move |v, out, shape| {
+            pool::max_pool(&window, (v[0].real()?, v[0].shape), (out, shape));
+            Ok(())
+        })),
+        Op::AveragePool { window, divisor } => Ok(pooling(move |v, out, shape| {
+            pool::average_pool(&window, divisor, (v[0].real()?, v[0].shape), (out, shape));
+            Ok(())
+        })),
+        Op::AveragePoolTranspose { window, divisor, .. } => Ok(pooling(move |v, out, shape| {
+            pool::average_pool_transpose(&window, divisor, (v[0].real()?, v[0].shape), (out, shape));
+            Ok(())
+        })),
+        Op::WinnerGather(window) => Ok(pooling(move |v, out, shape| {
+            pool::winner_gather(&window, (v[0].real()?, v[0].shape), v[1].real()?, (out, shape));
+            Ok(())
+        })),
+        Op::WinnerScatter(window) => Ok(pooling(move |v, out, _| {
+            let y = (v[1].real()?, v[1].shape);
+            pool::winner_scatter(&window, (v[0].real()?, v[0].shape), y, out);
+            Ok(())
+        })),
         Op::Reduce { reduction, axes, .. } => {
             Ok(Kernel::new("reduction", move |v, out| reduce::reduce(reduction, &axes, &v[0], out)))
         }
         Op::ArgMax { axis, .. } => {
             Ok(Kernel::new("index of maximum", move |v, out| reduce::arg_max(axis, &v[0], out)))
         }
-        _ => Ok(moving(node.op.clone())),
+        Op::Concat { axis } => Ok(Kernel::new("copy", move |v, out| concat(axis, v, out))),
+        Op::Slice { axis, start, step, length } => Ok(Kernel::new("copy", move |v, out| {
+            let shape = v[0].shape;
+            of_any_kind!(v[0], out, |x, out| movement::slice(axis, start, step, length, (x, shape), out));
+            Ok(())
+        })),
+        Op::Pad { padding, pads } => Ok(Kernel::new("copy", move |v, out| pad(padding, &pads, &v[0], out))),
+        Op::Transpose { axes } => Ok(Kernel::new("copy", move |v, out| {
+            let shape = v[0].shape;
+            of_any_kind!(v[0], out, |x, out| movement::permute((x, shape), &axes, out));
+            Ok(())
+        })),
+        Op::Expand { .. } => Ok(Kernel::new("copy", |v, out| {
+            let (shape, target) = (v[0].shape, out.shape);
+            of_any_kind!(v[0], out, |x, out| broadcast::expand((x, shape), (out, target))?);
+            Ok(())
+        })),
+        Op::Gather { axis } => Ok(Kernel::new("gather", move |v, out| {
+            let (shape, indices) = (v[0].shape, v[1].int()?);
+            of_any_kind!(v[0], out, |x, out| movement::gather(axis, (x, shape), indices, out)?);
+            Ok(())
+        })),
+        Op::Resize { axes, interpolation, coordinates } => Ok(Kernel::new("resize", move |v, out| {
+            resize::resize(&axes, interpolation, coordinates, (v[0].real()?, v[0].shape), out.real()?);
+            Ok(())
+        })),
+        // The plan lets these share the memory of what they read, and copies only a value that must leave.
+        Op::Reshape { .. } | Op::Identity | Op::Dropout { .. } => Ok(Kernel::new("copy", |v, out| {
+            of_any_kind!(v[0], out, |x, out| out.copy_from_slice(x));
+            Ok(())
+        })),
     }
 }
 
@@ -361,33 +414,18 @@ fn batch_norm<R: Real>(epsilon: f64, constants: &[Option<View<'_, R>>]) -> Resul
     }))
 }
 
-fn normalisation<R: Real>(op: &Op) -> Result<Kernel<R>> {
-    Ok(match *op {
-        Op::LayerNorm { axis, epsilon } => Kernel::new("layer norm", move |v, out| {
-            let normalised = &v[0].shape[axis..];
-            let full = |parameter: &View<'_, R>| {
-                let mut expanded = vec![R::ZERO; normalised.iter().product()];
-                broadcast::expand((parameter.real()?, parameter.shape), (&mut expanded, normalised))?;
-                Ok(expanded)
-            };
-            let scale = full(&v[1])?;
-            let bias = v.get(2).map(full).transpose()?;
-            norm::layer_norm(epsilon, v[0].real()?, &scale, bias.as_deref(), out.real()?);
-            Ok(())
-        }),
-        Op::GroupNorm { groups, epsilon } => Kernel::new("group norm", move |v, out| {
-            let x = (v[0].real()?, v[0].shape);
-            norm::group_norm(groups, epsilon, x, v[1].real()?, v[2].real()?, out.real()?);
-            Ok(())
-        }),
-        Op::LocalResponseNorm { size, alpha, beta, bias } => {
-            let kernel = LocalResponse { size, alpha, beta, bias };
-            Kernel::new("local response norm", move |v, out| {
-                kernel.run((v[0].real()?, v[0].shape), out.real()?);
-                Ok(())
-            })
-        }
-        _ => return Err(Error::argument("not a normalisation")),
+fn layer_norm<R: Real>(axis: usize, epsilon: f64) -> Kernel<R> {
+    Kernel::new("layer norm", move |v, out| {
+        let normalised = &v[0].shape[axis..];
+        let full = |parameter: &View<'_, R>| {
+            let mut expanded = vec![R::ZERO; normalised.iter().product()];
+            broadcast::expand((parameter.real()?, parameter.shape), (&mut expanded, normalised))?;
+            Ok(expanded)
+        };
+        let scale = full(&v[1])?;
+        let bias = v.get(2).map(full).transpose()?;
+        norm::layer_norm(epsilon, v[0].real()?, &scale, bias.as_deref(), out.real()?);
+        Ok(())
     })
 }
 
@@ -398,62 +436,17 @@ fn softmax_kernel<R: Real>(logarithm: bool, axis: usize) -> Kernel<R> {
     })
 }
 
-fn pooling<R: Real>(op: Op) -> Kernel<R> {
+/// A kernel that slides a window over its first input. `run` is given the output and its shape.
+fn pooling<R: Real>(
+    run: impl Fn(&[View<'_, R>], &mut [R], &[usize]) -> Result<()> + Send + Sync + 'static,
+) -> Kernel<R> {
     Kernel::new("pool", move |v, out| {
-        let (x, xs, ys) = (v[0].real()?, v[0].shape, out.shape);
-        let out = out.real()?;
-        if x.is_empty() {
-            return Err(Error::shape(format!("there is nothing to pool in a value of shape {xs:?}")));
+        if v[0].real()?.is_empty() {
+            let shape = v[0].shape;
+            return Err(Error::shape(format!("there is nothing to pool in a value of shape {shape:?}")));
         }
-        match &op {
-            Op::MaxPool(window) => pool::max_pool(window, (x, xs), (out, ys)),
-            Op::AveragePool { window, divisor } => {
-                pool::average_pool(window, *divisor, (x, xs), (out, ys));
-            }
-            Op::AveragePoolTranspose { window, divisor, .. } => {
-                pool::average_pool_transpose(window, *divisor, (x, xs), (out, ys));
-            }
-            Op::WinnerGather(window) => pool::winner_gather(window, (x, xs), v[1].real()?, (out, ys)),
-            Op::WinnerScatter(window) => {
-                pool::winner_scatter(window, (x, xs), (v[1].real()?, v[1].shape), out);
-            }
-            _ => return Err(Error::argument("not a pool")),
-        }
-        Ok(())
-    })
-}
-
-/// Kernels that only move elements, of whichever kind they are.
-fn moving<R: Real>(op: Op) -> Kernel<R> {
-    let name = match &op {
-        Op::Resize { .. } => "resize",
-        Op::Gather { .. } => "gather",
-        _ => "copy",
-    };
-    Kernel::new(name, move |v, out| {
-        let (shape, target) = (v[0].shape, out.shape);
-        match &op {
-            Op::Concat { axis } => concat(*axis, v, out)?,
-            &Op::Slice { axis, start, step, length } => of_any_kind!(v[0], out, |x, out| {
-                movement::slice(axis, start, step, length, (x, shape), out);
-            }),
-            Op::Pad { padding, pads } => pad(*padding, pads, &v[0], out)?,
-            Op::Transpose { axes } => {
-                of_any_kind!(v[0], out, |x, out| movement::permute((x, shape), axes, out));
-            }
-            Op::Expand { .. } => {
-                of_any_kind!(v[0], out, |x, out| broadcast::expand((x, shape), (out, target))?);
-            }
-            Op::Gather { axis } => {
-                let indices = v[1].int()?;
-                of_any_kind!(v[0], out, |x, out| movement::gather(*axis, (x, shape), indices, out)?);
-            }
-            Op::Resize { axes, interpolation, coordinates } => {
-                resize::resize(axes, *interpolation, *coordinates, (v[0].real()?, shape), out.real()?);
-            }
-            _ => of_any_kind!(v[0], out, |x, out| out.copy_from_slice(x)),
-        }
-        Ok(())
+        let shape = out.shape;
+        run(v, out.real()?, shape)
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) use convolutions::is_folded;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUmodule;
-use monosplit_graph::op::{Interpolation, Padding, ResizeAxis};
+use monosplit_graph::op::{Interpolation, Padding, ResizeAxis, Role};
 use monosplit_graph::{Error, Kind, Op, Result};
 
 use crate::cuda::Math;
@@ -82,6 +82,10 @@ pub(super) fn too_large() -> Error {
     Error::memory("a value is too large for the card; use a smaller batch")
 }
 
+fn no_kernel(op: &Op) -> Error {
+    Error::unsupported(format!("the engine 'cuda' has no kernel for {}; use the engine 'cpu'", op.name()))
+}
+
 pub(super) fn product(lengths: &[usize]) -> usize {
     lengths.iter().product()
 }
@@ -127,7 +131,7 @@ impl Translator<'_> {
             return Err(too_large());
         }
         // What sums over nothing is zero.
-        let sums = matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. });
+        let sums = matches!(op.role(), Role::Convolution | Role::MatrixProduct);
         if sums && inputs.iter().any(|site| site.count() == 0) {
             self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
             return Ok(());
@@ -171,10 +175,13 @@ impl Translator<'_> {
             Op::Resize { axes, interpolation, coordinates } => {
                 self.resize(axes, *interpolation, *coordinates, &inputs[0], out)
             }
-            other => Err(Error::unsupported(format!(
-                "the engine 'cuda' has no kernel for {}; use --engine cpu",
-                other.name()
-            ))),
+            // The elementwise kernels take these, lowering has rewritten those, and the plan lets the last share memory.
+            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Err(no_kernel(op)),
+            Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::GroupNorm { .. } => Err(no_kernel(op)),
+            Op::LocalResponseNorm { .. } | Op::Softmax { .. } | Op::LogSoftmax { .. } => Err(no_kernel(op)),
+            Op::Input | Op::Constant(_) | Op::Reshape { .. } | Op::Identity | Op::Dropout { .. } => {
+                Err(no_kernel(op))
+            }
         }
     }
 

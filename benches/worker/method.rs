@@ -2,7 +2,7 @@
 
 use monosplit::catalogue::{self, Chosen, Entry};
 use monosplit::engine::{Engine, Profile};
-use monosplit::explain::{Class, Explained, Explainer, Finish, Question, Request, Settings, Size};
+use monosplit::explain::{Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, Settings, Size};
 use monosplit::{Model, Result, Tensor};
 
 use crate::Results;
@@ -50,13 +50,13 @@ pub(crate) fn load(
         _ => Size::Layer,
     };
     let finish = Finish { size, ..Finish::default() };
-    let request = |layer: &Option<String>| -> Vec<Request> {
-        chosen.iter().map(|c| Request::of(c.method.clone(), layer.clone()).finish(finish)).collect()
+    let request = |layer: &Option<String>| -> Vec<MapRequest> {
+        chosen.iter().map(|c| MapRequest::of(c.method.clone(), layer.clone()).finish(finish)).collect()
     };
-    let requests: Vec<Request> = layers.iter().flat_map(request).collect();
+    let requests: Vec<MapRequest> = layers.iter().flat_map(request).collect();
     let class = options.number("class")?.map_or(Class::Top, Class::Index);
     let compile = match options.get("remembering") {
-        Some("yes") => Explainer::remembering,
+        Some("yes") => Explainer::with_class_cache,
         _ => Explainer::new,
     };
     let explainer = compile(model.graph(), &requests, engine)?;
@@ -68,13 +68,13 @@ struct Explaining {
     explainer: Explainer,
     class: Class,
     images: Tensor,
-    requests: Vec<Request>,
+    requests: Vec<MapRequest>,
     settings: Settings,
 }
 
 impl Job for Explaining {
     fn run(&mut self) -> Result<Results> {
-        let Explained { logits, maps, .. } =
+        let Explanation { logits, maps, .. } =
             self.explainer.explain(&self.images, &self.class, &self.settings)?;
         let mut results = vec![("logits".to_owned(), logits)];
         for (request, map) in self.requests.iter().zip(maps) {
@@ -88,7 +88,7 @@ impl Job for Explaining {
     }
 
     fn profile(&mut self) -> Result<Profile> {
-        let question = Question::new(&self.images, &self.class, &self.settings);
-        self.explainer.answer_profiled(&question).map(|(_, profile)| profile)
+        let batch = ExplainBatch::new(&self.images, &self.class, &self.settings);
+        self.explainer.explain_batch_profiled(&batch).map(|(_, profile)| profile)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use monosplit::catalogue;
 use monosplit::engine::Engine;
-use monosplit::explain::{Class, Explainer, Finish, Request, Settings, Size};
+use monosplit::explain::{Class, Explainer, Finish, MapRequest, Settings, Size};
 use monosplit::graph::{Graph, npy};
 use monosplit::{Error, Inference, Model, Result, Tensor};
 use monosplit_eval::{Case, Changes, Erosions, Metric, Network, metrics};
@@ -24,7 +24,7 @@ pub(crate) fn load(
     let chosen = catalogue::parse(options.get("name").unwrap_or("gradient"), &[])?;
     let layer = options.get("layers").map(str::to_owned);
     let finish = Finish { size: Size::Input, ..Finish::default() };
-    let requests = [Request::of(chosen.method.clone(), layer).finish(finish)];
+    let requests = [MapRequest::of(chosen.method.clone(), layer).finish(finish)];
     let network = Examined {
         inference: Mutex::new(Inference::new(model, &*engine)?),
         explainer: Explainer::new(model.graph(), &requests, &*engine)?,

@@ -10,7 +10,7 @@ use monosplit::Tensor;
 use monosplit::catalogue::{Family, entries};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::methods::Occlusion;
-use monosplit::explain::{ClassInput, Explanation, Procedure, Request};
+use monosplit::explain::{ClassInput, ExplanationGraph, MapRequest, Procedure};
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
 use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
 use monosplit::graph::passes::matrix_form;
@@ -736,14 +736,14 @@ fn what_is_refused_leaves_no_file() {
         let obstacle = match method {
             "eigencam" => "singular value decomposition",
             "random" | "image" | "mask" => "does not ask the network",
-            _ => "asks the network many times",
+            _ => "runs the network many times",
         };
         refuses(words, &[obstacle, "cannot be written as one graph"]);
     }
     let opened = Model::open(&network).unwrap();
-    let occlusion = Request::at_input(Occlusion::default());
+    let occlusion = MapRequest::at_input(Occlusion::default());
     let refused =
-        Explanation::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
+        ExplanationGraph::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
     assert!(refused.contains("cannot be written as one graph"), "{refused}");
     let refused: [(&[&str], &str); 13] = [
         (&["--precision", "tf32"], "f32 or f64"),

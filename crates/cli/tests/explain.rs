@@ -10,7 +10,7 @@ use std::path::Path;
 use json::assert_json;
 use monosplit::Tensor;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, Part, Request, Settings};
+use monosplit::explain::{Class, Explainer, MapRequest, Settings, StreamPart};
 use monosplit::graph::{Dim, Op, npy};
 use monosplit::image::Picture;
 use monosplit::{Inference, Model};
@@ -409,7 +409,7 @@ fn scores_have_the_same_bits_with_and_without_an_explanation() {
         let engine = monosplit::engine::Cpu::default();
         let alone = Inference::new(&model, &engine).unwrap().run(std::slice::from_ref(&image)).unwrap();
         let layer = monosplit::default_layer(model.graph()).unwrap();
-        let request = Request::new(SplitCam { part: Part::Plus, ..SplitCam::default() }, layer);
+        let request = MapRequest::new(SplitCam { part: StreamPart::Plus, ..SplitCam::default() }, layer);
         let explainer = Explainer::new(model.graph(), &[request], &engine).unwrap();
         let explained = explainer.explain(&image, &Class::Top, &Settings::default()).unwrap();
         let (alone, beside) = (alone.to_f32(), explained.logits.to_f32());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use monosplit::engine::{Cpu, Precision};
 use monosplit::eval::Examinee;
 use monosplit::explain::methods::{Gradient, InputXGradient, SplitCam, SplitGrad};
-use monosplit::explain::{Channels, Class, Explainer, Finish, Method, Request, Settings};
+use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Method, Settings};
 use monosplit::graph::op::Reduction;
 use monosplit::graph::{Graph, Kind, Shape};
 use monosplit::{Inference, Model, Tensor};
@@ -69,8 +69,8 @@ fn split_methods_pass_the_statistics() {
         (Arc::new(Gradient), 1.0),
         (Arc::new(InputXGradient), 1.0),
     ];
-    let requests: Vec<Request> =
-        methods.iter().map(|(method, _)| Request::of(method.clone(), None).finish(keep)).collect();
+    let requests: Vec<MapRequest> =
+        methods.iter().map(|(method, _)| MapRequest::of(method.clone(), None).finish(keep)).collect();
     let engine = Cpu::default().precision(Precision::F64);
     let settings = Settings { alpha: vec![0.5], ..Settings::default() };
     let class = Class::PerSample(vec![0, 1, 2, 3, 0]);
@@ -137,7 +137,8 @@ fn a_batch_of_fixed_size_is_not_filled_up() {
     graph.output("scores", scores);
     let model = Model::options().from_graph("made here", graph).unwrap();
     let mut inference = Inference::new(&model, &Cpu::default()).unwrap();
-    let explainer = Explainer::new(model.graph(), &[Request::at_input(Gradient)], &Cpu::default()).unwrap();
+    let explainer =
+        Explainer::new(model.graph(), &[MapRequest::at_input(Gradient)], &Cpu::default()).unwrap();
     let batch = |samples: usize| {
         let numbers: Vec<f64> = (0..samples * 3).map(|i| i as f64).collect();
         Tensor::new([samples, 3], numbers).unwrap()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use monosplit_explain::{Finish, Method, Request, Settings, Size};
+use monosplit_explain::{Finish, MapRequest, Method, Settings, Size};
 
 use crate::store::Configuration;
 
@@ -37,11 +37,11 @@ pub struct Candidate {
 impl Candidate {
     /// The map that is asked for, at the size of the image; the absolute value is taken afterwards, so that a
     /// configuration with signs and one without share it.
-    pub(crate) fn request(&self) -> Option<Request> {
+    pub(crate) fn request(&self) -> Option<MapRequest> {
         match &self.source {
             Source::Method(method, layer) => {
                 let finish = Finish { size: Size::Input, ..Finish::default() };
-                Some(Request::of(method.clone(), layer.clone()).finish(finish))
+                Some(MapRequest::of(method.clone(), layer.clone()).finish(finish))
             }
             Source::Mask => None,
         }

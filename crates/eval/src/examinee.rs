@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Class, Explainer, Map, Question, Request, Settings};
+use monosplit_explain::{Class, ExplainBatch, Explainer, MapRequest, SaliencyMap, Settings};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
@@ -64,7 +64,7 @@ impl<'a> Examinee<'a> {
 
     /// The programs of a group of candidates that take the same numbers at run time.
     pub fn panel(&self, candidates: &[&Candidate]) -> Result<Panel> {
-        let mut requests: Vec<Request> = Vec::new();
+        let mut requests: Vec<MapRequest> = Vec::new();
         let mut keys: Vec<String> = Vec::new();
         let mut places = Vec::with_capacity(candidates.len());
         for candidate in candidates {
@@ -89,7 +89,7 @@ impl<'a> Examinee<'a> {
         Ok(Panel { explainer, requests, settings, places, absolute })
     }
 
-    fn explainer(&self, keys: Vec<String>, requests: &[Request]) -> Result<Arc<Explainer>> {
+    fn explainer(&self, keys: Vec<String>, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
         let Ok(mut compiled) = self.compiled.lock() else {
             return Ok(Arc::new(Explainer::new(self.graph, requests, self.engine)?));
         };
@@ -111,7 +111,7 @@ impl<'a> Examinee<'a> {
 /// Candidates whose maps are computed together.
 pub struct Panel {
     explainer: Arc<Explainer>,
-    requests: Vec<Request>,
+    requests: Vec<MapRequest>,
     settings: Settings,
     /// For each candidate its map among those of the explainer; none is the mask.
     places: Vec<Option<usize>>,
@@ -126,8 +126,8 @@ impl Panel {
     /// The maps `[N, H, W]` of images, each for a class of its own.
     pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
         let class = Class::PerSample(classes.to_vec());
-        let question = Question { series: None, ..Question::new(images, &class, &self.settings) };
-        let explained = self.explainer.answer(&question)?;
+        let batch = ExplainBatch { position: None, ..ExplainBatch::new(images, &class, &self.settings) };
+        let explained = self.explainer.explain_batch(&batch)?;
         explained.maps.into_iter().map(settled).collect::<Result<_>>().map(Maps)
     }
 
@@ -156,7 +156,7 @@ impl Panel {
 }
 
 /// A map with its exponents multiplied in, where it has any.
-fn settled(map: Map) -> Result<Tensor> {
+fn settled(map: SaliencyMap) -> Result<Tensor> {
     if map.exponents.iter().all(|&exponent| exponent == 0) {
         return Ok(map.values);
     }

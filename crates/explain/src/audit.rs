@@ -10,16 +10,16 @@ use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::ClassInput;
+use crate::explain_batch::{Class, ExplainBatch, Settings};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::explanation_graph::ClassInput;
 use crate::network::Network;
-use crate::question::{Class, Question, Settings};
-use crate::reading::{Part, Stream, sensitivity};
 use crate::relevance::EPSILON;
 use crate::scaled::Scale;
 use crate::sensitivity::Sensitivity;
 use crate::split::{InputSplit, Split, Stabiliser};
+use crate::split_streams::{Stream, StreamPart, sensitivity};
 use crate::sum_stream::{SumStream, Thresholds};
-use crate::writing::Writing;
 
 /// Sums that are smaller are sums of nothing.
 const VANISHED: f64 = 1e-150;
@@ -111,10 +111,10 @@ fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn 
     let logits = activations.pop().ok_or_else(|| Error::argument("the network has no output"))?;
     let class = argmax(&logits, network.classes());
 
-    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
     let mut walk =
-        Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, network.logits(), writing.seed());
-    let g = &mut writing.graph;
+        Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, network.logits(), builder.seed());
+    let g = &mut builder.graph;
     for id in layers {
         let gradient = walk.message(g, network, *id)?.map_or_else(|| g.scaled(0.0, *id), Ok)?;
         g.output("", gradient);
@@ -141,22 +141,22 @@ fn beside(
 ) -> Result<Beside> {
     // Products of streams keep their sign only where the streams are not negative, the image's included.
     let split = Split::default().stabiliser(Stabiliser::None).input_split(InputSplit::Signed);
-    let mut writing = Writing::new(network, ClassInput::Given)?;
+    let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
     let reached = network.output_dependencies();
     for &id in layers {
-        writing.graph.output("", id);
+        builder.graph.output("", id);
         let (gradient, least) = if reached[id.index()] {
-            let message = writing.sensitivities(&split, id)?;
-            let scale = writing.scale;
-            (message.gradient, least_sensitivity(&mut writing.graph, &scale, message)?)
+            let message = builder.sensitivities(&split, id)?;
+            let scale = builder.scale;
+            (message.gradient, least_sensitivity(&mut builder.graph, &scale, message)?)
         } else {
-            (writing.graph.scaled(0.0, id)?, writing.graph.number(0.0))
+            (builder.graph.scaled(0.0, id)?, builder.graph.number(0.0))
         };
-        writing.graph.output("", gradient);
-        writing.graph.output("", least);
+        builder.graph.output("", gradient);
+        builder.graph.output("", least);
     }
-    writing.graph.output("", network.logits());
-    let g = writing.graph.pruned()?;
+    builder.graph.output("", network.logits());
+    let g = builder.graph.pruned()?;
     let given = given(&g, image, class)?;
     let mut outputs = engine.compile(&g)?.run(&given)?;
     let logits = outputs.pop().ok_or_else(|| Error::argument("the network has no output"))?;
@@ -174,9 +174,12 @@ fn beside(
 fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Result<NodeId> {
     let tiny = g.number(f64::from(f32::MIN_POSITIVE));
     let (mut least, mut most): (Option<NodeId>, NodeId) = (None, tiny);
-    for (stream, part) in
-        [(Stream::G, Part::Plus), (Stream::G, Part::Minus), (Stream::H, Part::Plus), (Stream::H, Part::Minus)]
-    {
+    for (stream, part) in [
+        (Stream::G, StreamPart::Plus),
+        (Stream::G, StreamPart::Minus),
+        (Stream::H, StreamPart::Plus),
+        (Stream::H, StreamPart::Minus),
+    ] {
         let delta = sensitivity(g, scale, message, stream, part)?.value;
         let axes: Vec<usize> = (0..g.node(delta).shape.rank()).collect();
         let smallest = g.reduced(Reduction::Min, delta, &axes, false)?;
@@ -199,11 +202,11 @@ fn relevance_loss(
     engine: &dyn Engine,
 ) -> Result<f64> {
     let split = Split::default().stabiliser(Stabiliser::None);
-    let mut writing = Writing::new(network, ClassInput::Given)?;
-    let (begun, _) = writing.relevances_with(&split, epsilon, network.logits())?;
-    let (reached, _) = writing.relevances_with(&split, epsilon, network.input())?;
-    let handed = writing.relevance_handed(&split, epsilon)?;
-    let mut g = writing.graph;
+    let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
+    let (begun, _) = builder.relevances_with(&split, epsilon, network.logits())?;
+    let (reached, _) = builder.relevances_with(&split, epsilon, network.input())?;
+    let handed = builder.relevance_handed(&split, epsilon)?;
+    let mut g = builder.graph;
     let least = g.number(VANISHED);
     let mut totals: Vec<NodeId> = Vec::new();
     for relevance in [begun, reached] {
@@ -267,8 +270,8 @@ fn growth(
 /// The inputs of a graph of the audit: one class for all samples, α = 0.
 fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
     let settings = Settings::default().alpha(0.0);
-    let question = Question::new(image, &Class::Top, &settings);
-    bind(g, &question, &vec![class as i64; question.samples()])
+    let batch = ExplainBatch::new(image, &Class::Top, &settings);
+    bind(g, &batch, &vec![class as i64; batch.samples()])
 }
 
 /// The class with the highest score of the first sample.

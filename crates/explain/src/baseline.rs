@@ -3,8 +3,8 @@
 use monosplit_graph::batch::rows;
 use monosplit_graph::{Error, Result, Tensor};
 
+use crate::explain_batch::ExplainBatch;
 use crate::layout::Layout;
-use crate::question::Question;
 use crate::section::batch_of;
 
 /// An image without the evidence: what a path begins at, or what covers a part that is taken away.
@@ -40,12 +40,12 @@ impl Baseline {
     }
 
     /// One image of this layout for each image in question.
-    pub(crate) fn images(&self, question: &Question<'_>, layout: &Layout) -> Result<Tensor> {
-        let samples = question.samples();
+    pub(crate) fn images(&self, batch: &ExplainBatch<'_>, layout: &Layout) -> Result<Tensor> {
+        let samples = batch.samples();
         if let Some(given) = self.given(layout)? {
-            return rows(&given, question.own(given.shape()[0], "baseline images")?.into_iter());
+            return rows(&given, batch.item_indices(given.shape()[0], "baseline images")?.into_iter());
         }
-        let values = question.images.to_f64();
+        let values = batch.images.to_f64();
         let each = values.chunks(layout.len()).filter_map(|image| self.of_value(image, layout));
         Tensor::new(batch_of(samples, layout.dims()), each.flatten().collect::<Vec<f64>>())
     }
@@ -72,11 +72,11 @@ mod tests {
 
     use super::*;
     use crate::channels::Axes;
-    use crate::question::{Class, Series, Settings};
+    use crate::explain_batch::{BatchPosition, Class, Settings};
 
     /// What a baseline is for images that are all there are.
     fn found(baseline: &Baseline, images: &Tensor, dims: &[usize]) -> Result<Tensor> {
-        baseline.images(&Question::new(images, &Class::Top, &Settings::default()), &layout(dims))
+        baseline.images(&ExplainBatch::new(images, &Class::Top, &Settings::default()), &layout(dims))
     }
 
     fn layout(dims: &[usize]) -> Layout {
@@ -106,11 +106,12 @@ mod tests {
     fn each_image_of_a_series_has_its_own_however_the_series_is_divided() {
         let images = Tensor::new([2, 1], vec![0f32; 2]).unwrap();
         let baseline = Baseline::Images(Tensor::new([4, 1], vec![1f32, 2.0, 3.0, 4.0]).unwrap());
-        let asked = |before: usize, ends: bool| {
+        let asked = |offset: usize, is_last: bool| {
             let (class, settings) = (Class::Top, Settings::default());
-            let series = Series { before, ends };
-            let question = Question { series: Some(series), ..Question::new(&images, &class, &settings) };
-            baseline.images(&question, &layout(&[1])).map(|found| found.to_f64().to_vec())
+            let position = BatchPosition { offset, is_last };
+            let batch =
+                ExplainBatch { position: Some(position), ..ExplainBatch::new(&images, &class, &settings) };
+            baseline.images(&batch, &layout(&[1])).map(|found| found.to_f64().to_vec())
         };
         assert_eq!(asked(0, false).unwrap(), [1.0, 2.0]);
         assert_eq!(asked(2, true).unwrap(), [3.0, 4.0]);

@@ -2,18 +2,18 @@
 
 use monosplit_graph::{Error, Graph, Result, Tensor};
 
-use crate::explanation::inputs;
-use crate::question::{Question, Settings};
+use crate::explain_batch::{ExplainBatch, Settings};
+use crate::explanation_graph::inputs;
 
 /// One tensor for every input of `graph`: the images first, then what each name stands for.
-pub(crate) fn bind(graph: &Graph, question: &Question<'_>, classes: &[i64]) -> Result<Vec<Tensor>> {
-    let settings = question.settings;
+pub(crate) fn bind(graph: &Graph, batch: &ExplainBatch<'_>, classes: &[i64]) -> Result<Vec<Tensor>> {
+    let settings = batch.settings;
     let mut tensors = Vec::with_capacity(graph.inputs().len());
     for (position, &id) in graph.inputs().iter().enumerate() {
         let name = graph.node(id).label.tensor.as_str();
-        let given = question.given.iter().find(|(given, _)| *given == name);
+        let given = batch.other_inputs.iter().find(|(given, _)| *given == name);
         tensors.push(match (name, given) {
-            _ if position == 0 => question.images.clone(),
+            _ if position == 0 => batch.images.clone(),
             (_, Some((_, tensor))) => tensor.clone(),
             (inputs::CLASS, _) => Tensor::vector(classes.to_vec()),
             (inputs::ALPHA, _) => alpha(settings, graph.node(id).shape.fixed_at(0))?,

@@ -3,8 +3,8 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::Attribution;
-use crate::writing::Writing;
 
 /// A layer's activations, and which of their axes run over channels and places.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    pub(crate) fn new(writing: &Writing<'_>, at: NodeId) -> Result<Self> {
-        let channels = writing.axes(at)?.channels.unwrap_or(1);
-        let rank = writing.graph.node(at).shape.rank();
+    pub(crate) fn new(builder: &ExplanationBuilder<'_>, at: NodeId) -> Result<Self> {
+        let channels = builder.axes(at)?.channels.unwrap_or(1);
+        let rank = builder.graph.node(at).shape.rank();
         Ok(Layer { at, channels, places: (1..rank).filter(|&axis| axis != channels).collect() })
     }
 
@@ -45,6 +45,6 @@ impl Layer {
             map = g.reduced(Reduction::Sum, map, &[self.channels], false)?;
         }
         let map = if rectified { g.rectified(map)? } else { map };
-        Ok(Attribution::per_place(map, self.at))
+        Ok(Attribution::per_position(map, self.at))
     }
 }

@@ -19,14 +19,14 @@ use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::ClassInput;
+use crate::explain_batch::{Class, ExplainBatch, Settings};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::explanation_graph::ClassInput;
 use crate::finish::Finish;
 use crate::network::Network;
-use crate::question::{Class, Question, Settings};
 use crate::scaled::Scaled;
 use crate::shift::Shifts;
 use crate::split::{AlphaInput, Pooling, ReluMode, Split};
-use crate::writing::Writing;
 
 /// One term of a map.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct Term {
 
 /// Which map of stream `g` is taken apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Whole {
+pub enum DecomposedMap {
     /// SplitGrad.
     SplitGrad,
     /// SplitCAM.
@@ -61,7 +61,7 @@ impl ClosedFormula {
         source: &Graph,
         split: &Split,
         layer: &str,
-        whole: Whole,
+        whole: DecomposedMap,
         engine: &dyn Engine,
     ) -> Result<Self> {
         if split.pooling != Pooling::Convex || split.relu != ReluMode::Max {
@@ -87,29 +87,34 @@ impl ClosedFormula {
         }
         let classes: Vec<i64> = classes.iter().map(|&c| c as i64).collect();
         let settings = Settings::default().alpha(alpha);
-        let question = Question::new(images, &Class::Top, &settings);
-        let shares = self.program.run(&bind(&self.graph, &question, &classes)?)?;
+        let batch = ExplainBatch::new(images, &Class::Top, &settings);
+        let shares = self.program.run(&bind(&self.graph, &batch, &classes)?)?;
         Ok(self.layers.iter().cloned().zip(shares).map(|(layer, share)| Term { layer, share }).collect())
     }
 }
 
-fn write(network: &Rc<Network>, split: &Split, layer: &str, whole: Whole) -> Result<(Graph, Vec<String>)> {
-    let mut writing = Writing::new(network, ClassInput::Given)?;
-    let shifts = Rc::new(Shifts::new(&mut writing, split)?);
+fn write(
+    network: &Rc<Network>,
+    split: &Split,
+    layer: &str,
+    whole: DecomposedMap,
+) -> Result<(Graph, Vec<String>)> {
+    let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
+    let shifts = Rc::new(Shifts::new(&mut builder, split)?);
     let at = LayerName::parse(layer).value(network.graph())?;
     let (image, axes, scale) =
-        (network.graph().node(network.input()).shape.clone(), network.axes(at)?, writing.scale);
-    let mut terms = vec![(network.logits(), network.logits(), writing.seed(), 0.5)];
-    terms.extend(injections(&mut writing, at, &shifts)?);
-    let g = &mut writing.graph;
+        (network.graph().node(network.input()).shape.clone(), network.axes(at)?, builder.scale);
+    let mut terms = vec![(network.logits(), network.logits(), builder.seed(), 0.5)];
+    terms.extend(injections(&mut builder, at, &shifts)?);
+    let g = &mut builder.graph;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
         let mut walk = Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, start, seed);
         let Some(gradient) = walk.message(g, network, at)? else { continue };
         let share = g.scaled(factor, gradient)?;
         let (share, channels) = match whole {
-            Whole::SplitGrad => (share, Reduction::Mean),
-            Whole::SplitCam => (g.times(share, at)?, Reduction::Sum),
+            DecomposedMap::SplitGrad => (share, Reduction::Mean),
+            DecomposedMap::SplitCam => (g.times(share, at)?, Reduction::Sum),
         };
         let share = Scaled::plain(share, 0.0);
         let map = Finish::default().write(g, &scale, share, Some(channels), axes, &image)?;
@@ -121,23 +126,27 @@ fn write(network: &Rc<Network>, split: &Split, layer: &str, whole: Whole) -> Res
         let message = format!("layer '{layer}' does not lie between the image and the class scores");
         return Err(Error::argument(message));
     }
-    Ok((writing.graph.pruned()?, names))
+    Ok((builder.graph.pruned()?, names))
 }
 
 /// Where hidden gradients come from: the node, the value below it, the seed there and its sign.
 type Injection = (NodeId, NodeId, NodeId, f64);
 
 /// What every node above `at` throws away.
-fn injections(writing: &mut Writing<'_>, at: NodeId, shifts: &Rc<Shifts>) -> Result<Vec<Injection>> {
-    let network = writing.network.clone();
-    let mass = writing.graph.times(writing.seed(), shifts.seed())?;
+fn injections(
+    builder: &mut ExplanationBuilder<'_>,
+    at: NodeId,
+    shifts: &Rc<Shifts>,
+) -> Result<Vec<Injection>> {
+    let network = builder.network.clone();
+    let mass = builder.graph.times(builder.seed(), shifts.seed())?;
     let rules = Masses { network: network.clone(), shifts: shifts.clone() };
     let mut masses = Walk::new(rules, network.logits(), mass);
     let above = network.dependents(&[at]);
     let mut found = Vec::new();
     for (id, node) in network.nodes().filter(|(id, _)| above[id.index()]) {
-        let Some(mass) = masses.message(&mut writing.graph, &network, id)? else { continue };
-        if let Some(thrown_away) = injection(&mut writing.graph, id, mass)? {
+        let Some(mass) = masses.message(&mut builder.graph, &network, id)? else { continue };
+        if let Some(thrown_away) = injection(&mut builder.graph, id, mass)? {
             found.push((id, node.inputs[0], thrown_away, -0.5));
         }
     }

@@ -8,10 +8,10 @@ use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Buffer, Dim, Error, Graph, Result, Tensor};
 
+use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::network::Network;
 use crate::number::Number;
 use crate::pieces::Area;
-use crate::question::{Class, Question, Settings};
 use crate::ripple::{Ground, Ripple, emptied};
 use crate::section::{Cut, batch_of};
 
@@ -83,7 +83,7 @@ impl Erosion {
     ) -> Result<Tensor> {
         let Parts { ripple, top, shape } = &*self.parts;
         let (class, settings) = (Class::Top, Settings::default());
-        let calm = ripple.calm(&Question::new(image, &class, &settings))?;
+        let calm = ripple.calm(&ExplainBatch::new(image, &class, &settings))?;
         let mut values: Vec<Vec<N>> = calm.values.into_iter().map(Buffer::into_vec).collect();
         let (mut image, mut flow) = (image.to_f32().to_vec(), ripple.flow::<N>());
         let (mut rows, mut scores) = (values[values.len() - 1].clone(), Vec::new());

@@ -1,4 +1,4 @@
-//! A prepared explanation: compiled once, asked for many images.
+//! Explainers: the maps asked for of a network, compiled once and run for any number of batches.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,72 +8,74 @@ use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack}
 use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::{ClassInput, Explanation, Reading, inputs, value};
+use crate::explain_batch::{Class, ExplainBatch, Settings};
+use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, inputs, value};
 use crate::invariant::{Cut, cut};
-use crate::method::{Fact, Prepared, Procedure, Request, Target};
+use crate::method::{Diagnostic, MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
-use crate::question::{Class, Question, Settings};
 use crate::scaled::{Scale, Scaled};
 
 /// A map for every sample of a batch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Map {
+pub struct SaliencyMap {
     /// `[N, H, W]` for layers with spatial axes, exactly as defined unless the finish asks for a scale.
     pub values: Tensor,
     /// For each sample, the power of two its values are to be multiplied by: 0 unless they would overflow.
     pub exponents: Vec<i32>,
     /// What the method measured about itself.
-    pub facts: Vec<Fact>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What the network and its explanation say of a batch.
+/// The result of explaining a batch: class scores, explained classes, maps.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct Explanation {
     /// The class scores `[N, classes]`, bit for bit those of the network alone.
     pub logits: Tensor,
     /// The explained class of each sample.
     pub classes: Vec<usize>,
     /// The maps, in the order they were asked for.
-    pub maps: Vec<Map>,
+    pub maps: Vec<SaliencyMap>,
 }
 
-/// A compiled explanation.
+/// A network and the maps asked for of it, compiled and ready to run.
 pub struct Explainer {
     /// The class scores, and all maps that are computed in the engine's own precision.
     native: Compiled,
     /// The maps that need double precision.
     double: Option<Compiled>,
-    /// The methods that ask many times.
-    repeated: Vec<Asking>,
-    /// For every request, where its map is found.
-    places: Vec<Place>,
+    /// The maps of methods that run the network many times.
+    multi_pass: Vec<MultiPassMap>,
+    /// Which program computes the map of each request.
+    sources: Vec<MapSource>,
     classes: usize,
     samples: Dim,
-    /// Whether what is found of a sample depends on the others of its batch.
+    /// Whether the values of a sample depend on the other samples of its batch.
     interacting: bool,
 }
 
+/// The program that computes a map, and the index of the map among those it computes.
 #[derive(Clone, Copy)]
-enum Place {
+enum MapSource {
     Native(usize),
     Double(usize),
-    Repeated(usize),
+    MultiPass(usize),
 }
 
-/// An explanation and its program.
+/// An explanation graph and its program.
 struct Compiled {
-    explanation: Explanation,
+    explanation: ExplanationGraph,
     program: Box<dyn Program>,
     invariant: Option<Invariant>,
 }
 
-/// A method that asks many times, and the program that makes a map of what it found.
-struct Asking {
-    prepared: Box<dyn Prepared>,
+/// A method that runs the network many times, and the program that turns its attributions into a map.
+struct MultiPassMap {
+    prepared: Box<dyn PreparedMethod>,
     finish: Box<dyn Program>,
 }
 
-/// The programs of a cut explanation and what the prologue gave for the classes seen last.
+/// The two programs of an explanation that is cut into a part that does not depend on the image (the prologue) and the
+/// rest, and the values the prologue computed for the last few classes.
 struct Invariant {
     cut: Cut,
     prologue: Box<dyn Program>,
@@ -87,32 +89,32 @@ struct Key {
     settings: Settings,
 }
 
-/// How many classes' invariant values are remembered.
-const REMEMBERED: usize = 4;
+/// The number of classes whose prologue values are kept.
+const CACHED_CLASSES: usize = 4;
 
-/// Requests by the way they are answered.
+/// Requests sorted by the program that computes them.
 #[derive(Default)]
 struct Sorted {
-    native: Vec<Request>,
-    double: Vec<Request>,
-    repeated: Vec<Request>,
-    places: Vec<Place>,
+    native: Vec<MapRequest>,
+    double: Vec<MapRequest>,
+    multi_pass: Vec<MapRequest>,
+    sources: Vec<MapSource>,
 }
 
 impl Sorted {
-    fn new(requests: &[Request], engine: &dyn Engine) -> Self {
+    fn new(requests: &[MapRequest], engine: &dyn Engine) -> Self {
         let mut sorted = Sorted::default();
         for request in requests {
-            let (list, place): (_, fn(usize) -> Place) = match request.method.procedure() {
-                Procedure::Repeated(_) => (&mut sorted.repeated, Place::Repeated),
+            let (list, source): (_, fn(usize) -> MapSource) = match request.method.procedure() {
+                Procedure::MultiPass(_) => (&mut sorted.multi_pass, MapSource::MultiPass),
                 Procedure::Rewrite(rewrite)
                     if rewrite.needs_double_precision() && engine.native_precision() != Precision::F64 =>
                 {
-                    (&mut sorted.double, Place::Double)
+                    (&mut sorted.double, MapSource::Double)
                 }
-                Procedure::Rewrite(_) => (&mut sorted.native, Place::Native),
+                Procedure::Rewrite(_) => (&mut sorted.native, MapSource::Native),
             };
-            sorted.places.push(place(list.len()));
+            sorted.sources.push(source(list.len()));
             list.push(request.clone());
         }
         sorted
@@ -120,14 +122,14 @@ impl Sorted {
 }
 
 impl Explainer {
-    /// Compiles the maps asked for of `network` on `engine`.
+    /// Compiles `requests` for `network` on `engine`.
     ///
-    /// Methods that divide by numbers which single precision can lose are computed in double precision whatever the
-    /// engine's own; the class scores always come from the engine's own.
-    pub fn new(network: &Graph, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
+    /// Methods that divide by numbers which single precision can lose are computed in double precision. The class scores are
+    /// always computed in the engine's native precision.
+    pub fn new(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Result<Self> {
         let sorted = Sorted::new(requests, engine);
-        let compile = |requests: &[Request], precision: Precision| -> Result<Compiled> {
-            let explanation = Explanation::new(network, ClassInput::GivenOrTop, requests)?;
+        let compile = |requests: &[MapRequest], precision: Precision| -> Result<Compiled> {
+            let explanation = ExplanationGraph::new(network, ClassInput::GivenOrTop, requests)?;
             let program =
                 engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
             Ok(Compiled { explanation, program, invariant: None })
@@ -137,33 +139,37 @@ impl Explainer {
             [] => None,
             requests => Some(compile(requests, Precision::F64)?),
         };
-        let repeated = sorted.repeated.iter().map(|request| Asking::new(network, request, engine));
-        let repeated = repeated.collect::<Result<Vec<_>>>()?;
+        let multi_pass = sorted.multi_pass.iter().map(|request| MultiPassMap::new(network, request, engine));
+        let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
         let (classes, samples) = extents(native.explanation.graph());
         let interacting = samples_interact(network);
-        Ok(Explainer { native, double, repeated, places: sorted.places, classes, samples, interacting })
+        Ok(Explainer { native, double, multi_pass, sources: sorted.sources, classes, samples, interacting })
     }
 
-    /// Compiles an explanation that is written already, all of it in one precision.
-    pub fn of(explanation: Explanation, engine: &dyn Engine, precision: Precision) -> Result<Self> {
+    /// Compiles an explanation graph that exists already, all of it in one precision.
+    pub fn from_graph(
+        explanation: ExplanationGraph,
+        engine: &dyn Engine,
+        precision: Precision,
+    ) -> Result<Self> {
         let program =
             engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
-        let places = (0..explanation.readings().len()).map(Place::Native).collect();
+        let sources = (0..explanation.map_outputs().len()).map(MapSource::Native).collect();
         let (classes, samples) = extents(explanation.graph());
         let interacting = samples_interact(explanation.graph());
         let native = Compiled { explanation, program, invariant: None };
-        Ok(Explainer { native, double: None, repeated: Vec::new(), places, classes, samples, interacting })
+        Ok(Explainer { native, double: None, multi_pass: Vec::new(), sources, classes, samples, interacting })
     }
 
-    /// Like [`Explainer::new`], and remembers per class and settings what does not depend on the image: in `convex` mode
-    /// the mass `σ`. Worth its memory when many images are explained for few classes that are known beforehand.
-    pub fn remembering(network: &Graph, requests: &[Request], engine: &dyn Engine) -> Result<Self> {
+    /// Like [`Explainer::new`], and caches the values that depend on the class and the settings but not on the image: in
+    /// `convex` mode the mass `σ`. Worth its memory where many images are explained for few classes that are given.
+    pub fn with_class_cache(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Result<Self> {
         let mut explainer = Explainer::new(network, requests, engine)?;
         if explainer.interacting {
             return Ok(explainer);
         }
         let native = Sorted::new(requests, engine).native;
-        let given = Explanation::new(network, ClassInput::Given, &native)?;
+        let given = ExplanationGraph::new(network, ClassInput::Given, &native)?;
         let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
             let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
@@ -173,9 +179,9 @@ impl Explainer {
         Ok(explainer)
     }
 
-    /// The graph behind the maps that are computed in the engine's own precision, then the one behind those that need
-    /// more, if there are any.
-    pub fn explanations(&self) -> Vec<&Explanation> {
+    /// The graph of the maps computed in the engine's native precision, then the graph of those computed in double
+    /// precision, if there are any.
+    pub fn graphs(&self) -> Vec<&ExplanationGraph> {
         [Some(&self.native), self.double.as_ref()].into_iter().flatten().map(|c| &c.explanation).collect()
     }
 
@@ -184,27 +190,27 @@ impl Explainer {
         self.samples
     }
 
-    /// Explains a batch of preprocessed images `[N, C, H, W]`. A network of fixed batch size is run as often as it takes.
-    pub fn explain(&self, images: &Tensor, class: &Class, settings: &Settings) -> Result<Explained> {
-        self.answer(&Question::new(images, class, settings))
+    /// Explains preprocessed images `[N, C, H, W]`. A network of fixed batch size is run as often as it takes.
+    pub fn explain(&self, images: &Tensor, class: &Class, settings: &Settings) -> Result<Explanation> {
+        self.explain_batch(&ExplainBatch::new(images, class, settings))
     }
 
-    /// Answers a question.
-    pub fn answer(&self, question: &Question<'_>) -> Result<Explained> {
-        self.answered(question, None)
+    /// Explains a batch.
+    pub fn explain_batch(&self, batch: &ExplainBatch<'_>) -> Result<Explanation> {
+        self.run(batch, None)
     }
 
-    /// Like [`Explainer::answer`], timing every node of the graphs [`Explainer::explanations`] returns.
-    pub fn answer_profiled(&self, question: &Question<'_>) -> Result<(Explained, Profile)> {
+    /// Like [`Explainer::explain_batch`], timing every node of the graphs [`Explainer::graphs`] returns.
+    pub fn explain_batch_profiled(&self, batch: &ExplainBatch<'_>) -> Result<(Explanation, Profile)> {
         let mut profile = Profile::default();
-        let explained = self.answered(question, Some(&mut profile))?;
+        let explained = self.run(batch, Some(&mut profile))?;
         Ok((explained, profile))
     }
 
-    fn answered(&self, question: &Question<'_>, mut profile: Option<&mut Profile>) -> Result<Explained> {
-        question.settings.check()?;
-        let samples = question.samples();
-        let numbers = question.class.numbers(samples, self.classes)?;
+    fn run(&self, batch: &ExplainBatch<'_>, mut profile: Option<&mut Profile>) -> Result<Explanation> {
+        batch.settings.check()?;
+        let samples = batch.samples();
+        let numbers = batch.class.numbers(samples, self.classes)?;
         let mut explained = match self.samples {
             Dim::Fixed(size) if size != samples && size > 0 => {
                 if self.interacting {
@@ -213,70 +219,70 @@ impl Explainer {
                 let mut parts = Vec::with_capacity(samples.div_ceil(size));
                 for start in (0..samples).step_by(size) {
                     let picked = || (start..start + size).map(|row| row.min(samples - 1));
-                    let images = rows(question.images, picked())?;
+                    let images = rows(batch.images, picked())?;
                     let numbers: Vec<i64> = picked().map(|row| numbers[row]).collect();
-                    let part = Question { images: &images, ..*question };
-                    let part = self.batch(&part, &numbers, profile.as_deref_mut())?;
+                    let part = ExplainBatch { images: &images, ..*batch };
+                    let part = self.run_accepted_batch(&part, &numbers, profile.as_deref_mut())?;
                     parts.push(part.cut_to(size.min(samples - start))?);
                 }
-                Explained::joined(&parts)?
+                Explanation::joined(&parts)?
             }
-            _ => self.batch(question, &numbers, profile)?,
+            _ => self.run_accepted_batch(batch, &numbers, profile)?,
         };
-        for (asking, &place) in self.places.iter().enumerate() {
-            if let Place::Repeated(at) = place {
-                explained.maps.insert(asking, self.repeated[at].map(question, &explained.classes)?);
+        for (index, &source) in self.sources.iter().enumerate() {
+            if let MapSource::MultiPass(at) = source {
+                explained.maps.insert(index, self.multi_pass[at].map(batch, &explained.classes)?);
             }
         }
         Ok(explained)
     }
 
     /// The scores, classes and rewritten maps of a batch of a size the network accepts.
-    fn batch(
+    fn run_accepted_batch(
         &self,
-        question: &Question<'_>,
+        batch: &ExplainBatch<'_>,
         numbers: &[i64],
         mut profile: Option<&mut Profile>,
-    ) -> Result<Explained> {
-        let samples = question.samples();
+    ) -> Result<Explanation> {
+        let samples = batch.samples();
         let outputs = match (&self.native.invariant, &profile) {
             (Some(invariant), None) if numbers.iter().all(|&class| class >= 0) => {
-                invariant.run(&self.native, numbers, question)?
+                invariant.run(&self.native, numbers, batch)?
             }
-            _ => self.native.run(question, numbers, profile.as_deref_mut())?,
+            _ => self.native.run(batch, numbers, profile.as_deref_mut())?,
         };
         let classes =
             outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
         let in_double = match &self.double {
-            Some(double) => double.run(question, &classes, profile)?,
+            Some(double) => double.run(batch, &classes, profile)?,
             None => Vec::new(),
         };
-        let mut maps = Vec::with_capacity(self.places.len());
-        for &place in &self.places {
-            match (place, &self.double) {
-                (Place::Native(at), _) => {
-                    maps.push(read(&outputs, self.native.explanation.readings()[at], samples));
+        let mut maps = Vec::with_capacity(self.sources.len());
+        for &source in &self.sources {
+            match (source, &self.double) {
+                (MapSource::Native(at), _) => {
+                    maps.push(read(&outputs, self.native.explanation.map_outputs()[at], samples));
                 }
-                (Place::Double(at), Some(double)) => {
-                    let map = read(&in_double, double.explanation.readings()[at], samples);
+                (MapSource::Double(at), Some(double)) => {
+                    let map = read(&in_double, double.explanation.map_outputs()[at], samples);
                     maps.push(rounded(map, &outputs[0])?);
                 }
                 _ => {}
             }
         }
         let classes = classes.iter().map(|&c| c as usize).collect();
-        Ok(Explained { logits: outputs[0].clone(), classes, maps })
+        Ok(Explanation { logits: outputs[0].clone(), classes, maps })
     }
 }
 
-impl Explained {
+impl Explanation {
     /// The first samples alone.
     fn cut_to(self, count: usize) -> Result<Self> {
-        let cut = |map: Map| -> Result<Map> {
+        let cut = |map: SaliencyMap| -> Result<SaliencyMap> {
             let exponents = map.exponents[..count].to_vec();
-            Ok(Map { values: rows(&map.values, 0..count)?, exponents, ..map })
+            Ok(SaliencyMap { values: rows(&map.values, 0..count)?, exponents, ..map })
         };
-        Ok(Explained {
+        Ok(Explanation {
             logits: rows(&self.logits, 0..count)?,
             classes: self.classes[..count].to_vec(),
             maps: self.maps.into_iter().map(cut).collect::<Result<_>>()?,
@@ -284,17 +290,18 @@ impl Explained {
     }
 
     /// The samples of several batches.
-    fn joined(parts: &[Explained]) -> Result<Self> {
-        let all =
-            |of: &dyn Fn(&Explained) -> Tensor| stack(&parts.iter().map(of).collect::<Vec<_>>(), Kind::Float);
+    fn joined(parts: &[Explanation]) -> Result<Self> {
+        let all = |of: &dyn Fn(&Explanation) -> Tensor| {
+            stack(&parts.iter().map(of).collect::<Vec<_>>(), Kind::Float)
+        };
         let maps = (0..parts.first().map_or(0, |part| part.maps.len())).map(|i| {
-            Ok(Map {
+            Ok(SaliencyMap {
                 values: all(&|part| part.maps[i].values.clone())?,
                 exponents: parts.iter().flat_map(|part| part.maps[i].exponents.iter().copied()).collect(),
-                facts: Vec::new(),
+                diagnostics: Vec::new(),
             })
         });
-        Ok(Explained {
+        Ok(Explanation {
             logits: all(&|part| part.logits.clone())?,
             classes: parts.iter().flat_map(|part| part.classes.iter().copied()).collect(),
             maps: maps.collect::<Result<_>>()?,
@@ -305,11 +312,11 @@ impl Explained {
 impl Compiled {
     fn run(
         &self,
-        question: &Question<'_>,
+        batch: &ExplainBatch<'_>,
         classes: &[i64],
         profile: Option<&mut Profile>,
     ) -> Result<Vec<Tensor>> {
-        let inputs = bind(self.explanation.graph(), question, classes)?;
+        let inputs = bind(self.explanation.graph(), batch, classes)?;
         match profile {
             None => self.program.run(&inputs),
             Some(profile) => {
@@ -321,49 +328,49 @@ impl Compiled {
     }
 }
 
-impl Asking {
-    fn new(network: &Graph, request: &Request, engine: &dyn Engine) -> Result<Self> {
-        let Procedure::Repeated(repeated) = request.method.procedure() else {
-            return Err(Error::argument("a rewrite is not asked many times"));
+impl MultiPassMap {
+    fn new(network: &Graph, request: &MapRequest, engine: &dyn Engine) -> Result<Self> {
+        let Procedure::MultiPass(method) = request.method.procedure() else {
+            return Err(Error::argument("the method is a graph rewrite and has no passes"));
         };
-        let prepared = repeated.prepare(&Target { network, layer: request.layer.as_deref() }, engine)?;
+        let prepared = method.prepare(&NetworkLayer { network, layer: request.layer.as_deref() }, engine)?;
         let finish = engine.compile(&finishing(network, prepared.as_ref(), request)?)?;
-        Ok(Asking { prepared, finish })
+        Ok(MultiPassMap { prepared, finish })
     }
 
-    fn map(&self, question: &Question<'_>, classes: &[usize]) -> Result<Map> {
-        let found = self.prepared.attribute(question, classes)?;
+    fn map(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<SaliencyMap> {
+        let found = self.prepared.attribute(batch, classes)?;
         let mut outputs = self.finish.run(&[found.values])?;
         let values = outputs.pop().ok_or_else(|| Error::argument("the method found nothing"))?;
-        Ok(Map { values, exponents: vec![0; question.samples()], facts: found.facts })
+        Ok(SaliencyMap { values, exponents: vec![0; batch.samples()], diagnostics: found.diagnostics })
     }
 }
 
-/// The graph that makes maps of what a repeated method finds.
-fn finishing(source: &Graph, prepared: &dyn Prepared, request: &Request) -> Result<Graph> {
+/// The graph that turns the attributions of a multi-pass method into a map.
+fn finishing(source: &Graph, prepared: &dyn PreparedMethod, request: &MapRequest) -> Result<Graph> {
     let network = Network::new(source)?;
-    let site = prepared.site();
-    let at = value(&network, site.layer.as_deref())?;
+    let attributed = prepared.attributed_layer();
+    let at = value(&network, attributed.layer.as_deref())?;
     let axes = network.axes(at)?;
     let shape = network.graph().node(at).shape.dims().iter().enumerate();
-    let kept = shape.filter(|(axis, _)| site.channels.is_some() || Some(*axis) != axes.channels);
+    let kept = shape.filter(|(axis, _)| attributed.channels.is_some() || Some(*axis) != axes.channels);
     let dims: Vec<Dim> = kept.map(|(axis, &dim)| if axis == 0 { Dim::Batch(1) } else { dim }).collect();
     let mut g = Graph::new();
     let attribution = g.input("attribution", monosplit_graph::Shape::new(dims), Kind::Float);
     let image = network.graph().node(network.input()).shape.clone();
     let value = Scaled::plain(attribution, 0.0);
     let scale = Scale::per_sample_of(Dim::Batch(1));
-    let map = request.finish.write(&mut g, &scale, value, site.channels, axes, &image)?;
+    let map = request.finish.write(&mut g, &scale, value, attributed.channels, axes, &image)?;
     g.output(request.output_name(), map.value);
     g.pruned()
 }
 
 impl Invariant {
-    fn run(&self, compiled: &Compiled, classes: &[i64], question: &Question<'_>) -> Result<Vec<Tensor>> {
-        let mut inputs = bind(compiled.explanation.graph(), question, classes)?;
+    fn run(&self, compiled: &Compiled, classes: &[i64], batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
+        let mut inputs = bind(compiled.explanation.graph(), batch, classes)?;
         let mut per_sample = Vec::with_capacity(classes.len());
         for &class in classes {
-            per_sample.push(self.crossing(compiled, class, question)?);
+            per_sample.push(self.crossing(compiled, class, batch)?);
         }
         for i in 0..self.cut.crossing {
             let parts: Vec<&Tensor> = per_sample.iter().map(|crossing| &crossing[i]).collect();
@@ -375,17 +382,17 @@ impl Invariant {
     }
 
     /// The values that cross the cut for one class, computed once.
-    fn crossing(&self, compiled: &Compiled, class: i64, question: &Question<'_>) -> Result<Vec<Tensor>> {
-        let key = Key { class, settings: question.settings.clone() };
+    fn crossing(&self, compiled: &Compiled, class: i64, batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
+        let key = Key { class, settings: batch.settings.clone() };
         if let Some(crossing) = self.recall(&key) {
             return Ok(crossing);
         }
-        let all = bind(compiled.explanation.graph(), question, &[class])?;
+        let all = bind(compiled.explanation.graph(), batch, &[class])?;
         let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
         let crossing = self.prologue.run(&given)?;
         if let Ok(mut cache) = self.cache.lock() {
             cache.push_front((key, crossing.clone()));
-            cache.truncate(REMEMBERED);
+            cache.truncate(CACHED_CLASSES);
         }
         Ok(crossing)
     }
@@ -408,23 +415,23 @@ fn extents(graph: &Graph) -> (usize, Dim) {
 }
 
 /// A map in the precision of the class scores.
-fn rounded(map: Map, logits: &Tensor) -> Result<Map> {
+fn rounded(map: SaliencyMap, logits: &Tensor) -> Result<SaliencyMap> {
     let values = match logits.data() {
         Data::F32(_) => Tensor::new(map.values.shape().to_vec(), map.values.to_f32().into_vec())?,
         _ => map.values,
     };
-    Ok(Map { values, ..map })
+    Ok(SaliencyMap { values, ..map })
 }
 
-fn read(outputs: &[Tensor], reading: Reading, samples: usize) -> Map {
-    let exponents = match reading.exponent {
+fn read(outputs: &[Tensor], output: MapOutput, samples: usize) -> SaliencyMap {
+    let exponents = match output.exponent {
         None => vec![0; samples],
         Some(at) => {
             let found = outputs[at].to_f64();
             (0..samples).map(|i| *found.get(i).or(found.first()).unwrap_or(&0.0) as i32).collect()
         }
     };
-    Map { values: outputs[reading.map].clone(), exponents, facts: Vec::new() }
+    SaliencyMap { values: outputs[output.map].clone(), exponents, diagnostics: Vec::new() }
 }
 
 /// Tensors of equal shape joined along an axis.

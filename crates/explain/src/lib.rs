@@ -9,7 +9,7 @@
 //! ```
 //! use monosplit_engine::Cpu;
 //! use monosplit_explain::methods::{SplitCam, SplitGrad};
-//! use monosplit_explain::{Class, Explainer, Request, Settings, Stream};
+//! use monosplit_explain::{Class, Explainer, MapRequest, Settings, Stream};
 //! use monosplit_graph::op::{Unary, Window};
 //! use monosplit_graph::{Graph, Kind, Label, Op, Shape, Tensor};
 //!
@@ -28,8 +28,8 @@
 //!
 //! // Two maps, compiled once, for whatever images, classes and α follow.
 //! let requests = [
-//!     Request::new(SplitCam::default(), "conv2"),
-//!     Request::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, "conv1"),
+//!     MapRequest::new(SplitCam::default(), "conv2"),
+//!     MapRequest::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, "conv1"),
 //! ];
 //! let explainer = Explainer::new(&network, &requests, &Cpu::default())?;
 //! let images = Tensor::new([3, 1, 4, 4], (0..48).map(|i| (i as f32 * 0.1).sin()).collect::<Vec<_>>())?;
@@ -50,8 +50,10 @@ mod channels;
 mod closed_formula;
 mod covering;
 mod erosion;
+mod explain_batch;
 mod explainer;
-mod explanation;
+mod explanation_builder;
+mod explanation_graph;
 mod features;
 mod finish;
 mod growth;
@@ -66,10 +68,8 @@ mod pair;
 mod patches;
 mod pieces;
 mod quadrature;
-mod question;
 mod quotient;
 mod reach;
-mod reading;
 mod reference;
 mod regression;
 mod relevance;
@@ -83,27 +83,27 @@ mod sensitivity;
 mod shift;
 mod slic;
 mod split;
+mod split_streams;
 mod sum_stream;
-mod writing;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use baseline::Baseline;
-pub use closed_formula::{ClosedFormula, Term, Whole};
+pub use closed_formula::{ClosedFormula, DecomposedMap, Term};
 pub use covering::{Cover, Covering};
 pub use erosion::Erosion;
-pub use explainer::{Explained, Explainer, Map};
-pub use explanation::{ClassInput, Explanation, Reading, inputs};
+pub use explain_batch::{BatchPosition, Class, ExplainBatch, NoProgress, Progress, Settings};
+pub use explainer::{Explainer, Explanation, SaliencyMap};
+pub use explanation_builder::ExplanationBuilder;
+pub use explanation_graph::{ClassInput, ExplanationGraph, MapOutput, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
-    Attribution, Attributions, Fact, Method, Place, Prepared, Procedure, Repeated, Request, Rewrite, Site,
-    Target,
+    AttributedLayer, Attribution, Attributions, DefaultLayer, Diagnostic, MapRequest, Method, MultiPass,
+    NetworkLayer, PreparedMethod, Procedure, Rewrite,
 };
 pub use pair::{Pair, materialise};
 pub use quadrature::Quadrature;
-pub use question::{Class, Progress, Question, Series, Settings, Silent};
-pub use reading::{Part, Stream};
 pub use reference::ReferenceImage;
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
-pub use writing::Writing;
+pub use split_streams::{Stream, StreamPart};

@@ -1,5 +1,5 @@
-//! What a method is. Most methods are rewrites: they add nodes to the network's graph and say which value is the
-//! attribution. The others ask a network many times and put the answers together; they are procedures.
+//! Attribution methods. Most are graph rewrites: they add nodes to the network's graph and return the node that holds the
+//! attribution. The others run the network many times and combine the results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,49 +8,49 @@ use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, NodeId, Result, Tensor};
 
+use crate::explain_batch::ExplainBatch;
+use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::Finish;
-use crate::question::Question;
 use crate::scaled::Scaled;
-use crate::writing::Writing;
 
-/// A way to explain, with its options.
+/// An attribution method with its options.
 pub trait Method: fmt::Debug + Send + Sync {
     /// A short name that also tells its options apart where two of them are usually seen together: `splitcam-g`.
     fn name(&self) -> String;
 
-    /// How it is done.
+    /// How it is computed.
     fn procedure(&self) -> Procedure<'_>;
 
-    /// Where it is read off unless a layer is named.
-    fn place(&self) -> Place {
-        Place::Input
+    /// The layer it attributes to unless a layer is named.
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::Input
     }
 }
 
-/// How a method is done.
+/// How a method is computed.
 pub enum Procedure<'a> {
     /// By nodes added to the network's graph.
     Rewrite(&'a dyn Rewrite),
-    /// By asking the network many times.
-    Repeated(&'a dyn Repeated),
+    /// By running the network many times.
+    MultiPass(&'a dyn MultiPass),
 }
 
-/// Where a method is read off unless a layer is named.
+/// The layer a method attributes to unless a layer is named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// At the image.
+pub enum DefaultLayer {
+    /// The image.
     #[default]
     Input,
-    /// At what enters the last convolution that looks at more than one place.
-    EntersLastConvolution,
-    /// At the last value that still has places: what the last convolution and its activation leave.
+    /// The input of the last convolution whose kernel is larger than 1×1.
+    LastConvolutionInput,
+    /// The last value with spatial axes: the output of the last convolution and its activation.
     LastFeatures,
 }
 
 /// A method that is a rewrite of the network's graph.
 pub trait Rewrite {
-    /// Adds what the attribution of the value `at` needs.
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution>;
+    /// Adds the nodes that compute the attribution of the value `at`.
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution>;
 
     /// Whether single precision would lose what the method divides by.
     fn needs_double_precision(&self) -> bool {
@@ -58,7 +58,7 @@ pub trait Rewrite {
     }
 }
 
-/// What a rewrite found: a value of the graph, and what it belongs to.
+/// The result of a rewrite: the node that holds the attribution, and the value it attributes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribution {
     pub(crate) value: Scaled,
@@ -72,8 +72,8 @@ impl Attribution {
         Attribution::scaled(Scaled::plain(value, 0.0), of, channels)
     }
 
-    /// A number for every place of the value `of`, `[N, H, W]`.
-    pub fn per_place(value: NodeId, of: NodeId) -> Self {
+    /// A number for every spatial position of the value `of`, `[N, H, W]`.
+    pub fn per_position(value: NodeId, of: NodeId) -> Self {
         Attribution { value: Scaled::plain(value, 0.0), of, channels: None }
     }
 
@@ -82,68 +82,68 @@ impl Attribution {
     }
 }
 
-/// A method that asks a network many times, or does something with its answers that no graph can.
-pub trait Repeated {
-    /// Compiles what is asked.
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>>;
+/// A method that runs the network many times, or does something with its outputs that no graph can.
+pub trait MultiPass {
+    /// Compiles the programs it runs.
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>>;
 
-    /// What it does that keeps it from being written as one graph.
+    /// Why it cannot be written as one graph, to be read after the method's name.
     fn obstacle(&self) -> &'static str {
-        "asks the network many times"
+        "runs the network many times"
     }
 }
 
-/// What a repeated method is to explain.
+/// A layer of a network.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct NetworkLayer<'a> {
     /// The network: its first input is the image, its first output the class scores.
     pub network: &'a Graph,
     /// The layer's name; none is the image.
     pub layer: Option<&'a str>,
 }
 
-/// A repeated method, ready to be asked.
-pub trait Prepared: Send + Sync {
-    /// The attributions of the samples in question, whose classes are settled: one for each.
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions>;
+/// A multi-pass method, compiled for one network and layer.
+pub trait PreparedMethod: Send + Sync {
+    /// The attributions of a batch. `classes` holds the explained class of each sample.
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions>;
 
-    /// Where the attributions belong, and how channels are reduced unless the finish says otherwise.
-    fn site(&self) -> Site;
+    /// The layer the attributions belong to.
+    fn attributed_layer(&self) -> AttributedLayer;
 }
 
-/// Where the attributions of a repeated method belong.
+/// The layer that the attributions of a multi-pass method belong to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Site {
-    /// The layer whose value they are shaped like; none is the image.
+pub struct AttributedLayer {
+    /// The name of the layer; none is the image.
     pub layer: Option<String>,
-    /// How channels become a map; none if they are maps already.
+    /// How channels are reduced unless the finish says otherwise; none if the attributions have no channel axis.
     pub channels: Option<Reduction>,
 }
 
-/// What a repeated method found.
+/// The result of a multi-pass method.
 #[derive(Clone, Debug)]
 pub struct Attributions {
-    /// `[N, …]`, shaped as the site says.
+    /// `[N, …]`, shaped like the value of the attributed layer.
     pub values: Tensor,
-    /// What else is worth knowing.
-    pub facts: Vec<Fact>,
+    /// What the method measured about itself.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A number for every sample that says how far a map can be trusted.
+/// A measure of how far a map can be trusted, such as a completeness gap: one number for every sample.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
+pub struct Diagnostic {
     /// What was measured.
     pub name: &'static str,
     /// One number for each sample.
     pub values: Vec<f64>,
 }
 
-/// A map that is asked for.
+/// A map to compute.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// What it shows.
+pub struct MapRequest {
+    /// The attribution method.
     pub method: Arc<dyn Method>,
-    /// Where: a layer name, its input unless it ends in `:out`; none is the image.
+    /// The layer: its input, or its output if the name ends in `:out`; none is the image.
     pub layer: Option<String>,
     /// How channels become a map.
     pub finish: Finish,
@@ -151,32 +151,32 @@ pub struct Request {
     pub called: Option<String>,
 }
 
-impl Request {
+impl MapRequest {
     /// A map as the method defines it, at the layer's own resolution.
     pub fn new(method: impl Method + 'static, layer: impl Into<String>) -> Self {
-        Request::of(Arc::new(method), Some(layer.into()))
+        MapRequest::of(Arc::new(method), Some(layer.into()))
     }
 
     /// A map at the image.
     pub fn at_input(method: impl Method + 'static) -> Self {
-        Request::of(Arc::new(method), None)
+        MapRequest::of(Arc::new(method), None)
     }
 
     /// A map by a method that was chosen at run time.
     pub fn of(method: Arc<dyn Method>, layer: Option<String>) -> Self {
-        Request { method, layer, finish: Finish::default(), called: None }
+        MapRequest { method, layer, finish: Finish::default(), called: None }
     }
 
     /// Another finish.
     #[must_use]
     pub fn finish(self, finish: Finish) -> Self {
-        Request { finish, ..self }
+        MapRequest { finish, ..self }
     }
 
     /// Another name of the method in that of the graph's output.
     #[must_use]
     pub fn called(self, name: impl Into<String>) -> Self {
-        Request { called: Some(name.into()), ..self }
+        MapRequest { called: Some(name.into()), ..self }
     }
 
     /// `saliency/METHOD/LAYER`, the name of the map among the outputs of a graph.

@@ -6,7 +6,7 @@ use monosplit_autodiff::ActiveGraph;
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Output, Result, Shape};
 
 use crate::channels::Axes;
-use crate::explanation::inputs;
+use crate::explanation_graph::inputs;
 
 /// A network prepared for rewriting: the [`ActiveGraph`] whose one input is what is explained and whose output are the
 /// class scores. The graph under construction starts as a copy of its graph, so a node has the same id in both.

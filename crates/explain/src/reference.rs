@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use monosplit_graph::{Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
-use crate::explanation::inputs;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::explanation_graph::inputs;
 use crate::network::Network;
-use crate::writing::Writing;
 
 /// The image that others are compared with.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,13 +52,13 @@ impl Reference {
     }
 }
 
-impl Writing<'_> {
+impl ExplanationBuilder<'_> {
     /// The network on a baseline, written where it is first asked for.
     pub(crate) fn reference(&mut self, baseline: &ReferenceImage) -> Result<Rc<Reference>> {
-        self.shared(&("reference", baseline), |writing| {
-            let image = writing.graph.node(writing.image()).shape.clone();
+        self.shared(&("reference", baseline), |builder| {
+            let image = builder.graph.node(builder.image()).shape.clone();
             let one = match baseline {
-                ReferenceImage::Value(value) => writing.graph.number(*value),
+                ReferenceImage::Value(value) => builder.graph.number(*value),
                 ReferenceImage::Image(tensor) => {
                     let expected = one_sample(&image);
                     let fits = Shape::fixed(tensor.shape()) == expected;
@@ -68,13 +68,13 @@ impl Writing<'_> {
                             tensor.shape()
                         )));
                     }
-                    writing.graph.constant(tensor.clone())
+                    builder.graph.constant(tensor.clone())
                 }
-                ReferenceImage::Given => writing.added_input(inputs::BASELINE, one_sample(&image))?,
+                ReferenceImage::Given => builder.added_input(inputs::BASELINE, one_sample(&image))?,
             };
-            let baseline = writing.graph.add(Op::Expand { shape: image }, &[one])?;
-            let network = writing.network.clone();
-            Reference::build(&mut writing.graph, &network, baseline)
+            let baseline = builder.graph.add(Op::Expand { shape: image }, &[one])?;
+            let network = builder.network.clone();
+            Reference::build(&mut builder.graph, &network, baseline)
         })
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use monosplit_engine::{Crew, Engine, Precision};
 use monosplit_graph::{Buffer, Data, NodeId, Result, Tensor};
 
+use crate::explain_batch::ExplainBatch;
 use crate::network::Network;
 use crate::number::Number;
 use crate::pieces::{Area, Bed, Order, Pieces, Placed};
-use crate::question::Question;
 use crate::route::{Reader, Reading, Station, Survey};
 use crate::section::{Below, batch_of};
 
@@ -107,9 +107,9 @@ impl Ripple {
     }
 
     /// What the untouched images give on the way.
-    pub(crate) fn calm<N: Number>(&self, question: &Question<'_>) -> Result<Calm<N>> {
-        let mut values = vec![N::of(question.images)];
-        values.extend(self.untouched.values(question)?.iter().map(N::of));
+    pub(crate) fn calm<N: Number>(&self, batch: &ExplainBatch<'_>) -> Result<Calm<N>> {
+        let mut values = vec![N::of(batch.images)];
+        values.extend(self.untouched.values(batch)?.iter().map(N::of));
         Ok(Calm { values })
     }
 
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::erosion::Erosion;
-    use crate::question::{Class, Settings};
+    use crate::explain_batch::{Class, Settings};
 
     fn weights(shape: &[usize], seed: u64) -> Tensor {
         let noise = Noise::new(seed);
@@ -333,9 +333,9 @@ mod tests {
         let whole = Below::new(network, &[last], &engine).unwrap();
         let images = weights(&[2, 2, 61, 47], 7);
         let (class, settings) = (Class::Top, Settings::default());
-        let question = Question::new(&images, &class, &settings);
-        let calm = ripple.calm(&question).unwrap();
-        let untouched = whole.values(&question).unwrap().remove(0).to_f64().into_vec();
+        let batch = ExplainBatch::new(&images, &class, &settings);
+        let calm = ripple.calm(&batch).unwrap();
+        let untouched = whole.values(&batch).unwrap().remove(0).to_f64().into_vec();
         let mut flow = ripple.flow();
         for (top, left) in [(0, 0), (56, 43), (0, 43), (56, 0), (20, 17), (31, 30), (55, 41), (3, 1)] {
             let area = [top..top + 5, left..left + 4];
@@ -349,7 +349,7 @@ mod tests {
             flow.run(Ground::Own(&calm, &[0, 1]), &mut rows).unwrap();
             let changed = Tensor::new([2, 2, 61, 47], changed).unwrap();
             let expected =
-                whole.values(&Question::new(&changed, &class, &settings)).unwrap().remove(0).to_f64();
+                whole.values(&ExplainBatch::new(&changed, &class, &settings)).unwrap().remove(0).to_f64();
             let apart = rows.iter().zip(&*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(apart < 1e-12, "{last:?} {area:?}: {apart}");
             assert_ne!(rows, untouched);

@@ -7,15 +7,15 @@ use monosplit_graph::{Dim, Error, Graph, Result, Tensor, element_count};
 
 use crate::baseline::Baseline;
 use crate::bindings::bind;
-use crate::explanation::{ClassInput, Explanation};
+use crate::explain_batch::{Class, ExplainBatch, Settings};
+use crate::explanation_graph::{ClassInput, ExplanationGraph};
 use crate::finish::{Channels, Finish};
 use crate::layout::Layout;
-use crate::method::{Request, Target};
+use crate::method::{MapRequest, NetworkLayer};
 use crate::methods::Gradient;
 use crate::network::Network;
 use crate::number::Number;
 use crate::pieces::Area;
-use crate::question::{Class, Question, Settings};
 use crate::ripple::{Ground, Ripple};
 use crate::section::{Section, batch_of};
 
@@ -36,7 +36,7 @@ pub(crate) struct Scorer {
 /// How what lies above the value is computed.
 enum Above {
     /// All of it.
-    Whole { explanation: Box<Explanation>, program: Box<dyn Program> },
+    Whole { explanation: Box<ExplanationGraph>, program: Box<dyn Program> },
     /// What a change in a small area of the image reaches, up to a value from which on it is all.
     Ripple { ripple: Box<Ripple>, top: Box<Scorer> },
 }
@@ -72,7 +72,7 @@ impl Answer<'_> {
 
 /// The samples in question: their value at the cut, and what else reaches the class scores.
 pub(crate) struct Stage<'a> {
-    pub(crate) question: &'a Question<'a>,
+    pub(crate) batch: &'a ExplainBatch<'a>,
     classes: &'a [usize],
     values: Vec<f64>,
     length: usize,
@@ -93,24 +93,28 @@ impl Stage<'_> {
 
 impl Scorer {
     /// Class scores for changed copies of the target.
-    pub(crate) fn scores(target: &Target<'_>, engine: &dyn Engine, batch: usize) -> Result<Self> {
+    pub(crate) fn scores(target: &NetworkLayer<'_>, engine: &dyn Engine, batch: usize) -> Result<Self> {
         Scorer::new(target, engine, batch, &[])
     }
 
     /// Class scores for changed copies of the target, and their gradients with respect to it.
-    pub(crate) fn gradients(target: &Target<'_>, engine: &dyn Engine, batch: usize) -> Result<Self> {
-        Scorer::new(target, engine, batch, &[Request::at_input(Gradient)])
+    pub(crate) fn gradients(target: &NetworkLayer<'_>, engine: &dyn Engine, batch: usize) -> Result<Self> {
+        Scorer::new(target, engine, batch, &[MapRequest::at_input(Gradient)])
     }
 
     /// Class scores for changed copies of the image, and their gradients with respect to the target.
-    pub(crate) fn gradients_behind(target: &Target<'_>, engine: &dyn Engine, batch: usize) -> Result<Self> {
-        let request = Request { layer: target.layer.map(str::to_owned), ..Request::at_input(Gradient) };
-        Scorer::new(&Target { layer: None, ..*target }, engine, batch, &[request])
+    pub(crate) fn gradients_behind(
+        target: &NetworkLayer<'_>,
+        engine: &dyn Engine,
+        batch: usize,
+    ) -> Result<Self> {
+        let request = MapRequest { layer: target.layer.map(str::to_owned), ..MapRequest::at_input(Gradient) };
+        Scorer::new(&NetworkLayer { layer: None, ..*target }, engine, batch, &[request])
     }
 
     /// Class scores for copies of the image changed within areas of at most this size, or of a layer changed anywhere.
     pub(crate) fn local(
-        target: &Target<'_>,
+        target: &NetworkLayer<'_>,
         engine: &dyn Engine,
         batch: usize,
         largest: [usize; 2],
@@ -130,16 +134,22 @@ impl Scorer {
         Ok(Scorer { section, above: Above::Ripple { ripple: Box::new(ripple), top }, batch })
     }
 
-    fn new(target: &Target<'_>, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
+    fn new(
+        target: &NetworkLayer<'_>,
+        engine: &dyn Engine,
+        batch: usize,
+        requests: &[MapRequest],
+    ) -> Result<Self> {
         check_batch(batch)?;
         check_samples(target.network)?;
         Scorer::over(Section::new(target, engine)?, engine, batch, requests)
     }
 
-    fn over(section: Section, engine: &dyn Engine, batch: usize, requests: &[Request]) -> Result<Self> {
+    fn over(section: Section, engine: &dyn Engine, batch: usize, requests: &[MapRequest]) -> Result<Self> {
         let whole = Finish { channels: Channels::Keep, ..Finish::default() };
-        let requests: Vec<Request> = requests.iter().map(|request| request.clone().finish(whole)).collect();
-        let explanation = Box::new(Explanation::new(&section.above, ClassInput::Given, &requests)?);
+        let requests: Vec<MapRequest> =
+            requests.iter().map(|request| request.clone().finish(whole)).collect();
+        let explanation = Box::new(ExplanationGraph::new(&section.above, ClassInput::Given, &requests)?);
         let program =
             engine.compile_with(explanation.graph(), &CompileOptions::default().batch_size(batch))?;
         Ok(Scorer { section, above: Above::Whole { explanation, program }, batch })
@@ -151,8 +161,8 @@ impl Scorer {
     }
 
     /// Computes what lies below the cut.
-    pub(crate) fn stage<'a>(&self, question: &'a Question<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
-        let mut crossing = self.section.below.values(question)?;
+    pub(crate) fn stage<'a>(&self, batch: &'a ExplainBatch<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
+        let mut crossing = self.section.below.values(batch)?;
         let value = crossing.remove(0);
         let length = self.layout().len();
         if value.shape() != batch_of(classes.len(), self.layout().dims()) {
@@ -163,16 +173,16 @@ impl Scorer {
                 value.shape()
             )));
         }
-        Ok(Stage { question, classes, values: value.to_f64().into_vec(), length, crossing })
+        Ok(Stage { batch, classes, values: value.to_f64().into_vec(), length, crossing })
     }
 
     /// The same without the values, which are known elsewhere.
-    fn stage_of_crossing<'a>(&self, question: &'a Question<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
+    fn stage_of_crossing<'a>(&self, batch: &'a ExplainBatch<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
         let crossing = match self.section.names.is_empty() {
             true => Vec::new(),
-            false => self.section.below.values(question)?.split_off(1),
+            false => self.section.below.values(batch)?.split_off(1),
         };
-        Ok(Stage { question, classes, values: Vec::new(), length: self.layout().len(), crossing })
+        Ok(Stage { batch, classes, values: Vec::new(), length: self.layout().len(), crossing })
     }
 
     /// The shape of a sample's gradient.
@@ -190,9 +200,9 @@ impl Scorer {
 
     /// For each sample the value that its baseline image has: where paths begin.
     pub(crate) fn starts(&self, stage: &Stage<'_>, baseline: &Baseline) -> Result<Vec<Vec<f64>>> {
-        let images = baseline.images(stage.question, &self.section.image)?;
-        let question = Question { images: &images, ..*stage.question };
-        let value = self.section.below.values(&question)?.swap_remove(0).to_f64();
+        let images = baseline.images(stage.batch, &self.section.image)?;
+        let batch = ExplainBatch { images: &images, ..*stage.batch };
+        let value = self.section.below.values(&batch)?.swap_remove(0).to_f64();
         Ok(value.chunks(stage.length).map(<[f64]>::to_vec).collect())
     }
 
@@ -234,7 +244,7 @@ impl Scorer {
         let Above::Ripple { ripple, top } = &self.above else {
             return self.ask(stage, draws, change, take);
         };
-        let above = top.stage_of_crossing(stage.question, stage.classes)?;
+        let above = top.stage_of_crossing(stage.batch, stage.classes)?;
         match ripple.precision() {
             Precision::F32 => top.ask_behind::<f32>(ripple, [stage, &above], draws, area, change, take),
             Precision::F64 => top.ask_behind::<f64>(ripple, [stage, &above], draws, area, change, take),
@@ -251,7 +261,7 @@ impl Scorer {
         mut change: impl FnMut(Draw, &mut [f64]),
         take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
-        let calm = ripple.calm::<N>(image.question)?;
+        let calm = ripple.calm::<N>(image.batch)?;
         let (mut flow, mut copy, mut copied) = (ripple.flow(), Vec::new(), None);
         let fill = |batch: &[Draw], copies: &mut Vec<N>| {
             let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
@@ -297,7 +307,7 @@ impl Scorer {
                 take(draw, &answers.row(row, stage.classes[draw.sample]));
             }
             done += batch.len();
-            stage.question.progress.advance(done, total);
+            stage.batch.progress.advance(done, total);
         }
         Ok(())
     }
@@ -324,11 +334,11 @@ impl Scorer {
             given.push((name.as_str(), self.section.below.picked(i + 1, value, &samples)?));
         }
         let (class, settings) = (Class::Top, Settings::default());
-        let question = Question { given: &given, ..Question::new(&images, &class, &settings) };
+        let batch = ExplainBatch { other_inputs: &given, ..ExplainBatch::new(&images, &class, &settings) };
         let Above::Whole { explanation, program } = &self.above else {
             return Err(Error::argument("changes of small areas were prepared for, not of everything"));
         };
-        let outputs = program.run(&bind(explanation.graph(), &question, &classes)?)?;
+        let outputs = program.run(&bind(explanation.graph(), &batch, &classes)?)?;
         Ok((outputs, N::taken(images.into_data()).unwrap_or_default()))
     }
 }

@@ -8,11 +8,11 @@ use monosplit_graph::batch::{rows, stack};
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::value;
+use crate::explain_batch::ExplainBatch;
+use crate::explanation_graph::value;
 use crate::layout::Layout;
-use crate::method::Target;
+use crate::method::NetworkLayer;
 use crate::network::{Network, sample_axis};
-use crate::question::Question;
 
 /// A network cut in two.
 pub(crate) struct Section {
@@ -30,7 +30,7 @@ pub(crate) struct Section {
 
 impl Section {
     /// Cuts the network at the layer, or at the image.
-    pub(crate) fn new(target: &Target<'_>, engine: &dyn Engine) -> Result<Self> {
+    pub(crate) fn new(target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Self> {
         let network = Network::new(target.network)?;
         Section::at(&network, value(&network, target.layer)?, engine)
     }
@@ -51,7 +51,7 @@ impl Section {
 }
 
 /// The network of a target, the value meant and how it is arranged.
-pub(crate) fn located(target: &Target<'_>) -> Result<(Network, NodeId, Layout)> {
+pub(crate) fn located(target: &NetworkLayer<'_>) -> Result<(Network, NodeId, Layout)> {
     let network = Network::new(target.network)?;
     let at = value(&network, target.layer)?;
     let layout = Layout::new(&network.graph().node(at).shape, network.axes(at)?)?;
@@ -162,19 +162,19 @@ impl Below {
     }
 
     /// The values for all samples in question.
-    pub(crate) fn values(&self, question: &Question<'_>) -> Result<Vec<Tensor>> {
+    pub(crate) fn values(&self, batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
         let Some(program) = &self.program else {
-            return Ok(vec![question.images.clone()]);
+            return Ok(vec![batch.images.clone()]);
         };
-        let samples = question.samples();
+        let samples = batch.samples();
         let size = match self.samples {
             Dim::Fixed(size) if size > 0 => size,
-            _ => return program.run(&bind(&self.graph, question, &[])?),
+            _ => return program.run(&bind(&self.graph, batch, &[])?),
         };
         let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.axes.len()];
         for start in (0..samples).step_by(size) {
-            let images = rows(question.images, (start..start + size).map(|row| row.min(samples - 1)))?;
-            let part = Question { images: &images, ..*question };
+            let images = rows(batch.images, (start..start + size).map(|row| row.min(samples - 1)))?;
+            let part = ExplainBatch { images: &images, ..*batch };
             let found = program.run(&bind(&self.graph, &part, &[])?)?;
             for ((parts, axis), tensor) in parts.iter_mut().zip(&self.axes).zip(found) {
                 match axis {

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Graph, NodeId, Op, Result, Shape};
 
-use crate::explanation::inputs;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::explanation_graph::inputs;
 use crate::network::Network;
 use crate::scaled::Scaled;
 use crate::split::{AlphaInput, ShiftAt, Split};
 use crate::sum_stream::is_shape_node;
-use crate::writing::Writing;
 
 /// The factor `1 − 2α` of every counted node.
 pub(crate) struct Shifts {
@@ -21,17 +21,17 @@ pub(crate) struct Shifts {
 
 impl Shifts {
     /// Adds the input `alpha` to the graph and the factors read off it.
-    pub(crate) fn new(writing: &mut Writing<'_>, split: &Split) -> Result<Self> {
-        let nodes = shifted_nodes(writing.network, split.shift_at);
+    pub(crate) fn new(builder: &mut ExplanationBuilder<'_>, split: &Split) -> Result<Self> {
+        let nodes = shifted_nodes(builder.network, split.shift_at);
         match split.alpha {
             AlphaInput::Uniform => {
-                let alpha = writing.added_input(inputs::ALPHA, Shape::default())?;
-                let seed = complement(&mut writing.graph, alpha)?;
+                let alpha = builder.added_input(inputs::ALPHA, Shape::default())?;
+                let seed = complement(&mut builder.graph, alpha)?;
                 Ok(Shifts { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
             }
             AlphaInput::PerLayer => {
-                let alphas = writing.added_input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]))?;
-                let g = &mut writing.graph;
+                let alphas = builder.added_input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]))?;
+                let g = &mut builder.graph;
                 let all = complement(g, alphas)?;
                 let mut at = |start: usize| -> Result<NodeId> {
                     let one = g.add(Op::Slice { axis: 0, start, step: 1, length: 1 }, &[all])?;

@@ -4,7 +4,7 @@ mod asked;
 
 use asked::Asked;
 use monosplit_engine::Cpu;
-use monosplit_explain::{Class, Explainer, Part, Question, Request, Settings, Split, Stream};
+use monosplit_explain::{Class, ExplainBatch, Explainer, MapRequest, Settings, Split, Stream, StreamPart};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::passes::mask_dropout;
 use monosplit_graph::{Graph, Kind, Label, Op, Shape, Tensor};
@@ -31,11 +31,11 @@ fn dropout(g: &mut Graph, a: monosplit_graph::NodeId) -> monosplit_graph::NodeId
     g.add_named(Label::named("drop"), Op::Dropout { ratio: 0.5 }, &[a]).unwrap()
 }
 
-fn requests() -> Vec<Request> {
+fn requests() -> Vec<MapRequest> {
     let methods = [
-        Asked::SplitCam(Stream::G, Part::Plus),
-        Asked::SplitGrad(Stream::H, Part::Combined),
-        Asked::SplitCam(Stream::G, Part::Combined),
+        Asked::SplitCam(Stream::G, StreamPart::Plus),
+        Asked::SplitGrad(Stream::H, StreamPart::Combined),
+        Asked::SplitCam(Stream::G, StreamPart::Combined),
     ];
     methods.into_iter().map(|method| method.at(Split::default(), "first")).collect()
 }
@@ -44,8 +44,12 @@ fn maps(g: &Graph, given: &[(&str, Tensor)], alpha: f64) -> Vec<Vec<f32>> {
     let explainer = Explainer::new(g, &requests(), &Cpu::default()).unwrap();
     let x = Tensor::new([1, 5], vec![0.3f32, -1.0, 0.8, 0.1, -0.4]).unwrap();
     let settings = Settings::default().alpha(alpha);
-    let explained =
-        explainer.answer(&Question { given, ..Question::new(&x, &Class::Index(1), &settings) }).unwrap();
+    let explained = explainer
+        .explain_batch(&ExplainBatch {
+            other_inputs: given,
+            ..ExplainBatch::new(&x, &Class::Index(1), &settings)
+        })
+        .unwrap();
     explained.maps.iter().map(|map| map.values.to_f32().to_vec()).collect()
 }
 

@@ -11,7 +11,9 @@ mod properties;
 use std::path::Path;
 
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::{Channels, Class, Explainer, Finish, Map, Method, Question, Request, Settings};
+use monosplit_explain::{
+    Channels, Class, ExplainBatch, Explainer, Finish, MapRequest, Method, SaliencyMap, Settings,
+};
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::{Graph, Tensor, npy};
 
@@ -41,13 +43,14 @@ fn map(
     layer: Option<&str>,
     engine: &dyn Engine,
     images: &Tensor,
-) -> Map {
+) -> SaliencyMap {
     let finish = Finish { channels: Channels::Keep, ..Finish::default() };
-    let request = Request { layer: layer.map(str::to_owned), ..Request::at_input(method) }.finish(finish);
+    let request =
+        MapRequest { layer: layer.map(str::to_owned), ..MapRequest::at_input(method) }.finish(finish);
     let explainer = Explainer::new(graph, &[request], engine).unwrap();
     let class = Class::PerSample(CLASSES[..images.shape()[0]].to_vec());
     let settings = Settings::default();
-    explainer.answer(&Question::new(images, &class, &settings)).unwrap().maps.remove(0)
+    explainer.explain_batch(&ExplainBatch::new(images, &class, &settings)).unwrap().maps.remove(0)
 }
 
 /// The distance of two arrays in relation to the second.

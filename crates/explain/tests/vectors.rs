@@ -10,7 +10,8 @@ use asked::Asked;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    Class, Explainer, InputSplit, Part, Pooling, Request, Settings, ShiftAt, Split, Stabiliser, Stream,
+    Class, Explainer, InputSplit, MapRequest, Pooling, Settings, ShiftAt, Split, Stabiliser, Stream,
+    StreamPart,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, canonicalise};
@@ -65,9 +66,9 @@ fn network(path: &Path) -> Graph {
 fn method(kind: &str, map: &str) -> Asked {
     let stream = if map.starts_with('h') { Stream::H } else { Stream::G };
     let part = match map.chars().nth(1) {
-        Some('+') => Part::Plus,
-        Some('-') => Part::Minus,
-        _ => Part::Combined,
+        Some('+') => StreamPart::Plus,
+        Some('-') => StreamPart::Minus,
+        _ => StreamPart::Combined,
     };
     match (kind, map) {
         ("splitcam", _) => Asked::SplitCam(stream, part),
@@ -111,7 +112,7 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
     }
     let (mut worst, mut compared) = (0.0f64, 0);
     for (options, keys) in by_graph {
-        let requests: Vec<Request> = keys
+        let requests: Vec<MapRequest> = keys
             .iter()
             .map(|key| {
                 let parts: Vec<&str> = key.splitn(4, '/').collect();

@@ -4,7 +4,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, Request, Settings};
+use monosplit::explain::{Class, Explainer, MapRequest, Settings};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::{Model, Result};
 
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
     let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 
-    let request = Request::new(SplitCam::default(), "layer3.2.conv2");
+    let request = MapRequest::new(SplitCam::default(), "layer3.2.conv2");
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
     for alpha in [0.0, 0.25, 0.4, 0.5] {
         for class in [5, 11] {

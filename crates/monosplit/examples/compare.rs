@@ -3,7 +3,7 @@
 //!     cargo run --release --example compare -- compared.pdf
 
 use monosplit::engine::Cpu;
-use monosplit::explain::{Class, Explainer, Request};
+use monosplit::explain::{Class, Explainer, MapRequest};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::render::{Cell, Grid, Map, OverlayOptions};
 use monosplit::{Error, Model, Result, catalogue, chosen_layer};
@@ -20,8 +20,8 @@ fn main() -> Result<()> {
     let mut cells = Vec::new();
     for word in ["splitcam", "gradcam", "guided-backprop", "lrp:composite=epsilon-plus"] {
         let chosen = catalogue::parse(word, &[])?;
-        let layer = chosen_layer(model.graph(), chosen.method.place());
-        let request = Request::of(chosen.method.clone(), layer);
+        let layer = chosen_layer(model.graph(), chosen.method.default_layer());
+        let request = MapRequest::of(chosen.method.clone(), layer);
         let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
         let explained = explainer.explain(&cat.tensor, &Class::Top, &chosen.settings)?;
         let map = Map::from_tensor(&explained.maps[0].values, 0)?;

@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example compile -- explained.onnx
 
-use monosplit::explain::Request;
+use monosplit::explain::MapRequest;
 use monosplit::graph::onnx;
 use monosplit::{ClassSource, Compilation, Error, Model, Result, catalogue};
 
@@ -13,7 +13,7 @@ fn main() -> Result<()> {
     let network = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/pets-small.onnx");
     let model = Model::open(network)?;
     let chosen = catalogue::parse("splitcam", &[])?;
-    let request = Request::of(chosen.method.clone(), Some("layer4.2.conv2".into()));
+    let request = MapRequest::of(chosen.method.clone(), Some("layer4.2.conv2".into()));
     let maps = [(&chosen, request)];
     let precision = Compilation::own_precision(&maps);
     let compiled = Compilation::new(&model, ClassSource::Input, &maps, precision)?;

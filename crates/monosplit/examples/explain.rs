@@ -4,7 +4,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, Request, Settings};
+use monosplit::explain::{Class, Explainer, MapRequest, Settings};
 use monosplit::image::{Fit, Picture, Preset, write_png};
 use monosplit::render::{Caption, Map, OverlayOptions, overlay};
 use monosplit::{Error, Model, Result, default_layer};
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     };
     let model = Model::open(network)?;
     let layer = default_layer(model.graph()).unwrap_or_default();
-    let request = Request::new(SplitCam::default(), &layer);
+    let request = MapRequest::new(SplitCam::default(), &layer);
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
 
     let size = model.picture_input()?.size;

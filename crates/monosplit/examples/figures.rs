@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use monosplit::engine::Cpu;
-use monosplit::explain::{Class, Explainer, Request};
+use monosplit::explain::{Class, Explainer, MapRequest};
 use monosplit::image::{Filter, Fit, Picture, Prepared, Preset, write_png};
 use monosplit::render::{
     FigureOptions, Heatmap, HeatmapOptions, Map, OverlayOptions, Tile, blend, figure, number,
@@ -101,7 +101,7 @@ impl Figures<'_> {
         let mut tiles = Vec::with_capacity(panels.len());
         for Panel { label, method, layer } in panels {
             let chosen = catalogue::parse(method, &[])?;
-            let request = Request::of(chosen.method, Some(layer.clone()));
+            let request = MapRequest::of(chosen.method, Some(layer.clone()));
             let explainer = Explainer::new(self.model.graph(), &[request], &Cpu::default())?;
             let explained = explainer.explain(&self.prepared.tensor, &Class::Top, &chosen.settings)?;
             let map = Map::from_tensor(&explained.maps[0].values, 0)?;

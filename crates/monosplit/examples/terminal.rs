@@ -4,7 +4,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, Request, Settings};
+use monosplit::explain::{Class, Explainer, MapRequest, Settings};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::render::{Map, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
 use monosplit::{Model, Result};
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
     let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 
-    let request = Request::new(SplitCam::default(), "layer4.2.conv2");
+    let request = MapRequest::new(SplitCam::default(), "layer4.2.conv2");
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
     let explained = explainer.explain(&cat.tensor, &Class::Top, &Settings::default())?;
     let map = Map::from_tensor(&explained.maps[0].values, 0)?;

@@ -6,8 +6,8 @@ use std::fmt;
 
 use monosplit_engine::Precision;
 use monosplit_explain::{
-    Absolute, Channels, ClassInput, Explanation, Finish, Normalise, Procedure, Request, Settings, Size,
-    inputs,
+    Absolute, Channels, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Procedure, Settings,
+    Size, inputs,
 };
 use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::onnx::ExportOptions;
@@ -66,10 +66,10 @@ pub struct Compilation {
 
 impl Compilation {
     /// The precision in which a file with these maps is computed unless told otherwise: the one they are explained in.
-    pub fn own_precision(maps: &[(&Chosen, Request)]) -> Precision {
-        let needs_double = |(_, request): &(&Chosen, Request)| match request.method.procedure() {
+    pub fn own_precision(maps: &[(&Chosen, MapRequest)]) -> Precision {
+        let needs_double = |(_, request): &(&Chosen, MapRequest)| match request.method.procedure() {
             Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
-            Procedure::Repeated(_) => false,
+            Procedure::MultiPass(_) => false,
         };
         if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }
     }
@@ -79,18 +79,18 @@ impl Compilation {
     pub fn new(
         model: &Model,
         class: ClassSource,
-        maps: &[(&Chosen, Request)],
+        maps: &[(&Chosen, MapRequest)],
         precision: Precision,
     ) -> Result<Self> {
         check_inputs(model)?;
         check_maps(maps)?;
-        let requests: Vec<Request> =
+        let requests: Vec<MapRequest> =
             maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
             ClassSource::Top => ClassInput::Top,
             ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
         };
-        let explanation = Explanation::new(model.graph(), input, &requests)?;
+        let explanation = ExplanationGraph::new(model.graph(), input, &requests)?;
         let mut graph = portable(explanation.graph())?;
         if precision == Precision::F64 {
             graph = matrix_form(&graph)?;
@@ -119,10 +119,8 @@ impl Compilation {
         outputs[1].name = EXPLAINED.to_owned();
         let described: Vec<CompiledMap> = maps
             .iter()
-            .zip(explanation.readings())
-            .map(|(map, reading)| {
-                described(map, &outputs[reading.map].name, has_input(&graph, inputs::ALPHA))
-            })
+            .zip(explanation.map_outputs())
+            .map(|(map, output)| described(map, &outputs[output.map].name, has_input(&graph, inputs::ALPHA)))
             .collect();
         if class == ClassSource::Input {
             // A runtime that refuses a class does so in the name of the node that looked for it.
@@ -186,7 +184,7 @@ impl Compilation {
     }
 }
 
-fn described((chosen, request): &(&Chosen, Request), output: &str, alpha: bool) -> CompiledMap {
+fn described((chosen, request): &(&Chosen, MapRequest), output: &str, alpha: bool) -> CompiledMap {
     CompiledMap {
         output: output.to_owned(),
         method: chosen.name.to_owned(),
@@ -199,7 +197,7 @@ fn described((chosen, request): &(&Chosen, Request), output: &str, alpha: bool) 
 }
 
 /// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
-fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)]) -> String {
+fn told_apart((chosen, request): &(&Chosen, MapRequest), maps: &[(&Chosen, MapRequest)]) -> String {
     let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
     match alike.count() {
         1 => chosen.name.to_owned(),
@@ -208,11 +206,11 @@ fn told_apart((chosen, request): &(&Chosen, Request), maps: &[(&Chosen, Request)
 }
 
 /// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
-fn check_maps(maps: &[(&Chosen, Request)]) -> Result<()> {
+fn check_maps(maps: &[(&Chosen, MapRequest)]) -> Result<()> {
     for (i, map) in maps.iter().enumerate() {
         let name = told_apart(map, maps);
         let is_alike =
-            |other: &&(&Chosen, Request)| other.1.layer == map.1.layer && told_apart(other, maps) == name;
+            |other: &&(&Chosen, MapRequest)| other.1.layer == map.1.layer && told_apart(other, maps) == name;
         let Some(other) = maps[..i].iter().find(is_alike) else { continue };
         let layer = map.1.layer.as_deref().unwrap_or("input");
         return Err(Error::argument(match other.0.options == map.0.options {
@@ -363,7 +361,7 @@ fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
 }
 
 /// The run-time numbers of the methods, which are inputs they share.
-fn settings(maps: &[(&Chosen, Request)]) -> Result<Settings> {
+fn settings(maps: &[(&Chosen, MapRequest)]) -> Result<Settings> {
     let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
@@ -376,7 +374,7 @@ fn settings(maps: &[(&Chosen, Request)]) -> Result<Settings> {
 }
 
 /// What the methods that take a number take it to be: one and the same, since it is one input of the file.
-fn shared(maps: &[(&Chosen, Request)], name: &str, number: fn(&Settings) -> f64) -> Result<Option<f64>> {
+fn shared(maps: &[(&Chosen, MapRequest)], name: &str, number: fn(&Settings) -> f64) -> Result<Option<f64>> {
     let takes = |chosen: &&Chosen| chosen.options.iter().any(|(option, _)| *option == name);
     let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
     let Some(first) = taking.next() else { return Ok(None) };

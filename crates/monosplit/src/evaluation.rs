@@ -128,6 +128,6 @@ impl Catalogue for Laboratory {
     }
 
     fn usual_layer(&self, method: &Known) -> Option<String> {
-        method.method.as_ref().and_then(|method| chosen_layer(self.graph(), method.place()))
+        method.method.as_ref().and_then(|method| chosen_layer(self.graph(), method.default_layer()))
     }
 }

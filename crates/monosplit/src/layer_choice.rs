@@ -1,14 +1,14 @@
 //! Which layer to look at when nobody says.
 
-use monosplit_explain::Place;
+use monosplit_explain::DefaultLayer;
 use monosplit_graph::{Graph, NodeId, Op};
 
 /// The layer a method is read off at when nobody says: none is the image.
-pub fn chosen_layer(graph: &Graph, place: Place) -> Option<String> {
+pub fn chosen_layer(graph: &Graph, place: DefaultLayer) -> Option<String> {
     match place {
-        Place::Input => None,
-        Place::EntersLastConvolution => default_layer(graph),
-        Place::LastFeatures => last_features(graph).or_else(|| default_layer(graph)),
+        DefaultLayer::Input => None,
+        DefaultLayer::LastConvolutionInput => default_layer(graph),
+        DefaultLayer::LastFeatures => last_features(graph).or_else(|| default_layer(graph)),
     }
 }
 

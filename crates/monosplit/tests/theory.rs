@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::methods::{Gradient, SplitCam, SplitGrad};
 use monosplit::explain::{
-    Class, ClosedFormula, Explainer, Part, Request, Settings, Split, Stabiliser, Stream, Whole, audit,
+    Class, ClosedFormula, DecomposedMap, Explainer, MapRequest, Settings, Split, Stabiliser, Stream,
+    StreamPart, audit,
 };
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::{Model, Tensor, default_layer};
@@ -38,7 +39,7 @@ fn open(path: &Path) -> (Model, Tensor) {
 fn explain(
     model: &Model,
     image: &Tensor,
-    requests: &[Request],
+    requests: &[MapRequest],
     alpha: f64,
 ) -> (Vec<f32>, Vec<Vec<f32>>, usize) {
     let explainer = Explainer::new(model.graph(), requests, &Cpu::default()).unwrap();
@@ -53,7 +54,7 @@ fn predictions_have_the_same_bits_with_and_without_an_explanation() {
         let (model, image) = open(&path);
         let alone = Cpu::default().compile(model.graph()).unwrap().run(std::slice::from_ref(&image)).unwrap();
         let layer = default_layer(model.graph()).unwrap();
-        let request = [Request::new(SplitCam { part: Part::Plus, ..SplitCam::default() }, layer)];
+        let request = [MapRequest::new(SplitCam { part: StreamPart::Plus, ..SplitCam::default() }, layer)];
         let (logits, _, _) = explain(&model, &image, &request, 0.4);
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&alone[0].to_f32()), bits(&logits), "{}", path.display());
@@ -66,9 +67,9 @@ fn at_one_half_the_maps_are_halves_of_the_gradient() {
         let (model, image) = open(&path);
         let layer = default_layer(model.graph()).unwrap();
         let requests = [
-            Request::new(SplitGrad::default(), layer.clone()),
-            Request::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, layer.clone()),
-            Request::new(Gradient, layer),
+            MapRequest::new(SplitGrad::default(), layer.clone()),
+            MapRequest::new(SplitGrad { stream: Stream::H, ..SplitGrad::default() }, layer.clone()),
+            MapRequest::new(Gradient, layer),
         ];
         let (_, maps, _) = explain(&model, &image, &requests, 0.5);
         for ((g, h), d) in maps[0].iter().zip(&maps[1]).zip(&maps[2]) {
@@ -83,11 +84,12 @@ fn the_closed_formula_gives_the_same_map() {
         let (model, image) = open(&path);
         let layer = default_layer(model.graph()).unwrap();
         for alpha in [0.0, 0.3] {
-            let request = [Request::new(SplitCam::default(), layer.clone())];
+            let request = [MapRequest::new(SplitCam::default(), layer.clone())];
             let (_, maps, class) = explain(&model, &image, &request, alpha);
             let split = Split::default();
             let formula =
-                ClosedFormula::new(model.graph(), &split, &layer, Whole::SplitCam, &Cpu::default()).unwrap();
+                ClosedFormula::new(model.graph(), &split, &layer, DecomposedMap::SplitCam, &Cpu::default())
+                    .unwrap();
             let mut sum = vec![0.0; maps[0].len()];
             for term in formula.terms(&image, &[class], alpha).unwrap() {
                 sum.iter_mut().zip(term.share.to_f64().iter()).for_each(|(s, v)| *s += v);
@@ -125,11 +127,13 @@ fn streams_keep_their_promises_layer_by_layer() {
 fn remembered_masses_change_nothing() {
     let (model, image) = open(&asset("pets-small.onnx"));
     let split = Split::default().stabiliser(Stabiliser::None);
-    let requests =
-        [Request::new(SplitGrad { split, part: Part::Plus, ..SplitGrad::default() }, "layer2.0.conv1")];
+    let requests = [MapRequest::new(
+        SplitGrad { split, part: StreamPart::Plus, ..SplitGrad::default() },
+        "layer2.0.conv1",
+    )];
     let cpu = Cpu::default().precision(Precision::F32);
     let direct = Explainer::new(model.graph(), &requests, &cpu).unwrap();
-    let remembering = Explainer::remembering(model.graph(), &requests, &cpu).unwrap();
+    let remembering = Explainer::with_class_cache(model.graph(), &requests, &cpu).unwrap();
     let (class, settings) = (Class::Index(7), Settings::default().alpha(0.1));
     let expected = direct.explain(&image, &class, &settings).unwrap();
     for _ in 0..2 {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use monosplit::catalogue::Chosen;
-use monosplit::explain::{Explained, Map, Settings};
+use monosplit::explain::{Explanation, SaliencyMap, Settings};
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
@@ -79,7 +79,7 @@ impl Setting {
         &self,
         sample: &Sample,
         row: usize,
-        explained: &Explained,
+        explained: &Explanation,
         time: Duration,
     ) -> Result<Answer> {
         let class = explained.classes[row];
@@ -103,7 +103,7 @@ impl Setting {
         answer: &mut Answer,
         index: usize,
         sample: &Sample,
-        (map, row): (&Map, usize),
+        (map, row): (&SaliencyMap, usize),
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<()> {
         let shown = &self.shown[index];
@@ -111,7 +111,7 @@ impl Setting {
             index,
             range: range(map, row),
             exponent: map.exponents[row],
-            facts: map.facts.iter().map(|fact| (fact.name, fact.values[row])).collect(),
+            facts: map.diagnostics.iter().map(|of| (of.name, of.values[row])).collect(),
             remark: None,
             picture: None,
         };
@@ -246,7 +246,7 @@ fn blank(sample: &Sample, map: &render::Map) -> Result<Picture> {
     Picture::new(width, height, vec![0xff; width * height * 3])
 }
 
-fn range(map: &Map, row: usize) -> (f32, f32) {
+fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
     let length = map.values.len() / map.exponents.len().max(1);
     let values = &map.values.to_f32()[row * length..(row + 1) * length];
     values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))

@@ -2,14 +2,14 @@
 //! their gradients sum to zero: what is left of them is rounding, and a picture of it looks like any other.
 
 use monosplit::catalogue::Chosen;
-use monosplit::explain::{Absolute, Channels, Finish, Map, Normalise, Procedure, Request};
+use monosplit::explain::{Absolute, Channels, Finish, MapRequest, Normalise, Procedure, SaliencyMap};
 use monosplit::graph::{Graph, Op};
 
 /// A sum smaller than this share of what is summed up says nothing.
 const NOTHING: f64 = 1e-4;
 
 /// Beside the maps that were asked for, those of the size of their channels, where channels may cancel.
-pub(super) fn sizes(graph: &Graph, chosen: &Chosen, finish: Finish, asked: &[Request]) -> Vec<Request> {
+pub(super) fn sizes(graph: &Graph, chosen: &Chosen, finish: Finish, asked: &[MapRequest]) -> Vec<MapRequest> {
     let normed = graph.nodes().any(|(_, node)| matches!(node.op, Op::LayerNorm { .. }));
     let adds = !matches!(finish.channels, Channels::Keep | Channels::Max);
     let rewrites = matches!(chosen.method.procedure(), Procedure::Rewrite(_));
@@ -22,8 +22,8 @@ pub(super) fn sizes(graph: &Graph, chosen: &Chosen, finish: Finish, asked: &[Req
 }
 
 /// What there is to say of a map at `layer` whose channels have sizes that add up to `size`.
-pub(super) fn remark(layer: &str, map: &Map, size: &Map) -> Option<String> {
-    let largest = |map: &Map| {
+pub(super) fn remark(layer: &str, map: &SaliencyMap, size: &SaliencyMap) -> Option<String> {
+    let largest = |map: &SaliencyMap| {
         let (values, samples) = (map.values.to_f64(), map.exponents.len().max(1));
         let rows = values.chunks((values.len() / samples).max(1)).zip(&map.exponents);
         let of_row = |row: &[f64]| row.iter().fold(0f64, |most, v| most.max(v.abs()));

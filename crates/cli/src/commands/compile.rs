@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::catalogue::{self, Chosen};
-use monosplit::explain::Request;
+use monosplit::explain::MapRequest;
 use monosplit::graph::{Error, Result, onnx};
 use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
 
@@ -181,7 +181,7 @@ impl Compile {
     }
 
     /// Says what a precision means for maps that need another one.
-    fn remark_on_precision(&self, maps: &[(&Chosen, Request)]) {
+    fn remark_on_precision(&self, maps: &[(&Chosen, MapRequest)]) {
         use monosplit::engine::Precision::{F32, F64};
         let need =
             |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
@@ -225,7 +225,7 @@ impl Compile {
     }
 
     /// The maps of each method, at each of the layers.
-    fn maps<'a>(&self, model: &Model, chosen: &'a [Chosen]) -> Vec<(&'a Chosen, Request)> {
+    fn maps<'a>(&self, model: &Model, chosen: &'a [Chosen]) -> Vec<(&'a Chosen, MapRequest)> {
         let listed: Vec<String> = match &self.layer_list {
             Some(list) => list.split(',').map(|layer| layer.trim().to_owned()).collect(),
             None => self.method.layers().to_vec(),
@@ -233,12 +233,12 @@ impl Compile {
         let finish = self.method.finish();
         let at = |chosen: &Chosen| -> Vec<Option<String>> {
             if listed.is_empty() {
-                return vec![chosen_layer(model.graph(), chosen.method.place())];
+                return vec![chosen_layer(model.graph(), chosen.method.default_layer())];
             }
             listed.iter().cloned().map(Some).collect()
         };
         let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
-        let request = |chosen: &Chosen, layer| Request::of(chosen.method.clone(), layer).finish(finish);
+        let request = |chosen: &Chosen, layer| MapRequest::of(chosen.method.clone(), layer).finish(finish);
         each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
     }
 

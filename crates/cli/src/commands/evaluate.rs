@@ -13,7 +13,7 @@ use monosplit::eval::experiment::Experiment;
 use monosplit::eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit::eval::store::{Record, Stage, Store, Worker};
 use monosplit::eval::{Better, Examinee, Found, Sha256, Summary, metric_title};
-use monosplit::explain::{Progress, Silent};
+use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Result};
 
 use super::compute::{ComputeArgs, Precision};
@@ -213,7 +213,7 @@ impl Observer for Quiet {
     fn part(&self, _part: &Part) {}
 
     fn stage(&self, _name: &str, _configurations: usize, _images: usize, _rows: usize) -> Box<dyn Progress> {
-        Box::new(Silent)
+        Box::new(NoProgress)
     }
 
     fn remark(&self, _said: &str) {}

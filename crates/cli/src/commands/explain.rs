@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use monosplit::catalogue::Chosen;
 use monosplit::engine::{Engine, Profile};
-use monosplit::explain::{Explained, Explainer, Map, Question, Request, Series};
+use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, Explanation, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 use monosplit::{Feed, Model, Origin, Sample, Source, chosen_layer};
@@ -189,13 +189,13 @@ impl Explain {
     fn prepared(&self, model: &Model, chosen: &Chosen, engine: &dyn Engine) -> Result<Prepared> {
         let (labels, meaning) = self.class.labels(model)?;
         let layers = match self.method.layers() {
-            [] => vec![chosen_layer(model.graph(), chosen.method.place())],
+            [] => vec![chosen_layer(model.graph(), chosen.method.default_layer())],
             layers => layers.iter().cloned().map(Some).collect(),
         };
         let finish = self.method.finish();
         let request =
-            |layer: &Option<String>| Request::of(chosen.method.clone(), layer.clone()).finish(finish);
-        let mut requests: Vec<Request> = layers.iter().map(request).collect();
+            |layer: &Option<String>| MapRequest::of(chosen.method.clone(), layer.clone()).finish(finish);
+        let mut requests: Vec<MapRequest> = layers.iter().map(request).collect();
         requests.extend(cancelled_channels::sizes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
@@ -299,10 +299,13 @@ impl Run<'_> {
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let series = Some(Series { before: answers.len(), ends: waiting.is_empty() });
-            let question =
-                Question { progress: &bar, series, ..Question::new(&images, &class, &setting.settings) };
-            let mut explained = self.explained(&question, &mut profile)?;
+            let position = Some(BatchPosition { offset: answers.len(), is_last: waiting.is_empty() });
+            let batch = ExplainBatch {
+                progress: &bar,
+                position,
+                ..ExplainBatch::new(&images, &class, &setting.settings)
+            };
+            let mut explained = self.explained(&batch, &mut profile)?;
             let sizes = explained.maps.split_off(setting.shown.len());
             if answers.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
@@ -334,7 +337,7 @@ impl Run<'_> {
         Ok(Found { answers, maps, profile })
     }
 
-    fn remark_on_cancelled_channels(&self, maps: &[Map], sizes: &[Map]) {
+    fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {
         for (shown, (map, size)) in self.prepared.setting.shown.iter().zip(maps.iter().zip(sizes)) {
             if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
                 note(&remark);
@@ -342,11 +345,11 @@ impl Run<'_> {
         }
     }
 
-    fn explained(&self, question: &Question<'_>, profile: &mut Profile) -> Result<Explained> {
+    fn explained(&self, batch: &ExplainBatch<'_>, profile: &mut Profile) -> Result<Explanation> {
         if !self.explain.profile {
-            return self.prepared.explainer.answer(question);
+            return self.prepared.explainer.explain_batch(batch);
         }
-        let (explained, times) = self.prepared.explainer.answer_profiled(question)?;
+        let (explained, times) = self.prepared.explainer.explain_batch_profiled(batch)?;
         profile.append(times);
         Ok(explained)
     }

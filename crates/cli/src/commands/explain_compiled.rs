@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use monosplit::engine::{Engine, Precision};
-use monosplit::explain::{Explainer, Explanation, Finish, Settings, inputs};
+use monosplit::explain::{Explainer, ExplanationGraph, Finish, Settings, inputs};
 use monosplit::graph::Result;
 use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
 
@@ -107,7 +107,7 @@ impl<'a> CompiledFile<'a> {
         settings.check()?;
         let maps = self.wanted(explain)?;
         let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
-        let explanation = Explanation::of_graph(self.model.graph().clone(), &names)
+        let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| self.model.unfit(error.to_string()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
         let shown = maps.iter().map(|map| Shown {
@@ -122,7 +122,7 @@ impl<'a> CompiledFile<'a> {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),
         };
-        let explainer = Explainer::of(explanation, engine, precision)?;
+        let explainer = Explainer::from_graph(explanation, engine, precision)?;
         Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
     }
 

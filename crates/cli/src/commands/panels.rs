@@ -4,7 +4,9 @@ use std::io::Write;
 
 use monosplit::catalogue::{self, Chosen};
 use monosplit::engine::Engine;
-use monosplit::explain::{Class, Explained, Explainer, Finish, Map, Question, Request, Series, Settings};
+use monosplit::explain::{
+    BatchPosition, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings,
+};
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
@@ -52,7 +54,7 @@ impl Panel {
             None => (word, None),
         };
         let chosen = catalogue::parse_knowing(method, &[], known)?;
-        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.place()));
+        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.default_layer()));
         let header = match &layer {
             Some(layer) => format!("{} {layer}", chosen.title),
             None => chosen.title.clone(),
@@ -92,9 +94,9 @@ impl Panels {
         let group = |(settings, members): (Settings, Vec<usize>)| {
             let request = |&index: &usize| {
                 let Panel { chosen, layer, .. } = &columns[index];
-                Request::of(chosen.method.clone(), layer.clone()).finish(finish)
+                MapRequest::of(chosen.method.clone(), layer.clone()).finish(finish)
             };
-            let requests: Vec<Request> = members.iter().map(request).collect();
+            let requests: Vec<MapRequest> = members.iter().map(request).collect();
             let explainer = Explainer::new(model.graph(), &requests, engine)?;
             Ok(Group { columns: members, explainer, settings })
         };
@@ -103,29 +105,29 @@ impl Panels {
     }
 
     /// What the network says of a sample, and its maps in the order of the columns.
-    pub(crate) fn of(&self, sample: &Sample, class: &Class) -> Result<Explained> {
-        self.of_series(sample, class, Series::default())
+    pub(crate) fn of(&self, sample: &Sample, class: &Class) -> Result<Explanation> {
+        self.at_position(sample, class, BatchPosition::default())
     }
 
     /// The same for one of several samples.
-    fn of_series(&self, sample: &Sample, class: &Class, series: Series) -> Result<Explained> {
-        let mut maps: Vec<Option<Map>> = vec![None; self.columns.len()];
+    fn at_position(&self, sample: &Sample, class: &Class, position: BatchPosition) -> Result<Explanation> {
+        let mut maps: Vec<Option<SaliencyMap>> = vec![None; self.columns.len()];
         let mut explained = None;
         for group in &self.groups {
             let bar = Bar::new(1);
-            let question = Question {
+            let batch = ExplainBatch {
                 progress: &bar,
-                series: Some(series),
-                ..Question::new(&sample.tensor, class, &group.settings)
+                position: Some(position),
+                ..ExplainBatch::new(&sample.tensor, class, &group.settings)
             };
-            let mut found = group.explainer.answer(&question)?;
+            let mut found = group.explainer.explain_batch(&batch)?;
             for (&column, map) in group.columns.iter().zip(std::mem::take(&mut found.maps)) {
                 maps[column] = Some(map);
             }
             explained = Some(found);
         }
         let explained = explained.ok_or_else(|| Error::argument("name at least one method"))?;
-        Ok(Explained { maps: maps.into_iter().flatten().collect(), ..explained })
+        Ok(Explanation { maps: maps.into_iter().flatten().collect(), ..explained })
     }
 
     /// Words above the columns, that of the picture first.
@@ -146,8 +148,8 @@ impl Panels {
         let mut next = subject.feed.take(1)?.pop();
         while let Some(sample) = next {
             next = subject.feed.take(1)?.pop();
-            let series = Series { before: rows.len(), ends: next.is_none() };
-            let explained = self.of_series(&sample, &subject.classes.of(rows.len(), 1)?, series)?;
+            let position = BatchPosition { offset: rows.len(), is_last: next.is_none() };
+            let explained = self.at_position(&sample, &subject.classes.of(rows.len(), 1)?, position)?;
             let caption = subject.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             for (column, map) in self.columns.iter().zip(&explained.maps) {
@@ -191,7 +193,12 @@ pub(crate) fn picture_of(sample: &Sample) -> Result<&Picture> {
 }
 
 /// A picture and its maps; the place of a map without two axes stays empty.
-pub(crate) fn row(sample: &Sample, caption: String, maps: &[Map], options: &OverlayOptions) -> Result<Row> {
+pub(crate) fn row(
+    sample: &Sample,
+    caption: String,
+    maps: &[SaliencyMap],
+    options: &OverlayOptions,
+) -> Result<Row> {
     let picture = picture_of(sample)?;
     let mut cells = vec![Some(Cell::picture(picture.clone()))];
     for map in maps {

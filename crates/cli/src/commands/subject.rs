@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit::explain::Explained;
+use monosplit::explain::Explanation;
 use monosplit::graph::{Error, Result};
 use monosplit::{Feed, Labels, Meaning, Model, Ranked, Sample, Source, catalogue};
 
@@ -77,7 +77,7 @@ impl Subject {
     }
 
     /// The class that was explained and its probability, where it has one.
-    pub(crate) fn named(&self, explained: &Explained) -> String {
+    pub(crate) fn named(&self, explained: &Explanation) -> String {
         let class = explained.classes[0];
         let scores = explained.logits.to_f64();
         let ranked = Ranked::best(&scores, scores.len(), self.meaning).unwrap_or_default();

@@ -8,11 +8,11 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, NodeId, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::ClassInput;
+use crate::explain_batch::{Class, ExplainBatch, Settings};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::explanation_graph::ClassInput;
 use crate::methods::Lrp;
 use crate::network::Network;
-use crate::question::{Class, Question, Settings};
-use crate::writing::Writing;
 
 /// The relevance of one layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,17 +38,17 @@ impl Conservation {
     /// Prepares the totals of every layer between the image and the class scores of `source`.
     pub fn new(source: &Graph, method: &Lrp, engine: &dyn Engine) -> Result<Self> {
         let network = Rc::new(Network::new(source)?);
-        let mut writing = Writing::new(&network, ClassInput::GivenOrTop)?;
+        let mut builder = ExplanationBuilder::new(&network, ClassInput::GivenOrTop)?;
         let mut layers = Vec::new();
         for (at, whole) in values(&network) {
-            let Some(relevance) = method.relevance(&mut writing, at)? else { continue };
-            let g = writing.graph();
+            let Some(relevance) = method.relevance(&mut builder, at)? else { continue };
+            let g = builder.graph();
             let axes: Vec<usize> = (1..g.node(relevance).shape.rank()).collect();
             let total = g.reduced(Reduction::Sum, relevance, &axes, false)?;
             g.output(format!("total {}", layers.len()), total);
             layers.push((network.graph().node(at).label.display().to_owned(), whole));
         }
-        let graph = writing.graph.pruned()?;
+        let graph = builder.graph.pruned()?;
         let program = engine.compile(&graph)?;
         Ok(Conservation { graph, program, layers, classes: network.classes() })
     }
@@ -56,9 +56,9 @@ impl Conservation {
     /// The totals for images `[N, C, H, W]`, from the class scores down to the image.
     pub fn totals(&self, images: &Tensor, class: &Class) -> Result<Vec<LayerRelevance>> {
         let settings = Settings::default();
-        let question = Question::new(images, class, &settings);
-        let numbers = class.numbers(question.samples(), self.classes)?;
-        let totals = self.program.run(&bind(&self.graph, &question, &numbers)?)?;
+        let batch = ExplainBatch::new(images, class, &settings);
+        let numbers = class.numbers(batch.samples(), self.classes)?;
+        let totals = self.program.run(&bind(&self.graph, &batch, &numbers)?)?;
         let found = self.layers.iter().zip(&totals).map(|((layer, whole), total)| LayerRelevance {
             layer: layer.clone(),
             totals: total.to_f64().into_vec(),

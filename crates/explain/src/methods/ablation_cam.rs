@@ -4,8 +4,10 @@ use monosplit_engine::Engine;
 use monosplit_graph::{Result, Tensor};
 
 use super::score_cam::weighted;
-use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::explain_batch::ExplainBatch;
+use crate::method::{
+    AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{BATCH, Scorer};
 use crate::section::batch_of;
 
@@ -46,16 +48,16 @@ impl Method for AblationCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
-impl Repeated for AblationCam {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for AblationCam {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let scorer = Scorer::scores(target, engine, self.batch)?;
         Ok(Box::new(Channels { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))
     }
@@ -68,9 +70,9 @@ struct Channels {
     layer: Option<String>,
 }
 
-impl Prepared for Channels {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let stage = self.scorer.stage(question, classes)?;
+impl PreparedMethod for Channels {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let stage = self.scorer.stage(batch, classes)?;
         let layout = self.scorer.layout();
         let samples = 0..stage.samples();
         let levels: Vec<f64> = samples
@@ -105,10 +107,10 @@ impl Prepared for Channels {
             weighted(layout, stage.value(sample), weights, self.method.rectified)
         });
         let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.collect::<Vec<f64>>())?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: None }
     }
 }

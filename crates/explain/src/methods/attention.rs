@@ -4,9 +4,9 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 use crate::patches::Grid;
-use crate::writing::Writing;
 
 /// Attention from the class token to the patches; from all tokens on the average where there is no class token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,38 +43,38 @@ impl Method for Attention {
 }
 
 impl Rewrite for Attention {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        if at != writing.image() {
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        if at != builder.image() {
             return Err(Error::argument("attention is read off for the image as a whole; name no layer"));
         }
-        let (layers, tokens) = attentions(writing)?;
+        let (layers, tokens) = attentions(builder)?;
         let mut rolled = None;
         for &layer in layers.iter().skip(if self.over == Layers::Last { layers.len() - 1 } else { 0 }) {
-            let step = self.step(writing, layer, tokens)?;
+            let step = self.step(builder, layer, tokens)?;
             rolled = Some(match rolled {
                 None => step,
                 Some(before) => {
                     let op = Op::MatMul { trans_a: false, trans_b: false };
-                    writing.graph.add(op, &[step, before])?
+                    builder.graph.add(op, &[step, before])?
                 }
             });
         }
         let rolled = rolled.ok_or_else(no_attention)?;
-        let value = to_patches(writing, rolled, tokens)?;
-        Ok(Attribution::per_place(value, at))
+        let value = to_patches(builder, rolled, tokens)?;
+        Ok(Attribution::per_position(value, at))
     }
 }
 
 impl Attention {
     /// What one layer multiplies by, `[N, T, T]`.
-    fn step(&self, writing: &mut Writing<'_>, layer: NodeId, tokens: usize) -> Result<NodeId> {
+    fn step(&self, builder: &mut ExplanationBuilder<'_>, layer: NodeId, tokens: usize) -> Result<NodeId> {
         let mut weights = layer;
         if self.over == Layers::TimesGradient {
-            let gradient = writing.gradient(layer)?;
-            let both = writing.graph.times(layer, gradient)?;
-            weights = writing.graph.rectified(both)?;
+            let gradient = builder.gradient(layer)?;
+            let both = builder.graph.times(layer, gradient)?;
+            weights = builder.graph.rectified(both)?;
         }
-        let g = &mut writing.graph;
+        let g = &mut builder.graph;
         let mean = g.reduced(Reduction::Mean, weights, &[1], false)?;
         let share = match self.over {
             Layers::Last => return Ok(mean),
@@ -89,16 +89,16 @@ impl Attention {
 }
 
 /// The attention of every layer, `[N, heads, T, T]`, the first first, and the number of tokens.
-fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
-    let reached = writing.network.output_dependencies();
+fn attentions(builder: &ExplanationBuilder<'_>) -> Result<(Vec<NodeId>, usize)> {
+    let reached = builder.network.output_dependencies();
     let square = |id: NodeId| {
-        let node = writing.network.graph().node(id);
+        let node = builder.network.graph().node(id);
         let (from, to) = (node.shape.fixed_at(2)?, node.shape.fixed_at(3)?);
-        let whole = node.shape.rank() == 4 && node.shape.dims()[0] == writing.network.samples();
+        let whole = node.shape.rank() == 4 && node.shape.dims()[0] == builder.network.samples();
         (node.op == Op::Softmax { axis: 3 } && from == to && whole && to > 1).then_some(to)
     };
     let nodes =
-        writing.network.nodes().filter(|(id, _)| writing.network.is_active(*id) && reached[id.index()]);
+        builder.network.nodes().filter(|(id, _)| builder.network.is_active(*id) && reached[id.index()]);
     let found: Vec<(NodeId, usize)> = nodes.filter_map(|(id, _)| Some((id, square(id)?))).collect();
     let &(_, tokens) = found.last().ok_or_else(no_attention)?;
     if found.iter().any(|&(_, other)| other != tokens) {
@@ -111,12 +111,12 @@ fn attentions(writing: &Writing<'_>) -> Result<(Vec<NodeId>, usize)> {
 
 /// The row of the class token, the first, without itself and others that stand for no patch; the mean of all rows where
 /// patches are all there is.
-fn to_patches(writing: &mut Writing<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
-    let input = writing.network.input();
-    let channels = writing.network.axes(input)?.image_channels;
-    let image = &writing.network.graph().node(input).shape;
+fn to_patches(builder: &mut ExplanationBuilder<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
+    let input = builder.network.input();
+    let channels = builder.network.axes(input)?.image_channels;
+    let image = &builder.network.graph().node(input).shape;
     let dropped = Grid::of(image, channels, tokens).map_or(0, |grid| grid.dropped);
-    let g = &mut writing.graph;
+    let g = &mut builder.graph;
     if dropped == 0 {
         return g.reduced(Reduction::Mean, rolled, &[1], false);
     }
@@ -140,7 +140,7 @@ mod tests {
     use monosplit_graph::{Graph, Kind, Noise};
 
     use super::*;
-    use crate::{Class, Explainer, Map, Question, Request, Settings};
+    use crate::{Class, ExplainBatch, Explainer, MapRequest, SaliencyMap, Settings};
 
     const TOKENS: usize = 7;
 
@@ -188,13 +188,13 @@ mod tests {
         g
     }
 
-    fn map(graph: &Graph, over: Layers) -> Result<Map> {
+    fn map(graph: &Graph, over: Layers) -> Result<SaliencyMap> {
         let engine = Cpu::default().precision(Precision::F64);
-        let explainer = Explainer::new(graph, &[Request::at_input(Attention { over })], &engine)?;
+        let explainer = Explainer::new(graph, &[MapRequest::at_input(Attention { over })], &engine)?;
         let noise = Noise::new(8);
         let image = Tensor::new([2, 1, 4, 6], (0..48).map(|i| noise.gaussian(i)).collect::<Vec<f64>>())?;
         let settings = Settings::default();
-        Ok(explainer.answer(&Question::new(&image, &Class::Index(1), &settings))?.maps.remove(0))
+        Ok(explainer.explain_batch(&ExplainBatch::new(&image, &Class::Index(1), &settings))?.maps.remove(0))
     }
 
     #[test]

@@ -4,10 +4,12 @@ use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Noise, Result, Tensor};
 
+use crate::explain_batch::ExplainBatch;
 use crate::layout::Layout;
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::network::Network;
-use crate::question::Question;
 use crate::section::{Below, batch_of, located};
 
 /// A random number between 0 and 1 at every place, drawn from the seed and the image: another image has another map,
@@ -35,7 +37,7 @@ impl Method for RandomMap {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
@@ -45,7 +47,7 @@ impl Method for ImageItself {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
@@ -55,12 +57,12 @@ impl Method for GroundTruth {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for RandomMap {
-    fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for RandomMap {
+    fn prepare(&self, target: &NetworkLayer<'_>, _: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         Ok(Box::new(Chance { seed: self.seed, value: Value::new(target)?.1 }))
     }
 
@@ -69,8 +71,8 @@ impl Repeated for RandomMap {
     }
 }
 
-impl Repeated for ImageItself {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for ImageItself {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, value) = Value::new(target)?;
         let below = Below::new(&network, &[value.at], engine)?;
         Ok(Box::new(Itself { below, value }))
@@ -81,8 +83,8 @@ impl Repeated for ImageItself {
     }
 }
 
-impl Repeated for GroundTruth {
-    fn prepare(&self, target: &Target<'_>, _: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for GroundTruth {
+    fn prepare(&self, target: &NetworkLayer<'_>, _: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, value) = Value::new(target)?;
         let masks = self
             .masks
@@ -126,14 +128,14 @@ struct Value {
 }
 
 impl Value {
-    fn new(target: &Target<'_>) -> Result<(Network, Self)> {
+    fn new(target: &NetworkLayer<'_>) -> Result<(Network, Self)> {
         let (network, at, layout) = located(target)?;
         Ok((network, Value { at, layout, layer: target.layer.map(str::to_owned) }))
     }
 
     fn maps(&self, samples: usize, values: Vec<f64>) -> Result<Attributions> {
         let values = Tensor::new(batch_of(samples, self.layout.places()), values)?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 }
 
@@ -142,9 +144,9 @@ struct Chance {
     value: Value,
 }
 
-impl Prepared for Chance {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let (images, samples) = (question.images.to_f64(), classes.len());
+impl PreparedMethod for Chance {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let (images, samples) = (batch.images.to_f64(), classes.len());
         let mut values = Vec::with_capacity(samples * self.value.layout.place_count());
         for image in images.chunks((images.len() / samples.max(1)).max(1)) {
             let seed = Noise::new(self.seed).stream("random map");
@@ -154,8 +156,8 @@ impl Prepared for Chance {
         self.value.maps(samples, values)
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.value.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.value.layer.clone(), channels: None }
     }
 }
 
@@ -164,13 +166,13 @@ struct Itself {
     value: Value,
 }
 
-impl Prepared for Itself {
-    fn attribute(&self, question: &Question<'_>, _: &[usize]) -> Result<Attributions> {
-        Ok(Attributions { values: self.below.values(question)?.swap_remove(0), facts: Vec::new() })
+impl PreparedMethod for Itself {
+    fn attribute(&self, batch: &ExplainBatch<'_>, _: &[usize]) -> Result<Attributions> {
+        Ok(Attributions { values: self.below.values(batch)?.swap_remove(0), diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.value.layer.clone(), channels: Some(Reduction::Mean) }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.value.layer.clone(), channels: Some(Reduction::Mean) }
     }
 }
 
@@ -179,15 +181,15 @@ struct Marked {
     value: Value,
 }
 
-impl Prepared for Marked {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Marked {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let length = self.value.layout.place_count();
-        let own = question.own(self.maps.len() / length, "masks")?;
+        let own = batch.item_indices(self.maps.len() / length, "masks")?;
         let maps = own.iter().flat_map(|&i| &self.maps[i * length..(i + 1) * length]);
         self.value.maps(classes.len(), maps.copied().collect())
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.value.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.value.layer.clone(), channels: None }
     }
 }

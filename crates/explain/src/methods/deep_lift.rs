@@ -4,10 +4,10 @@ use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 use crate::reference::ReferenceImage;
 use crate::rescale::Rescale;
-use crate::writing::Writing;
 
 /// Multiplier times change, `m ⊙ (x − x′)`; sum over channels. At the image, attributions add up to `f(x) − f(x′)`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,14 +41,14 @@ impl Method for DeepLift {
 }
 
 impl Rewrite for DeepLift {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let reference = writing.reference(&self.baseline)?;
-        let multiplier = writing.message(self, at, |writing| {
-            let network = writing.network.clone();
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let reference = builder.reference(&self.baseline)?;
+        let multiplier = builder.message(self, at, |builder| {
+            let network = builder.network.clone();
             let rules = Rescale { network, reference: reference.clone(), pool: self.pool };
-            Ok(Walk::new(rules, writing.scores(), writing.seed()))
+            Ok(Walk::new(rules, builder.scores(), builder.seed()))
         })?;
-        let g = writing.graph();
+        let g = builder.graph();
         let change = g.minus(at, reference.at(at))?;
         Ok(Attribution::per_element(g.times(multiplier, change)?, at, Reduction::Sum))
     }

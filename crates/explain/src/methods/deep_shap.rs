@@ -6,11 +6,14 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Data, Error, Noise, Result, Tensor};
 
 use super::{DeepLift, PoolChange};
+use crate::explain_batch::{Class, ExplainBatch};
 use crate::explainer::Explainer;
-use crate::explanation::inputs;
+use crate::explanation_graph::inputs;
 use crate::finish::{Channels, Finish};
-use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Request, Site, Target};
-use crate::question::{Class, Question};
+use crate::method::{
+    AttributedLayer, Attributions, Diagnostic, MapRequest, Method, MultiPass, NetworkLayer, PreparedMethod,
+    Procedure,
+};
 use crate::reference::ReferenceImage;
 
 /// The images that others are compared with.
@@ -48,12 +51,12 @@ impl Method for DeepShap {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for DeepShap {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for DeepShap {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let count = match &self.baselines {
             Baselines::Noise { count, .. } => *count,
             Baselines::Images(images) => images.shape().first().copied().unwrap_or(0),
@@ -63,7 +66,7 @@ impl Repeated for DeepShap {
         }
         let lift = DeepLift { baseline: ReferenceImage::Given, pool: self.pool };
         let layer = target.layer.map(str::to_owned);
-        let request = Request::of(std::sync::Arc::new(lift), layer.clone())
+        let request = MapRequest::of(std::sync::Arc::new(lift), layer.clone())
             .finish(Finish { channels: Channels::Keep, ..Finish::default() });
         Ok(Box::new(Averaging {
             baselines: self.baselines.clone(),
@@ -108,29 +111,30 @@ impl Averaging {
     }
 }
 
-impl Prepared for Averaging {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Averaging {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let class = Class::PerSample(classes.to_vec());
         let mut sums: Vec<f64> = Vec::new();
         let (mut shape, mut single) = (Vec::new(), true);
         let mut rise = vec![0.0; classes.len()];
         for index in 0..self.count {
-            let baseline = self.baseline(index, question.images)?;
-            let mut given = question.given.to_vec();
+            let baseline = self.baseline(index, batch.images)?;
+            let mut given = batch.other_inputs.to_vec();
             given.push((inputs::BASELINE, baseline.clone()));
-            let found = self.lift.answer(&Question { class: &class, given: &given, ..*question })?;
+            let found =
+                self.lift.explain_batch(&ExplainBatch { class: &class, other_inputs: &given, ..*batch })?;
             let values = &found.maps[0].values;
             sums.resize(values.len(), 0.0);
             sums.iter_mut().zip(values.to_f64().iter()).for_each(|(sum, value)| *sum += value);
             (shape, single) = (values.shape().to_vec(), matches!(values.data(), Data::F32(_)));
             let top = Class::Top;
             let before =
-                self.scores.answer(&Question { images: &baseline, class: &top, ..*question })?.logits;
+                self.scores.explain_batch(&ExplainBatch { images: &baseline, class: &top, ..*batch })?.logits;
             let (after, before) = (found.logits.to_f64(), before.to_f64());
             for (row, (rise, &class)) in rise.iter_mut().zip(classes).enumerate() {
                 *rise += after[row * before.len() + class] - before[class];
             }
-            question.progress.advance(index + 1, self.count);
+            batch.progress.advance(index + 1, self.count);
         }
         let mean = |sum: f64| sum / self.count as f64;
         let per_sample = sums.len() / classes.len().max(1);
@@ -143,14 +147,14 @@ impl Prepared for Averaging {
             true => Tensor::new(shape, sums.iter().map(|&sum| mean(sum) as f32).collect::<Vec<f32>>())?,
             false => Tensor::new(shape, sums.iter().map(|&sum| mean(sum)).collect::<Vec<f64>>())?,
         };
-        let facts = match self.layer {
-            None => vec![Fact { name: "completeness gap", values: gaps }],
+        let diagnostics = match self.layer {
+            None => vec![Diagnostic { name: "completeness gap", values: gaps }],
             Some(_) => Vec::new(),
         };
-        Ok(Attributions { values, facts })
+        Ok(Attributions { values, diagnostics })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
     }
 }

@@ -4,10 +4,12 @@ use monosplit_engine::{Engine, Program};
 use monosplit_graph::{Error, Graph, Result, Tensor};
 
 use crate::bindings::bind;
-use crate::explanation::value;
-use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
+use crate::explain_batch::ExplainBatch;
+use crate::explanation_graph::value;
+use crate::method::{
+    AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::network::Network;
-use crate::question::Question;
 
 /// The activations of every place, projected on the direction in which they vary most. It knows no class: the sign is
 /// chosen so that the largest magnitude is positive.
@@ -23,16 +25,16 @@ impl Method for EigenCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
-impl Repeated for EigenCam {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for EigenCam {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let network = Network::new(target.network)?;
         let at = value(&network, target.layer)?;
         let channels = network.axes(at)?.channels.ok_or_else(|| {
@@ -61,9 +63,9 @@ struct Activations {
     rectified: bool,
 }
 
-impl Prepared for Activations {
-    fn attribute(&self, question: &Question<'_>, _classes: &[usize]) -> Result<Attributions> {
-        let mut outputs = self.program.run(&bind(&self.graph, question, &[])?)?;
+impl PreparedMethod for Activations {
+    fn attribute(&self, batch: &ExplainBatch<'_>, _classes: &[usize]) -> Result<Attributions> {
+        let mut outputs = self.program.run(&bind(&self.graph, batch, &[])?)?;
         let activations = outputs.pop().ok_or_else(|| Error::argument("the layer has no activations"))?;
         let mut shape = activations.shape().to_vec();
         let (samples, channels) = (shape[0], shape.remove(self.channels));
@@ -79,11 +81,11 @@ impl Prepared for Activations {
         if self.rectified {
             values.iter_mut().for_each(|v| *v = v.max(0.0));
         }
-        Ok(Attributions { values: Tensor::new(shape, values)?, facts: Vec::new() })
+        Ok(Attributions { values: Tensor::new(shape, values)?, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: None }
     }
 }
 

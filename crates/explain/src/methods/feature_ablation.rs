@@ -5,9 +5,11 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Result, Tensor};
 
 use crate::baseline::Baseline;
+use crate::explain_batch::ExplainBatch;
 use crate::features::{Features, Groups};
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{Answer, BATCH, Draw, Scorer, Stage};
 use crate::section::{batch_of, located};
 
@@ -34,12 +36,12 @@ impl Method for FeatureAblation {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for FeatureAblation {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for FeatureAblation {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, _, layout) = located(target)?;
         self.features.check(&layout)?;
         let largest = self.features.largest(&layout)?;
@@ -69,7 +71,12 @@ pub(super) struct Divided<'a> {
 }
 
 impl Parts {
-    pub(super) fn new(features: &Features, baseline: &Baseline, target: &Target<'_>, scorer: Scorer) -> Self {
+    pub(super) fn new(
+        features: &Features,
+        baseline: &Baseline,
+        target: &NetworkLayer<'_>,
+        scorer: Scorer,
+    ) -> Self {
         let whole = features.whole_places(scorer.layout());
         let layer = target.layer.map(str::to_owned);
         Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole }
@@ -79,7 +86,7 @@ impl Parts {
     pub(super) fn in_sets(
         features: &Features,
         baseline: &Baseline,
-        target: &Target<'_>,
+        target: &NetworkLayer<'_>,
         engine: &dyn Engine,
         batch: usize,
     ) -> Result<Self> {
@@ -90,10 +97,10 @@ impl Parts {
 
     pub(super) fn divided<'a>(
         &self,
-        question: &'a Question<'a>,
+        batch: &'a ExplainBatch<'a>,
         classes: &'a [usize],
     ) -> Result<Divided<'a>> {
-        let stage = self.scorer.stage(question, classes)?;
+        let stage = self.scorer.stage(batch, classes)?;
         let groups = (0..stage.samples())
             .map(|sample| self.features.groups(stage.value(sample), self.scorer.layout()))
             .collect::<Result<Vec<_>>>()?;
@@ -110,8 +117,8 @@ impl Parts {
         Tensor::new(batch_of(found.len(), dims), values)
     }
 
-    pub(super) fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: (!self.whole).then_some(Reduction::Sum) }
+    pub(super) fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: (!self.whole).then_some(Reduction::Sum) }
     }
 }
 
@@ -121,9 +128,9 @@ struct Ablating {
     local: bool,
 }
 
-impl Prepared for Ablating {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let divided = self.parts.divided(question, classes)?;
+impl PreparedMethod for Ablating {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let divided = self.parts.divided(batch, classes)?;
         let Divided { stage, groups, covers } = &divided;
         let draws: Vec<usize> = groups.iter().map(|groups| groups.count + 1).collect();
         let mut found: Vec<Vec<f64>> = groups.iter().map(|groups| vec![0.0; groups.count]).collect();
@@ -147,10 +154,10 @@ impl Prepared for Ablating {
         } else {
             scorer.ask(stage, &draws, change, take)?;
         }
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts: Vec::new() })
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        self.parts.site()
+    fn attributed_layer(&self) -> AttributedLayer {
+        self.parts.attributed_layer()
     }
 }

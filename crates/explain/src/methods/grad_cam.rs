@@ -3,8 +3,8 @@
 use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// `Σ_c w_c a_c`, where `w_c` is the mean of the gradient over places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,16 +28,16 @@ impl Method for GradCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for GradCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let layer = Layer::new(writing, at)?;
-        let gradient = writing.gradient(at)?;
-        let weights = layer.mean(writing.graph(), gradient)?;
-        layer.weighted(writing.graph(), weights, self.rectified)
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(builder, at)?;
+        let gradient = builder.gradient(at)?;
+        let weights = layer.mean(builder.graph(), gradient)?;
+        layer.weighted(builder.graph(), weights, self.rectified)
     }
 }

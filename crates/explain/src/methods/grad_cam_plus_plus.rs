@@ -3,8 +3,8 @@
 use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// `Σ_c w_c a_c`, where `w_c = Σ α relu(d)` over places and `α = d²/(2d² + d³ Σa)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,16 +28,16 @@ impl Method for GradCamPlusPlus {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for GradCamPlusPlus {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let layer = Layer::new(writing, at)?;
-        let d = writing.gradient(at)?;
-        let g = writing.graph();
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(builder, at)?;
+        let d = builder.gradient(at)?;
+        let g = builder.graph();
         let square = g.times(d, d)?;
         let cube = g.times(square, d)?;
         let (total, twice) = (layer.sum(g, at)?, g.scaled(2.0, square)?);

@@ -3,8 +3,8 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::writing::Writing;
 
 /// The ordinary gradient, signed; mean over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ impl Method for Gradient {
 }
 
 impl Rewrite for Gradient {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        Ok(Attribution::per_element(writing.gradient(at)?, at, Reduction::Mean))
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        Ok(Attribution::per_element(builder.gradient(at)?, at, Reduction::Mean))
     }
 }

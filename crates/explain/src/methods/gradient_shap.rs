@@ -6,8 +6,10 @@ use monosplit_graph::{Buffer, Error, Noise, Result, Tensor};
 
 use super::smooth_grad::{Strength, check_samples};
 use crate::baseline::Baseline;
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::explain_batch::ExplainBatch;
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{BATCH, Draw, Scorer, Stage};
 use crate::section::batch_of;
 
@@ -47,12 +49,12 @@ impl Method for GradientShap {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for GradientShap {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for GradientShap {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         self.strength.check()?;
         check_samples(self.samples, 1)?;
         if target.layer.is_some() {
@@ -114,9 +116,9 @@ impl Points {
     }
 }
 
-impl Prepared for Points {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let stage = self.scorer.stage(question, classes)?;
+impl PreparedMethod for Points {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let stage = self.scorer.stage(batch, classes)?;
         let ends = self.ends(&stage)?;
         let length = self.scorer.layout().len();
         let mut mean = vec![vec![0.0; length]; stage.samples()];
@@ -142,10 +144,10 @@ impl Prepared for Points {
             },
         )?;
         let values = Tensor::new(batch_of(stage.samples(), self.scorer.layout().dims()), mean.concat())?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: None, channels: Some(Reduction::Sum) }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: None, channels: Some(Reduction::Sum) }
     }
 }

@@ -4,8 +4,8 @@ use monosplit_autodiff::{Gradient, ReluBackward};
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::writing::Writing;
 
 /// The gradient, of which every ReLU passes only what is positive; sum over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,8 +22,8 @@ impl Method for GuidedBackprop {
 }
 
 impl Rewrite for GuidedBackprop {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let rules = Gradient { relu: ReluBackward::Guided, ..Gradient::default() };
-        Ok(Attribution::per_element(writing.backward(rules, at)?, at, Reduction::Sum))
+        Ok(Attribution::per_element(builder.backward(rules, at)?, at, Reduction::Sum))
     }
 }

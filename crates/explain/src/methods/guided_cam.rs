@@ -5,9 +5,9 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, NodeId, Result, Shape};
 
 use super::{GradCam, GuidedBackprop, LayerCam};
+use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::{Upsampling, resized};
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// The coarse map of a guided one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,22 +40,22 @@ impl Method for GuidedCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for GuidedCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let image = writing.image();
-        let fine = GuidedBackprop.write(writing, image)?.value.value;
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let image = builder.image();
+        let fine = GuidedBackprop.write(builder, image)?.value.value;
         let coarse = match self.map {
-            CoarseMap::GradCam => GradCam::default().write(writing, at)?,
-            CoarseMap::LayerCam => LayerCam::default().write(writing, at)?,
+            CoarseMap::GradCam => GradCam::default().write(builder, at)?,
+            CoarseMap::LayerCam => LayerCam::default().write(builder, at)?,
         };
-        let channels = writing.axes(image)?.image_channels;
-        let shape = writing.graph().node(image).shape.clone();
-        let g = writing.graph();
+        let channels = builder.axes(image)?.image_channels;
+        let shape = builder.graph().node(image).shape.clone();
+        let g = builder.graph();
         let map = resized(g, coarse.value.value, &shape, channels, self.upsampling)?;
         let mut dims = shape.dims().to_vec();
         dims[channels] = Dim::Fixed(1);

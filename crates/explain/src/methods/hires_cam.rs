@@ -3,8 +3,8 @@
 use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// `Σ_c ∂y/∂a_c ⊙ a_c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,15 +22,15 @@ impl Method for HiResCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for HiResCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let layer = Layer::new(writing, at)?;
-        let gradient = writing.gradient(at)?;
-        layer.weighted(writing.graph(), gradient, self.rectified)
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(builder, at)?;
+        let gradient = builder.gradient(at)?;
+        layer.weighted(builder.graph(), gradient, self.rectified)
     }
 }

@@ -3,8 +3,8 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::writing::Writing;
 
 /// `a ⊙ ∂y/∂a`; sum over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,9 +21,9 @@ impl Method for InputXGradient {
 }
 
 impl Rewrite for InputXGradient {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let gradient = writing.gradient(at)?;
-        let product = writing.graph().times(at, gradient)?;
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let gradient = builder.gradient(at)?;
+        let product = builder.graph().times(at, gradient)?;
         Ok(Attribution::per_element(product, at, Reduction::Sum))
     }
 }

@@ -5,9 +5,11 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Result, Tensor};
 
 use crate::baseline::Baseline;
-use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::explain_batch::ExplainBatch;
+use crate::method::{
+    AttributedLayer, Attributions, Diagnostic, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::quadrature::Quadrature;
-use crate::question::Question;
 use crate::scorer::{BATCH, Scorer};
 use crate::section::batch_of;
 
@@ -44,12 +46,12 @@ impl Method for IntegratedGradients {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for IntegratedGradients {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for IntegratedGradients {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         Ok(Box::new(Path {
             nodes: self.quadrature.nodes(self.steps)?,
             baseline: self.baseline.clone(),
@@ -67,10 +69,10 @@ struct Path {
     layer: Option<String>,
 }
 
-impl Prepared for Path {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Path {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (scorer, steps) = (&self.scorer, self.nodes.len());
-        let stage = scorer.stage(question, classes)?;
+        let stage = scorer.stage(batch, classes)?;
         let starts = scorer.starts(&stage, &self.baseline)?;
         let mut mean = vec![vec![0.0; scorer.layout().len()]; stage.samples()];
         let mut rise = vec![0.0; stage.samples()];
@@ -104,10 +106,10 @@ impl Prepared for Path {
             gaps.push(mean.iter().sum::<f64>() - rise[sample]);
         }
         let values = Tensor::new(batch_of(stage.samples(), scorer.layout().dims()), mean.concat())?;
-        Ok(Attributions { values, facts: vec![Fact { name: "completeness gap", values: gaps }] })
+        Ok(Attributions { values, diagnostics: vec![Diagnostic { name: "completeness gap", values: gaps }] })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: Some(Reduction::Sum) }
     }
 }

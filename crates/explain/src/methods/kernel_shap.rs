@@ -8,9 +8,11 @@ use super::lime::check_parts;
 use super::rise::Measure;
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
+use crate::explain_batch::ExplainBatch;
 use crate::features::Features;
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::regression::Observations;
 use crate::scorer::BATCH;
 
@@ -54,12 +56,12 @@ impl Method for KernelShap {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for KernelShap {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for KernelShap {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         check_samples(self.samples, 1)?;
         let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
@@ -171,9 +173,9 @@ struct Sharing {
     parts: Parts,
 }
 
-impl Prepared for Sharing {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let divided = self.parts.divided(question, classes)?;
+impl PreparedMethod for Sharing {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let divided = self.parts.divided(batch, classes)?;
         let Divided { stage, groups, covers } = &divided;
         let sets: Vec<Sets> =
             groups.iter().map(|groups| Sets::new(groups.count, &self.method)).collect::<Result<_>>()?;
@@ -204,11 +206,11 @@ impl Prepared for Sharing {
             },
         )?;
         let found: Vec<Vec<f64>> = gathered.into_iter().map(Gathered::shares).collect();
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts: Vec::new() })
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        self.parts.site()
+    fn attributed_layer(&self) -> AttributedLayer {
+        self.parts.attributed_layer()
     }
 }
 

@@ -3,8 +3,8 @@
 use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// `Σ_c relu(∂y/∂a_c) ⊙ a_c`, or without the inner ReLU as the paper on the split writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,16 +30,16 @@ impl Method for LayerCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for LayerCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let layer = Layer::new(writing, at)?;
-        let gradient = writing.gradient(at)?;
-        let g = writing.graph();
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(builder, at)?;
+        let gradient = builder.gradient(at)?;
+        let g = builder.graph();
         let weights = if self.positive_gradients { g.rectified(gradient)? } else { gradient };
         layer.weighted(g, weights, self.rectified)
     }

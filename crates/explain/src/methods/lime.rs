@@ -7,9 +7,11 @@ use super::feature_ablation::{Divided, Parts};
 use super::rise::Measure;
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
+use crate::explain_batch::ExplainBatch;
 use crate::features::Features;
-use crate::method::{Attributions, Fact, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::method::{
+    AttributedLayer, Attributions, Diagnostic, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::regression::Observations;
 use crate::scorer::BATCH;
 
@@ -59,12 +61,12 @@ impl Method for Lime {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for Lime {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for Lime {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         check_samples(self.samples, 2)?;
         if !(self.width > 0.0 && self.penalty >= 0.0 && self.penalty.is_finite()) {
             return Err(Error::argument(format!(
@@ -125,10 +127,10 @@ struct Spread {
     squares: f64,
 }
 
-impl Prepared for Fitting {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Fitting {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let method = &self.method;
-        let divided = self.parts.divided(question, classes)?;
+        let divided = self.parts.divided(batch, classes)?;
         let Divided { stage, groups, covers } = &divided;
         let mut gathered: Vec<Observations> =
             groups.iter().map(|groups| Observations::new(groups.count + 1)).collect();
@@ -157,12 +159,12 @@ impl Prepared for Fitting {
             coefficients.truncate(parts);
             found.push(coefficients);
         }
-        let facts = vec![Fact { name: "explained variance", values: explained }];
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, facts })
+        let diagnostics = vec![Diagnostic { name: "explained variance", values: explained }];
+        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics })
     }
 
-    fn site(&self) -> Site {
-        self.parts.site()
+    fn attributed_layer(&self) -> AttributedLayer {
+        self.parts.attributed_layer()
     }
 }
 

@@ -4,9 +4,9 @@ use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::lrp::{Composite, Relevance};
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::writing::Writing;
 
 /// The relevance a walk begins with at the explained class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,17 +29,21 @@ pub struct Lrp {
 
 impl Lrp {
     /// The relevance of the value `at`; none for one that is no more than a factor of others, as a gate is.
-    pub(crate) fn relevance(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Option<NodeId>> {
-        writing.message_if_any(self, at, |writing| self.walk(writing))
+    pub(crate) fn relevance(
+        &self,
+        builder: &mut ExplanationBuilder<'_>,
+        at: NodeId,
+    ) -> Result<Option<NodeId>> {
+        builder.message_if_any(self, at, |builder| self.walk(builder))
     }
 
-    fn walk(&self, writing: &mut Writing<'_>) -> Result<Walk<Relevance>> {
-        let (scores, one_hot) = (writing.scores(), writing.seed());
+    fn walk(&self, builder: &mut ExplanationBuilder<'_>) -> Result<Walk<Relevance>> {
+        let (scores, one_hot) = (builder.scores(), builder.seed());
         let seed = match self.seed {
-            RelevanceSeed::Score => writing.graph.times(one_hot, scores)?,
+            RelevanceSeed::Score => builder.graph.times(one_hot, scores)?,
             RelevanceSeed::One => one_hot,
         };
-        Ok(Walk::new(Relevance::new(writing.network, &self.composite)?, scores, seed))
+        Ok(Walk::new(Relevance::new(builder.network, &self.composite)?, scores, seed))
     }
 }
 
@@ -54,8 +58,8 @@ impl Method for Lrp {
 }
 
 impl Rewrite for Lrp {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let relevance = writing.message(self, at, |writing| self.walk(writing))?;
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let relevance = builder.message(self, at, |builder| self.walk(builder))?;
         Ok(Attribution::per_element(relevance, at, Reduction::Sum))
     }
 }

@@ -4,10 +4,12 @@ use monosplit_engine::Engine;
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::baseline::Baseline;
+use crate::explain_batch::ExplainBatch;
 use crate::layout::Layout;
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::pieces::Area;
-use crate::question::Question;
 use crate::scorer::{BATCH, Scorer};
 use crate::section::{batch_of, located};
 
@@ -40,12 +42,12 @@ impl Method for Occlusion {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for Occlusion {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for Occlusion {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, _, layout) = located(target)?;
         let windows = self.windows(&layout)?;
         let most = |axis: usize| windows.iter().map(|window| window[axis].len()).max().unwrap_or(1);
@@ -94,10 +96,10 @@ impl Sliding {
     }
 }
 
-impl Prepared for Sliding {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Sliding {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let scorer = &self.scorer;
-        let stage = scorer.stage(question, classes)?;
+        let stage = scorer.stage(batch, classes)?;
         let covers = scorer.covers(&stage, &self.baseline)?;
         let layout = scorer.layout();
         let (_, width) = layout.plane()?;
@@ -129,11 +131,11 @@ impl Prepared for Sliding {
         self.windows.iter().for_each(|window| Sliding::at_places(window, width, |place| times[place] += 1.0));
         falls.iter_mut().for_each(|map| map.iter_mut().zip(&times).for_each(|(v, times)| *v /= times));
         let values = Tensor::new(batch_of(stage.samples(), layout.places()), falls.concat())?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: None }
     }
 }
 

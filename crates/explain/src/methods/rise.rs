@@ -6,8 +6,10 @@ use monosplit_graph::{Error, Noise, Result, Tensor};
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
 use crate::bilinear::{enlarged, mirrored};
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::explain_batch::ExplainBatch;
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{Answer, BATCH, Scorer};
 use crate::section::batch_of;
 
@@ -74,12 +76,12 @@ impl Method for Rise {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for Rise {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for Rise {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         check_samples(self.samples, 1)?;
         let likely = self.probability > 0.0 && self.probability <= 1.0;
         if !likely || !(1..=MOST_CELLS).contains(&self.grid) {
@@ -117,10 +119,10 @@ impl Rise {
     }
 }
 
-impl Prepared for Masking {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for Masking {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (method, scorer) = (&self.method, &self.scorer);
-        let stage = scorer.stage(question, classes)?;
+        let stage = scorer.stage(batch, classes)?;
         let covers = scorer.covers(&stage, &method.baseline)?;
         let layout = scorer.layout();
         let plane = layout.plane()?;
@@ -145,11 +147,11 @@ impl Prepared for Masking {
             },
         )?;
         let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.concat())?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: None }
     }
 }
 

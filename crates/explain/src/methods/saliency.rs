@@ -3,8 +3,8 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
+use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::writing::Writing;
 
 /// `|∂y/∂a|`; the largest over channels, as first published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,9 +21,9 @@ impl Method for Saliency {
 }
 
 impl Rewrite for Saliency {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let gradient = writing.gradient(at)?;
-        let size = writing.graph().magnitude(gradient)?;
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let gradient = builder.gradient(at)?;
+        let size = builder.graph().magnitude(gradient)?;
         Ok(Attribution::per_element(size, at, Reduction::Max))
     }
 }

@@ -4,9 +4,11 @@ use monosplit_engine::Engine;
 use monosplit_graph::{Result, Tensor};
 
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
+use crate::explain_batch::ExplainBatch;
 use crate::layout::Layout;
-use crate::method::{Attributions, Method, Place, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::method::{
+    AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{BATCH, Scorer};
 use crate::section::{Below, batch_of, located};
 
@@ -48,18 +50,18 @@ impl Method for ScoreCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
-impl Repeated for ScoreCam {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for ScoreCam {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, at, layout) = located(target)?;
-        let scorer = Scorer::scores(&Target { layer: None, ..*target }, engine, self.batch)?;
+        let scorer = Scorer::scores(&NetworkLayer { layer: None, ..*target }, engine, self.batch)?;
         let (height, width) = layout.plane()?;
         let (rows, columns) = scorer.layout().plane()?;
         let taps = match self.definition {
@@ -109,11 +111,11 @@ impl Channels {
     }
 }
 
-impl Prepared for Channels {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
-        let features = self.features.values(question)?.swap_remove(0).to_f64();
+impl PreparedMethod for Channels {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
+        let features = self.features.values(batch)?.swap_remove(0).to_f64();
         let of = |sample: usize| &features[sample * self.layout.len()..(sample + 1) * self.layout.len()];
-        let stage = self.scorer.stage(question, classes)?;
+        let stage = self.scorer.stage(batch, classes)?;
         let (image, channels) = (self.scorer.layout(), self.layout.channels());
         let mut measured = vec![vec![None; channels]; stage.samples()];
         self.scorer.ask(
@@ -139,11 +141,11 @@ impl Prepared for Channels {
         });
         let values =
             Tensor::new(batch_of(stage.samples(), self.layout.places()), found.collect::<Vec<f64>>())?;
-        Ok(Attributions { values, facts: Vec::new() })
+        Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: None }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: None }
     }
 }
 

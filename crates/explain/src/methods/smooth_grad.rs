@@ -4,8 +4,10 @@ use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Noise, Result, Tensor};
 
-use crate::method::{Attributions, Method, Prepared, Procedure, Repeated, Site, Target};
-use crate::question::Question;
+use crate::explain_batch::ExplainBatch;
+use crate::method::{
+    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+};
 use crate::scorer::{BATCH, Scorer};
 use crate::section::batch_of;
 
@@ -105,12 +107,12 @@ impl Method for SmoothGrad {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for SmoothGrad {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for SmoothGrad {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         Ok(Box::new(NoisyGradients::new(self.clone(), None, target, engine)?))
     }
 }
@@ -141,12 +143,12 @@ impl Method for VarGrad {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Repeated(self)
+        Procedure::MultiPass(self)
     }
 }
 
-impl Repeated for VarGrad {
-    fn prepare(&self, target: &Target<'_>, engine: &dyn Engine) -> Result<Box<dyn Prepared>> {
+impl MultiPass for VarGrad {
+    fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let &VarGrad { samples, strength, seed, batch } = self;
         let smoothing = SmoothGrad { samples, strength, of: Smoothed::Gradient, seed, batch };
         Ok(Box::new(NoisyGradients::new(smoothing, Some(Variance), target, engine)?))
@@ -174,7 +176,7 @@ impl NoisyGradients {
     fn new(
         smoothing: SmoothGrad,
         variance: Option<Variance>,
-        target: &Target<'_>,
+        target: &NetworkLayer<'_>,
         engine: &dyn Engine,
     ) -> Result<Self> {
         smoothing.strength.check()?;
@@ -192,10 +194,10 @@ pub(crate) fn check_samples(samples: usize, least: usize) -> Result<()> {
     Err(Error::argument(format!("samples is {samples}, expected {least} to {MOST_SAMPLES} for each image")))
 }
 
-impl Prepared for NoisyGradients {
-    fn attribute(&self, question: &Question<'_>, classes: &[usize]) -> Result<Attributions> {
+impl PreparedMethod for NoisyGradients {
+    fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let SmoothGrad { samples, strength, of, seed, .. } = self.smoothing;
-        let stage = self.scorer.stage(question, classes)?;
+        let stage = self.scorer.stage(batch, classes)?;
         let noise = Noise::new(seed).stream("noisy image");
         let mut gathered: Vec<Moments> = Vec::with_capacity(stage.samples());
         self.scorer.ask(
@@ -227,10 +229,13 @@ impl Prepared for NoisyGradients {
         });
         let found: Vec<f64> = found.flatten().collect();
         let dims = self.scorer.gradient_dims();
-        Ok(Attributions { values: Tensor::new(batch_of(stage.samples(), &dims), found)?, facts: Vec::new() })
+        Ok(Attributions {
+            values: Tensor::new(batch_of(stage.samples(), &dims), found)?,
+            diagnostics: Vec::new(),
+        })
     }
 
-    fn site(&self) -> Site {
-        Site { layer: self.layer.clone(), channels: Some(Reduction::Mean) }
+    fn attributed_layer(&self) -> AttributedLayer {
+        AttributedLayer { layer: self.layer.clone(), channels: Some(Reduction::Mean) }
     }
 }

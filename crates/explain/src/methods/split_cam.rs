@@ -3,10 +3,10 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::reading::{Part, Stream, activation, sensitivity};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 use crate::split::Split;
-use crate::writing::Writing;
+use crate::split_streams::{Stream, StreamPart, activation, sensitivity};
 
 /// `Σ_c δ ⊙ a` of a stream: the paper's section "SplitCAM".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct SplitCam {
     /// The network of the pair.
     pub stream: Stream,
     /// Which of the stream's inputs.
-    pub part: Part,
+    pub part: StreamPart,
 }
 
 impl Method for SplitCam {
@@ -28,16 +28,16 @@ impl Method for SplitCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::EntersLastConvolution
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastConvolutionInput
     }
 }
 
 impl Rewrite for SplitCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let message = writing.sensitivities(&self.split, at)?;
-        let stream = writing.stream(&self.split, false)?;
-        let (g, scale) = (&mut writing.graph, writing.scale);
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let message = builder.sensitivities(&self.split, at)?;
+        let stream = builder.stream(&self.split, false)?;
+        let (g, scale) = (&mut builder.graph, builder.scale);
         let delta = sensitivity(g, &scale, message, self.stream, self.part)?;
         let a = activation(g, &scale, at, stream.at(at), self.part)?;
         Ok(Attribution::scaled(scale.product(g, delta, a)?, at, Reduction::Sum))

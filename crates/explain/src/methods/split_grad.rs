@@ -3,10 +3,10 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::reading::{Part, Stream, sensitivity};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 use crate::split::Split;
-use crate::writing::Writing;
+use crate::split_streams::{Stream, StreamPart, sensitivity};
 
 /// Mean over channels of a stream's sensitivities: the paper's "SplitGrad".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct SplitGrad {
     /// The network of the pair.
     pub stream: Stream,
     /// Which of the stream's inputs.
-    pub part: Part,
+    pub part: StreamPart,
 }
 
 impl Method for SplitGrad {
@@ -28,15 +28,15 @@ impl Method for SplitGrad {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::EntersLastConvolution
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastConvolutionInput
     }
 }
 
 impl Rewrite for SplitGrad {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let message = writing.sensitivities(&self.split, at)?;
-        let (g, scale) = (&mut writing.graph, writing.scale);
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let message = builder.sensitivities(&self.split, at)?;
+        let (g, scale) = (&mut builder.graph, builder.scale);
         let delta = sensitivity(g, &scale, message, self.stream, self.part)?;
         Ok(Attribution::scaled(delta, at, Reduction::Mean))
     }

@@ -3,10 +3,10 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 use crate::scaled::Scaled;
 use crate::split::Split;
-use crate::writing::Writing;
 
 /// Which relevance of SplitLRP is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,18 +43,18 @@ impl Method for SplitLrp {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::EntersLastConvolution
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastConvolutionInput
     }
 }
 
 impl Rewrite for SplitLrp {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let (relevance, exponent) = writing.relevances(&self.split, at)?;
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let (relevance, exponent) = builder.relevances(&self.split, at)?;
         let value = match self.map {
             RelevanceMap::Pos => relevance.plus,
             RelevanceMap::Neg => relevance.minus,
-            RelevanceMap::Comb => writing.graph.minus(relevance.plus, relevance.minus)?,
+            RelevanceMap::Comb => builder.graph.minus(relevance.plus, relevance.minus)?,
         };
         Ok(Attribution::scaled(Scaled { value, exponent, bound: 0.0 }, at, Reduction::Sum))
     }

@@ -3,10 +3,10 @@
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::reading::{Part, activation};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 use crate::split::Split;
-use crate::writing::Writing;
+use crate::split_streams::{StreamPart, activation};
 
 /// `a⁺ = (s + a)/2` or `a⁻ = (s − a)/2`, whose difference is the activation itself, added up over channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,12 +14,12 @@ pub struct SplitStream {
     /// The choices of the split.
     pub split: Split,
     /// The stream; combined is their difference, the network's own activation.
-    pub part: Part,
+    pub part: StreamPart,
 }
 
 impl Default for SplitStream {
     fn default() -> Self {
-        SplitStream { split: Split::default(), part: Part::Plus }
+        SplitStream { split: Split::default(), part: StreamPart::Plus }
     }
 }
 
@@ -32,15 +32,15 @@ impl Method for SplitStream {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::EntersLastConvolution
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastConvolutionInput
     }
 }
 
 impl Rewrite for SplitStream {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let stream = writing.stream(&self.split, false)?;
-        let (g, scale) = (&mut writing.graph, writing.scale);
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let stream = builder.stream(&self.split, false)?;
+        let (g, scale) = (&mut builder.graph, builder.scale);
         let value = activation(g, &scale, at, stream.at(at), self.part)?;
         Ok(Attribution::scaled(value, at, Reduction::Sum))
     }

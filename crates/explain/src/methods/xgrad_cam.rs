@@ -3,8 +3,8 @@
 use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
-use crate::method::{Attribution, Method, Place, Procedure, Rewrite};
-use crate::writing::Writing;
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
 /// `Σ_c w_c a_c`, where `w_c = Σ d a / Σ a` over places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,16 +28,16 @@ impl Method for XGradCam {
         Procedure::Rewrite(self)
     }
 
-    fn place(&self) -> Place {
-        Place::LastFeatures
+    fn default_layer(&self) -> DefaultLayer {
+        DefaultLayer::LastFeatures
     }
 }
 
 impl Rewrite for XGradCam {
-    fn write(&self, writing: &mut Writing<'_>, at: NodeId) -> Result<Attribution> {
-        let layer = Layer::new(writing, at)?;
-        let d = writing.gradient(at)?;
-        let g = writing.graph();
+    fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+        let layer = Layer::new(builder, at)?;
+        let d = builder.gradient(at)?;
+        let g = builder.graph();
         let product = g.times(d, at)?;
         let (above, below) = (layer.sum(g, product)?, layer.sum(g, at)?);
         let below = g.offset(EPSILON, below)?;

@@ -3,8 +3,8 @@
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    AlphaInput, Class, Explainer, InputSplit, Map, Part, Pooling, ReluMode, Request, Settings, ShiftAt,
-    Split, Stabiliser, Stream,
+    AlphaInput, Class, Explainer, InputSplit, MapRequest, Pooling, ReluMode, SaliencyMap, Settings, ShiftAt,
+    Split, Stabiliser, Stream, StreamPart,
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
@@ -35,7 +35,7 @@ pub(crate) fn cases(default: usize) -> usize {
 pub(crate) fn methods() -> Vec<Asked> {
     let mut methods = Vec::new();
     for stream in [Stream::G, Stream::H] {
-        for part in [Part::Combined, Part::Plus, Part::Minus] {
+        for part in [StreamPart::Combined, StreamPart::Plus, StreamPart::Minus] {
             methods.extend([Asked::SplitCam(stream, part), Asked::SplitGrad(stream, part)]);
         }
     }
@@ -113,7 +113,7 @@ fn random_split(noise: &mut Noise) -> Split {
 }
 
 /// One sample's part of a map, exponents multiplied in.
-pub(crate) fn sample_of(map: &Map, sample: usize, samples: usize) -> Vec<f64> {
+pub(crate) fn sample_of(map: &SaliencyMap, sample: usize, samples: usize) -> Vec<f64> {
     let values = map.values.to_f64();
     let count = values.len() / samples;
     let factor = f64::from(map.exponents[sample]).exp2();
@@ -201,7 +201,7 @@ fn case(seed: u64) -> Case {
 fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
     let Case { graph, images, classes, split, numbers, layers } = case(seed);
     let engine = Cpu::default().threads(1).precision(precision);
-    let requests: Vec<Request> = layers
+    let requests: Vec<MapRequest> = layers
         .iter()
         .flat_map(|&id| methods().into_iter().map(move |method| (method, id)))
         .map(|(method, id)| method.at(split, layer(&graph, id)))

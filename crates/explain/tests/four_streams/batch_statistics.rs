@@ -2,7 +2,7 @@
 //! map of every other. The literal algorithm takes the whole batch for one sample with as many seeds as images.
 
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::{Class, Explainer, Request, Settings, Split, Stabiliser};
+use monosplit_explain::{Class, Explainer, MapRequest, Settings, Split, Stabiliser};
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Shape, Tensor};
 
@@ -95,7 +95,7 @@ fn check(seed: u64, stabiliser: Stabiliser) {
     layers.push(graph.inputs()[0]);
     let asked: Vec<(Asked, NodeId)> =
         layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id))).collect();
-    let requests: Vec<Request> = asked.iter().map(|&(m, id)| m.at(split, layer(&graph, id))).collect();
+    let requests: Vec<MapRequest> = asked.iter().map(|&(m, id)| m.at(split, layer(&graph, id))).collect();
     let engine = Cpu::default().threads(1).precision(Precision::F64);
     let explainer = Explainer::new(&graph, &requests, &engine).unwrap();
     let settings = Settings { alpha: numbers.alpha.clone(), theta: numbers.theta, limit: numbers.limit };

@@ -2,7 +2,7 @@
 //! double holds them to the end, so the literal algorithm still says what the maps should be.
 
 use monosplit_engine::{Cpu, Precision};
-use monosplit_explain::{Class, Explainer, Part, Request, Settings, Split, Stabiliser, Stream};
+use monosplit_explain::{Class, Explainer, MapRequest, Settings, Split, Stabiliser, Stream, StreamPart};
 use monosplit_graph::op::{Binary, Unary, Window};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Shape};
 
@@ -58,7 +58,7 @@ fn check(graph: &Graph, noise: &mut Noise) {
     let layers = [nodes[0], nodes[nodes.len() / 2], nodes[nodes.len() - 3]];
     let asked: Vec<(Asked, NodeId)> =
         layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id))).collect();
-    let requests: Vec<Request> = asked.iter().map(|&(m, id)| m.at(split, layer(graph, id))).collect();
+    let requests: Vec<MapRequest> = asked.iter().map(|&(m, id)| m.at(split, layer(graph, id))).collect();
     let images = images(noise, graph, 2);
     let explainer = Explainer::new(graph, &requests, &Cpu::default().threads(1)).unwrap();
     let settings = Settings::default().alpha(0.0);
@@ -112,7 +112,7 @@ fn half_alpha_is_the_gradient_at_any_depth() {
     let graph = convolutional(&mut noise);
     let images = images(&mut noise, &graph, 1);
     let at = layer(&graph, graph.inputs()[0]);
-    let requests = [Asked::Gradient, Asked::SplitGrad(Stream::G, Part::Combined)]
+    let requests = [Asked::Gradient, Asked::SplitGrad(Stream::G, StreamPart::Combined)]
         .map(|method| method.at(Split::default(), at.clone()));
     let explainer = Explainer::new(&graph, &requests, &Cpu::default().threads(1)).unwrap();
     let explained = explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.5)).unwrap();

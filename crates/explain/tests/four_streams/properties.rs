@@ -3,8 +3,8 @@
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    Class, ClosedFormula, Explained, Explainer, Finish, Part, Pooling, Request, Settings, ShiftAt, Split,
-    Stabiliser, Stream, Whole,
+    Class, ClosedFormula, DecomposedMap, Explainer, Explanation, Finish, MapRequest, Pooling, Settings,
+    ShiftAt, Split, Stabiliser, Stream, StreamPart,
 };
 use monosplit_graph::{Data, Graph, NodeId, Tensor};
 
@@ -20,7 +20,7 @@ fn engine(precision: Precision) -> Cpu {
     Cpu::default().threads(1).precision(precision)
 }
 
-fn requests(graph: &Graph, split: &Split, layers: &[NodeId], methods: &[Asked]) -> Vec<Request> {
+fn requests(graph: &Graph, split: &Split, layers: &[NodeId], methods: &[Asked]) -> Vec<MapRequest> {
     let all = layers.iter().flat_map(|&id| methods.iter().map(move |&method| (method, id)));
     all.map(|(method, id)| method.at(*split, layer(graph, id))).collect()
 }
@@ -42,7 +42,7 @@ fn bits(tensor: &Tensor) -> Vec<u64> {
     }
 }
 
-fn map_bits(explained: &Explained) -> Vec<(Vec<u64>, Vec<i32>)> {
+fn map_bits(explained: &Explanation) -> Vec<(Vec<u64>, Vec<i32>)> {
     explained.maps.iter().map(|map| (bits(&map.values), map.exponents.clone())).collect()
 }
 
@@ -81,9 +81,9 @@ fn half_alpha_gives_exact_halves_of_the_ordinary_gradient() {
         let layers = some_layers(noise, &graph);
         let asked = [
             Asked::Gradient,
-            Asked::SplitGrad(Stream::G, Part::Combined),
-            Asked::SplitGrad(Stream::G, Part::Plus),
-            Asked::SplitGrad(Stream::H, Part::Combined),
+            Asked::SplitGrad(Stream::G, StreamPart::Combined),
+            Asked::SplitGrad(Stream::G, StreamPart::Plus),
+            Asked::SplitGrad(Stream::H, StreamPart::Combined),
         ];
         let explainer = Explainer::new(
             &graph,
@@ -120,10 +120,10 @@ fn crossed_zero(graph: &Graph, images: &Tensor) -> bool {
 #[test]
 fn without_a_shift_no_sensitivity_is_negative() {
     let parts = [
-        (Stream::G, Part::Plus),
-        (Stream::G, Part::Minus),
-        (Stream::H, Part::Plus),
-        (Stream::H, Part::Minus),
+        (Stream::G, StreamPart::Plus),
+        (Stream::G, StreamPart::Minus),
+        (Stream::H, StreamPart::Plus),
+        (Stream::H, StreamPart::Minus),
     ];
     let asked = parts.map(|(stream, part)| Asked::SplitGrad(stream, part));
     // A channel at a time: reading single rows of a value needs no mean that could hide a negative element.
@@ -204,8 +204,8 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
         let split = Split::default().shift_at(noise.pick(&[ShiftAt::Every, ShiftAt::Affine]));
         let cpu = engine(Precision::F64);
         for (whole, method) in [
-            (Whole::SplitCam, Asked::SplitCam(Stream::G, Part::Combined)),
-            (Whole::SplitGrad, Asked::SplitGrad(Stream::G, Part::Combined)),
+            (DecomposedMap::SplitCam, Asked::SplitCam(Stream::G, StreamPart::Combined)),
+            (DecomposedMap::SplitGrad, Asked::SplitGrad(Stream::G, StreamPart::Combined)),
         ] {
             let formula = match ClosedFormula::new(&graph, &split, &layer(&graph, at), whole, &cpu) {
                 Ok(formula) => formula,
@@ -261,7 +261,7 @@ fn what_is_remembered_of_a_class_changes_no_map() {
         let asked = requests(&graph, &split, &some_layers(noise, &graph), &methods());
         let cpu = engine(Precision::F32);
         let direct = Explainer::new(&graph, &asked, &cpu).unwrap();
-        let remembering = Explainer::remembering(&graph, &asked, &cpu).unwrap();
+        let remembering = Explainer::with_class_cache(&graph, &asked, &cpu).unwrap();
         let settings = Settings::default();
         let expected = map_bits(&direct.explain(&images, &classes, &settings).unwrap());
         for _ in 0..2 {
@@ -317,7 +317,7 @@ fn a_finished_map_is_the_raw_map_finished() {
     each_network(20, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
         let at = layer(&graph, graph.inputs()[0]);
-        let cam = Asked::SplitCam(Stream::G, Part::Combined).at(Split::default(), at);
+        let cam = Asked::SplitCam(Stream::G, StreamPart::Combined).at(Split::default(), at);
         let absolute = cam.clone().finish(Finish { absolute: Absolute::Map, ..Finish::default() });
         let explainer = Explainer::new(&graph, &[cam, absolute], &engine(Precision::F64)).unwrap();
         let explained = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();

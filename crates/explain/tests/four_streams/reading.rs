@@ -1,7 +1,7 @@
 //! Maps read off the literal algorithm's streams, sensitivities and relevances.
 
 use monosplit_explain::methods::RelevanceMap;
-use monosplit_explain::{Part, Stream};
+use monosplit_explain::{Stream, StreamPart};
 
 use crate::asked::Asked;
 use crate::literal::{Pair, Sample};
@@ -38,12 +38,12 @@ pub(crate) fn map(
     let (to, channels) = map_positions(shape);
     let count = to.iter().max().map_or(0, |m| m + 1);
     let (mut values, mut terms) = (vec![0.0; count], vec![0.0f64; count]);
-    let half = |part: Part, p: &Pair, i: usize| match part {
-        Part::Combined => (p.plus[i] - p.minus[i]) / 2.0,
-        Part::Plus => p.plus[i],
-        Part::Minus => p.minus[i],
+    let half = |part: StreamPart, p: &Pair, i: usize| match part {
+        StreamPart::Combined => (p.plus[i] - p.minus[i]) / 2.0,
+        StreamPart::Plus => p.plus[i],
+        StreamPart::Minus => p.minus[i],
     };
-    let sensitivity = |stream: Stream, part: Part, i: usize| match stream {
+    let sensitivity = |stream: Stream, part: StreamPart, i: usize| match stream {
         Stream::G => half(part, &four.0, i),
         Stream::H => half(part, &four.1, i),
     };
@@ -52,12 +52,12 @@ pub(crate) fn map(
             [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
         let (value, size) = match method {
             Asked::Gradient => {
-                let d = half(Part::Combined, &four.0, i) - half(Part::Combined, &four.1, i);
+                let d = half(StreamPart::Combined, &four.0, i) - half(StreamPart::Combined, &four.1, i);
                 (d / channels as f64, all)
             }
             Asked::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
             Asked::SplitCam(stream, part) => {
-                let activation = if part == Part::Combined { a[i] } else { half(part, pair, i) };
+                let activation = if part == StreamPart::Combined { a[i] } else { half(part, pair, i) };
                 (sensitivity(stream, part, i) * activation, all * sample.terms[at][i])
             }
             Asked::SplitLrp(map) => {

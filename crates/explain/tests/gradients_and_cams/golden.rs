@@ -10,7 +10,7 @@ use monosplit_explain::methods::{
     CoarseMap, Deconvolution, EigenCam, GradCam, GradCamPlusPlus, Gradient, GuidedBackprop, GuidedCam,
     HiResCam, InputXGradient, LayerCam, Saliency, XGradCam,
 };
-use monosplit_explain::{Channels, Class, Explainer, Finish, Method, Request, Settings, Upsampling};
+use monosplit_explain::{Channels, Class, Explainer, Finish, MapRequest, Method, Settings, Upsampling};
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, Stored, canonicalise};
 use monosplit_graph::{Graph, Tensor, npy};
@@ -43,7 +43,7 @@ impl Fixture {
     }
 
     /// All requests in one run, with the class of each sample.
-    fn attributions(&self, requests: &[Request], precision: Precision) -> Vec<Vec<f64>> {
+    fn attributions(&self, requests: &[MapRequest], precision: Precision) -> Vec<Vec<f64>> {
         let engine = Cpu::default().precision(precision);
         let explainer = Explainer::new(&self.network, requests, &engine).unwrap();
         let classes = self.array("classes.npy").to_i64().unwrap().iter().map(|&c| c as usize).collect();
@@ -64,7 +64,7 @@ impl Fixture {
                 let layer = layer.cloned().or_else(|| (!own.is_empty()).then(|| format!("/{own}")));
                 let finish = Finish { channels: Channels::Keep, ..Finish::default() };
                 let place = layer.as_ref().map(|layer| format!("{layer}:out"));
-                requests.push(Request::of(method(name), place).finish(finish));
+                requests.push(MapRequest::of(method(name), place).finish(finish));
                 expected.push((format!("{case} {}", layer.unwrap_or_default()), row.to_vec()));
             }
         };

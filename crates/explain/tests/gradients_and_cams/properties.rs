@@ -8,7 +8,7 @@ use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{
     Deconvolution, GradCam, Gradient, GuidedBackprop, HiResCam, InputXGradient, LayerCam, Saliency, XGradCam,
 };
-use monosplit_explain::{Channels, Class, Explained, Explainer, Finish, Method, Request, Settings};
+use monosplit_explain::{Channels, Class, Explainer, Explanation, Finish, MapRequest, Method, Settings};
 use monosplit_graph::op::{Reduction, Unary, Window};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Shape, Tensor};
 
@@ -90,18 +90,18 @@ fn images(positive: bool) -> Tensor {
     Tensor::new([2, 3, 6, 6], (0..216).map(draw).collect::<Vec<_>>()).unwrap()
 }
 
-fn explained(network: &Graph, asked: Vec<(Arc<dyn Method>, Option<&str>)>, images: &Tensor) -> Explained {
+fn explained(network: &Graph, asked: Vec<(Arc<dyn Method>, Option<&str>)>, images: &Tensor) -> Explanation {
     let finish = Finish { channels: Channels::Keep, ..Finish::default() };
     let request = |(method, layer): (Arc<dyn Method>, Option<&str>)| {
-        Request::of(method, layer.map(str::to_owned)).finish(finish)
+        MapRequest::of(method, layer.map(str::to_owned)).finish(finish)
     };
-    let requests: Vec<Request> = asked.into_iter().map(request).collect();
+    let requests: Vec<MapRequest> = asked.into_iter().map(request).collect();
     let engine = Cpu::default().precision(Precision::F64);
     let explainer = Explainer::new(network, &requests, &engine).unwrap();
     explainer.explain(images, &Class::PerSample(vec![1, 2]), &Settings::default()).unwrap()
 }
 
-fn values(explained: &Explained) -> Vec<Vec<f64>> {
+fn values(explained: &Explanation) -> Vec<Vec<f64>> {
     explained.maps.iter().map(|map| map.values.to_f64().into_vec()).collect()
 }
 

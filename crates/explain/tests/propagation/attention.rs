@@ -7,7 +7,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Channels, Class, Composite, Conservation, Explainer, Finish, Products, Request, Rule, Settings,
+    Channels, Class, Composite, Conservation, Explainer, Finish, MapRequest, Products, Rule, Settings,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::op::{Binary, Reduction, Unary};
@@ -38,7 +38,7 @@ fn relevance(composite: Composite, layer: Option<String>) -> Vec<f64> {
 fn relevance_of([file, images]: [&str; 2], composite: Composite, layer: Option<String>) -> Vec<f64> {
     let finish = Finish { channels: Channels::Keep, ..Finish::default() };
     let method = Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
-    let request = Request::of(method, layer).finish(finish);
+    let request = MapRequest::of(method, layer).finish(finish);
     let explainer = Explainer::new(&transformer(file), &[request], &double()).unwrap();
     let classes = array("classes.npy").to_i64().unwrap().iter().map(|&c| c as usize).collect();
     let found = explainer.explain(&array(images), &Class::PerSample(classes), &Settings::default()).unwrap();
@@ -148,7 +148,7 @@ fn a_softmax_that_weighs_nothing_is_passed_only_by_its_own_rule() {
     g.output("scores", scores);
     let compiled = |composite: Composite| {
         let method = Lrp { composite, seed: RelevanceSeed::Score };
-        Explainer::new(&g, &[Request::at_input(method)], &double())
+        Explainer::new(&g, &[MapRequest::at_input(method)], &double())
     };
     assert!(compiled(Composite::attention(epsilon())).is_ok());
     let refused = compiled(Composite::everywhere(epsilon())).err().unwrap().to_string();

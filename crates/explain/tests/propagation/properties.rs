@@ -6,8 +6,8 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Gradient, Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Channels, Class, Composite, Conservation, Explained, Explainer, Finish, Method, NamedRule,
-    ReferenceImage, Request, Rule, Settings,
+    Channels, Class, Composite, Conservation, Explainer, Explanation, Finish, MapRequest, Method, NamedRule,
+    ReferenceImage, Rule, Settings,
 };
 use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Result, Shape, Tensor};
@@ -86,16 +86,16 @@ fn engine() -> Cpu {
     Cpu::default().precision(Precision::F64)
 }
 
-fn explained(network: &Graph, methods: Vec<Arc<dyn Method>>, images: &Tensor) -> Explained {
+fn explained(network: &Graph, methods: Vec<Arc<dyn Method>>, images: &Tensor) -> Explanation {
     let finish = Finish { channels: Channels::Keep, ..Finish::default() };
-    let requests: Vec<Request> =
-        methods.into_iter().map(|method| Request::of(method, None).finish(finish)).collect();
+    let requests: Vec<MapRequest> =
+        methods.into_iter().map(|method| MapRequest::of(method, None).finish(finish)).collect();
     let explainer = Explainer::new(network, &requests, &engine()).unwrap();
     explainer.explain(images, &Class::Top, &Settings::default()).unwrap()
 }
 
 /// The explained scores.
-fn scores(explained: &Explained) -> Vec<f64> {
+fn scores(explained: &Explanation) -> Vec<f64> {
     let (all, classes) = (explained.logits.to_f64(), explained.logits.shape()[1]);
     explained.classes.iter().enumerate().map(|(row, class)| all[row * classes + class]).collect()
 }
@@ -252,7 +252,7 @@ fn a_rule_by_name_is_used_there_and_nowhere_else() {
     assert_eq!(maps[1], maps[3]);
     assert_ne!(maps[0], maps[1]);
     assert_ne!(maps[2], maps[1]);
-    let unknown = Request::of(with(vec![named("layer9", Rule::Flat)]), None);
+    let unknown = MapRequest::of(with(vec![named("layer9", Rule::Flat)]), None);
     let refused = Explainer::new(&network, &[unknown], &engine()).err().unwrap().to_string();
     assert!(refused.contains("layer9"), "{refused}");
 }
@@ -274,7 +274,7 @@ fn deep_shap_is_the_mean_of_deep_lift() {
     for (i, mean) in maps[3].iter().enumerate() {
         assert!(close(*mean, (maps[0][i] + maps[1][i] + maps[2][i]) / 3.0, 1e-12));
     }
-    let gap = &found.maps[3].facts[0];
+    let gap = &found.maps[3].diagnostics[0];
     assert!(gap.values.len() == 2 && gap.values.iter().all(|gap| gap.abs() < 1e-9), "{gap:?}");
 }
 
@@ -282,10 +282,12 @@ fn deep_shap_is_the_mean_of_deep_lift() {
 fn baselines_of_another_shape_are_refused() {
     let network = Random::network(4, true, Unary::Relu);
     let small = Tensor::new([1, 3, 4, 4], vec![0f32; 48]).unwrap();
-    let lift =
-        Request::at_input(DeepLift { baseline: ReferenceImage::Image(small.clone()), ..DeepLift::default() });
+    let lift = MapRequest::at_input(DeepLift {
+        baseline: ReferenceImage::Image(small.clone()),
+        ..DeepLift::default()
+    });
     assert!(Explainer::new(&network, &[lift], &engine()).is_err());
-    let shap = Request::at_input(DeepShap { baselines: Baselines::Images(small), ..DeepShap::default() });
+    let shap = MapRequest::at_input(DeepShap { baselines: Baselines::Images(small), ..DeepShap::default() });
     let explainer = Explainer::new(&network, &[shap], &engine()).unwrap();
     assert!(explainer.explain(&images(1), &Class::Top, &Settings::default()).is_err());
 }

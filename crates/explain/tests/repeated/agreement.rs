@@ -4,7 +4,7 @@ use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, IntegratedGradients, KernelShap, Occlusion, ScoreCam,
     SmoothGrad, Strength, VarGrad,
 };
-use monosplit_explain::{Baseline, Features, Quadrature, Request};
+use monosplit_explain::{Baseline, Features, MapRequest, Quadrature};
 use monosplit_graph::Tensor;
 
 use super::{apart, double, kept, map, network};
@@ -40,9 +40,9 @@ fn integrated_gradients_and_their_gap_are_captums_under_every_quadrature() {
         let expected = Tensor::vector(expected);
         assert!(apart(&found.values, &expected) < TIGHT, "{name}: {}", apart(&found.values, &expected));
         let gaps = kept(&format!("integrated-gradients-{name}-gap")).to_f64();
-        assert_eq!(found.facts[0].name, "completeness gap");
+        assert_eq!(found.diagnostics[0].name, "completeness gap");
         if quadrature != Quadrature::Trapezoid {
-            for (found, expected) in found.facts[0].values.iter().zip(&*gaps) {
+            for (found, expected) in found.diagnostics[0].values.iter().zip(&*gaps) {
                 assert!((found - expected).abs() < 1e-5, "{name}: {found} {expected}");
             }
         }
@@ -108,8 +108,8 @@ fn kernel_shap_over_all_sets_gives_captums_shapley_values() {
 #[test]
 fn ablationcam_and_scorecam_are_those_of_grad_cam() {
     let requests = [
-        Request::new(AblationCam { rectified: false, ..AblationCam::default() }, "last:out"),
-        Request::new(ScoreCam { rectified: false, ..ScoreCam::default() }, "last:out"),
+        MapRequest::new(AblationCam { rectified: false, ..AblationCam::default() }, "last:out"),
+        MapRequest::new(ScoreCam { rectified: false, ..ScoreCam::default() }, "last:out"),
     ];
     let explainer = monosplit_explain::Explainer::new(&network(), &requests, &double()).unwrap();
     let class = monosplit_explain::Class::PerSample(super::CLASSES.to_vec());

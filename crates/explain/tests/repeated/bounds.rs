@@ -9,7 +9,7 @@ use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
 };
-use monosplit_explain::{Class, Explainer, Features, Method, Progress, Question, Request, Settings};
+use monosplit_explain::{Class, ExplainBatch, Explainer, Features, MapRequest, Method, Progress, Settings};
 use monosplit_graph::batch::rows;
 use monosplit_graph::{Graph, Result, Tensor};
 
@@ -33,12 +33,12 @@ fn methods(batch: usize) -> Vec<Arc<dyn Method>> {
     ]
 }
 
-fn request(method: Arc<dyn Method>) -> Request {
+fn request(method: Arc<dyn Method>) -> MapRequest {
     let cam = method.name().ends_with("cam");
-    Request::of(method, cam.then(|| "last:out".to_owned()))
+    MapRequest::of(method, cam.then(|| "last:out".to_owned()))
 }
 
-fn maps(graph: &Graph, requests: &[Request], engine: &dyn Engine, images: &Tensor) -> Vec<Tensor> {
+fn maps(graph: &Graph, requests: &[MapRequest], engine: &dyn Engine, images: &Tensor) -> Vec<Tensor> {
     let explainer = Explainer::new(graph, requests, engine).unwrap();
     let class = Class::Index(1);
     let explained = explainer.explain(images, &class, &Settings::default()).unwrap();
@@ -112,7 +112,7 @@ fn the_bits_are_the_same_at_any_batch_size_number_of_threads_and_in_any_company(
 fn a_network_of_fixed_batch_size_gives_the_same_maps() {
     let images = kept("images");
     let fixed = fixed(&network(), 4);
-    let requests: Vec<Request> = methods(16).into_iter().map(request).collect();
+    let requests: Vec<MapRequest> = methods(16).into_iter().map(request).collect();
     let free = maps(&network(), &requests, &Cpu::default(), &images);
     let bound = maps(&fixed, &requests, &Cpu::default(), &images);
     for ((free, bound), request) in free.iter().zip(&bound).zip(requests) {
@@ -157,11 +157,11 @@ impl Progress for Heard {
 #[test]
 fn progress_is_heard_after_every_batch() {
     let heard = Heard::default();
-    let request = Request::at_input(SmoothGrad { samples: 10, batch: 4, ..SmoothGrad::default() });
+    let request = MapRequest::at_input(SmoothGrad { samples: 10, batch: 4, ..SmoothGrad::default() });
     let explainer = Explainer::new(&network(), &[request], &Cpu::default()).unwrap();
     let (images, class, settings) = (kept("images"), Class::Top, Settings::default());
-    let question = Question { progress: &heard, ..Question::new(&images, &class, &settings) };
-    explainer.answer(&question).unwrap();
+    let batch = ExplainBatch { progress: &heard, ..ExplainBatch::new(&images, &class, &settings) };
+    explainer.explain_batch(&batch).unwrap();
     assert_eq!((heard.0.into_inner(), heard.1.into_inner()), (20, 20));
 }
 
@@ -182,9 +182,12 @@ fn options_out_of_range_are_refused() {
     ];
     for method in refused {
         let name = format!("{method:?}");
-        assert!(Explainer::new(&network(), &[Request::of(method, None)], &Cpu::default()).is_err(), "{name}");
+        assert!(
+            Explainer::new(&network(), &[MapRequest::of(method, None)], &Cpu::default()).is_err(),
+            "{name}"
+        );
     }
-    let unknown = Request::new(AblationCam::default(), "nowhere");
+    let unknown = MapRequest::new(AblationCam::default(), "nowhere");
     assert!(Explainer::new(&network(), &[unknown], &Cpu::default()).is_err());
 }
 
@@ -193,10 +196,10 @@ fn controls_show_chance_the_image_and_the_mask() {
     let images = kept("images");
     let mask = Tensor::new([2, 2], vec![1f32, 0.0, 0.0, 2.0]).unwrap();
     let requests = [
-        Request::at_input(RandomMap::default()),
-        Request::at_input(RandomMap { seed: 1 }),
-        Request::at_input(ImageItself),
-        Request::at_input(GroundTruth { masks: Some(mask) }),
+        MapRequest::at_input(RandomMap::default()),
+        MapRequest::at_input(RandomMap { seed: 1 }),
+        MapRequest::at_input(ImageItself),
+        MapRequest::at_input(GroundTruth { masks: Some(mask) }),
     ];
     let found = maps(&network(), &requests, &Cpu::default(), &images);
     assert!(found.iter().all(|map| map.shape() == [2, 12, 10]));

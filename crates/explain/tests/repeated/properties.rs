@@ -69,8 +69,8 @@ fn the_completeness_gap_shrinks_as_steps_grow() {
             // From zero, a ReLU network without biases is straight along the path and the gap nothing.
             let baseline = Baseline::Value(0.4);
             let method = IntegratedGradients { steps, baseline, ..IntegratedGradients::default() };
-            let facts = map(&graph, method, None, &double(), &images).facts;
-            facts[0].values.iter().map(|gap| gap.abs()).fold(0.0, f64::max)
+            let diagnostics = map(&graph, method, None, &double(), &images).diagnostics;
+            diagnostics[0].values.iter().map(|gap| gap.abs()).fold(0.0, f64::max)
         };
         let gaps = [gap(1), gap(8), gap(300)];
         assert!(gaps[2] < end && gaps[2] < gaps[1] && gaps[1] < gaps[0], "{gaps:?}");
@@ -91,7 +91,7 @@ fn integrated_gradients_of_a_linear_network_are_its_contributions() {
     let expected: Vec<f64> =
         (0..2 * length).map(|i| w[CLASSES[i / length] * length + i % length] * (x[i] - 0.5)).collect();
     assert!(apart(&found.values, &Tensor::vector(expected)) < 1e-12);
-    assert!(found.facts[0].values.iter().all(|gap| gap.abs() < 1e-12));
+    assert!(found.diagnostics[0].values.iter().all(|gap| gap.abs() < 1e-12));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn lime_kernel_shap_and_ablation_recover_a_linear_network() {
             assert!((v - expected[part]).abs() < 1e-8, "{v} {}", expected[part]);
         }
     }
-    assert!(found[0].facts[0].values.iter().all(|explained| (explained - 1.0).abs() < 1e-9));
+    assert!(found[0].diagnostics[0].values.iter().all(|explained| (explained - 1.0).abs() < 1e-9));
 }
 
 /// The Shapley values of the four cells of a 2 × 2 grid, by their definition.

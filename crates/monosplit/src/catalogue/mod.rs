@@ -16,7 +16,7 @@ mod split;
 use std::sync::Arc;
 
 use monosplit_explain::methods::Lrp;
-use monosplit_explain::{Method, Settings, Split, Whole};
+use monosplit_explain::{DecomposedMap, Method, Settings, Split};
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
@@ -130,7 +130,7 @@ pub struct Closed {
     /// The choices of the split.
     pub split: Split,
     /// The map.
-    pub whole: Whole,
+    pub whole: DecomposedMap,
 }
 
 impl Chosen {

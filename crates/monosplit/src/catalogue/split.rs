@@ -2,7 +2,7 @@
 
 use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream};
 use monosplit_explain::{
-    InputSplit, Part, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, Whole,
+    DecomposedMap, InputSplit, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart,
 };
 use monosplit_graph::{Error, Result};
 
@@ -35,7 +35,8 @@ const SENSITIVITY: &[Choice] =
 const ACTIVATION: &[Choice] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 const RELEVANCE: &[Choice] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 
-const PARTS: [(&str, Part); 3] = [("combined", Part::Combined), ("plus", Part::Plus), ("minus", Part::Minus)];
+const PARTS: [(&str, StreamPart); 3] =
+    [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -77,7 +78,7 @@ fn split_cam(options: &mut Options) -> Result<Chosen> {
     let (split, settings) = split(options)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, Whole::SplitCam);
+    let closed = closed(split, stream, part, DecomposedMap::SplitCam);
     Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitCam { split, stream, part }, title) })
 }
 
@@ -86,7 +87,7 @@ fn split_grad(options: &mut Options) -> Result<Chosen> {
     let (split, settings) = split(options)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, Whole::SplitGrad);
+    let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
     Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitGrad { split, stream, part }, title) })
 }
 
@@ -103,28 +104,28 @@ fn split_lrp(options: &mut Options) -> Result<Chosen> {
 }
 
 fn split_stream(options: &mut Options) -> Result<Chosen> {
-    let part = options.one_of("part", Part::Plus, &PARTS)?;
+    let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
     let title = format!("Split activations{}", sign(part));
     Ok(Chosen { settings, ..Chosen::new(SplitStream { split, part }, title) })
 }
 
 /// The closed formula speaks of stream g and of its two inputs together.
-fn closed(split: Split, stream: Stream, part: Part, whole: Whole) -> Option<Closed> {
-    ((stream, part) == (Stream::G, Part::Combined)).then_some(Closed { split, whole })
+fn closed(split: Split, stream: Stream, part: StreamPart, whole: DecomposedMap) -> Option<Closed> {
+    ((stream, part) == (Stream::G, StreamPart::Combined)).then_some(Closed { split, whole })
 }
 
-fn sign(part: Part) -> &'static str {
+fn sign(part: StreamPart) -> &'static str {
     match part {
-        Part::Combined => "",
-        Part::Plus => "+",
-        Part::Minus => "−",
+        StreamPart::Combined => "",
+        StreamPart::Plus => "+",
+        StreamPart::Minus => "−",
     }
 }
 
-fn sensitivity(options: &mut Options) -> Result<(Stream, Part)> {
+fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     let stream = options.one_of("stream", Stream::G, &[("g", Stream::G), ("h", Stream::H)])?;
-    Ok((stream, options.one_of("part", Part::Combined, &PARTS)?))
+    Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
 /// The choices that shape the split, and its numbers.

@@ -11,12 +11,12 @@ use monosplit_graph::op::Binary;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
 use crate::channels::Axes;
-use crate::explanation::{ClassInput, inputs};
+use crate::explanation_graph::{ClassInput, inputs};
 use crate::network::Network;
 use crate::scaled::Scale;
 
 /// A graph that starts as a copy of the network, so that a value of the network has the same id in it.
-pub struct Writing<'a> {
+pub struct ExplanationBuilder<'a> {
     pub(crate) network: &'a Rc<Network>,
     pub(crate) graph: Graph,
     pub(crate) scale: Scale,
@@ -25,7 +25,7 @@ pub struct Writing<'a> {
     shared: HashMap<(TypeId, String), Box<dyn Any>>,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> ExplanationBuilder<'a> {
     /// The network without its outputs, and in it one at the class of each sample.
     pub(crate) fn new(network: &'a Rc<Network>, class: ClassInput) -> Result<Self> {
         let mut graph = network.graph().clone();
@@ -35,7 +35,7 @@ impl<'a> Writing<'a> {
         let class = class_numbers(&mut graph, network, class, table)?;
         let seed = one_hot(&mut graph, class, table)?;
         let scale = Scale::of(network);
-        Ok(Writing { network, graph, scale, class, seed, shared: HashMap::new() })
+        Ok(ExplanationBuilder { network, graph, scale, class, seed, shared: HashMap::new() })
     }
 
     /// The graph, to be added to.
@@ -70,7 +70,7 @@ impl<'a> Writing<'a> {
 
     /// A gradient with rules of its own for some nodes.
     pub(crate) fn backward(&mut self, rules: Gradient, at: NodeId) -> Result<NodeId> {
-        self.message(&rules, at, |writing| Ok(Walk::new(rules, writing.scores(), writing.seed)))
+        self.message(&rules, at, |builder| Ok(Walk::new(rules, builder.scores(), builder.seed)))
     }
 
     /// The message of the value `at` in the walk that `key` tells apart from others of its rule set, begun where it
@@ -119,7 +119,7 @@ impl<'a> Writing<'a> {
     /// An input of the explanation's own, added where it is first asked for.
     pub(crate) fn added_input(&mut self, name: &'static str, shape: Shape) -> Result<NodeId> {
         let key = (name, shape.clone());
-        let id = self.shared(&key, |writing| Ok(writing.graph.input(name, shape, Kind::Float)))?;
+        let id = self.shared(&key, |builder| Ok(builder.graph.input(name, shape, Kind::Float)))?;
         Ok(*id)
     }
 

@@ -8,10 +8,10 @@ use monosplit_graph::address::LayerName;
 use monosplit_graph::passes::share_constants;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Output, Result};
 
-use crate::method::{Procedure, Request};
+use crate::explanation_builder::ExplanationBuilder;
+use crate::method::{MapRequest, Procedure};
 use crate::network::Network;
 use crate::scaled::Scaled;
-use crate::writing::Writing;
 
 /// Where the explained class comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,14 +31,14 @@ pub enum ClassInput {
 
 /// The graph that computes class scores and maps.
 #[derive(Clone, Debug)]
-pub struct Explanation {
+pub struct ExplanationGraph {
     graph: Graph,
-    readings: Vec<Reading>,
+    map_outputs: Vec<MapOutput>,
 }
 
 /// Which outputs of the graph hold a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct MapOutput {
     /// Position of the map among the graph's outputs.
     pub map: usize,
     /// Position of its exponents (one per sample; the map is to be multiplied by two to their power), if the
@@ -63,24 +63,24 @@ pub mod inputs {
     pub const ALL: [&str; 5] = [CLASS, ALPHA, THETA, LIMIT, BASELINE];
 }
 
-impl Explanation {
+impl ExplanationGraph {
     /// Writes the graph that answers `requests` for `source`, whose first input is the image and whose first
     /// output holds the class scores. The graph's outputs are the class scores, the explained classes, and
     /// the maps. Methods that ask the network many times are refused: they are not one graph.
-    pub fn new(source: &Graph, class: ClassInput, requests: &[Request]) -> Result<Self> {
+    pub fn new(source: &Graph, class: ClassInput, requests: &[MapRequest]) -> Result<Self> {
         let network = Rc::new(Network::new(source)?);
-        let mut writing = Writing::new(&network, class)?;
+        let mut builder = ExplanationBuilder::new(&network, class)?;
         let scores = network.graph().outputs()[0].name.clone();
-        writing.graph.output(scores, network.logits());
-        let class = writing.class();
-        writing.graph.output("class", class);
-        let mut readings = Vec::with_capacity(requests.len());
+        builder.graph.output(scores, network.logits());
+        let class = builder.class();
+        builder.graph.output("class", class);
+        let mut map_outputs = Vec::with_capacity(requests.len());
         for request in requests {
-            let map = map(&mut writing, request)?;
-            readings.push(output(&mut writing.graph, request, map));
+            let map = map(&mut builder, request)?;
+            map_outputs.push(output(&mut builder.graph, request, map));
         }
-        let graph = share_constants(&writing.graph.pruned()?)?;
-        Ok(Explanation { graph, readings })
+        let graph = share_constants(&builder.graph.pruned()?)?;
+        Ok(ExplanationGraph { graph, map_outputs })
     }
 
     /// The explanation a graph already holds: its first output are the class scores, its second the explained classes,
@@ -98,15 +98,15 @@ impl Explanation {
             ));
         }
         let find = |name: &str| outputs.iter().position(|output| output.name == name);
-        let reading = |name: &&str| {
+        let output = |name: &&str| {
             let map = find(name).filter(|&at| shape(at).is_some_and(|dims| dims.first() == samples));
             let map = map.ok_or_else(|| {
                 Error::argument(format!("expected a map of each sample at the output '{name}', found none"))
             })?;
-            Ok(Reading { map, exponent: find(&exponent_name(name)) })
+            Ok(MapOutput { map, exponent: find(&exponent_name(name)) })
         };
-        let readings = maps.iter().map(reading).collect::<Result<_>>()?;
-        Ok(Explanation { graph, readings })
+        let map_outputs = maps.iter().map(output).collect::<Result<_>>()?;
+        Ok(ExplanationGraph { graph, map_outputs })
     }
 
     /// The graph.
@@ -115,25 +115,25 @@ impl Explanation {
     }
 
     /// Where the answers to the requests are, in their order.
-    pub fn readings(&self) -> &[Reading] {
-        &self.readings
+    pub fn map_outputs(&self) -> &[MapOutput] {
+        &self.map_outputs
     }
 }
 
-fn map(writing: &mut Writing<'_>, request: &Request) -> Result<Scaled> {
+fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Scaled> {
     let rewrite = match request.method.procedure() {
         Procedure::Rewrite(rewrite) => rewrite,
-        Procedure::Repeated(repeated) => {
+        Procedure::MultiPass(repeated) => {
             let (name, obstacle) = (request.method.name(), repeated.obstacle());
             return Err(Error::argument(format!("{name} {obstacle} and cannot be written as one graph")));
         }
     };
-    let at = value(writing.network, request.layer.as_deref())?;
-    let attribution = rewrite.write(writing, at)?;
-    let axes = writing.axes(attribution.of)?;
-    let image = writing.graph.node(writing.image()).shape.clone();
-    let scale = writing.scale;
-    request.finish.write(&mut writing.graph, &scale, attribution.value, attribution.channels, axes, &image)
+    let at = value(builder.network, request.layer.as_deref())?;
+    let attribution = rewrite.write(builder, at)?;
+    let axes = builder.axes(attribution.of)?;
+    let image = builder.graph.node(builder.image()).shape.clone();
+    let scale = builder.scale;
+    request.finish.write(&mut builder.graph, &scale, attribution.value, attribution.channels, axes, &image)
 }
 
 /// The value a layer name stands for; none is the image.
@@ -149,7 +149,7 @@ fn exponent_name(map: &str) -> String {
     format!("{map}/exponent")
 }
 
-fn output(graph: &mut Graph, request: &Request, map: Scaled) -> Reading {
+fn output(graph: &mut Graph, request: &MapRequest, map: Scaled) -> MapOutput {
     let taken: HashSet<&str> = graph.outputs().iter().map(|output| output.name.as_str()).collect();
     let plain = request.output_name();
     let mut name = plain.clone();
@@ -164,5 +164,5 @@ fn output(graph: &mut Graph, request: &Request, map: Scaled) -> Reading {
         graph.output(exponent_name(&name), exponent);
         position + 1
     });
-    Reading { map: position, exponent }
+    MapOutput { map: position, exponent }
 }

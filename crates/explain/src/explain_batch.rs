@@ -1,4 +1,4 @@
-//! What is asked of a prepared explanation: images, classes, and the numbers a method takes at run time.
+//! The input of an explainer: images, the classes to explain, and the numbers a method takes at run time.
 
 use monosplit_graph::{Error, Result, Tensor};
 
@@ -79,75 +79,84 @@ impl Settings {
     }
 }
 
-/// Hears how far long work has come.
+/// Receives progress reports of long computations.
 pub trait Progress: Sync {
-    /// `done` of `total` steps of the current method are done.
+    /// `done` of `total` steps are done.
     fn advance(&self, done: usize, total: usize);
 }
 
-/// Hears nothing.
+/// Ignores progress reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Progress for Silent {
+impl Progress for NoProgress {
     fn advance(&self, _done: usize, _total: usize) {}
 }
 
-/// A batch of images and what is asked about it.
+/// A batch of images to explain, with the class to explain and the settings.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct ExplainBatch<'a> {
     /// Preprocessed images, samples along the first axis.
     pub images: &'a Tensor,
-    /// What else the network reads, by name: held fixed, like a weight.
-    pub given: &'a [(&'a str, Tensor)],
+    /// The other inputs of the network, by name. They are held fixed, like weights.
+    pub other_inputs: &'a [(&'a str, Tensor)],
     /// The class that is explained.
     pub class: &'a Class,
     /// The numbers of the split.
     pub settings: &'a Settings,
-    /// Hears how far repeated methods have come.
+    /// Receives the progress of methods that run the network many times.
     pub progress: &'a dyn Progress,
-    /// Where the images stand among all that are asked about; none if they come in no order.
-    pub series: Option<Series>,
+    /// The position of the batch in the whole set of images; none if the images have no order. Options given per image
+    /// (baselines, masks) are looked up by it.
+    pub position: Option<BatchPosition>,
 }
 
-/// Where the images of a question stand in a series that is asked about part by part.
+/// The position of a batch in a set of images that is explained batch by batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Series {
-    /// How many came before.
-    pub before: usize,
-    /// Whether none come after.
-    pub ends: bool,
+pub struct BatchPosition {
+    /// The number of images in earlier batches.
+    pub offset: usize,
+    /// Whether this is the last batch.
+    pub is_last: bool,
 }
 
-impl Default for Series {
-    /// All there are.
+impl Default for BatchPosition {
+    /// The only batch.
     fn default() -> Self {
-        Series { before: 0, ends: true }
+        BatchPosition { offset: 0, is_last: true }
     }
 }
 
-impl<'a> Question<'a> {
-    /// A question about images alone.
+impl<'a> ExplainBatch<'a> {
+    /// A batch of a network with no other inputs.
     pub fn new(images: &'a Tensor, class: &'a Class, settings: &'a Settings) -> Self {
-        Question { images, given: &[], class, settings, progress: &Silent, series: Some(Series::default()) }
+        ExplainBatch {
+            images,
+            other_inputs: &[],
+            class,
+            settings,
+            progress: &NoProgress,
+            position: Some(BatchPosition::default()),
+        }
     }
 
-    /// Which of `count` things (`what`) each image has, if there is one for all or one for each of the series.
-    pub(crate) fn own(&self, count: usize, what: &str) -> Result<Vec<usize>> {
+    /// For each image of the batch, the index of its item among `count` items (`what`): there is one item for all images,
+    /// or one for each image of the whole set.
+    pub(crate) fn item_indices(&self, count: usize, what: &str) -> Result<Vec<usize>> {
         let samples = self.samples();
         if count == 1 {
             return Ok(vec![0; samples]);
         }
-        let Some(Series { before, ends }) = self.series else {
+        let Some(BatchPosition { offset, is_last }) = self.position else {
             return Err(Error::argument(format!(
-                "{count} {what} were given, but images are asked about in no order here; give one for all"
+                "{count} {what} were given, but the images have no order here; give one for all"
             )));
         };
-        let end = before + samples;
+        let end = offset + samples;
         match count {
-            _ if (count == end && ends) || (count > end && !ends) => Ok((before..end).collect()),
+            _ if (count == end && is_last) || (count > end && !is_last) => Ok((offset..end).collect()),
             _ => {
-                let more = if ends { "" } else { " and more" };
+                let more = if is_last { "" } else { " and more" };
                 Err(Error::argument(format!(
                     "{count} {what} were given for {end} images{more}; give one, or one for each"
                 )))

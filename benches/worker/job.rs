@@ -73,7 +73,7 @@ fn card(precision: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
         other => return Err(Error::argument(format!("unknown precision {other}: f32, tf32, bf16"))),
     };
     let card = Cuda::open(0)?.arithmetic(arithmetic);
-    Ok((Box::new(card.clone()), Some(Box::new(move || card.time_on_card()))))
+    Ok((Box::new(card.clone()), Some(Box::new(move || card.device_time()))))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,6 +1,5 @@
-//! What is found out about a card once and kept on disk: compiled kernels, and which algorithm is fastest for a
-//! convolution. Without the folder everything is found out again, and another algorithm, with other last bits, may come out as
-//! the fastest.
+//! The cache on disk: compiled kernels, and the fastest algorithm of each convolution. Without it kernels are compiled and
+//! algorithms are measured again, and another algorithm, with other last bits, may be chosen.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,14 +12,14 @@ use super::device::OPTIONS;
 /// The environment variable that names the folder.
 const VARIABLE: &str = "MONOSPLIT_CACHE";
 
-/// What is known about one kind of card and libraries.
+/// The cache for one kind of GPU and one version of the libraries.
 pub(super) struct Cache {
     folder: Option<PathBuf>,
     file: String,
     algorithms: Mutex<HashMap<String, i32>>,
 }
 
-/// The folder for caches: the one that is named, or the system's own.
+/// The cache folder: the one that the environment variable names, or that of the user.
 fn folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));
@@ -30,7 +29,7 @@ fn folder() -> Option<PathBuf> {
     base.or_else(home).map(|base| base.join("monosplit"))
 }
 
-/// The choices a file holds; none if there is no such file.
+/// The algorithms a file lists; none if there is no such file.
 fn read(folder: Option<&PathBuf>, file: &str) -> HashMap<String, i32> {
     let text = folder.and_then(|folder| std::fs::read_to_string(folder.join(file)).ok());
     let line = |line: &str| {
@@ -41,7 +40,7 @@ fn read(folder: Option<&PathBuf>, file: &str) -> HashMap<String, i32> {
 }
 
 impl Cache {
-    /// What is known about `machine`, a card and its libraries.
+    /// Opens the cache for `machine`, which names a GPU and its libraries.
     pub(super) fn of(machine: &str) -> Self {
         let folder = folder();
         let file = format!("convolutions-{:016x}.txt", Fingerprint::of(machine.as_bytes()));
@@ -54,7 +53,7 @@ impl Cache {
         self.algorithms.lock().unwrap_or_else(PoisonError::into_inner).get(convolution).copied()
     }
 
-    /// Remembers the choice for a convolution.
+    /// Stores the algorithm for a convolution.
     pub(super) fn keep_algorithm(&self, convolution: &str, algorithm: i32) {
         let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
         // Another process may have written since.
@@ -67,7 +66,7 @@ impl Cache {
         self.write(&self.file, lines.concat().as_bytes());
     }
 
-    /// Compiled code of a source, if it was kept whole.
+    /// The compiled code of a source, if it is stored and its checksum is right.
     pub(super) fn code(&self, source: &str) -> Option<Vec<u8>> {
         let mut kept = std::fs::read(self.folder.as_ref()?.join(self.code_file(source))).ok()?;
         let split = kept.len().checked_sub(8)?;
@@ -75,7 +74,7 @@ impl Cache {
         (Fingerprint::of(&kept) == sum).then_some(kept)
     }
 
-    /// Keeps compiled code, with its checksum behind it.
+    /// Stores compiled code, followed by its checksum.
     pub(super) fn keep_code(&self, source: &str, code: &[u8]) {
         let whole = [code, &Fingerprint::of(code).to_le_bytes()].concat();
         self.write(&self.code_file(source), &whole);
@@ -86,7 +85,7 @@ impl Cache {
         format!("kernels-{:016x}-{}.bin", Fingerprint::of(of.as_bytes()), source.len())
     }
 
-    /// A cache that cannot be written costs time and nothing else.
+    /// Errors are ignored: a cache that cannot be written costs only time.
     fn write(&self, file: &str, bytes: &[u8]) {
         if let Some(folder) = &self.folder
             && std::fs::create_dir_all(folder).is_ok()

@@ -1,5 +1,5 @@
-//! Convolutions, their transposes and the gradients of their kernels through cuDNN. The algorithm is the fastest of
-//! those that give the same bits at every run; it is found by trying them once, and remembered.
+//! Convolutions, transposed convolutions and weight gradients through cuDNN. The algorithm is the fastest of the
+//! deterministic ones; it is measured once and stored in the cache.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -8,18 +8,29 @@ use cudarc::cudnn::sys as dnn;
 use monosplit_graph::{Error, Result};
 
 use super::Math;
-use super::device::{Checked, Device};
-use super::order::Order;
+use super::device::{Device, DriverResult};
+use super::memory_format::MemoryFormat;
 
-/// Which of the three tensors of a convolution is computed from the other two.
+/// Which of the three tensors of a convolution is computed from the other two. The names are those of cuDNN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sought {
+pub(super) enum Direction {
     /// The result: a convolution.
-    Result,
-    /// The input: its transpose.
-    Input,
-    /// The kernel: what its gradient is.
-    Kernel,
+    Forward,
+    /// The input: a transposed convolution.
+    BackwardData,
+    /// The kernel: a weight gradient.
+    BackwardFilter,
+}
+
+impl Direction {
+    /// Its name in the cache. Cache files outlive a version of the program, so these names do not change.
+    fn cache_name(self) -> &'static str {
+        match self {
+            Direction::Forward => "Result",
+            Direction::BackwardData => "Input",
+            Direction::BackwardFilter => "Kernel",
+        }
+    }
 }
 
 /// Sizes of a convolution, with two or three spatial axes and the same padding before and after each.
@@ -35,11 +46,11 @@ pub(super) struct Geometry {
     pub(super) stride: Vec<i32>,
     pub(super) dilation: Vec<i32>,
     pub(super) groups: i32,
-    /// How the axes of all three lie in memory.
-    pub(super) order: Order,
+    /// The memory format of all three tensors.
+    pub(super) format: MemoryFormat,
 }
 
-/// Where the three tensors lie.
+/// The device addresses of the three tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensors {
     pub(super) input: u64,
@@ -47,24 +58,24 @@ pub(super) struct Tensors {
     pub(super) result: u64,
 }
 
-/// What a convolution is and how it is computed, without where.
-pub(super) struct Choice {
+/// The descriptors and the algorithm of a convolution, without addresses.
+pub(super) struct ConvolutionPlan {
     input: dnn::cudnnTensorDescriptor_t,
     kernel: dnn::cudnnFilterDescriptor_t,
     result: dnn::cudnnTensorDescriptor_t,
     window: dnn::cudnnConvolutionDescriptor_t,
-    sought: Sought,
+    direction: Direction,
     algorithm: i32,
-    /// Bytes it works in.
+    /// Bytes of workspace it needs.
     pub(super) workspace: usize,
     double: bool,
-    /// Whether factors may not be rounded.
+    /// Whether factors must not be rounded.
     exact: bool,
 }
 
-/// A convolution ready to be computed.
+/// A convolution ready to be enqueued.
 pub(super) struct Convolution {
-    pub(super) choice: Choice,
+    pub(super) plan: ConvolutionPlan,
     pub(super) tensors: Tensors,
     pub(super) workspace: u64,
 }
@@ -73,50 +84,58 @@ fn numbers(values: &[i32]) -> String {
     values.iter().map(|n| n.to_string()).collect::<Vec<_>>().join("x")
 }
 
-/// How an algorithm and the arithmetic it uses are one number in the cache.
-fn joined(algorithm: u32, arithmetic: u32) -> i32 {
+/// An algorithm and its arithmetic as the one number that the cache stores.
+fn encoded(algorithm: u32, arithmetic: u32) -> i32 {
     (algorithm * 16 + arithmetic) as i32
 }
 
-impl Choice {
-    /// Chooses how to compute `sought`. The caller has the card's turn.
-    pub(super) fn new(device: &Arc<Device>, geometry: &Geometry, sought: Sought, math: Math) -> Result<Self> {
-        let mut choice = Choice::described(geometry, sought, math)?;
+impl ConvolutionPlan {
+    /// Chooses an algorithm. The caller has locked the device.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        geometry: &Geometry,
+        direction: Direction,
+        math: Math,
+    ) -> Result<Self> {
+        let mut plan = ConvolutionPlan::described(geometry, direction, math)?;
         let key = format!(
-            "{sought:?} {math:?} {} {} {} {} {} {}{}",
+            "{} {math:?} {} {} {} {} {} {}{}",
+            direction.cache_name(),
             numbers(&geometry.input),
             numbers(&geometry.kernel),
             numbers(&geometry.pad),
             numbers(&geometry.stride),
             numbers(&geometry.dilation),
             geometry.groups,
-            if geometry.order == Order::ChannelsLast { " last" } else { "" }
+            if geometry.format == MemoryFormat::ChannelsLast { " last" } else { "" }
         );
         let known = device.cache.algorithm(&key);
-        // What a file says need not be true.
-        if known.is_some_and(|chosen| choice.settle(device, chosen).is_ok()) {
-            return Ok(choice);
+        // The cache file may be damaged, so the algorithm is checked.
+        if known.is_some_and(|chosen| plan.set_algorithm(device, chosen).is_ok()) {
+            return Ok(plan);
         }
-        match choice.fastest(device)? {
+        match plan.fastest(device)? {
             Some(chosen) => {
-                choice.settle(device, chosen)?;
+                plan.set_algorithm(device, chosen)?;
                 device.cache.keep_algorithm(&key, chosen);
             }
-            // The plainest algorithm always sums in one order; that it was tried in need is not remembered.
-            None => choice.settle(device, joined(if sought == Sought::Result { 0 } else { 1 }, 3))?,
+            // No algorithm could be measured. This one is deterministic and always available; it is not stored.
+            None => {
+                plan.set_algorithm(device, encoded(if direction == Direction::Forward { 0 } else { 1 }, 3))?
+            }
         }
-        Ok(choice)
+        Ok(plan)
     }
 
-    fn described(geometry: &Geometry, sought: Sought, math: Math) -> Result<Self> {
+    fn described(geometry: &Geometry, direction: Direction, math: Math) -> Result<Self> {
         use dnn::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_DOUBLE, CUDNN_DATA_FLOAT};
         use dnn::cudnnMathType_t::{CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH};
-        let mut choice = Choice {
+        let mut plan = ConvolutionPlan {
             input: std::ptr::null_mut(),
             kernel: std::ptr::null_mut(),
             result: std::ptr::null_mut(),
             window: std::ptr::null_mut(),
-            sought,
+            direction,
             algorithm: 0,
             workspace: 0,
             double: math == Math::F64,
@@ -129,37 +148,39 @@ impl Choice {
             Math::Bf16 => (CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH),
         };
         let spatial = geometry.pad.len() as i32;
-        // SAFETY: every descriptor is made before it is set, and destroyed with `choice`; arrays have the length named.
+        // SAFETY: every descriptor is created before it is set, and destroyed with `plan`. Arrays have the lengths passed.
         unsafe {
             for (descriptor, dims) in
-                [(&mut choice.input, &geometry.input), (&mut choice.result, &geometry.result)]
+                [(&mut plan.input, &geometry.input), (&mut plan.result, &geometry.result)]
             {
-                dnn::cudnnCreateTensorDescriptor(descriptor).result().or_say("describe a tensor")?;
+                dnn::cudnnCreateTensorDescriptor(descriptor).result().or_failed_to("describe a tensor")?;
                 let lengths: Vec<usize> = dims.iter().map(|&length| length as usize).collect();
-                let strides = geometry.order.strides(&lengths);
+                let strides = geometry.format.strides(&lengths);
                 let strides: Vec<i32> =
                     strides.into_iter().map(|stride| i32::try_from(stride).unwrap_or(i32::MAX)).collect();
                 let (dims, strides, rank) = (dims.as_ptr(), strides.as_ptr(), dims.len() as i32);
                 dnn::cudnnSetTensorNdDescriptor(*descriptor, kind, rank, dims, strides)
                     .result()
-                    .or_say("describe a tensor")?;
+                    .or_failed_to("describe a tensor")?;
             }
-            dnn::cudnnCreateFilterDescriptor(&mut choice.kernel).result().or_say("describe a kernel")?;
+            dnn::cudnnCreateFilterDescriptor(&mut plan.kernel).result().or_failed_to("describe a kernel")?;
             dnn::cudnnSetFilterNdDescriptor(
-                choice.kernel,
+                plan.kernel,
                 kind,
-                match geometry.order {
-                    Order::Counted => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
-                    Order::ChannelsLast => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
+                match geometry.format {
+                    MemoryFormat::Contiguous => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+                    MemoryFormat::ChannelsLast => dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
                 },
                 geometry.kernel.len() as i32,
                 geometry.kernel.as_ptr(),
             )
             .result()
-            .or_say("describe a kernel")?;
-            dnn::cudnnCreateConvolutionDescriptor(&mut choice.window).result().or_say("describe a window")?;
+            .or_failed_to("describe a kernel")?;
+            dnn::cudnnCreateConvolutionDescriptor(&mut plan.window)
+                .result()
+                .or_failed_to("describe a window")?;
             dnn::cudnnSetConvolutionNdDescriptor(
-                choice.window,
+                plan.window,
                 spatial,
                 geometry.pad.as_ptr(),
                 geometry.stride.as_ptr(),
@@ -168,24 +189,25 @@ impl Choice {
                 compute,
             )
             .result()
-            .or_say("describe a window")?;
-            dnn::cudnnSetConvolutionGroupCount(choice.window, geometry.groups)
+            .or_failed_to("describe a window")?;
+            dnn::cudnnSetConvolutionGroupCount(plan.window, geometry.groups)
                 .result()
-                .or_say("describe groups")?;
-            dnn::cudnnSetConvolutionMathType(choice.window, arithmetic)
+                .or_failed_to("describe groups")?;
+            dnn::cudnnSetConvolutionMathType(plan.window, arithmetic)
                 .result()
-                .or_say("choose arithmetic")?;
+                .or_failed_to("choose arithmetic")?;
         }
-        Ok(choice)
+        Ok(plan)
     }
 
-    /// Tries all algorithms; the fastest that is deterministic. Fourier transforms round too much to be asked.
+    /// Measures all algorithms and returns the fastest deterministic one. Fourier transforms are excluded, because their
+    /// rounding errors are too large.
     fn fastest(&self, device: &Device) -> Result<Option<i32>> {
-        const MOST: usize = 10;
-        let (mut found, handle) = (0i32, device.convolutions(0)?);
+        const MAX_RESULTS: usize = 10;
+        let (mut found, handle) = (0i32, device.cudnn(0)?);
         macro_rules! best {
             ($find:ident, $perf:ident, $order:expr, $fourier:expr) => {{
-                let mut results: Vec<dnn::$perf> = Vec::with_capacity(MOST);
+                let mut results: Vec<dnn::$perf> = Vec::with_capacity(MAX_RESULTS);
                 let (a, b, c) = $order;
                 // SAFETY: the library writes at most as many results as there is room for, and says how many.
                 unsafe {
@@ -195,12 +217,12 @@ impl Choice {
                         b,
                         self.window,
                         c,
-                        MOST as i32,
+                        MAX_RESULTS as i32,
                         &mut found,
                         results.as_mut_ptr(),
                     );
-                    tried.result().or_say("try convolutions")?;
-                    results.set_len((found.max(0) as usize).min(MOST));
+                    tried.result().or_failed_to("measure convolution algorithms")?;
+                    results.set_len((found.max(0) as usize).min(MAX_RESULTS));
                 }
                 let usable = results.iter().filter(|r| {
                     r.status == dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS
@@ -209,24 +231,23 @@ impl Choice {
                 });
                 usable
                     .min_by(|a, b| a.time.total_cmp(&b.time))
-                    .map(|r| joined(r.algo as u32, r.mathType as u32))
+                    .map(|r| encoded(r.algo as u32, r.mathType as u32))
             }};
         }
-        // SAFETY: tensor and filter descriptors are opaque pointers of this library.
-        let best = match self.sought {
-            Sought::Result => best!(
+        let best = match self.direction {
+            Direction::Forward => best!(
                 cudnnFindConvolutionForwardAlgorithm,
                 cudnnConvolutionFwdAlgoPerf_t,
                 (self.input, self.kernel, self.result),
                 [4u32, 5]
             ),
-            Sought::Input => best!(
+            Direction::BackwardData => best!(
                 cudnnFindConvolutionBackwardDataAlgorithm,
                 cudnnConvolutionBwdDataAlgoPerf_t,
                 (self.kernel, self.result, self.input),
                 [2u32, 3]
             ),
-            Sought::Kernel => best!(
+            Direction::BackwardFilter => best!(
                 cudnnFindConvolutionBackwardFilterAlgorithm,
                 cudnnConvolutionBwdFilterAlgoPerf_t,
                 (self.input, self.result, self.kernel),
@@ -236,8 +257,8 @@ impl Choice {
         Ok(best)
     }
 
-    /// Takes the algorithm `chosen` and asks what memory it needs.
-    fn settle(&mut self, device: &Device, chosen: i32) -> Result<()> {
+    /// Sets the algorithm `chosen` and the size of its workspace.
+    fn set_algorithm(&mut self, device: &Device, chosen: i32) -> Result<()> {
         let arithmetic = match if self.exact { 3 } else { chosen % 16 } {
             1 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
             2 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
@@ -245,12 +266,14 @@ impl Choice {
             _ => dnn::cudnnMathType_t::CUDNN_DEFAULT_MATH,
         };
         self.algorithm = chosen / 16;
-        let (handle, bytes) = (device.convolutions(0)?, &mut self.workspace);
-        // SAFETY: the descriptors were set when this was made.
+        let (handle, bytes) = (device.cudnn(0)?, &mut self.workspace);
+        // SAFETY: `described` has set the descriptors.
         unsafe {
-            dnn::cudnnSetConvolutionMathType(self.window, arithmetic).result().or_say("choose arithmetic")?;
-            match self.sought {
-                Sought::Result => dnn::cudnnGetConvolutionForwardWorkspaceSize(
+            dnn::cudnnSetConvolutionMathType(self.window, arithmetic)
+                .result()
+                .or_failed_to("choose arithmetic")?;
+            match self.direction {
+                Direction::Forward => dnn::cudnnGetConvolutionForwardWorkspaceSize(
                     handle,
                     self.input,
                     self.kernel,
@@ -259,33 +282,33 @@ impl Choice {
                     forward(self.algorithm)?,
                     bytes,
                 ),
-                Sought::Input => dnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
+                Direction::BackwardData => dnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
                     handle,
                     self.kernel,
                     self.result,
                     self.window,
                     self.input,
-                    backward(self.algorithm)?,
+                    backward_data(self.algorithm)?,
                     bytes,
                 ),
-                Sought::Kernel => dnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                Direction::BackwardFilter => dnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
                     handle,
                     self.input,
                     self.result,
                     self.window,
                     self.kernel,
-                    of_kernel(self.algorithm)?,
+                    backward_filter(self.algorithm)?,
                     bytes,
                 ),
             }
             .result()
-            .or_say("plan a convolution")
+            .or_failed_to("plan a convolution")
         }
     }
 }
 
 fn unknown() -> Error {
-    Error::argument("there is no such algorithm for a convolution")
+    Error::argument("unknown convolution algorithm")
 }
 
 fn forward(number: i32) -> Result<dnn::cudnnConvolutionFwdAlgo_t> {
@@ -301,7 +324,7 @@ fn forward(number: i32) -> Result<dnn::cudnnConvolutionFwdAlgo_t> {
     })
 }
 
-fn backward(number: i32) -> Result<dnn::cudnnConvolutionBwdDataAlgo_t> {
+fn backward_data(number: i32) -> Result<dnn::cudnnConvolutionBwdDataAlgo_t> {
     use dnn::cudnnConvolutionBwdDataAlgo_t as Algorithm;
     Ok(match number {
         1 => Algorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
@@ -311,7 +334,7 @@ fn backward(number: i32) -> Result<dnn::cudnnConvolutionBwdDataAlgo_t> {
     })
 }
 
-fn of_kernel(number: i32) -> Result<dnn::cudnnConvolutionBwdFilterAlgo_t> {
+fn backward_filter(number: i32) -> Result<dnn::cudnnConvolutionBwdFilterAlgo_t> {
     use dnn::cudnnConvolutionBwdFilterAlgo_t as Algorithm;
     Ok(match number {
         1 => Algorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
@@ -321,9 +344,9 @@ fn of_kernel(number: i32) -> Result<dnn::cudnnConvolutionBwdFilterAlgo_t> {
     })
 }
 
-impl Drop for Choice {
+impl Drop for ConvolutionPlan {
     fn drop(&mut self) {
-        // SAFETY: each was made by the library, or is null, and is destroyed once.
+        // SAFETY: each was created by the library, or is null, and is destroyed once.
         unsafe {
             if !self.input.is_null() {
                 let _ = dnn::cudnnDestroyTensorDescriptor(self.input);
@@ -344,64 +367,64 @@ impl Drop for Choice {
 impl Convolution {
     pub(super) fn enqueue(&self, library: dnn::cudnnHandle_t) -> Result<()> {
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
-        let scalar = |index: usize| match self.choice.double {
+        let scalar = |index: usize| match self.plan.double {
             true => (&raw const double[index]).cast::<c_void>(),
             false => (&raw const single[index]).cast::<c_void>(),
         };
-        let (one, zero, choice, handle) = (scalar(0), scalar(1), &self.choice, library);
+        let (one, zero, plan, handle) = (scalar(0), scalar(1), &self.plan, library);
         let Tensors { input, kernel, result } = self.tensors;
-        let (workspace, bytes) = (self.workspace as *mut c_void, choice.workspace);
-        // SAFETY: the tensors are memory of the program this belongs to, as large as the descriptors say.
+        let (workspace, bytes) = (self.workspace as *mut c_void, plan.workspace);
+        // SAFETY: the tensors are memory of the program that owns this convolution, as large as the descriptors say.
         unsafe {
-            match choice.sought {
-                Sought::Result => dnn::cudnnConvolutionForward(
+            match plan.direction {
+                Direction::Forward => dnn::cudnnConvolutionForward(
                     handle,
                     one,
-                    choice.input,
+                    plan.input,
                     input as *const c_void,
-                    choice.kernel,
+                    plan.kernel,
                     kernel as *const c_void,
-                    choice.window,
-                    forward(choice.algorithm)?,
+                    plan.window,
+                    forward(plan.algorithm)?,
                     workspace,
                     bytes,
                     zero,
-                    choice.result,
+                    plan.result,
                     result as *mut c_void,
                 ),
-                Sought::Input => dnn::cudnnConvolutionBackwardData(
+                Direction::BackwardData => dnn::cudnnConvolutionBackwardData(
                     handle,
                     one,
-                    choice.kernel,
+                    plan.kernel,
                     kernel as *const c_void,
-                    choice.result,
+                    plan.result,
                     result as *const c_void,
-                    choice.window,
-                    backward(choice.algorithm)?,
+                    plan.window,
+                    backward_data(plan.algorithm)?,
                     workspace,
                     bytes,
                     zero,
-                    choice.input,
+                    plan.input,
                     input as *mut c_void,
                 ),
-                Sought::Kernel => dnn::cudnnConvolutionBackwardFilter(
+                Direction::BackwardFilter => dnn::cudnnConvolutionBackwardFilter(
                     handle,
                     one,
-                    choice.input,
+                    plan.input,
                     input as *const c_void,
-                    choice.result,
+                    plan.result,
                     result as *const c_void,
-                    choice.window,
-                    of_kernel(choice.algorithm)?,
+                    plan.window,
+                    backward_filter(plan.algorithm)?,
                     workspace,
                     bytes,
                     zero,
-                    choice.kernel,
+                    plan.kernel,
                     kernel as *mut c_void,
                 ),
             }
             .result()
-            .or_say("convolve")
+            .or_failed_to("convolve")
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Elementwise nodes as the source of one kernel: every element is read once, goes through all of them in registers, and
-//! is written once, or added to what it is reduced to and never written. The text does not depend on lengths, but for
-//! whether channels that are added up come in fours, so that layers of a network share it.
+//! Generates the source of fused elementwise kernels: every element is read once, passes through all nodes in registers, and
+//! is written once, or reduced without being written. The source does not depend on lengths, except on whether the number of
+//! reduced channels is a multiple of four, so that the layers of a network share kernels.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -8,38 +8,38 @@ use std::fmt::Write;
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape};
 
-use super::layout;
+use super::kernel_parameters;
 
-/// Neighbouring elements that one thread takes at a time, where all operands allow it.
-pub(super) const AT_ONCE: usize = 4;
+/// Adjacent elements that one thread loads at once, where all operands allow it.
+pub(super) const VECTOR_WIDTH: usize = 4;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// Element by element.
-    Along,
-    /// One element for all.
-    One,
-    /// Repeated along some axes.
+pub(super) enum OperandAccess {
+    /// Each element at its own index.
+    Contiguous,
+    /// One element for all indices.
+    Scalar,
+    /// Broadcast along some axes.
     Broadcast,
 }
 
-/// A kernel's text and what it is to be given.
+/// The source of a kernel and its operands.
 pub(super) struct Source {
     /// The function, under the name [`Source::NAME`].
     pub(super) text: String,
-    /// The values read, and how.
-    pub(super) inputs: Vec<(NodeId, Reading)>,
-    /// What everything is reduced over before it leaves the kernel.
-    pub(super) reduced: Option<Gone>,
+    /// The values it reads, and how.
+    pub(super) inputs: Vec<(NodeId, OperandAccess)>,
+    /// The axis that the kernel reduces over, if it does.
+    pub(super) reduced: Option<ReducedAxis>,
 }
 
 /// An axis that is reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone {
+pub(super) struct ReducedAxis {
     pub(super) axis: usize,
-    /// Whether its elements lie side by side.
-    pub(super) neighbours: bool,
+    /// Whether its elements are adjacent in memory.
+    pub(super) adjacent: bool,
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -51,11 +51,11 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 impl Source {
-    /// What the function is called.
+    /// The name of the function.
     pub(super) const NAME: &'static str = "elementwise";
 
-    /// The kernel that computes `nodes`, elementwise, of one shape and in topological order, and writes `outputs`. `same`
-    /// tells for every node the one that stands for it.
+    /// The kernel that computes `nodes`, which are elementwise, of one shape and in topological order, and writes `outputs`.
+    /// `same` maps every node to the first that computes the same value.
     pub(super) fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId], outputs: &[NodeId]) -> Result<Self> {
         let (mut text, names) = Text::new(graph, same, nodes)?;
         for (position, output) in outputs.iter().enumerate() {
@@ -70,17 +70,17 @@ impl Source {
         Ok(text.finish())
     }
 
-    /// The kernel that computes `nodes` and writes nothing of them but what `reductions` make of some, all over the same
-    /// axis, which is not the last, but whose elements may lie side by side.
+    /// The kernel that computes `nodes` and writes only the results of `reductions`. All of them reduce the same axis, which
+    /// is not the last, but may be adjacent in memory.
     pub(super) fn reduced(
         graph: &Graph,
         same: &[NodeId],
         nodes: &[NodeId],
         reductions: &[NodeId],
-        neighbours: bool,
+        adjacent: bool,
     ) -> Result<Self> {
         let (mut text, names) = Text::new(graph, same, nodes)?;
-        let (mut reduced, mut gone) = (Reduced::default(), 0);
+        let (mut reduced, mut axis) = (Reduced::default(), 0);
         for (position, id) in reductions.iter().enumerate() {
             let node = graph.node(*id);
             let (Op::Reduce { reduction, axes, .. }, Some(name)) =
@@ -88,13 +88,13 @@ impl Source {
             else {
                 return Err(Error::argument("a value is not reduced"));
             };
-            reduced.add(position, layout::number_of(*reduction), name);
+            reduced.add(position, kernel_parameters::number_of(*reduction), name);
             let _ = write!(text.parameters, ", real *q{position}");
-            gone = axes.first().copied().unwrap_or(0);
+            axis = axes.first().copied().unwrap_or(0);
         }
-        Ok(match neighbours {
-            true => text.finish_neighbours(&reduced, gone, graph.node(nodes[0])),
-            false => text.finish_reduced(&reduced, gone),
+        Ok(match adjacent {
+            true => text.finish_adjacent(&reduced, axis, graph.node(nodes[0])),
+            false => text.finish_reduced(&reduced, axis),
         })
     }
 }
@@ -113,7 +113,7 @@ struct Reduced {
 }
 
 impl Reduced {
-    /// Another result: what `how` makes of the value `name`.
+    /// Adds a result: the value `name` reduced by `how`.
     fn add(&mut self, position: usize, how: i32, name: &str) {
         let join = |a: &str, b: &str| format!("joined<real, double>({how}, {a}, {b})");
         let (found, column) = (format!("f{position}"), format!("shared[{position}]"));
@@ -125,7 +125,7 @@ impl Reduced {
         let _ = writeln!(self.shares, "    {column}[threadIdx.x] = {found};");
         let both = join(&format!("{column}[threadIdx.x]"), &format!("{column}[threadIdx.x + half * width]"));
         let _ = writeln!(self.joins, "        {column}[threadIdx.x] = {both};");
-        let mean = if how == layout::MEAN { " / (double)r.count" } else { "" };
+        let mean = if how == kernel_parameters::MEAN { " / (double)r.count" } else { "" };
         let _ = writeln!(self.writes, "      q{position}[j] = (real)({column}[lane]{mean});");
         let _ = writeln!(self.warps, "    {found} = joined_rows<real, double>({how}, {found}, rows);");
         let _ = writeln!(self.ends, "      q{position}[j] = (real)({found}{mean});");
@@ -135,26 +135,26 @@ impl Reduced {
 /// A kernel being written.
 #[derive(Default)]
 struct Text {
-    inputs: Vec<(NodeId, Reading)>,
+    inputs: Vec<(NodeId, OperandAccess)>,
     parameters: String,
-    /// Room for neighbouring elements, how it is filled, and how one element of it is taken out.
+    /// Vectors of adjacent elements: their declarations, how they are loaded, and how one element is taken.
     arrays: String,
     loads: String,
     takes: String,
-    /// How one element is read alone.
+    /// How one element is loaded alone.
     single: String,
-    /// How elements along the axis that is reduced are found, and how one is read.
+    /// Pointers along the reduced axis, and how one element is loaded.
     ends: String,
     steps: String,
     body: String,
-    /// How one of neighbouring results is kept, how they are written, and how one is written alone.
+    /// How one of several adjacent results is kept, how they are stored, and how one is stored alone.
     keeps: String,
     stores: String,
     writes: String,
 }
 
 impl Text {
-    /// How `nodes` are computed, and what each is called.
+    /// The computation of `nodes`, and the variable of each.
     fn new(graph: &Graph, same: &[NodeId], nodes: &[NodeId]) -> Result<(Self, HashMap<NodeId, String>)> {
         let shape = &graph.node(nodes[0]).shape;
         let mut names: HashMap<NodeId, String> = HashMap::new();
@@ -179,39 +179,39 @@ impl Text {
         Ok((text, names))
     }
 
-    /// Reads another value; what it is called from here on.
+    /// Adds an operand and returns its variable.
     fn read(&mut self, input: NodeId, read: &Node, shape: &Shape) -> String {
-        let reading = match read.shape.count() {
-            _ if read.shape == *shape => Reading::Along,
-            Some(Dim::Fixed(1)) => Reading::One,
-            _ => Reading::Broadcast,
+        let access = match read.shape.count() {
+            _ if read.shape == *shape => OperandAccess::Contiguous,
+            Some(Dim::Fixed(1)) => OperandAccess::Scalar,
+            _ => OperandAccess::Broadcast,
         };
         let (kind, number) = (kind_name(read.kind), self.inputs.len());
-        let (load, take, single) = match reading {
-            Reading::Along => (
+        let (load, take, single) = match access {
+            OperandAccess::Contiguous => (
                 format!("Four<{kind}> l{number} = four(p{number}, i);"),
                 format!("l{number}.at[k]"),
                 format!("p{number}[i]"),
             ),
-            Reading::One => {
+            OperandAccess::Scalar => {
                 (format!("{kind} l{number} = p{number}[0];"), format!("l{number}"), format!("p{number}[0]"))
             }
-            Reading::Broadcast => (
+            OperandAccess::Broadcast => (
                 format!("Four<{kind}> l{number} = repeated(p{number}, i, axes, s{number});"),
                 format!("l{number}.at[k]"),
                 format!("p{number}[place(i, axes, s{number})]"),
             ),
         };
-        // Along one axis every operand is passed in equal steps.
-        let (end, step) = match reading {
-            Reading::Along => (format!("e{number} = p{number} + start"), "c * step".into()),
-            Reading::One => (format!("e{number} = p{number}"), "0".into()),
-            Reading::Broadcast => {
+        // Along one axis every operand has one stride.
+        let (end, step) = match access {
+            OperandAccess::Contiguous => (format!("e{number} = p{number} + start"), "c * step".into()),
+            OperandAccess::Scalar => (format!("e{number} = p{number}"), "0".into()),
+            OperandAccess::Broadcast => {
                 (format!("e{number} = p{number} + place(start, axes, s{number})"), format!("c * d{number}"))
             }
         };
         let _ = writeln!(self.ends, "      const {kind} *{end};");
-        if reading == Reading::Broadcast {
+        if access == OperandAccess::Broadcast {
             let _ = writeln!(self.ends, "      u32 d{number} = (u32)place(step, axes, s{number});");
         }
         let _ = writeln!(self.steps, "        {kind} x{number} = e{number}[{step}];");
@@ -219,14 +219,14 @@ impl Text {
         let _ = writeln!(self.loads, "      {load}");
         let _ = writeln!(self.takes, "        {kind} x{number} = {take};");
         let _ = writeln!(self.single, "        {kind} x{number} = {single};");
-        self.inputs.push((input, reading));
+        self.inputs.push((input, access));
         format!("x{number}")
     }
 
-    /// What is said of operands that are repeated, at the end of the parameters.
+    /// The parameters of broadcast operands, which come last.
     fn repeated(&self) -> String {
-        let of = |(number, (_, reading)): (usize, &(NodeId, Reading))| {
-            (*reading == Reading::Broadcast).then(|| format!(", Strides s{number}"))
+        let of = |(number, (_, access)): (usize, &(NodeId, OperandAccess))| {
+            (*access == OperandAccess::Broadcast).then(|| format!(", Strides s{number}"))
         };
         let strides: String = self.inputs.iter().enumerate().filter_map(of).collect();
         if strides.is_empty() { strides } else { format!(", Axes axes{strides}") }
@@ -238,9 +238,9 @@ impl Text {
         let text = format!(
             "extern \"C\" __global__ void {name}(u32 n, u32 wide{parameters}{repeated}) {{\n  \
              if (wide) {{\n    \
-             for (EACH(q, n / {AT_ONCE})) {{\n      u32 i = q * {AT_ONCE};\n{loads}{arrays}      \
+             for (EACH(q, n / {VECTOR_WIDTH})) {{\n      u32 i = q * {VECTOR_WIDTH};\n{loads}{arrays}      \
              #pragma unroll\n      \
-             for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n{takes}{body}{keeps}      }}\n{stores}    }}\n    \
+             for (u32 k = 0; k < {VECTOR_WIDTH}; ++k) {{\n{takes}{body}{keeps}      }}\n{stores}    }}\n    \
              return;\n  }}\n  \
              for (EACH(i, n)) {{\n{single}{body}{writes}  }}\n}}\n",
             name = Source::NAME,
@@ -248,9 +248,9 @@ impl Text {
         Source { text, inputs, reduced: None }
     }
 
-    /// Neighbouring elements of the result have neighbours in what is reduced: a row of threads reads them together, and
-    /// several rows share what is reduced to one where there are few results.
-    fn finish_reduced(self, reduced: &Reduced, gone: usize) -> Source {
+    /// Elements that are adjacent in the result are adjacent in the input: a row of threads reads them together. If there are
+    /// few results, several rows reduce each.
+    fn finish_reduced(self, reduced: &Reduced, axis: usize) -> Source {
         let repeated = self.repeated();
         let Text { inputs, parameters, ends, steps, body, .. } = self;
         let Reduced { begins, adds, shares, joins, writes, .. } = reduced;
@@ -261,7 +261,7 @@ impl Text {
              u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;\n  \
              for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {{\n    \
              u32 j = first + lane;\n{begins}    \
-             if (j < n) {{\n      u32 step = (u32)r.of_gone.along[0], start = (u32)place(j, r.kept, r.of_kept);\n{ends}      \
+             if (j < n) {{\n      u32 step = (u32)r.of_reduced.along[0], start = (u32)place(j, r.kept, r.of_kept);\n{ends}      \
              #pragma unroll 4\n      \
              for (u32 c = row; c < r.count; c += rows) {{\n{steps}{body}{adds}      }}\n    }}\n{shares}    \
              __syncthreads();\n    \
@@ -269,23 +269,22 @@ impl Text {
              __syncthreads();\n    }}\n    \
              if (row == 0 && j < n) {{\n{writes}    }}\n    __syncthreads();\n  }}\n}}\n",
             name = Source::NAME,
-            threads = layout::MOST_THREADS,
+            threads = kernel_parameters::MOST_THREADS,
         );
-        Source { text, inputs, reduced: Some(Gone { axis: gone, neighbours: false }) }
+        Source { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: false }) }
     }
 
-    /// All that is reduced to one lies side by side, and threads of a warp share it, several elements at a time if their
-    /// number allows it.
-    fn finish_neighbours(self, reduced: &Reduced, gone: usize, node: &Node) -> Source {
+    /// The elements of one result are adjacent: threads of a warp reduce them, several at a time if their number allows it.
+    fn finish_adjacent(self, reduced: &Reduced, axis: usize, node: &Node) -> Source {
         let repeated = self.repeated();
         let Text { inputs, parameters, loads, takes, single, body, .. } = self;
         let Reduced { begins, adds, warps, ends, .. } = reduced;
-        let wide = node.shape.fixed_at(gone).is_some_and(|count| count.is_multiple_of(AT_ONCE));
+        let wide = node.shape.fixed_at(axis).is_some_and(|count| count.is_multiple_of(VECTOR_WIDTH));
         let each = match wide {
             true => format!(
-                "      for (u32 c = row * {AT_ONCE}; c < r.count; c += rows * {AT_ONCE}) {{\n      u32 i = start + c;\n{loads}      \
+                "      for (u32 c = row * {VECTOR_WIDTH}; c < r.count; c += rows * {VECTOR_WIDTH}) {{\n      u32 i = start + c;\n{loads}      \
                  #pragma unroll\n      \
-                 for (u32 k = 0; k < {AT_ONCE}; ++k) {{\n{takes}{body}{adds}      }}\n      }}\n"
+                 for (u32 k = 0; k < {VECTOR_WIDTH}; ++k) {{\n{takes}{body}{adds}      }}\n      }}\n"
             ),
             false => format!(
                 "      for (u32 c = row; c < r.count; c += rows) {{\n      u32 i = start + c;\n{single}{body}{adds}      }}\n"
@@ -300,11 +299,11 @@ impl Text {
              if (row == 0 && j < n) {{\n{ends}    }}\n  }}\n}}\n",
             name = Source::NAME,
         );
-        Source { text, inputs, reduced: Some(Gone { axis: gone, neighbours: true }) }
+        Source { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: true }) }
     }
 }
 
-/// A real number as C++ writes it.
+/// A floating-point literal.
 fn number(value: f64) -> String {
     match value {
         v if v.is_nan() => "(real)(INFINITY - INFINITY)".into(),
@@ -455,15 +454,15 @@ mod tests {
             let y = graph.rectified(sum).unwrap();
             let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
             let source = Source::new(&graph, &same, &[sum, y], &[y]).unwrap();
-            let readings: Vec<Reading> = source.inputs.iter().map(|(_, reading)| *reading).collect();
-            assert_eq!(readings, [Reading::Along, Reading::Broadcast]);
+            let accesses: Vec<OperandAccess> = source.inputs.iter().map(|(_, access)| *access).collect();
+            assert_eq!(accesses, [OperandAccess::Contiguous, OperandAccess::Broadcast]);
             source.text
         };
         assert_eq!(text(3), text(64));
     }
 
     #[test]
-    fn what_is_only_reduced_is_never_written() {
+    fn values_that_are_only_reduced_are_not_written() {
         let mut graph = Graph::new();
         let x = graph.input("x", Shape::batched(&[3, 4, 4]), Kind::Float);
         let scale = graph.input("scale", Shape::fixed(&[3, 1, 1]), Kind::Float);
@@ -473,10 +472,9 @@ mod tests {
         let sum = graph.add(reduce(Reduction::Sum), &[squared]).unwrap();
         let mean = graph.add(reduce(Reduction::Mean), &[scaled]).unwrap();
         let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
-        for neighbours in [false, true] {
-            let source =
-                Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean], neighbours).unwrap();
-            assert_eq!(source.reduced, Some(Gone { axis: 1, neighbours }));
+        for adjacent in [false, true] {
+            let source = Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean], adjacent).unwrap();
+            assert_eq!(source.reduced, Some(ReducedAxis { axis: 1, adjacent }));
             assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
             assert!(source.text.contains("/ (double)r.count"), "the mean is divided");
         }

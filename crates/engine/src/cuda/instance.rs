@@ -1,5 +1,5 @@
-//! A program at one batch size: memory laid out, commands written down, and after the first run recorded, so that the card
-//! is told everything in one word.
+//! A program at one batch size: memory laid out and commands built. From the second run on the commands are one CUDA graph,
+//! which is launched with one call.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use monosplit_graph::{Error, Kind, NodeId, Result, Tensor};
 
 use super::Math;
 use super::command::Command;
-use super::device::{Checked, Device, Event, LANES, Memory};
-use super::dock::{Dock, Leaving, Value, bytes_of, converted};
-use super::lanes::Turn;
+use super::device::{Device, DeviceBuffer, DriverResult, Event, STREAMS};
 use super::program::CudaProgram;
-use super::translator::Site;
+use super::staging::{OutputValue, PendingOutputs, StagingBuffers, converted, tensor_bytes};
+use super::streams::StreamAssignment;
+use super::translator::DeviceTensor;
 use crate::outline::element_bytes;
 use crate::plan::Place;
 use crate::{NodeTime, Precision, Profile};
 
-/// Where values begin.
+/// Alignment in bytes of every value.
 const ALIGNMENT: usize = 256;
 
 /// The commands of one step of the plan.
-pub(super) struct Segment {
+pub(super) struct StepCommands {
     pub(super) step: usize,
-    pub(super) turn: Turn,
+    pub(super) assignment: StreamAssignment,
     pub(super) commands: Range<usize>,
 }
 
-/// Commands recorded by the driver.
-struct Recording {
+/// Commands captured by the driver, ready to be launched as one.
+struct CudaGraph {
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
 }
@@ -39,28 +39,28 @@ pub(super) struct Instance {
     shapes: Vec<Vec<usize>>,
     /// Offset of every input.
     inputs: Vec<usize>,
-    /// What was given last for inputs that are the same for all samples: often it is given again.
-    held: Vec<Option<Tensor>>,
-    holds: bool,
+    /// The last value of each input that is shared by all samples. If it is given again, it need not be uploaded.
+    resident: Vec<Option<Tensor>>,
+    keeps_inputs: bool,
     /// Offset of every slot.
     slots: Vec<usize>,
-    arena: Memory,
+    arena: DeviceBuffer,
     commands: Vec<Command>,
-    segments: Vec<Segment>,
-    /// For every segment that others wait for, what tells them that it is done.
+    steps: Vec<StepCommands>,
+    /// For every step that steps of other streams wait for, the event that it is done.
     done: Vec<Option<Event>>,
-    /// What tells all lanes that they may begin, and the first that each of the others has ended.
+    /// Recorded on the main stream before all others begin; and on each of the others when it has ended.
     begun: Event,
     ended: Vec<Event>,
-    /// What is copied when all lanes have ended.
+    /// Copies that are enqueued when all streams have ended.
     last: Vec<Command>,
-    /// Memory the commands use besides.
-    _beside: Vec<Memory>,
+    /// Tables and scratch memory that the commands use.
+    _auxiliary: Vec<DeviceBuffer>,
     runs: usize,
-    recording: Option<Recording>,
+    cuda_graph: Option<CudaGraph>,
 }
 
-// SAFETY: recordings are handles of the device, used by whoever has its turn.
+// SAFETY: a CUDA graph is a handle of the device, used by the thread that has locked the device.
 unsafe impl Send for Instance {}
 
 fn count(shape: &[usize]) -> usize {
@@ -68,7 +68,7 @@ fn count(shape: &[usize]) -> usize {
 }
 
 impl Instance {
-    /// Lays out memory and writes down what to do. The caller has the card's turn.
+    /// Lays out memory and builds the commands. The caller has locked the device.
     pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
         let (plan, outline, real) = (&program.plan, &program.outline, program.math.bytes());
         let shapes = outline.shapes(plan, batch, real, program.device.free_memory()?)?;
@@ -89,53 +89,53 @@ impl Instance {
                 place(tenants.max().unwrap_or(0))
             })
             .collect();
-        // Every lane needs memory to work in, so that large batches take one after the other.
-        let lanes = if end > program.device.free_memory()? / 8 { 1 } else { LANES };
-        let arena = Memory::new(&program.device, end)?;
+        // Every stream needs scratch memory of its own. A large batch uses one stream to save it.
+        let streams = if end > program.device.free_memory()? / 8 { 1 } else { STREAMS };
+        let arena = DeviceBuffer::new(&program.device, end)?;
         let mut instance = Instance {
             shapes,
-            held: vec![None; inputs.len()],
-            holds: true,
+            resident: vec![None; inputs.len()],
+            keeps_inputs: true,
             inputs,
             slots,
             arena,
             commands: Vec::new(),
-            segments: Vec::new(),
+            steps: Vec::new(),
             done: Vec::new(),
             begun: Event::new()?,
             ended: Vec::new(),
             last: Vec::new(),
-            _beside: Vec::new(),
+            _auxiliary: Vec::new(),
             runs: 0,
-            recording: None,
+            cuda_graph: None,
         };
         let mut translator = program.translator();
-        let site = |id| instance.site(program, id);
-        let segments = program.segments(&mut translator, lanes, &instance.shapes, &site)?;
+        let tensor = |id| instance.tensor(program, id);
+        let steps = program.step_commands(&mut translator, streams, &instance.shapes, &tensor)?;
         instance.commands = std::mem::take(&mut translator.commands);
-        instance._beside = std::mem::take(&mut translator.tables);
-        translator.scratch.iter_mut().for_each(|scratch| instance._beside.append(scratch));
-        instance._beside.extend(translator.counters.iter_mut().filter_map(Option::take));
-        let used = segments.iter().map(|segment| segment.turn.lane).max().unwrap_or(0);
+        instance._auxiliary = std::mem::take(&mut translator.tables);
+        translator.scratch.iter_mut().for_each(|scratch| instance._auxiliary.append(scratch));
+        instance._auxiliary.extend(translator.counters.iter_mut().filter_map(Option::take));
+        let used = steps.iter().map(|step| step.assignment.stream).max().unwrap_or(0);
         instance.ended = (0..used).map(|_| Event::new()).collect::<Result<Vec<Event>>>()?;
-        instance.done.resize_with(segments.len(), || None);
-        for &step in segments.iter().flat_map(|segment| &segment.turn.after) {
+        instance.done.resize_with(steps.len(), || None);
+        for &step in steps.iter().flat_map(|step| &step.assignment.after) {
             if instance.done[step].is_none() {
                 instance.done[step] = Some(Event::new()?);
             }
         }
-        instance.segments = segments;
+        instance.steps = steps;
         Ok(instance)
     }
 
-    /// Where a value lies.
-    fn site(&self, program: &CudaProgram, id: NodeId) -> Result<Site> {
+    /// The device tensor of a value.
+    fn tensor(&self, program: &CudaProgram, id: NodeId) -> Result<DeviceTensor> {
         let value = &program.outline.values[id.index()];
         let shape = self.shapes[id.index()].clone();
         let real = program.math.bytes();
         let offset = match program.plan.places[id.index()] {
             Place::Constant(known) => {
-                return Ok(Site { shape, ..program.constant_site(known)? });
+                return Ok(DeviceTensor { shape, ..program.constant_tensor(known)? });
             }
             Place::Input(position) => *self.inputs.get(position).ok_or_else(|| program.outline.lost(id))?,
             Place::Slot { slot, part } => {
@@ -144,130 +144,137 @@ impl Instance {
             Place::Nowhere => return Err(program.outline.lost(id)),
         };
         let at = self.arena.at + offset as u64;
-        Ok(Site { at, shape, kind: value.kind, constant: false, order: program.orders[id.index()] })
+        Ok(DeviceTensor { at, shape, kind: value.kind, constant: false, format: program.formats[id.index()] })
     }
 
-    /// Which of these inputs are still there from the run before.
-    pub(super) fn held(&self, inputs: &[Tensor]) -> Vec<bool> {
-        let held = |(held, tensor): (&Option<Tensor>, &Tensor)| held.as_ref().is_some_and(|h| h.is(tensor));
-        self.held.iter().zip(inputs).map(held).collect()
+    /// For each of these inputs, whether it is on the device since an earlier run.
+    pub(super) fn resident(&self, inputs: &[Tensor]) -> Vec<bool> {
+        let same = |(old, new): (&Option<Tensor>, &Tensor)| old.as_ref().is_some_and(|old| old.is(new));
+        self.resident.iter().zip(inputs).map(same).collect()
     }
 
-    /// Copies inputs to their places, from the `first` on. The caller has the card's turn.
+    /// Uploads inputs from `first` on, without staging buffers. The caller has locked the device.
     pub(super) fn write(&mut self, program: &CudaProgram, first: usize, inputs: &[Tensor]) -> Result<()> {
         for (position, tensor) in (first..).zip(inputs) {
             let sent = converted(tensor, program.math, tensor.shape())?;
-            self.arena.write(self.inputs[position], bytes_of(&sent))?;
-            program.device.finish()?;
+            self.arena.write(self.inputs[position], tensor_bytes(&sent))?;
+            program.device.synchronize()?;
         }
         Ok(())
     }
 
-    /// Takes inputs from the dock to their places.
-    fn enter(&mut self, program: &CudaProgram, inputs: &[Tensor], dock: &Dock) -> Result<()> {
-        dock.await_arrival(&program.device)?;
+    /// Copies inputs from the staging buffer to the arena.
+    fn take_inputs(
+        &mut self,
+        program: &CudaProgram,
+        inputs: &[Tensor],
+        staging: &StagingBuffers,
+    ) -> Result<()> {
+        staging.wait_for_upload(&program.device)?;
         for (position, tensor) in inputs.iter().enumerate() {
             let id = program.outline.inputs[position];
             let batched = program.outline.values[id.index()].shape.is_batched();
-            match dock.loaded(position) {
+            match staging.uploaded(position) {
                 Some(from) => {
                     let bytes = tensor.len() * element_bytes(tensor.kind(), program.math.bytes());
                     let to = self.arena.at + self.inputs[position] as u64;
                     copied(from, to, bytes).try_for_each(|copy| copy.enqueue(&program.device, 0))?;
                 }
                 None if program.plan.places[id.index()] == Place::Nowhere => continue,
-                None if self.held[position].as_ref().is_some_and(|held| held.is(tensor)) => continue,
-                // It was there, and somebody else has put another in its place since.
+                None if self.resident[position].as_ref().is_some_and(|old| old.is(tensor)) => continue,
+                // It was resident when it was not uploaded, and another thread has replaced it since.
                 None => self.write(program, position, std::slice::from_ref(tensor))?,
             }
-            self.held[position] = (self.holds && !batched).then(|| tensor.clone());
+            self.resident[position] = (self.keeps_inputs && !batched).then(|| tensor.clone());
         }
         Ok(())
     }
 
-    /// Takes the first `wanted` outputs to the dock.
-    fn leave(
+    /// Copies the first `wanted` outputs to the staging buffer.
+    fn stage_outputs(
         &self,
         program: &CudaProgram,
         inputs: &[Tensor],
         wanted: usize,
-        dock: &mut Dock,
-    ) -> Result<Leaving> {
+        staging: &mut StagingBuffers,
+    ) -> Result<PendingOutputs> {
         let (mut values, mut copies, mut end) = (Vec::new(), Vec::new(), ALIGNMENT);
         for &id in program.outline.outputs.iter().take(wanted) {
             if let Place::Input(position) = program.plan.places[id.index()]
                 && let Some(input) = inputs.get(position)
             {
-                values.push(Value::Given(converted(input, program.math, &self.shapes[id.index()])?));
+                values.push(OutputValue::Input(converted(input, program.math, &self.shapes[id.index()])?));
                 continue;
             }
-            let site = self.site(program, id)?;
-            let bytes = site.count() * element_bytes(site.kind, program.math.bytes());
-            copies.push((site.at, end, bytes));
-            values.push(Value::At { offset: end, shape: site.shape, kind: site.kind });
+            let tensor = self.tensor(program, id)?;
+            let bytes = tensor.count() * element_bytes(tensor.kind, program.math.bytes());
+            copies.push((tensor.at, end, bytes));
+            values.push(OutputValue::Staged { offset: end, shape: tensor.shape, kind: tensor.kind });
             end = (end + bytes).next_multiple_of(ALIGNMENT);
         }
-        let (device, room) = (&program.device, dock.room(end)?);
-        let fault = Command::Copy { from: program.fault.at, to: room, bytes: size_of::<i32>() };
+        let (device, to) = (&program.device, staging.reserve_outputs(end)?);
+        let fault = Command::Copy { from: program.fault.at, to, bytes: size_of::<i32>() };
         fault.enqueue(device, 0)?;
         Command::Clear { at: program.fault.at, bytes: size_of::<i32>() }.enqueue(device, 0)?;
         for (from, offset, bytes) in copies {
-            copied(from, room + offset as u64, bytes).try_for_each(|copy| copy.enqueue(device, 0))?;
+            copied(from, to + offset as u64, bytes).try_for_each(|copy| copy.enqueue(device, 0))?;
         }
-        let left = Event::new()?;
-        left.record(device.stream)?;
-        Ok(Leaving { bytes: end, values, left })
+        let staged = Event::new()?;
+        staged.record(device.main_stream)?;
+        Ok(PendingOutputs { bytes: end, values, staged })
     }
 
-    /// Tells the card everything: one by one the first time, when libraries load what they need; recorded after that.
+    /// Enqueues all commands. The first run enqueues them one by one, because libraries load code then, which cannot be
+    /// captured. Later runs launch the captured CUDA graph.
     pub(super) fn compute(&mut self, device: &Device) -> Result<()> {
         if self.runs == 1 {
-            self.recording = self.record(device).ok();
+            self.cuda_graph = self.capture(device).ok();
         }
         self.runs += 1;
-        match &self.recording {
-            // SAFETY: the recording is of this instance's commands, and its memory lives as long.
-            Some(recording) => unsafe { driver::graph::launch(recording.executable, device.stream) }
-                .or_say("run what was recorded"),
-            None => self.tell(device),
+        match &self.cuda_graph {
+            // SAFETY: the CUDA graph holds this instance's commands, whose memory lives as long as the instance.
+            Some(cuda_graph) => unsafe { driver::graph::launch(cuda_graph.executable, device.main_stream) }
+                .or_failed_to("launch a CUDA graph"),
+            None => self.enqueue(device),
         }
     }
 
-    /// Tells the card everything, lane by lane; the first begins before all others and ends after them.
-    fn tell(&self, device: &Device) -> Result<()> {
-        self.begun.record(device.stream)?;
-        (1..=self.ended.len()).try_for_each(|lane| self.begun.hold(device.lane(lane)))?;
-        for (segment, done) in self.segments.iter().zip(&self.done) {
-            let Turn { lane, after } = &segment.turn;
+    /// Enqueues all commands one by one. The main stream begins before all others and ends after them.
+    fn enqueue(&self, device: &Device) -> Result<()> {
+        self.begun.record(device.main_stream)?;
+        (1..=self.ended.len()).try_for_each(|stream| self.begun.block(device.stream(stream)))?;
+        for (step, done) in self.steps.iter().zip(&self.done) {
+            let StreamAssignment { stream, after } = &step.assignment;
             let waited = after.iter().filter_map(|&step| self.done[step].as_ref());
-            waited.into_iter().try_for_each(|event| event.hold(device.lane(*lane)))?;
-            self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, *lane))?;
-            done.iter().try_for_each(|event| event.record(device.lane(*lane)))?;
+            waited.into_iter().try_for_each(|event| event.block(device.stream(*stream)))?;
+            self.commands[step.commands.clone()].iter().try_for_each(|c| c.enqueue(device, *stream))?;
+            done.iter().try_for_each(|event| event.record(device.stream(*stream)))?;
         }
-        for (lane, event) in (1..).zip(&self.ended) {
-            event.record(device.lane(lane))?;
-            event.hold(device.stream)?;
+        for (stream, event) in (1..).zip(&self.ended) {
+            event.record(device.stream(stream))?;
+            event.block(device.main_stream)?;
         }
         self.last.iter().try_for_each(|command| command.enqueue(device, 0))
     }
 
-    fn record(&self, device: &Device) -> Result<Recording> {
-        // SAFETY: the stream is the device's own, nobody else talks to it now, and the capture is ended whatever happens.
+    fn capture(&self, device: &Device) -> Result<CudaGraph> {
+        // SAFETY: the caller has locked the device, so that nothing else is enqueued, and the capture is ended on every path.
         unsafe {
             driver::stream::begin_capture(
-                device.stream,
+                device.main_stream,
                 sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
             )
-            .or_say("record")?;
-            let told = self.tell(device);
-            let graph = driver::stream::end_capture(device.stream).or_say("record")?;
-            if let Err(error) = told {
+            .or_failed_to("capture a CUDA graph")?;
+            let enqueued = self.enqueue(device);
+            let graph =
+                driver::stream::end_capture(device.main_stream).or_failed_to("capture a CUDA graph")?;
+            if let Err(error) = enqueued {
                 let _ = driver::graph::destroy(graph);
                 return Err(error);
             }
             let executable = driver::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
-            match executable.or_say("keep what was recorded") {
-                Ok(executable) => Ok(Recording { graph, executable }),
+            match executable.or_failed_to("instantiate a CUDA graph") {
+                Ok(executable) => Ok(CudaGraph { graph, executable }),
                 Err(error) => {
                     let _ = driver::graph::destroy(graph);
                     Err(error)
@@ -276,17 +283,19 @@ impl Instance {
         }
     }
 
-    /// Lets the last `count` outputs become the last inputs at the end of every run.
+    /// Copies the last `count` outputs to the last inputs at the end of every run.
     pub(super) fn feed_back(&mut self, program: &CudaProgram, count: usize) -> Result<()> {
-        self.holds = false;
+        self.keeps_inputs = false;
         let (inputs, outputs) = (&program.outline.inputs, &program.outline.outputs);
         let pairs = inputs.iter().rev().zip(outputs.iter().rev()).take(count);
         for (&input, &output) in pairs {
-            let (to, from) = (self.site(program, input)?, self.site(program, output)?);
+            let (to, from) = (self.tensor(program, input)?, self.tensor(program, output)?);
             let crossed = matches!(program.plan.places[output.index()], Place::Input(_)) && from.at != to.at;
             if from.shape != to.shape || from.kind != to.kind || crossed {
-                return Err(Error::argument("what is fed back must be computed, and of the input's shape")
-                    .at(program.outline.name(input)));
+                return Err(Error::argument(
+                    "an output that is fed back must be computed, and have the shape of the input",
+                )
+                .at(program.outline.name(input)));
             }
             let bytes = from.count() * element_bytes(from.kind, program.math.bytes());
             if from.at != to.at && bytes > 0 {
@@ -296,62 +305,62 @@ impl Instance {
         Ok(())
     }
 
-    /// Inputs as they are on the card, from the `first` on.
+    /// Downloads the inputs from `first` on.
     pub(super) fn inputs_from(&self, program: &CudaProgram, first: usize) -> Result<Vec<Tensor>> {
         let inputs = program.outline.inputs.iter().zip(&self.inputs).skip(first);
         let values =
-            inputs.map(|(&id, &offset)| read(&self.arena, offset, &self.site(program, id)?, program.math));
+            inputs.map(|(&id, &offset)| read(&self.arena, offset, &self.tensor(program, id)?, program.math));
         let values = values.collect::<Result<Vec<Tensor>>>()?;
-        program.device.finish()?;
+        program.device.synchronize()?;
         Ok(values)
     }
 
-    /// Tells the card to run on what is in the dock, and to leave the first `wanted` outputs there. The caller has the card's
-    /// turn, and need not wait.
+    /// Enqueues a run on the uploaded inputs. Its first `wanted` outputs go to the staging buffer. The caller has locked the
+    /// device; the call does not wait for the run.
     pub(super) fn launch(
         &mut self,
         program: &CudaProgram,
         inputs: &[Tensor],
         wanted: usize,
-        dock: &mut Dock,
-    ) -> Result<Leaving> {
-        self.enter(program, inputs, dock)?;
-        dock.start_clock(&program.device)?;
+        staging: &mut StagingBuffers,
+    ) -> Result<PendingOutputs> {
+        self.take_inputs(program, inputs, staging)?;
+        staging.record_start(&program.device)?;
         self.compute(&program.device)?;
-        dock.stop_clock(&program.device)?;
-        self.leave(program, inputs, wanted, dock)
+        staging.record_finish(&program.device)?;
+        self.stage_outputs(program, inputs, wanted, staging)
     }
 
-    /// The same, step by step, with the time each took.
+    /// The same, step by step, with the time of each.
     pub(super) fn launch_profiled(
         &mut self,
         program: &CudaProgram,
         inputs: &[Tensor],
-        dock: &mut Dock,
-    ) -> Result<(Leaving, Profile)> {
-        self.enter(program, inputs, dock)?;
+        staging: &mut StagingBuffers,
+    ) -> Result<(PendingOutputs, Profile)> {
+        self.take_inputs(program, inputs, staging)?;
         let device = &program.device;
         let (begin, end) = (Event::timing()?, Event::timing()?);
         let mut profile = Profile::default();
-        for segment in &self.segments {
-            begin.record(device.stream)?;
-            self.commands[segment.commands.clone()].iter().try_for_each(|c| c.enqueue(device, 0))?;
-            end.record(device.stream)?;
-            end.wait()?;
-            profile.nodes.push(self.timed(program, segment, begin.milliseconds_until(&end)));
+        for step in &self.steps {
+            begin.record(device.main_stream)?;
+            self.commands[step.commands.clone()].iter().try_for_each(|c| c.enqueue(device, 0))?;
+            end.record(device.main_stream)?;
+            end.synchronize()?;
+            profile.nodes.push(self.timed(program, step, begin.milliseconds_until(&end)));
         }
-        Ok((self.leave(program, inputs, usize::MAX, dock)?, profile))
+        Ok((self.stage_outputs(program, inputs, usize::MAX, staging)?, profile))
     }
 
-    fn timed(&self, program: &CudaProgram, segment: &Segment, milliseconds: f64) -> NodeTime {
-        let nodes = program.plan.steps[segment.step].work.nodes();
+    fn timed(&self, program: &CudaProgram, step: &StepCommands, milliseconds: f64) -> NodeTime {
+        let nodes = program.plan.steps[step.step].work.nodes();
         let value = &program.outline.values[nodes[0].index()];
         let operations = nodes.iter().map(|id| {
             let value = &program.outline.values[id.index()];
             let inputs = value.inputs.first().map_or(0, |input| count(&self.shapes[input.index()]));
             2 * value.multiply_adds.total(count(&self.shapes[id.index()]), inputs) as u64
         });
-        let commands = &self.commands[segment.commands.clone()];
+        let commands = &self.commands[step.commands.clone()];
         let heavy = commands.iter().find(|c| !matches!(c, Command::Launch(_))).or(commands.first());
         NodeTime {
             node: nodes[0],
@@ -370,26 +379,26 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some(recording) = self.recording.take() {
-            // SAFETY: made by `record`, destroyed once; nothing runs any more when an instance is dropped.
+        if let Some(cuda_graph) = self.cuda_graph.take() {
+            // SAFETY: created by `capture`, destroyed once. Instances are dropped after the device was synchronised.
             unsafe {
-                let _ = driver::graph::exec_destroy(recording.executable);
-                let _ = driver::graph::destroy(recording.graph);
+                let _ = driver::graph::exec_destroy(cuda_graph.executable);
+                let _ = driver::graph::destroy(cuda_graph.graph);
             }
         }
     }
 }
 
-/// Bytes copied, if there are any.
+/// A copy command, unless there is nothing to copy.
 fn copied(from: u64, to: u64, bytes: usize) -> impl Iterator<Item = Command> {
     (bytes > 0).then_some(Command::Copy { from, to, bytes }).into_iter()
 }
 
-/// The elements of a value, as a tensor; they are there when the card has finished.
-fn read(memory: &Memory, offset: usize, site: &Site, math: Math) -> Result<Tensor> {
-    let length = site.count();
-    let shape = site.shape.clone();
-    match (site.kind, math) {
+/// Downloads a value.
+fn read(memory: &DeviceBuffer, offset: usize, tensor: &DeviceTensor, math: Math) -> Result<Tensor> {
+    let length = tensor.count();
+    let shape = tensor.shape.clone();
+    match (tensor.kind, math) {
         (Kind::Int, _) => {
             let mut values = vec![0i64; length];
             memory.read(offset, &mut values)?;
@@ -398,7 +407,7 @@ fn read(memory: &Memory, offset: usize, site: &Site, math: Math) -> Result<Tenso
         (Kind::Bool, _) => {
             let mut values = vec![0u8; length];
             memory.read(offset, &mut values)?;
-            memory.finish()?;
+            memory.synchronize()?;
             Tensor::new(shape, values.iter().map(|&value| value != 0).collect::<Vec<bool>>())
         }
         (Kind::Float, Math::F64) => {

@@ -1,6 +1,5 @@
-// Everything that is neither a convolution, nor a matrix product, nor elementwise. `real` is the type of real numbers;
-// every kernel computes each element of its result alone and in a fixed order, so that results are the same at every
-// run.
+// All kernels that are neither convolutions, nor matrix products, nor elementwise. `real` is the floating-point type of the
+// program. Every kernel computes each element of its result in a fixed order, so that results are the same at every run.
 
 template <typename T>
 __device__ void copy(const T *x, T *y, u32 count, const Axes &axes, const Strides &from, const Strides &to) {
@@ -11,7 +10,7 @@ extern "C" __global__ void copy_real(const real *x, real *y, u32 n, Axes a, Stri
 extern "C" __global__ void copy_int(const long long *x, long long *y, u32 n, Axes a, Strides f, Strides t) { copy(x, y, n, a, f, t); }
 extern "C" __global__ void copy_bool(const u8 *x, u8 *y, u32 n, Axes a, Strides f, Strides t) { copy(x, y, n, a, f, t); }
 
-// Elements added around x: 0 a constant, 1 mirrored, 2 the nearest.
+// Padding of x. Modes: 0 a constant, 1 reflected, 2 the edge.
 struct Margins {
     int mode;
     int before[RANK];
@@ -42,7 +41,7 @@ extern "C" __global__ void pad_real(const real *x, real *y, double c, u32 n, Axe
 extern "C" __global__ void pad_int(const long long *x, long long *y, double c, u32 n, Axes a, Strides f, Margins m) { pad(x, y, (long long)c, n, a, f, m); }
 extern "C" __global__ void pad_bool(const u8 *x, u8 *y, double c, u32 n, Axes a, Strides f, Margins m) { pad(x, y, (u8)(c != 0), n, a, f, m); }
 
-// Slices of x [outer, length, inner] in the order of the indices; the first index outside is reported.
+// Gathers slices of x [outer, length, inner] by index. An index out of range is reported in `fault`.
 template <typename T>
 __device__ void gather(const T *x, const long long *indices, T *y, u32 n, u32 length, Divisor picked, Divisor inner, int *fault, int mark) {
     for (EACH(i, n)) {
@@ -62,7 +61,7 @@ extern "C" __global__ void gather_real(const real *x, const long long *at, real 
 extern "C" __global__ void gather_int(const long long *x, const long long *at, long long *y, u32 n, u32 l, Divisor p, Divisor in, int *f, int m) { gather(x, at, y, n, l, p, in, f, m); }
 extern "C" __global__ void gather_bool(const u8 *x, const long long *at, u8 *y, u32 n, u32 l, Divisor p, Divisor in, int *f, int m) { gather(x, at, y, n, l, p, in, f, m); }
 
-// One axis of x [outer, length, inner] at another resolution: `taps` weighted elements for each place.
+// Resizes one axis of x [outer, length, inner]: each result is the weighted sum of `taps` elements.
 extern "C" __global__ void resize(const real *x, real *y, const int *at, const real *weight, u32 n, u32 length, u32 taps, Divisor places, Divisor inner) {
     for (EACH(i, n)) {
         u32 row = quotient(i, inner), column = i - row * inner.by;
@@ -79,16 +78,16 @@ extern "C" __global__ void resize(const real *x, real *y, const int *at, const r
 
 struct Pool {
     int input[3], output[3], kernel[3], stride[3], dilation[3], before[3], after[3];
-    // 0: divided by what is covered, 1: by what is covered of the padded value, 2: not at all.
+    // Divisor of a mean: 0 the covered elements of the input, 1 those of the padded input, 2 none.
     int divisor;
-    // What every sum is divided by, if it is the same number.
+    // The divisor of every sum, if it is the same for all; else 0.
     int even;
     Divisor out[3], in[3];
-    // Channels that lie side by side at every place; 1 if each has a plane of its own.
-    Divisor beside;
+    // The number of channels that are adjacent at each position; 1 if each channel has a plane of its own.
+    Divisor adjacent;
 };
 
-// A window whose kernel K and stride S along two axes, without dilation, are known when this is compiled; with K = 0 they
+// A window. With K > 0, kernel size K and stride S along two axes without dilation are known at compile time. With K = 0 they
 // are not, and there may be three axes.
 template <int K, int S>
 struct Window {
@@ -103,10 +102,10 @@ struct Window {
     __device__ __forceinline__ u32 outputs() const { return (u32)output(0) * output(1) * output(2); }
     __device__ __forceinline__ int start(int axis, int p) const { return p * stride(axis) - before(axis); }
 
-    // The position of the i-th element in its plane, of sides `length`; where the same plane begins in a value whose planes
-    // have `size` elements. Neighbours in a plane are `beside` elements apart.
+    // Sets `at` to the position of element i in its plane, which has the side lengths `length`. Returns the offset of the same
+    // plane in a value whose planes have `size` elements. Adjacent positions are `adjacent` elements apart.
     __device__ __forceinline__ u64 apart(u32 i, const Divisor length[3], u32 size, int at[3]) const {
-        u32 rest = quotient(i, w.beside), channel = i - rest * w.beside.by;
+        u32 rest = quotient(i, w.adjacent), channel = i - rest * w.adjacent.by;
 #pragma unroll
         for (int axis = 2; axis >= (K == 0 ? 0 : 1); --axis) {
             u32 next = quotient(rest, length[axis]);
@@ -114,11 +113,11 @@ struct Window {
             rest = next;
         }
         if (K != 0) at[0] = 0;
-        return (u64)rest * size * w.beside.by + channel;
+        return (u64)rest * size * w.adjacent.by + channel;
     }
-    __device__ __forceinline__ u32 beside() const { return w.beside.by; }
+    __device__ __forceinline__ u32 adjacent() const { return w.adjacent.by; }
 
-    // The taps [first, end) at position p along an axis that lie inside.
+    // The taps [first, end) of the window at position p along an axis that lie inside the input.
     __device__ __forceinline__ void inside(int axis, int p, int &first, int &end) const {
         int from = start(axis, p), d = dilation(axis);
         first = from < 0 ? (-from + d - 1) / d : 0;
@@ -127,7 +126,7 @@ struct Window {
         if (end > kernel(axis)) end = kernel(axis);
     }
 
-    // The positions [first, last] along an axis whose windows may cover place p.
+    // The positions [first, last] along an axis whose windows may cover input position p.
     __device__ __forceinline__ void covering(int axis, int p, int &first, int &last) const {
         int low = p + before(axis) - (kernel(axis) - 1) * dilation(axis);
         first = low <= 0 ? 0 : (low + stride(axis) - 1) / stride(axis);
@@ -135,7 +134,7 @@ struct Window {
         if (last > output(axis) - 1) last = output(axis) - 1;
     }
 
-    // Calls `each` with the place of every element under the window at `at`.
+    // Calls `each` with the index in the plane of every element under the window at `at`.
     template <typename Each>
     __device__ __forceinline__ void under(const int at[3], Each each) const {
         int first[3], end[3];
@@ -149,7 +148,7 @@ struct Window {
                 }
     }
 
-    // Calls `each` with the position of every window that may cover a place, and its number within the plane.
+    // Calls `each` with the position of every window that may cover an input position, and its index in the plane.
     template <typename Each>
     __device__ __forceinline__ void over(const int place[3], Each each) const {
         int first[3], last[3], at[3];
@@ -160,12 +159,12 @@ struct Window {
                 for (at[2] = first[2]; at[2] <= last[2]; ++at[2]) each(at, (at[0] * output(1) + at[1]) * output(2) + at[2]);
     }
 
-    // Where in its plane the first largest element under a window lies; -1 if the window covers only padding.
+    // The index in its plane of the first maximum under a window; -1 if the window covers only padding.
     __device__ __forceinline__ int winner(const real *a, const int at[3]) const {
         int found = -1;
         real best = 0;
         under(at, [&](int here) {
-            real candidate = a[here * beside()];
+            real candidate = a[here * adjacent()];
             if (found < 0 || candidate > best || (NAN_OF(candidate) && !NAN_OF(best))) {
                 best = candidate;
                 found = here;
@@ -197,7 +196,7 @@ __device__ void max_pool(const real *a, real *y, u32 n, const Pool &pool) {
         int at[3];
         const real *p = a + w.apart(i, pool.out, w.inputs(), at);
         int won = w.winner(p, at);
-        y[i] = won < 0 ? -INFINITY : p[won * w.beside()];
+        y[i] = won < 0 ? -INFINITY : p[won * w.adjacent()];
     }
 }
 
@@ -208,11 +207,11 @@ __device__ void winner_gather(const real *a, const real *s, real *y, u32 n, cons
         int at[3];
         u64 start = w.apart(i, pool.out, w.inputs(), at);
         int won = w.winner(a + start, at);
-        y[i] = won < 0 ? (real)0 : s[start + won * w.beside()];
+        y[i] = won < 0 ? (real)0 : s[start + won * w.adjacent()];
     }
 }
 
-// Where in its plane the winner of every window lies.
+// The index in its plane of the maximum of every window.
 template <int K, int S>
 __device__ void winner_index(const real *a, int *index, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
@@ -223,7 +222,7 @@ __device__ void winner_index(const real *a, int *index, u32 n, const Pool &pool)
     }
 }
 
-// Every place asks the windows that cover it whether it won: nothing is written twice.
+// Every input position looks up the maxima of the windows that cover it, so that each element is written once.
 template <int K, int S>
 __device__ void winner_scatter(const int *index, const real *y, real *s, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
@@ -233,28 +232,28 @@ __device__ void winner_scatter(const int *index, const real *y, real *s, u32 n, 
         int here = (place[0] * w.input(1) + place[1]) * w.input(2) + place[2];
         real sum = 0;
         w.over(place, [&](const int *, int window) {
-            u64 at = base + window * w.beside();
+            u64 at = base + window * w.adjacent();
             if (index[at] == here) sum += y[at];
         });
         s[i] = sum;
     }
 }
 
-// The same where windows of two by two elements cover everything and each other nowhere: every window writes its own.
+// The same for 2x2 windows that tile the input: every window writes its own elements.
 extern "C" __global__ void winner_scatter_tiles(const real *a, const real *y, real *s, u32 n, Pool pool) {
     struct alignas(2 * sizeof(real)) Two { real at[2]; };
-    u32 beside = pool.beside.by, width = (u32)pool.input[2] * beside;
+    u32 adjacent = pool.adjacent.by, width = (u32)pool.input[2] * adjacent;
     for (EACH(i, n)) {
-        u32 place = quotient(i, pool.beside), channel = i - place * beside;
+        u32 place = quotient(i, pool.adjacent), channel = i - place * adjacent;
         u32 row = quotient(place, pool.out[2]), column = place - row * pool.out[2].by;
-        u64 top = (u64)row * 2 * width + 2 * column * beside + channel;
+        u64 top = (u64)row * 2 * width + 2 * column * adjacent + channel;
         alignas(2 * sizeof(real)) real values[4];
-        if (beside == 1) {
+        if (adjacent == 1) {
             *(Two *)values = *(const Two *)(a + top);
             *(Two *)(values + 2) = *(const Two *)(a + top + width);
         } else
 #pragma unroll
-            for (int k = 0; k < 4; ++k) values[k] = a[top + (k / 2) * width + (k % 2) * beside];
+            for (int k = 0; k < 4; ++k) values[k] = a[top + (k / 2) * width + (k % 2) * adjacent];
         int found = 0;
 #pragma unroll
         for (int k = 1; k < 4; ++k)
@@ -262,12 +261,12 @@ extern "C" __global__ void winner_scatter_tiles(const real *a, const real *y, re
         real won = y[i];
 #pragma unroll
         for (int k = 0; k < 4; ++k) values[k] = found == k ? won : (real)0;
-        if (beside == 1) {
+        if (adjacent == 1) {
             *(Two *)(s + top) = *(const Two *)values;
             *(Two *)(s + top + width) = *(const Two *)(values + 2);
         } else
 #pragma unroll
-            for (int k = 0; k < 4; ++k) s[top + (k / 2) * width + (k % 2) * beside] = values[k];
+            for (int k = 0; k < 4; ++k) s[top + (k / 2) * width + (k % 2) * adjacent] = values[k];
     }
 }
 
@@ -278,7 +277,7 @@ __device__ void average_pool(const real *a, real *y, u32 n, const Pool &pool) {
         int at[3];
         const real *p = a + w.apart(i, pool.out, w.inputs(), at);
         double sum = 0;
-        w.under(at, [&](int here) { sum += p[here * w.beside()]; });
+        w.under(at, [&](int here) { sum += p[here * w.adjacent()]; });
         y[i] = (real)(sum / w.divided_by(at));
     }
 }
@@ -295,7 +294,7 @@ __device__ void average_pool_transpose(const real *y, real *s, u32 n, const Pool
 #pragma unroll
             for (int axis = 0; axis < 3; ++axis)
                 covers = covers && (w.dilation(axis) == 1 || (place[axis] - w.start(axis, at[axis])) % w.dilation(axis) == 0);
-            double read = p[window * w.beside()];
+            double read = p[window * w.adjacent()];
             if (covers) sum += pool.even ? read : read / w.divided_by(at);
         });
         s[i] = (real)(pool.even ? sum / pool.even : sum);
@@ -313,8 +312,8 @@ POOLS(, 0, 0)
 POOLS(_2_2, 2, 2)
 POOLS(_3_2, 3, 2)
 
-// What a transposed convolution makes of products [samples, channels · taps, places]: every element of the result adds up
-// the products that fall on it.
+// The second half of a transposed convolution (col2im): every element of the result adds the products
+// [samples, channels * taps, positions] that fall on it.
 template <int K, int S>
 __device__ void fold(const real *products, real *y, u32 n, const Pool &pool) {
     Window<K, S> w{pool};
@@ -342,7 +341,7 @@ extern "C" __global__ void fold(const real *p, real *y, u32 n, Pool w) { fold<0,
 extern "C" __global__ void fold_3_1(const real *p, real *y, u32 n, Pool w) { fold<3, 1>(p, y, n, w); }
 extern "C" __global__ void fold_7_2(const real *p, real *y, u32 n, Pool w) { fold<7, 2>(p, y, n, w); }
 
-// One thread for each element of the result: for few elements reduced, or many results.
+// One thread per result: for few elements per result, or many results.
 template <typename T, typename S>
 __device__ void reduce_each(const T *x, T *y, u32 n, const Reduction &r, S low, S high) {
     for (EACH(i, n)) {
@@ -353,8 +352,8 @@ __device__ void reduce_each(const T *x, T *y, u32 n, const Reduction &r, S low, 
     }
 }
 
-// What `rows` rows of a block's threads, each `width` threads wide, have found, joined column by column in a fixed order; all
-// threads of a column have it. Every thread of the block comes here, and there are at most 1024.
+// Combines the values of `rows` rows of threads, each `width` threads wide, column by column in a fixed order. All threads of
+// a column get the result. Every thread of the block calls this; a block has at most 1024 threads.
 template <typename T, typename S>
 __device__ S joined_columns(int how, S found, u32 rows, u32 width) {
     __shared__ S shared[1024];
@@ -369,8 +368,8 @@ __device__ S joined_columns(int how, S found, u32 rows, u32 width) {
     return whole;
 }
 
-// Whether this block is the last of `count` that come to a counter. It then reads what the first threads of the others wrote
-// before; the counter is where it was before all of them.
+// Whether this block is the last of `count` blocks to increment a counter. The last block sees what the first threads of the
+// others wrote before. The counter is back at its initial value then.
 __device__ bool comes_last(u32 *counter, u32 count) {
     bool last = false;
     if (threadIdx.x == 0) {
@@ -381,7 +380,7 @@ __device__ bool comes_last(u32 *counter, u32 count) {
     return __syncthreads_or(last);
 }
 
-// One block for each part of each element of the result; the last of an element's blocks joins what its parts have come to.
+// One block for each part of each result; the last block of a result combines its parts.
 template <typename T, typename S>
 __device__ void reduce_block(const T *x, S *partial, u32 *counters, T *y, u32 n, const Reduction &r, S low, S high) {
     for (u32 job = blockIdx.x; job < n * r.parts; job += gridDim.x) {
@@ -404,7 +403,7 @@ __device__ void reduce_block(const T *x, S *partial, u32 *counters, T *y, u32 n,
     }
 }
 
-// All that is reduced to one lies side by side, and `rows` threads of a warp share it, four elements at a time if `wide`.
+// The elements of one result are adjacent, and `rows` threads of a warp reduce them, four at a time if `wide`.
 extern "C" __global__ void reduce_neighbours(const real *x, real *y, u32 n, u32 rows, u32 wide, Reduction r) {
     u32 width = blockDim.x / rows, row = threadIdx.x % rows;
     for (u32 first = blockIdx.x * width; first < n; first += gridDim.x * width) {
@@ -426,8 +425,8 @@ extern "C" __global__ void reduce_neighbours(const real *x, real *y, u32 n, u32 
     }
 }
 
-// Matrices [rows, columns] turned, in tiles, so that what is read and what is written lies side by side.
-extern "C" __global__ void turn(const real *x, real *y, u32 matrices, u32 rows, u32 columns) {
+// Transposes matrices [rows, columns] in tiles, so that reads and writes are coalesced.
+extern "C" __global__ void transpose_tiles(const real *x, real *y, u32 matrices, u32 rows, u32 columns) {
     __shared__ real tile[32][33];
     u32 across = (columns + 31) / 32, tiles = across * ((rows + 31) / 32);
     u32 lane = threadIdx.x % 32, line = threadIdx.x / 32, lines = blockDim.x / 32;
@@ -444,8 +443,8 @@ extern "C" __global__ void turn(const real *x, real *y, u32 matrices, u32 rows, 
     }
 }
 
-// Neighbouring elements of the result have neighbours in x: a row of threads reads them together, and several rows share
-// what is reduced to one where there are few results.
+// Adjacent results have adjacent elements in x: a row of threads reads them together. If there are few results, several rows
+// reduce each.
 template <typename T, typename S>
 __device__ void reduce_columns(const T *x, T *y, u32 n, u32 rows, const Reduction &r, S low, S high) {
     u32 width = blockDim.x / rows, lane = threadIdx.x % width, row = threadIdx.x / width;
@@ -471,7 +470,7 @@ extern "C" __global__ void reduce_columns_int(const long long *x, long long *y, 
 extern "C" __global__ void reduce_block_real(const real *x, double *p, u32 *c, real *y, u32 n, Reduction r) { reduce_block<real, double>(x, p, c, y, n, r, -INFINITY, INFINITY); }
 extern "C" __global__ void reduce_block_int(const long long *x, long long *p, u32 *c, long long *y, u32 n, Reduction r) { reduce_block<long long, long long>(x, p, c, y, n, r, LEAST, MOST); }
 
-// The index of the first largest element of x [outer, length, inner] along the middle; one block for each.
+// The index of the first maximum of x [outer, length, inner] along the middle axis; one block per result.
 template <typename T>
 __device__ void arg_max(const T *x, long long *y, u32 n, u32 length, const Divisor &inner) {
     __shared__ T best[256];
@@ -512,7 +511,7 @@ __device__ void arg_max(const T *x, long long *y, u32 n, u32 length, const Divis
 extern "C" __global__ void arg_max_real(const real *x, long long *y, u32 n, u32 l, Divisor inner) { arg_max(x, y, n, l, inner); }
 extern "C" __global__ void arg_max_int(const long long *x, long long *y, u32 n, u32 l, Divisor inner) { arg_max(x, y, n, l, inner); }
 
-// Single precision as bfloat16, rounded to nearest, and back.
+// Converts single precision to bfloat16, rounded to nearest, and back.
 extern "C" __global__ void to_bfloat16(const float *x, unsigned short *y, u32 n) {
     for (EACH(i, n)) {
         u32 bits = __float_as_uint(x[i]);

@@ -1,12 +1,12 @@
-//! A graph in the ops the card has kernels for: normalisations and softmax spelled out, padding that differs before and after
-//! left to a node of its own, and what is added to convolutions and products to the elementwise kernels, which take it along
-//! with what follows.
+//! Lowers a graph to the ops that have kernels: normalisations and softmax become primitive ops, asymmetric padding becomes a
+//! node of its own, and biases of convolutions and products become additions, which are fused with the elementwise nodes that
+//! follow.
 
 use monosplit_graph::op::{Padding, Unary, Window};
 use monosplit_graph::passes::{Rewrite, Step, primitive};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
-/// Rewrites `graph`.
+/// The lowered graph.
 pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
     Rewrite::run(graph, |rewrite, _, node| {
         let inputs = rewrite.inputs(node);
@@ -57,12 +57,12 @@ pub(super) fn lowered(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Whether there is as much padding before as after each axis, as cuDNN has it.
+/// Whether the padding is the same before and after each axis, as cuDNN requires.
 fn is_even(window: &Window) -> bool {
     window.pad.iter().all(|(before, after)| before == after)
 }
 
-/// A convolution without padding of its own: of a padded value, or cut out of a larger result if it is transposed.
+/// A convolution without padding of its own: of a padded input, or, if it is transposed, with its result cropped.
 fn evenly_padded(g: &mut Graph, node: &Node, inputs: &[NodeId]) -> Result<NodeId> {
     let bare = |window: &Window| Window { pad: vec![(0, 0); window.axes()], ..window.clone() };
     match &node.op {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spelled_out_computes_the_same() {
+    fn a_lowered_graph_computes_the_same() {
         let mut graph = Graph::new();
         let x = graph.input("x", Shape::batched(&[4, 6, 6]), Kind::Float);
         let constant = |graph: &mut Graph, shape: &[usize], seed| graph.constant(random(shape, seed));

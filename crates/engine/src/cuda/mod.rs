@@ -1,24 +1,25 @@
-//! The engine for NVIDIA cards. The driver, cuDNN, cuBLASLt and the run-time compiler are looked for when the engine is
-//! made; nothing of them is needed to build it.
+//! The engine for NVIDIA GPUs. The driver, cuDNN, cuBLASLt and the run-time compiler (NVRTC) are loaded when the engine is
+//! opened; none of them is needed to build it.
 
 #![allow(unsafe_code)]
 
 mod cache;
+mod chunked_batch;
 mod command;
 mod convolution;
 mod device;
-mod dock;
 mod elementwise;
 mod instance;
-mod lanes;
-mod layout;
+mod kernel_parameters;
 mod lowering;
+mod memory_format;
 mod multiplication;
-mod order;
-mod pieces;
 mod product;
 mod program;
 mod resident;
+mod staging;
+mod streams;
+mod transfer;
 mod translator;
 
 use std::sync::Arc;
@@ -31,16 +32,16 @@ use crate::{CompileOptions, Engine, Precision, Program};
 use device::Device;
 use program::CudaProgram;
 
-/// How convolutions and products of single precision numbers are computed.
+/// How convolutions and matrix products of single precision numbers are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {
     /// In single precision.
     #[default]
     F32,
-    /// On tensor cores, factors rounded to 10 bits after the point and sums in single precision.
+    /// On tensor cores, with factors rounded to 10 mantissa bits and sums in single precision.
     Tf32,
-    /// On tensor cores, factors rounded to 7 bits after the point and sums in single precision; results of convolutions are
-    /// rounded so as well.
+    /// On tensor cores, with factors rounded to 7 mantissa bits and sums in single precision. Results of convolutions are
+    /// rounded to 7 mantissa bits, too.
     Bf16,
 }
 
@@ -65,10 +66,11 @@ impl Math {
     }
 }
 
-/// Runs graphs on an NVIDIA card.
+/// Runs graphs on an NVIDIA GPU.
 ///
-/// What the fastest algorithm for a convolution is, is found out once and kept in a folder for caches (`MONOSPLIT_CACHE`, or
-/// the system's own). As long as it is there, the same inputs give the same bits at every run on one machine.
+/// The fastest algorithm of each convolution is measured once and stored in a cache folder (`MONOSPLIT_CACHE`, or
+/// `monosplit` in the user's cache folder). As long as that folder is kept, the same inputs give the same bits at every run
+/// on one machine.
 #[derive(Clone)]
 pub struct Cuda {
     device: Arc<Device>,
@@ -77,7 +79,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens the card with this number, counted from 0.
+    /// Opens the GPU with this number, counted from 0.
     pub fn open(number: usize) -> Result<Self> {
         let device = Device::open(number)?;
         Ok(Cuda { device, precision: Precision::default(), arithmetic: Arithmetic::default() })
@@ -89,24 +91,24 @@ impl Cuda {
         Cuda { precision, ..self }
     }
 
-    /// How single precision numbers are multiplied.
+    /// Sets how single precision numbers are multiplied.
     #[must_use]
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         Cuda { arithmetic, ..self }
     }
 
-    /// How long the card has computed, the ways of numbers to and from it not counted.
-    pub fn time_on_card(&self) -> Duration {
-        Duration::from_nanos(self.device.busy.load(Ordering::Relaxed))
+    /// How long the GPU has computed, without transfers.
+    pub fn device_time(&self) -> Duration {
+        Duration::from_nanos(self.device.compute_time.load(Ordering::Relaxed))
     }
 
-    /// What the card is called.
+    /// The name of the GPU.
     pub fn name(&self) -> &str {
         self.device.name()
     }
 }
 
-/// A batch that occupies a card with images of 224×224 pixels.
+/// A batch that fills a GPU with images of 224×224 pixels.
 const PREFERRED_BATCH_SIZE: usize = 48;
 
 impl Engine for Cuda {

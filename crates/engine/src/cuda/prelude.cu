@@ -1,4 +1,4 @@
-// What all kernels are told, and how they find their way. `real` is the type of real numbers.
+// Definitions that every kernel source begins with. `real` is the floating-point type of the program.
 
 typedef unsigned int u32;
 typedef unsigned char u8;
@@ -9,7 +9,7 @@ typedef unsigned long long u64;
 #define NAN_OF(x) ((x) != (x))
 #define EACH(i, n) u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x
 
-// Division by a number that is known before the kernel runs, as a multiplication; for dividends below 2^31.
+// A divisor that is known before the kernel is launched: a division is a multiplication and a shift. For dividends below 2^31.
 struct Divisor {
     u32 by, factor, shift;
 };
@@ -18,7 +18,7 @@ __device__ __forceinline__ u32 quotient(u32 n, const Divisor &d) {
     return (__umulhi(n, d.factor) + n) >> d.shift;
 }
 
-// How places in one value, counted along its axes, are places in another.
+// The stride in elements of each axis of a value.
 struct Strides {
     long long along[RANK];
 };
@@ -38,7 +38,7 @@ __device__ __forceinline__ long long place(u32 i, const Axes &axes, const Stride
     return at;
 }
 
-// Four neighbours, read and written at once.
+// Four adjacent elements, loaded and stored at once.
 template <typename T>
 struct alignas(sizeof(T) >= 4 ? 16 : sizeof(T) * 4) Four {
     T at[4];
@@ -49,7 +49,7 @@ __device__ __forceinline__ const Four<T> &four(const T *p, u32 i) { return *(con
 template <typename T>
 __device__ __forceinline__ Four<T> &four(T *p, u32 i) { return *(Four<T> *)(p + i); }
 
-// The same of a value that is repeated; the four lie along the last axis.
+// Four elements of a broadcast value, along the last axis.
 template <typename T>
 __device__ __forceinline__ Four<T> repeated(const T *p, u32 i, const Axes &axes, const Strides &strides) {
     const T *from = p + place(i, axes, strides);
@@ -66,15 +66,15 @@ __device__ __forceinline__ Four<T> repeated(const T *p, u32 i, const Axes &axes,
 // Reductions. 0 sum, 1 mean, 2 maximum, 3 minimum, 4 product. Sums of real numbers are taken in double precision.
 struct Reduction {
     int how;
-    // Elements reduced to one, and into how many parts they are cut.
+    // Elements per result, and the number of parts they are split into.
     u32 count, parts;
-    Axes kept, gone;
-    Strides of_kept, of_gone;
+    Axes kept, reduced;
+    Strides of_kept, of_reduced;
 };
 
-// The place of the k-th of the elements that are reduced to one; they often lie at equal distances.
+// The offset of the k-th element of a result. With one reduced axis it is a multiple of the stride.
 __device__ __forceinline__ long long along(u32 k, const Reduction &r) {
-    return r.gone.rank <= 1 ? k * r.of_gone.along[0] : place(k, r.gone, r.of_gone);
+    return r.reduced.rank <= 1 ? k * r.of_reduced.along[0] : place(k, r.reduced, r.of_reduced);
 }
 
 template <typename T, typename S>
@@ -92,7 +92,7 @@ __device__ __forceinline__ S nothing(int how, S low, S high) {
     return how == 2 ? low : how == 3 ? high : how == 4 ? (S)1 : (S)0;
 }
 
-// What `rows` neighbouring threads of a warp have found, joined; the first of them has it.
+// Combines the values of `rows` adjacent threads of a warp; the first of them has the result.
 template <typename T, typename S>
 __device__ __forceinline__ S joined_rows(int how, S found, u32 rows) {
     for (u32 half = rows / 2; half > 0; half /= 2) found = joined<T, S>(how, found, __shfl_xor_sync(0xffffffffu, found, half));
@@ -128,7 +128,7 @@ __device__ long long whole_power(long long base, long long exponent) {
     return (long long)result;
 }
 
-// Towards zero; what is too large is the largest, what is no number is zero.
+// Rounds towards zero. Values out of range saturate, NaN is zero.
 __device__ __forceinline__ long long truncated(double x) {
     if (x != x) return 0;
     if (x >= 9223372036854775807.0) return 9223372036854775807LL;

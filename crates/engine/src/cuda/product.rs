@@ -1,22 +1,22 @@
-//! Which matrices a batched product multiplies.
+//! Splits a batched matrix product with broadcasting into strided batches, which is what cuBLASLt computes.
 
 use monosplit_graph::{Error, Result};
 
 use super::Math;
-use super::layout::{Walk, broadcast_strides, strides_of};
+use super::kernel_parameters::{CoalescedAxes, broadcast_strides, strides_of};
 
-/// Matrices of a batch at most: the library does not promise more than 16 bits count.
-const MOST_AT_ONCE: usize = 1 << 15;
+/// The maximal number of matrices in a batch. The library documents no limit above 16 bits.
+const MAX_BATCH: usize = 1 << 15;
 
-/// One matrix, or one out of each of a batch.
+/// A matrix, or a strided batch of matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matrix {
     pub(super) at: u64,
     pub(super) transposed: bool,
-    /// Rows and columns as they are stored, one row after the other.
+    /// Rows and columns as they are stored, row-major.
     pub(super) rows: usize,
     pub(super) columns: usize,
-    /// Elements to the same matrix of the next sample.
+    /// Elements from one matrix of the batch to the next.
     pub(super) stride: i64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Product {
     pub(super) math: Math,
 }
 
-/// An operand: where it lies, its shape, and whether it is read transposed.
+/// An operand: its address, its shape, and whether it is read transposed.
 pub(super) struct Operand<'a> {
     pub(super) at: u64,
     pub(super) shape: &'a [usize],
@@ -44,7 +44,7 @@ impl Operand<'_> {
         if self.transposed { (columns, rows) } else { (rows, columns) }
     }
 
-    /// Its first matrix, with so many elements to the next.
+    /// Its first matrix, with `stride` elements to the next.
     fn matrix(&self, stride: i64) -> Matrix {
         let [rows, columns] = [self.shape[self.shape.len() - 2], self.shape[self.shape.len() - 1]];
         Matrix { at: self.at, transposed: self.transposed, rows, columns, stride }
@@ -52,15 +52,15 @@ impl Operand<'_> {
 }
 
 impl Matrix {
-    /// The same, so many elements further on.
+    /// The same matrix, `elements` elements further on.
     fn moved(self, elements: i64, math: Math) -> Self {
         Matrix { at: self.at.wrapping_add_signed(elements * math.bytes() as i64), ..self }
     }
 }
 
 impl Product {
-    /// The products that make up a batched product into `y` of shape `to`: several where one stride cannot lead from
-    /// each to the next, or where there are too many. None of the matrices is empty.
+    /// The strided batches that make up a batched product into `y` of shape `to`: several if one stride does not lead from
+    /// each matrix to the next, or if there are too many matrices. None of the matrices is empty.
     pub(super) fn all(
         a: &Operand<'_>,
         b: &Operand<'_>,
@@ -77,16 +77,16 @@ impl Product {
         let ((rows, inner), (_, columns)) = (a.size(), b.size());
         let whole = (rows * columns) as i64;
         let along_y: Vec<i64> = strides_of(outer).iter().map(|stride| stride * whole).collect();
-        let walk = Walk::new(outer, &[batch_strides(a), batch_strides(b), along_y]);
-        let (mut rows, mut last) = (rows, walk.shape.last().copied().unwrap_or(1));
-        let stride = |value: usize| walk.strides[value].last().copied().unwrap_or(0);
+        let coalesced = CoalescedAxes::new(outer, &[batch_strides(a), batch_strides(b), along_y]);
+        let (mut rows, mut last) = (rows, coalesced.shape.last().copied().unwrap_or(1));
+        let stride = |value: usize| coalesced.strides[value].last().copied().unwrap_or(0);
         let mut strides = [stride(0), stride(1), stride(2)];
         // Samples that share the second matrix are rows of one product.
         if strides[1] == 0 && !a.transposed && strides[0] == (rows * inner) as i64 {
             (rows, last, strides) = (rows * last, 1, [0; 3]);
         }
         if [rows, inner, columns].iter().any(|&n| i32::try_from(n).is_err()) {
-            return Err(Error::memory("a matrix is too large for the card's library; use a smaller batch"));
+            return Err(Error::memory("a matrix is too large for cuBLASLt; use a smaller batch"));
         }
         let y = Matrix { at: y, transposed: false, rows, columns, stride: strides[2] };
         let a = Matrix { rows: if a.transposed { inner } else { rows }, ..a.matrix(strides[0]) };
@@ -94,10 +94,10 @@ impl Product {
         let product = |step: usize, first: usize| {
             let mut offsets = strides.map(|stride| first as i64 * stride);
             let mut rest = step;
-            for axis in (0..walk.shape.len().saturating_sub(1)).rev() {
-                let index = (rest % walk.shape[axis]) as i64;
-                rest /= walk.shape[axis];
-                for (offset, strides) in offsets.iter_mut().zip(&walk.strides) {
+            for axis in (0..coalesced.shape.len().saturating_sub(1)).rev() {
+                let index = (rest % coalesced.shape[axis]) as i64;
+                rest /= coalesced.shape[axis];
+                for (offset, strides) in offsets.iter_mut().zip(&coalesced.strides) {
                     *offset += index * strides[axis];
                 }
             }
@@ -105,12 +105,12 @@ impl Product {
                 a: a.moved(offsets[0], math),
                 b: b.moved(offsets[1], math),
                 y: y.moved(offsets[2], math),
-                batch: MOST_AT_ONCE.min(last - first) as i32,
+                batch: MAX_BATCH.min(last - first) as i32,
                 math,
             }
         };
-        let steps: usize = walk.shape[..walk.shape.len().saturating_sub(1)].iter().product();
-        let firsts = |step| (0..last).step_by(MOST_AT_ONCE).map(move |first| (step, first));
+        let steps: usize = coalesced.shape[..coalesced.shape.len().saturating_sub(1)].iter().product();
+        let firsts = |step| (0..last).step_by(MAX_BATCH).map(move |first| (step, first));
         Ok((0..steps).flat_map(firsts).map(|(step, first)| product(step, first)).collect())
     }
 }
@@ -119,7 +119,7 @@ impl Product {
 mod tests {
     use super::*;
 
-    /// What a card computes of these products, from values that begin at 0.
+    /// Computes these products as the library does, from values that begin at address 0.
     fn computed(products: &[Product], a: &[f64], b: &[f64], y: &mut [f64]) {
         let element = |matrix: &Matrix, sample: i32, row: usize, column: usize| {
             let start = (matrix.at / 8) as i64 + i64::from(sample) * matrix.stride;

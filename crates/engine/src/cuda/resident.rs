@@ -1,4 +1,4 @@
-//! A loop whose state never leaves the card.
+//! A loop whose state stays in device memory.
 
 use monosplit_graph::{Error, Result, Tensor};
 
@@ -6,31 +6,31 @@ use super::instance::Instance;
 use super::program::CudaProgram;
 use crate::Loop;
 
-/// A program and the one instance it runs in.
-pub(super) struct Resident {
-    // Dropped before the program, whose memory its commands name.
+/// A program with one instance whose last outputs become its last inputs.
+pub(super) struct ResidentLoop {
+    // Dropped before the program, whose memory its commands use.
     instance: Instance,
     program: CudaProgram,
-    /// How many inputs and outputs are the state.
+    /// The number of inputs and outputs that are the state.
     count: usize,
 }
 
-impl Resident {
+impl ResidentLoop {
     pub(super) fn new(program: CudaProgram, state: Vec<Tensor>) -> Result<Self> {
         let values = &program.outline.values;
         if program.outline.inputs.iter().any(|id| values[id.index()].shape.is_batched()) {
-            return Err(Error::unsupported("a loop on a card needs a batch of fixed size"));
+            return Err(Error::unsupported("a loop on a GPU needs a batch of fixed size"));
         }
-        let turn = program.device.turn()?;
+        let lock = program.device.lock()?;
         let mut instance = Instance::new(&program, 1)?;
         instance.feed_back(&program, state.len())?;
-        drop(turn);
-        let mut resident = Resident { instance, program, count: state.len() };
+        drop(lock);
+        let mut resident = ResidentLoop { instance, program, count: state.len() };
         resident.set_state(state)?;
         Ok(resident)
     }
 
-    /// Whether these are what `count` inputs from the `first` on can be given.
+    /// Checks that `tensors` fit the `count` inputs from `first` on.
     fn check(&self, first: usize, count: usize, tensors: &[Tensor]) -> Result<()> {
         if tensors.len() != count {
             return Err(Error::argument(format!("expected {count} values, found {}", tensors.len())));
@@ -40,35 +40,35 @@ impl Resident {
         pairs.try_for_each(|(&id, tensor)| outline.check(id, tensor, &mut None))
     }
 
-    /// Inputs that are not state.
-    fn given(&self) -> usize {
+    /// The number of inputs that are not state.
+    fn free_inputs(&self) -> usize {
         self.program.outline.inputs.len().saturating_sub(self.count)
     }
 }
 
-impl Loop for Resident {
+impl Loop for ResidentLoop {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.check(0, self.given(), inputs)?;
-        let Resident { instance, program, count } = self;
+        self.check(0, self.free_inputs(), inputs)?;
+        let ResidentLoop { instance, program, count } = self;
         let wanted = program.outline.outputs.len().saturating_sub(*count);
-        program.device.with_dock(|dock| {
-            dock.load(program, inputs, &[])?;
-            let turn = program.device.turn()?;
-            let leaving = instance.launch(program, inputs, wanted, dock)?;
-            drop(turn);
-            dock.unload(program, leaving)
+        program.device.with_staging(|staging| {
+            staging.upload(program, inputs, &[])?;
+            let lock = program.device.lock()?;
+            let pending = instance.launch(program, inputs, wanted, staging)?;
+            drop(lock);
+            staging.download(program, pending)
         })
     }
 
     fn state(&mut self) -> Result<Vec<Tensor>> {
-        let _turn = self.program.device.turn()?;
-        self.instance.inputs_from(&self.program, self.given())
+        let _lock = self.program.device.lock()?;
+        self.instance.inputs_from(&self.program, self.free_inputs())
     }
 
     fn set_state(&mut self, state: Vec<Tensor>) -> Result<()> {
-        let first = self.given();
+        let first = self.free_inputs();
         self.check(first, self.count, &state)?;
-        let _turn = self.program.device.turn()?;
+        let _lock = self.program.device.lock()?;
         self.instance.write(&self.program, first, &state)
     }
 }

@@ -1,5 +1,5 @@
-//! ONNX Runtime's shared library, as little of it as is needed: found and loaded at run time, and called through the
-//! table of functions that its C interface is. All that is unsafe about it stays in this file.
+//! Bindings to the part of ONNX Runtime's C API that the engine uses. The shared library is loaded at run time and called
+//! through its table of functions. All unsafe code of the engine is in this file.
 
 #![allow(unsafe_code)]
 
@@ -9,18 +9,18 @@ use std::ptr::{null, null_mut};
 
 use monosplit_graph::{Data, Error, Kind, Result, Tensor};
 
-/// The version of the table that is asked for. Newer libraries still have it: the table only grows.
+/// The version of the function table. Newer libraries have it, too: the table only grows.
 const API_VERSION: u32 = 14;
-/// The library that first had that table.
+/// The first version of the library with that table.
 const OLDEST: &str = "1.14";
 /// Only errors are logged, and those are returned as well.
 const LOG_ERRORS: c_int = 3;
-/// The allocator that keeps what it was given.
+/// `OrtArenaAllocator`.
 const ARENA: c_int = 1;
-/// Memory the processor reads.
+/// `OrtMemTypeDefault`: host memory.
 const DEFAULT_MEMORY: c_int = 0;
 
-/// Whatever the library hands out: environments, sessions, values, failures.
+/// An opaque pointer of the library: an environment, a session, a value or a status.
 type Handle = *mut c_void;
 type Text = *const c_char;
 
@@ -33,20 +33,20 @@ mod element {
 }
 
 macro_rules! functions {
-    ($($place:literal $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions that are used, each with its place in the library's table.
+    ($($index:literal $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions that are used, each with its index in the table.
         struct Functions { $($name: unsafe extern "system" fn($($argument),*) $(-> $result)?,)* }
 
         impl Functions {
             /// # Safety
             /// `table` is what the library returned for [`API_VERSION`].
             unsafe fn of(table: *const *const c_void) -> Self {
-                // SAFETY: the table has a function of this type at this place, by the library's promise of never
-                // changing what a version of its interface holds.
+                // SAFETY: the table has a function of this type at this index. The library never changes the entries of a
+                // version of its table.
                 unsafe { Functions { $($name: std::mem::transmute::<
                     *const c_void,
                     unsafe extern "system" fn($($argument),*) $(-> $result)?,
-                >(*table.add($place)),)* } }
+                >(*table.add($index)),)* } }
             }
         }
     };
@@ -90,26 +90,26 @@ functions! {
     216 append_provider(Handle, Text, *const Text, *const Text, usize) -> Handle;
 }
 
-/// What the library's only symbol returns.
+/// `OrtApiBase`, which the library's only symbol returns.
 #[repr(C)]
 struct Base {
     table: unsafe extern "system" fn(u32) -> *const *const c_void,
     version: unsafe extern "system" fn() -> Text,
 }
 
-/// The library, loaded and ready. It is never unloaded: its threads may outlive whoever used it.
+/// The loaded library. It is never unloaded, because its threads may outlive its users.
 pub(super) struct Library {
     functions: Functions,
     environment: Handle,
     version: String,
 }
 
-// SAFETY: the library's functions may be called from any thread, and its environment is shared by design.
+// SAFETY: the library's functions and its environment may be used from any thread.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// Something of the library's that is given back when nobody holds it any more.
+/// A handle that is released when dropped.
 struct Owned {
     handle: Handle,
     release: unsafe extern "system" fn(Handle),
@@ -123,31 +123,31 @@ impl Drop for Owned {
 }
 
 impl Library {
-    /// Loads the library from a file, or whichever the system finds under its name.
+    /// Loads the library from a file, or by a name that the system's loader resolves.
     pub(super) fn load(file: &Path) -> Result<Self> {
         let failed = |what: String| Error::argument(format!("{}: {what}", file.display()));
-        // SAFETY: loading runs the initialisers of a library that the user named, as naming a program to run does.
+        // SAFETY: loading runs the initialisers of the library, which the user chose.
         let library = unsafe { libloading::Library::new(file) }.map_err(|cause| failed(cause.to_string()))?;
         let library: &'static libloading::Library = Box::leak(Box::new(library));
-        // SAFETY: this is the type of the symbol in every version of ONNX Runtime.
+        // SAFETY: the symbol has this type in every version of ONNX Runtime.
         let base = unsafe { library.get::<unsafe extern "system" fn() -> *const Base>(b"OrtGetApiBase\0") };
         let base =
             base.map_err(|_| failed("this is not ONNX Runtime: it has no 'OrtGetApiBase'".to_owned()))?;
-        // SAFETY: the function takes nothing and returns a pointer to a constant of the library, or null.
+        // SAFETY: the function returns a pointer to a constant of the library, or null.
         let base = unsafe { base().as_ref() };
-        let base = base.ok_or_else(|| failed("the library has no interface".to_owned()))?;
-        // SAFETY: the version is a constant text of the library.
+        let base = base.ok_or_else(|| failed("the library has no API".to_owned()))?;
+        // SAFETY: the version is a constant string of the library.
         let version = unsafe { text((base.version)()) };
-        // SAFETY: any number may be asked for; null says that it is not known.
+        // SAFETY: any version may be requested; the result is null if the library does not have it.
         let table = unsafe { (base.table)(API_VERSION) };
         if table.is_null() {
             return Err(failed(format!("this is ONNX Runtime {version}; {OLDEST} or newer is needed")));
         }
-        // SAFETY: it is the table of that version.
+        // SAFETY: it is the table of `API_VERSION`.
         let functions = unsafe { Functions::of(table) };
         let mut library = Library { functions, environment: null_mut(), version };
         let mut environment = null_mut();
-        // SAFETY: the name outlives the call, which copies it.
+        // SAFETY: the library copies the name.
         let status =
             unsafe { (library.functions.create_env)(LOG_ERRORS, c"monosplit".as_ptr(), &mut environment) };
         library.check(status)?;
@@ -155,23 +155,23 @@ impl Library {
         Ok(library)
     }
 
-    /// The version the library says it is.
+    /// The version of the library.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 
-    /// An error if a call failed.
+    /// Turns a status into an error; null is success.
     fn check(&self, status: Handle) -> Result<()> {
         if status.is_null() {
             return Ok(());
         }
         let status = Owned { handle: status, release: self.functions.release_status };
-        // SAFETY: a failure that is not null has a message, which lives as long as it does.
+        // SAFETY: a status that is not null has a message, which lives as long as the status.
         let message = unsafe { text((self.functions.message)(status.handle)) };
         Err(Error::argument(format!("ONNX Runtime {}: {}", self.version, message.trim_end())))
     }
 
-    /// What a function creates, to be given back with `release`.
+    /// The handle that `create` writes, released by `release`.
     fn created(
         &self,
         create: impl FnOnce(*mut Handle) -> Handle,
@@ -182,26 +182,26 @@ impl Library {
         Ok(Owned { handle, release })
     }
 
-    /// The execution providers the library was built with, without the ending of their names.
+    /// The execution providers of the library, without the suffix `ExecutionProvider`.
     pub(super) fn providers(&self) -> Result<Vec<String>> {
         let (mut names, mut count) = (null_mut(), 0);
-        // SAFETY: both are written before success is reported.
+        // SAFETY: a successful call has written both.
         self.check(unsafe { (self.functions.providers)(&mut names, &mut count) })?;
-        // SAFETY: the library returned that many texts, given back below.
+        // SAFETY: the library returned `count` strings, which are released below.
         let listed = (0..count.max(0) as usize).map(|i| unsafe { text(*names.add(i)) });
         let listed = listed.map(|name| name.trim_end_matches("ExecutionProvider").to_owned()).collect();
-        // SAFETY: exactly what was returned is given back, once.
+        // SAFETY: the list came from the library and is released once.
         self.check(unsafe { (self.functions.release_providers)(names, count) })?;
         Ok(listed)
     }
 
     fn options(&self, threads: usize, provider: Option<&str>) -> Result<Owned> {
         let f = &self.functions;
-        // SAFETY: a new handle is written to the place given.
+        // SAFETY: a new handle is written to `out`.
         let options = self.created(|out| unsafe { (f.create_options)(out) }, f.release_options)?;
-        // SAFETY: the options are alive.
+        // SAFETY: the options live.
         self.check(unsafe { (f.set_log_level)(options.handle, LOG_ERRORS) })?;
-        // SAFETY: as above; 0 leaves the number to the library.
+        // SAFETY: as above; with 0 the library chooses the number.
         self.check(unsafe { (f.set_threads)(options.handle, threads.min(1024) as c_int) })?;
         if let Some(name) = provider {
             self.append(&options, name)?;
@@ -209,7 +209,7 @@ impl Library {
         Ok(options)
     }
 
-    /// Makes a provider the first choice. Two of them have functions of their own.
+    /// Adds an execution provider. Two of them have functions of their own.
     fn append(&self, options: &Owned, provider: &str) -> Result<()> {
         let f = &self.functions;
         let special = match provider.to_ascii_lowercase().as_str() {
@@ -220,21 +220,21 @@ impl Library {
         };
         let status = match special {
             Some((create, release, append)) => {
-                // SAFETY: a new handle is written to the place given.
+                // SAFETY: a new handle is written to `out`.
                 let settings = self.created(|out| unsafe { create(out) }, release)?;
-                // SAFETY: both are alive; the settings are copied.
+                // SAFETY: both live; the library copies the settings.
                 unsafe { append(options.handle, settings.handle) }
             }
             None => {
                 let append = |name: &str| {
-                    let name =
-                        CString::new(name).map_err(|_| Error::argument("a provider's name is text"))?;
-                    // SAFETY: the name outlives the call, and no settings follow.
+                    let name = CString::new(name)
+                        .map_err(|_| Error::argument("the name of a provider contains a NUL"))?;
+                    // SAFETY: the name outlives the call, and the number of settings is 0.
                     self.check(unsafe {
                         (f.append_provider)(options.handle, name.as_ptr(), null(), null(), 0)
                     })
                 };
-                // Some are understood as they are listed, some in capitals.
+                // Some providers are accepted under the listed name, some in upper case.
                 let listed = self.providers()?.into_iter().find(|name| name.eq_ignore_ascii_case(provider));
                 return append(listed.as_deref().unwrap_or(provider))
                     .or_else(|why| append(&provider.to_ascii_uppercase()).map_err(|_| why));
@@ -243,7 +243,7 @@ impl Library {
         self.check(status)
     }
 
-    /// Reads a model; `threads` 0 leaves their number to the library.
+    /// Creates a session from the bytes of an ONNX model. With 0 `threads` the library chooses their number.
     pub(super) fn session(
         &'static self,
         model: &[u8],
@@ -253,10 +253,10 @@ impl Library {
         let f = &self.functions;
         let options = self.options(threads, provider)?;
         let (data, length) = (model.as_ptr().cast::<c_void>(), model.len());
-        // SAFETY: environment and options are alive, and the bytes are copied before the call returns.
+        // SAFETY: environment and options live, and the library copies the bytes before the call returns.
         let create = |out| unsafe { (f.create_session)(self.environment, data, length, options.handle, out) };
         let session = self.created(create, f.release_session)?;
-        // SAFETY: a constant of the processor's memory is described; a new handle is written.
+        // SAFETY: a new handle is written to `out`.
         let describe = |out| unsafe { (f.create_memory_info)(ARENA, DEFAULT_MEMORY, out) };
         let memory = self.created(describe, f.release_memory_info)?;
         let inputs = self.names(&session, f.input_count, f.input_name)?;
@@ -271,15 +271,15 @@ impl Library {
         name: unsafe extern "system" fn(Handle, usize, Handle, *mut *mut c_char) -> Handle,
     ) -> Result<Vec<CString>> {
         let (mut length, mut allocator) = (0, null_mut());
-        // SAFETY: the session is alive.
+        // SAFETY: the session lives.
         self.check(unsafe { count(session.handle, &mut length) })?;
-        // SAFETY: the allocator belongs to the library and is not given back.
+        // SAFETY: the allocator belongs to the library and is not released.
         self.check(unsafe { (self.functions.default_allocator)(&mut allocator) })?;
         let one = |index| {
             let mut found: *mut c_char = null_mut();
             // SAFETY: the index is below the count.
             self.check(unsafe { name(session.handle, index, allocator, &mut found) })?;
-            // SAFETY: success means a text, which is copied and given back to the allocator it came from.
+            // SAFETY: a successful call has returned a string. It is copied, then freed by the allocator it came from.
             let copy = unsafe { CStr::from_ptr(found) }.to_owned();
             // SAFETY: as above.
             self.check(unsafe { (self.functions.free)(allocator, found.cast()) })?;
@@ -289,7 +289,7 @@ impl Library {
     }
 }
 
-/// A model the library has read.
+/// A session: a model that the library has loaded.
 pub(super) struct Session {
     library: &'static Library,
     session: Owned,
@@ -298,13 +298,13 @@ pub(super) struct Session {
     outputs: Vec<CString>,
 }
 
-// SAFETY: a session may be run from several threads at once, and nothing else of it changes.
+// SAFETY: the library allows several threads to run a session at once. Nothing else of it changes.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
 
 impl Session {
-    /// Runs on one tensor per input, in their order, and returns one per output.
+    /// Runs on one tensor per input and returns one per output.
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         if inputs.len() != self.inputs.len() {
             return Err(Error::argument(format!(
@@ -318,8 +318,8 @@ impl Session {
         let names = |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<Text>>();
         let (input_names, output_names) = (names(&self.inputs), names(&self.outputs));
         let mut results = vec![null_mut(); self.outputs.len()];
-        // SAFETY: all lists are of the lengths given and, like what the values look at, outlive the call; the library
-        // does not write to inputs, and to results it writes new values.
+        // SAFETY: all lists have the given lengths and outlive the call, and so do the elements that the values borrow. The
+        // library does not write to inputs, and writes new handles to `results`.
         let status = unsafe {
             (self.library.functions.run)(
                 self.session.handle,
@@ -342,7 +342,7 @@ impl Session {
         results.iter().map(|value| self.tensor(value)).collect()
     }
 
-    /// A tensor as the library sees it, without copying what is stored as it reads it.
+    /// A tensor as a value of the library. Elements are not copied if they have the right type.
     fn value(&self, tensor: &Tensor) -> Result<Value> {
         let shape: Vec<i64> = tensor.shape().iter().map(|&length| length as i64).collect();
         let data = match tensor.kind() {
@@ -360,8 +360,8 @@ impl Session {
         let f = &self.library.functions;
         let (memory, axes) = (self.memory.handle, shape.len());
         let create = |out| {
-            // SAFETY: the value looks at `bytes` bytes that `data` keeps alive beside it; the shape is copied, and the
-            // library checks that it needs no more than those.
+            // SAFETY: the value borrows `bytes` bytes of `data`, which is stored with it. The library copies the shape and
+            // checks that it needs no more than `bytes` bytes.
             unsafe {
                 (f.create_tensor)(memory, pointer.cast_mut(), bytes, shape.as_ptr(), axes, element, out)
             }
@@ -370,21 +370,21 @@ impl Session {
         Ok(Value { owned, _data: data })
     }
 
-    /// A copy of a value the library computed.
+    /// Copies a value of the library to a tensor.
     fn tensor(&self, value: &Owned) -> Result<Tensor> {
         let f = &self.library.functions;
-        // SAFETY: the value is alive; a new handle is written.
+        // SAFETY: the value lives; a new handle is written to `out`.
         let describe = |out| unsafe { (f.tensor_info)(value.handle, out) };
         let info = self.library.created(describe, f.release_info)?;
         let (mut element, mut axes, mut data) = (0, 0, null_mut());
-        // SAFETY: the description is alive.
+        // SAFETY: the description lives.
         self.library.check(unsafe { (f.element_type)(info.handle, &mut element) })?;
         // SAFETY: as above.
         self.library.check(unsafe { (f.axis_count)(info.handle, &mut axes) })?;
         let mut lengths = vec![0i64; axes];
-        // SAFETY: there is room for that many lengths.
+        // SAFETY: `lengths` has room for `axes` lengths.
         self.library.check(unsafe { (f.axes)(info.handle, lengths.as_mut_ptr(), axes) })?;
-        // SAFETY: the value is alive and lies in the processor's memory, where results are put.
+        // SAFETY: the value lives. Results are in host memory.
         self.library.check(unsafe { (f.tensor_data)(value.handle, &mut data) })?;
         let shape: Vec<usize> = lengths.iter().map(|&length| length.max(0) as usize).collect();
         let count = shape.iter().product();
@@ -401,7 +401,7 @@ impl Session {
             }
             other => {
                 return Err(Error::unsupported(format!(
-                    "ONNX Runtime returned a value of element type {other}, which no graph has"
+                    "ONNX Runtime returned a value of element type {other}, which graphs do not have"
                 )));
             }
         };
@@ -409,7 +409,7 @@ impl Session {
     }
 }
 
-/// A value that looks at elements which it keeps alive.
+/// A value with the elements it borrows.
 struct Value {
     owned: Owned,
     _data: Data,
@@ -421,16 +421,16 @@ unsafe fn copied<T: Copy>(data: *const c_void, count: usize) -> Vec<T> {
     if count == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller's promise; the library aligns what it allocates for any element.
+    // SAFETY: the caller guarantees `count` elements. The library aligns its memory for every element type.
     unsafe { std::slice::from_raw_parts(data.cast::<T>(), count) }.to_vec()
 }
 
 /// # Safety
-/// `pointer` is null or a text that ends in a zero and lives through the call.
+/// `pointer` is null or a NUL-terminated string that outlives the call.
 unsafe fn text(pointer: Text) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a string.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! An engine that has ONNX Runtime do the work: a graph is written as an ONNX file in memory and read by the library,
-//! which is looked for when the engine is made and never needed to build it.
+//! The engine over ONNX Runtime: a graph is written as an ONNX model in memory, which the library loads. The library is loaded
+//! at run time and is not needed to build the engine.
 
 mod library;
 
@@ -12,10 +12,10 @@ use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 use crate::{CompileOptions, Cpu, Engine, Handed, Loop, Precision, Profile, Program};
 use library::{Library, Session};
 
-/// The environment variable that names the library's file.
+/// The environment variable with the path of the library.
 pub const LIBRARY_VARIABLE: &str = "MONOSPLIT_ONNXRUNTIME";
 
-/// What the library is called where the system looks for libraries.
+/// The file name of the library.
 const LIBRARY_NAME: &str = if cfg!(windows) {
     "onnxruntime.dll"
 } else if cfg!(target_os = "macos") {
@@ -24,11 +24,11 @@ const LIBRARY_NAME: &str = if cfg!(windows) {
     "libonnxruntime.so"
 };
 
-/// Runs graphs with ONNX Runtime, in single precision: it has no convolutions in double precision, so programs that ask
-/// for that are run by [`Cpu`].
+/// Runs graphs with ONNX Runtime, in single precision. The library has no convolutions in double precision, so [`Cpu`] runs
+/// programs in double precision.
 ///
-/// The library fuses nodes as it sees fit. Scores computed with an explanation may therefore differ in their last bits
-/// from those computed without.
+/// The library fuses nodes depending on the graph. Scores that are computed with an explanation may therefore differ in their
+/// last bits from those computed without.
 #[derive(Clone)]
 pub struct OnnxRuntime {
     library: &'static Library,
@@ -52,14 +52,14 @@ impl OnnxRuntime {
         Ok(OnnxRuntime { library, threads: 0, provider: None, double: Cpu::default() })
     }
 
-    /// Uses `threads` threads; 0, the default, leaves it to the library.
+    /// Uses `threads` threads. With 0, the default, the library chooses their number.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         OnnxRuntime { threads, double: self.double.threads(threads), ..self }
     }
 
-    /// Computes with an execution provider where it can, and with the processor where it cannot: `CUDA`, `TensorRT`,
-    /// `CoreML`, `XNNPACK` or what else the library was built with.
+    /// Uses an execution provider for the nodes it supports, and the CPU for the others: `CUDA`, `TensorRT`, `CoreML`,
+    /// `XNNPACK` or another that the library was built with.
     #[must_use]
     pub fn provider(self, name: impl Into<String>) -> Self {
         OnnxRuntime { provider: Some(name.into()), ..self }
@@ -70,8 +70,8 @@ impl OnnxRuntime {
         self.library.version()
     }
 
-    /// What the library says of a failure, and which providers there are if one was asked for.
-    fn explained(&self, error: Error) -> Error {
+    /// Adds the available providers to an error, if a provider was requested.
+    fn with_providers(&self, error: Error) -> Error {
         match (&self.provider, self.library.providers()) {
             (Some(provider), Ok(known)) => Error::argument(format!(
                 "with the execution provider '{provider}': {error}; this library has {}",
@@ -92,17 +92,17 @@ impl Engine for OnnxRuntime {
             return self.double.compile_with(graph, options);
         }
         let mut graph = portable(graph)?;
-        // Who compiles a graph asks for its outputs by their places; a file needs names that differ.
+        // Outputs are identified by their positions; an ONNX model needs distinct names.
         let outputs = graph.outputs().iter().enumerate();
-        let outputs = outputs.map(|(place, output)| Output { name: format!("output {place}"), ..*output });
+        let outputs = outputs.map(|(index, output)| Output { name: format!("output {index}"), ..*output });
         graph.set_outputs(outputs.collect());
         let model = write(&graph, &ExportOptions::default())?;
         let session = self.library.session(&model, self.threads, self.provider.as_deref());
-        Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.explained(error))? }))
+        Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.with_providers(error))? }))
     }
 }
 
-/// A graph the library has read.
+/// A graph loaded by ONNX Runtime.
 struct RuntimeProgram {
     session: Session,
 }

@@ -1,5 +1,5 @@
-//! From a node with concrete shapes to what the card is told. Elementwise nodes have kernels of their own; everything else
-//! is one of those of `kernels.cu`, a convolution or a matrix product.
+//! Translates a node with concrete shapes into commands. Elementwise nodes have generated kernels; every other node is a
+//! kernel of `kernels.cu`, a convolution or a matrix product.
 
 mod convolutions;
 mod pools;
@@ -15,40 +15,42 @@ use monosplit_graph::{Error, Kind, Op, Result};
 
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command, Launch};
-use crate::cuda::device::{Device, LANES, Memory};
-use crate::cuda::layout::{Divisor, Margins, RANK, Walk, axes, repeated, strides, strides_of};
+use crate::cuda::device::{Device, DeviceBuffer, STREAMS};
+use crate::cuda::kernel_parameters::{
+    CoalescedAxes, Divisor, Margins, RANK, axes, repeated, strides, strides_of,
+};
+use crate::cuda::memory_format::{MemoryFormat, is_identity};
 use crate::cuda::multiplication::Multiplication;
-use crate::cuda::order::{Order, is_identity};
 use crate::cuda::product::{Operand, Product};
 use crate::outline::element_bytes;
 
-/// Channels that are not worth a tile.
-const FEW_ROWS: usize = 8;
-/// The side of a tile that is turned, as `kernels.cu` has it.
+/// Below this number of channels a conversion of the memory format is not tiled.
+const MIN_TILED_CHANNELS: usize = 8;
+/// The side of a transposed tile, as in `kernels.cu`.
 const TILE: usize = 32;
-/// Elements a value may have: kernels count with 31 bits.
-pub(super) const MOST_ELEMENTS: usize = i32::MAX as usize;
+/// The maximal number of elements of a value: kernels have 31-bit indices.
+pub(super) const MAX_ELEMENTS: usize = i32::MAX as usize;
 
-/// A value with a place on the card.
+/// A value in device memory.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct DeviceTensor {
     pub(super) at: u64,
     pub(super) shape: Vec<usize>,
     pub(super) kind: Kind,
     /// Whether it depends on no input.
     pub(super) constant: bool,
-    /// How its axes lie in memory.
-    pub(super) order: Order,
+    /// The order of its axes in memory.
+    pub(super) format: MemoryFormat,
 }
 
-impl Site {
+impl DeviceTensor {
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// How many elements lie between neighbours along each axis.
+    /// The stride in elements of each axis.
     pub(super) fn strides(&self) -> Vec<i64> {
-        self.order.strides(&self.shape)
+        self.format.strides(&self.shape)
     }
 
     fn suffix(&self) -> &'static str {
@@ -60,26 +62,26 @@ impl Site {
     }
 }
 
-/// Writes down commands, and owns the memory that only they use.
+/// Builds commands, and owns the memory that only they use.
 pub(super) struct Translator<'a> {
     pub(super) device: &'a Arc<Device>,
     pub(super) kernels: CUmodule,
     pub(super) math: Math,
-    /// Where a kernel reports that an index is out of range.
+    /// The address where a kernel reports that an index is out of range.
     pub(super) fault: u64,
     pub(super) commands: Vec<Command>,
-    pub(super) tables: Vec<Memory>,
-    /// Memory to work in, for each lane; the last is the largest.
-    pub(super) scratch: [Vec<Memory>; LANES],
-    /// Numbers that are zero before and after every command, for each lane that has such commands.
-    pub(super) counters: [Option<Memory>; LANES],
-    /// The lane that commands are written down for.
-    pub(super) lane: usize,
+    pub(super) tables: Vec<DeviceBuffer>,
+    /// Scratch memory of each stream; the last buffer is the largest.
+    pub(super) scratch: [Vec<DeviceBuffer>; STREAMS],
+    /// Counters that are zero before and after every command, for each stream with commands that need them.
+    pub(super) counters: [Option<DeviceBuffer>; STREAMS],
+    /// The stream that commands are built for.
+    pub(super) stream: usize,
 }
 
-/// A value has more elements than kernels count.
+/// The error for a value with more elements than kernels can index.
 pub(super) fn too_large() -> Error {
-    Error::memory("a value is too large for the card; use a smaller batch")
+    Error::memory("a value is too large for the GPU; use a smaller batch")
 }
 
 fn no_kernel(op: &Op) -> Error {
@@ -103,36 +105,42 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Memory to work in, for one command.
+    /// Scratch memory for one command.
     pub(super) fn scratch(&mut self, bytes: usize) -> Result<u64> {
-        let scratch = &mut self.scratch[self.lane];
+        let scratch = &mut self.scratch[self.stream];
         let largest = scratch.last().map_or(0, |memory| memory.bytes);
         if largest < bytes || scratch.is_empty() {
-            scratch.push(Memory::new(self.device, bytes.max(2 * largest))?);
+            scratch.push(DeviceBuffer::new(self.device, bytes.max(2 * largest))?);
         }
         Ok(scratch.last().map_or(0, |memory| memory.at))
     }
 
-    /// A number for each of the results that several blocks share, by which they know the last of them.
+    /// A counter for each result that several blocks compute, by which the last of them is known.
     fn counters(&mut self) -> Result<u64> {
-        let counters = match self.counters[self.lane].take() {
+        let counters = match self.counters[self.stream].take() {
             Some(counters) => counters,
-            None => Memory::holding(self.device, &[0u32; reductions::FEW_RESULTS])?,
+            None => DeviceBuffer::from_slice(self.device, &[0u32; reductions::FEW_RESULTS])?,
         };
-        Ok(self.counters[self.lane].insert(counters).at)
+        Ok(self.counters[self.stream].insert(counters).at)
     }
 
-    /// Writes down what computes `op` of `inputs`. `mark` stands for the node in the report of a fault.
-    pub(super) fn node(&mut self, op: &Op, inputs: &[Site], out: &Site, mark: i32) -> Result<()> {
+    /// Adds the commands that compute `op` of `inputs`. `mark` identifies the node if it reports a fault.
+    pub(super) fn node(
+        &mut self,
+        op: &Op,
+        inputs: &[DeviceTensor],
+        out: &DeviceTensor,
+        mark: i32,
+    ) -> Result<()> {
         if out.count() == 0 {
             return Ok(());
         }
-        if inputs.iter().chain([out]).any(|site| site.count() > MOST_ELEMENTS) {
+        if inputs.iter().chain([out]).any(|tensor| tensor.count() > MAX_ELEMENTS) {
             return Err(too_large());
         }
-        // What sums over nothing is zero.
+        // An empty sum is zero.
         let sums = matches!(op.role(), Role::Convolution | Role::MatrixProduct);
-        if sums && inputs.iter().any(|site| site.count() == 0) {
+        if sums && inputs.iter().any(|tensor| tensor.count() == 0) {
             self.commands.push(Command::Clear { at: out.at, bytes: out.count() * self.math.bytes() });
             return Ok(());
         }
@@ -158,8 +166,8 @@ impl Translator<'_> {
                 from[*axis] *= *step as i64;
                 self.copy(&inputs[0], offset, from, out, 0, &out.shape)
             }
-            Op::Transpose { axes } if is_identity(axes) && inputs[0].order != out.order => {
-                self.turn(&inputs[0], out)
+            Op::Transpose { axes } if is_identity(axes) && inputs[0].format != out.format => {
+                self.convert_format(&inputs[0], out)
             }
             Op::Transpose { axes } => {
                 let own = inputs[0].strides();
@@ -175,7 +183,7 @@ impl Translator<'_> {
             Op::Resize { axes, interpolation, coordinates } => {
                 self.resize(axes, *interpolation, *coordinates, &inputs[0], out)
             }
-            // The elementwise kernels take these, lowering has rewritten those, and the plan lets the last share memory.
+            // Elementwise nodes have generated kernels, norms were lowered, and the others share the memory of their inputs.
             Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Err(no_kernel(op)),
             Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::GroupNorm { .. } => Err(no_kernel(op)),
             Op::LocalResponseNorm { .. } | Op::Softmax { .. } | Op::LogSoftmax { .. } => Err(no_kernel(op)),
@@ -185,13 +193,13 @@ impl Translator<'_> {
         }
     }
 
-    /// Copies what has these strides in `x` to the places of `shape` in `y`, beginning with the offsets.
+    /// Copies the elements of `x` with the strides `from` to those of `y`, over `shape`, from the given offsets on.
     pub(super) fn copy(
         &mut self,
-        x: &Site,
+        x: &DeviceTensor,
         x_offset: i64,
         from: Vec<i64>,
-        y: &Site,
+        y: &DeviceTensor,
         y_offset: i64,
         shape: &[usize],
     ) -> Result<()> {
@@ -199,10 +207,10 @@ impl Translator<'_> {
         let bytes = element_bytes(x.kind, self.math.bytes());
         let read = x.at.wrapping_add_signed(x_offset * bytes as i64);
         let written = y.at.wrapping_add_signed(y_offset * bytes as i64);
-        let order = y.order;
-        let strides = [order.arranged(&from), order.arranged(&y.strides())];
-        let walk = Walk::new(&order.arranged(shape), &strides);
-        if walk.shape.is_empty() || (walk.shape.len() == 1 && walk.strides == [[1], [1]]) {
+        let format = y.format;
+        let strides = [format.permuted(&from), format.permuted(&y.strides())];
+        let coalesced = CoalescedAxes::new(&format.permuted(shape), &strides);
+        if coalesced.shape.is_empty() || (coalesced.shape.len() == 1 && coalesced.strides == [[1], [1]]) {
             self.commands.push(Command::Copy { from: read, to: written, bytes: count * bytes });
             return Ok(());
         }
@@ -210,29 +218,29 @@ impl Translator<'_> {
             .with(read)
             .with(written)
             .with(count as u32)
-            .with(walk.axes()?)
-            .with(walk.along(0))
-            .with(walk.along(1));
+            .with(coalesced.axes()?)
+            .with(coalesced.along(0))
+            .with(coalesced.along(1));
         self.launch(&format!("copy_{}", x.suffix()), count, arguments)
     }
 
-    /// Copies a value in the other order of axes.
-    fn turn(&mut self, x: &Site, out: &Site) -> Result<()> {
-        let (channels, places) = (x.shape[1], product(&x.shape[2..]));
-        if channels < FEW_ROWS || x.kind != Kind::Float {
+    /// Copies a value to the other memory format.
+    fn convert_format(&mut self, x: &DeviceTensor, out: &DeviceTensor) -> Result<()> {
+        let (channels, positions) = (x.shape[1], product(&x.shape[2..]));
+        if channels < MIN_TILED_CHANNELS || x.kind != Kind::Float {
             return self.copy(x, 0, x.strides(), out, 0, &out.shape);
         }
-        let (rows, columns) = match x.order {
-            Order::Counted => (channels, places),
-            Order::ChannelsLast => (places, channels),
+        let (rows, columns) = match x.format {
+            MemoryFormat::Contiguous => (channels, positions),
+            MemoryFormat::ChannelsLast => (positions, channels),
         };
         let tiles = x.shape[0] * rows.div_ceil(TILE) * columns.div_ceil(TILE);
         let head = Arguments::default().with(x.at).with(out.at);
         let arguments = head.with(x.shape[0] as u32).with(rows as u32).with(columns as u32);
-        self.launch_blocks("turn", tiles, arguments)
+        self.launch_blocks("transpose_tiles", tiles, arguments)
     }
 
-    fn concat(&mut self, axis: usize, inputs: &[Site], out: &Site) -> Result<()> {
+    fn concat(&mut self, axis: usize, inputs: &[DeviceTensor], out: &DeviceTensor) -> Result<()> {
         let along = out.strides()[axis];
         let mut done = 0;
         for input in inputs {
@@ -248,19 +256,19 @@ impl Translator<'_> {
         &mut self,
         padding: Padding,
         pads: &[(usize, usize)],
-        x: &Site,
-        out: &Site,
+        x: &DeviceTensor,
+        out: &DeviceTensor,
     ) -> Result<()> {
         let (mode, constant) = match padding {
             Padding::Constant(value) => (0, value),
             Padding::Reflect => (1, 0.0),
             Padding::Edge => (2, 0.0),
         };
-        let own = out.order.arranged(&x.strides());
+        let own = out.format.permuted(&x.strides());
         let mut margins = Margins { mode, before: [0; RANK], length: [1; RANK] };
-        let table = axes(&out.order.arranged(&out.shape))?;
-        let lengths = out.order.arranged(&x.shape);
-        for (axis, &(before, _)) in out.order.arranged(pads).iter().enumerate() {
+        let table = axes(&out.format.permuted(&out.shape))?;
+        let lengths = out.format.permuted(&x.shape);
+        for (axis, &(before, _)) in out.format.permuted(pads).iter().enumerate() {
             margins.before[axis] = before as i32;
             margins.length[axis] = lengths[axis] as i32;
         }
@@ -275,7 +283,14 @@ impl Translator<'_> {
         self.launch(&format!("pad_{}", x.suffix()), out.count(), arguments)
     }
 
-    fn gather(&mut self, axis: usize, x: &Site, indices: &Site, out: &Site, mark: i32) -> Result<()> {
+    fn gather(
+        &mut self,
+        axis: usize,
+        x: &DeviceTensor,
+        indices: &DeviceTensor,
+        out: &DeviceTensor,
+        mark: i32,
+    ) -> Result<()> {
         let inner = product(&x.shape[axis + 1..]);
         let arguments = Arguments::default()
             .with(x.at)
@@ -295,14 +310,14 @@ impl Translator<'_> {
         resized: &[ResizeAxis],
         interpolation: Interpolation,
         coordinates: monosplit_graph::op::Coordinates,
-        x: &Site,
-        out: &Site,
+        x: &DeviceTensor,
+        out: &DeviceTensor,
     ) -> Result<()> {
-        let order = ResizeAxis::shrinking_first(resized, &x.shape);
-        let Some((last, rest)) = order.split_last() else {
+        let axes = ResizeAxis::shrinking_first(resized, &x.shape);
+        let Some((last, rest)) = axes.split_last() else {
             return self.copy(x, 0, strides_of(&x.shape), out, 0, &x.shape);
         };
-        // What lies between lives side by side: one is read while the next is written.
+        // Intermediate results do not share memory: one is read while the next is written.
         let mut shape = x.shape.clone();
         let mut sizes = Vec::new();
         for axis in rest {
@@ -327,49 +342,55 @@ impl Translator<'_> {
         axis: &ResizeAxis,
         interpolation: Interpolation,
         coordinates: monosplit_graph::op::Coordinates,
-        x: &Site,
-        out: &Site,
+        x: &DeviceTensor,
+        out: &DeviceTensor,
     ) -> Result<()> {
         let length = x.shape[axis.axis];
         let table = axis.taps(interpolation, coordinates, length);
         let taps = table.iter().map(Vec::len).max().unwrap_or(1);
         let mut at = vec![0i32; table.len() * taps];
         let mut weights = vec![0f64; table.len() * taps];
-        for (place, row) in table.iter().enumerate() {
+        for (position, row) in table.iter().enumerate() {
             for (tap, &(from, weight)) in row.iter().enumerate() {
-                (at[place * taps + tap], weights[place * taps + tap]) = (from as i32, weight);
+                (at[position * taps + tap], weights[position * taps + tap]) = (from as i32, weight);
             }
         }
-        let places = Memory::holding(self.device, &at)?;
+        let positions = DeviceBuffer::from_slice(self.device, &at)?;
         let weights = match self.math {
-            Math::F64 => Memory::holding(self.device, &weights)?,
+            Math::F64 => DeviceBuffer::from_slice(self.device, &weights)?,
             _ => {
                 let single: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
-                Memory::holding(self.device, &single)?
+                DeviceBuffer::from_slice(self.device, &single)?
             }
         };
         let inner = product(&x.shape[axis.axis + 1..]);
         let arguments = Arguments::default()
             .with(x.at)
             .with(out.at)
-            .with(places.at)
+            .with(positions.at)
             .with(weights.at)
             .with(out.count() as u32)
             .with(length as u32)
             .with(taps as u32)
             .with(Divisor::new(axis.length))
             .with(Divisor::new(inner));
-        self.tables.extend([places, weights]);
+        self.tables.extend([positions, weights]);
         self.launch("resize", out.count(), arguments)
     }
 
-    fn matmul(&mut self, trans_a: bool, trans_b: bool, inputs: &[Site], out: &Site) -> Result<()> {
+    fn matmul(
+        &mut self,
+        trans_a: bool,
+        trans_b: bool,
+        inputs: &[DeviceTensor],
+        out: &DeviceTensor,
+    ) -> Result<()> {
         let a = Operand { at: inputs[0].at, shape: &inputs[0].shape, transposed: trans_a };
         let b = Operand { at: inputs[1].at, shape: &inputs[1].shape, transposed: trans_b };
         self.multiply(&a, &b, (out.at, &out.shape))
     }
 
-    /// Writes down a product of matrices, none of them empty, and where it goes.
+    /// Adds a product of matrices, none of them empty, into the address and shape `to`.
     fn multiply(&mut self, a: &Operand<'_>, b: &Operand<'_>, to: (u64, &[usize])) -> Result<()> {
         for product in Product::all(a, b, to, self.math)? {
             let ready = Multiplication::new(self.device, &product)?;

@@ -1,37 +1,42 @@
-//! Reductions and largest elements as commands: how threads share what is reduced to one depends on how it lies in memory.
+//! Reductions and argmax as commands. The memory layout decides how many threads reduce one result.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Kind, Result};
 
-use super::{Site, Translator, product};
+use super::{DeviceTensor, Translator, product};
 use crate::cuda::command::{Arguments, BLOCK, Command, Launch};
-use crate::cuda::elementwise::AT_ONCE;
-use crate::cuda::layout::{self, Divisor};
+use crate::cuda::elementwise::VECTOR_WIDTH;
+use crate::cuda::kernel_parameters::{self, Divisor};
 
-/// Elements that are worth a block of threads.
+/// Elements from which on a block of threads reduces one result.
 const LONG: usize = 128;
-/// Elements that are worth a column of threads.
+/// Elements from which on a column of threads reduces one result.
 const COLUMN: usize = 32;
-/// Elements of a part of a long sum.
+/// Elements of one part of a long reduction.
 const PART: usize = 1 << 14;
-/// Results whose sums are worth being cut into parts are fewer than these.
+/// Below this number of results a long reduction is split into parts.
 pub(super) const FEW_RESULTS: usize = 512;
 
 impl Translator<'_> {
     pub(super) fn reduce(
         &mut self,
         reduction: Reduction,
-        gone: &[usize],
-        x: &Site,
-        out: &Site,
+        axes: &[usize],
+        x: &DeviceTensor,
+        out: &DeviceTensor,
     ) -> Result<()> {
         if x.kind == Kind::Bool {
             return Err(Error::unsupported(format!("{} is not defined for truth values", reduction.name())));
         }
-        let table = layout::Reduction::new(layout::number_of(reduction), &x.shape, x.order, gone)?;
+        let table = kernel_parameters::Reduction::new(
+            kernel_parameters::number_of(reduction),
+            &x.shape,
+            x.format,
+            axes,
+        )?;
         let (results, count) = (out.count(), table.count as usize);
-        if layout::are_neighbours(x.order, gone) && x.kind == Kind::Float {
-            let (rows, wide) = (table.sharing(), count.is_multiple_of(AT_ONCE));
+        if kernel_parameters::are_adjacent(x.format, axes) && x.kind == Kind::Float {
+            let (rows, wide) = (table.threads_per_result(), count.is_multiple_of(VECTOR_WIDTH));
             let head = Arguments::default().with(x.at).with(out.at).with(results as u32).with(rows);
             let arguments = head.with(u32::from(wide)).with(table);
             return self.launch_blocks(
@@ -40,7 +45,7 @@ impl Translator<'_> {
                 arguments,
             );
         }
-        let columns = table.keeps_neighbours() && count >= COLUMN;
+        let columns = table.keeps_adjacency() && count >= COLUMN;
         let blocks = count >= LONG && !columns;
         let parts = match blocks {
             true if results < FEW_RESULTS => count.div_ceil(PART).min(4096 / results.max(1)).max(1),
@@ -68,7 +73,7 @@ impl Translator<'_> {
         self.launch_blocks(&format!("reduce_block_{suffix}"), results * parts, arguments)
     }
 
-    pub(super) fn arg_max(&mut self, axis: usize, x: &Site, out: &Site) -> Result<()> {
+    pub(super) fn arg_max(&mut self, axis: usize, x: &DeviceTensor, out: &DeviceTensor) -> Result<()> {
         let inner = product(&x.shape[axis + 1..]);
         let arguments = Arguments::default()
             .with(x.at)

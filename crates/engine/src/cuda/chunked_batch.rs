@@ -1,4 +1,4 @@
-//! A batch of any size: as a whole if it fits the card's memory, in pieces if it does not.
+//! Runs a batch of any size: as a whole if it fits the GPU's memory, else in chunks of samples.
 
 use std::sync::PoisonError;
 
@@ -8,31 +8,32 @@ use monosplit_graph::{Dim, Error, ErrorKind, NodeId, Result, Tensor};
 use super::instance::Instance;
 use super::program::CudaProgram;
 
-/// Batch sizes whose memory and commands are kept.
-const KEPT: usize = 3;
+/// The number of batch sizes whose instances are kept.
+const MAX_INSTANCES: usize = 3;
 
 impl CudaProgram {
-    /// Runs a batch that fits.
+    /// Runs a batch as a whole.
     fn run_whole(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let instances = || self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-        self.device.with_dock(|dock| {
-            let held = instances().iter().find(|(size, _)| *size == batch).map(|(_, one)| one.held(inputs));
-            dock.load(self, inputs, &held.unwrap_or_default())?;
-            let turn = self.device.turn()?;
+        self.device.with_staging(|staging| {
+            let resident =
+                instances().iter().find(|(size, _)| *size == batch).map(|(_, one)| one.resident(inputs));
+            staging.upload(self, inputs, &resident.unwrap_or_default())?;
+            let lock = self.device.lock()?;
             let mut instances = instances();
-            let launched = self.instance(&mut instances, batch)?.launch(self, inputs, usize::MAX, dock);
+            let launched = self.instance(&mut instances, batch)?.launch(self, inputs, usize::MAX, staging);
             if launched.is_err() {
-                let _ = self.device.finish();
-                // What failed may fail again in the same way.
+                let _ = self.device.synchronize();
+                // The instance may be in an undefined state; the next run makes another.
                 instances.pop();
             }
             drop(instances);
-            drop(turn);
-            dock.unload(self, launched?)
+            drop(lock);
+            staging.download(self, launched?)
         })
     }
 
-    /// The instance for a batch size, which becomes the last. The caller has the card's turn.
+    /// The instance for a batch size, moved to the end of the list. The caller has locked the device.
     fn instance<'i>(
         &self,
         instances: &'i mut Vec<(usize, Instance)>,
@@ -41,15 +42,15 @@ impl CudaProgram {
         let found = match instances.iter().position(|(size, _)| *size == batch) {
             Some(position) => instances.remove(position),
             None => {
-                if instances.len() >= KEPT {
-                    self.device.finish()?;
+                if instances.len() >= MAX_INSTANCES {
+                    self.device.synchronize()?;
                     instances.remove(0);
                 }
                 let made = Instance::new(self, batch).or_else(|error| match instances.is_empty() {
                     true => Err(error),
                     false => {
-                        self.device.finish()?;
-                        self.device.clear_docks();
+                        self.device.synchronize()?;
+                        self.device.free_idle_staging();
                         instances.clear();
                         Instance::new(self, batch)
                     }
@@ -59,22 +60,22 @@ impl CudaProgram {
         };
         instances.push(found);
         let last = instances.last_mut().map(|(_, instance)| instance);
-        last.ok_or_else(|| Error::argument("an instance was made and is not there"))
+        last.ok_or_else(|| Error::argument("the instance of a batch size is missing"))
     }
 
-    /// Runs a batch in pieces of `piece` samples.
-    fn run_in_pieces(&self, batch: usize, piece: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    /// Runs a batch in chunks of `chunk` samples.
+    fn run_in_chunks(&self, batch: usize, chunk: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.outline.outputs.len()];
         let mut start = 0;
         while start < batch {
-            let count = piece.min(batch - start);
-            let cut =
+            let count = chunk.min(batch - start);
+            let part =
                 |(id, tensor): (&NodeId, &Tensor)| match self.outline.values[id.index()].shape.dims().first()
                 {
                     Some(&Dim::Batch(k)) => rows(tensor, k * start..k * (start + count)),
                     _ => Ok(tensor.clone()),
                 };
-            let some = self.outline.inputs.iter().zip(inputs).map(cut).collect::<Result<Vec<_>>>()?;
+            let some = self.outline.inputs.iter().zip(inputs).map(part).collect::<Result<Vec<_>>>()?;
             for (parts, output) in parts.iter_mut().zip(self.run_fitting(count, &some)?) {
                 parts.push(output);
             }
@@ -90,24 +91,23 @@ impl CudaProgram {
         self.outline.outputs.iter().zip(parts).map(joined).collect()
     }
 
-    /// Runs a batch, in pieces if it does not fit the card's memory.
+    /// Runs a batch, in chunks if it does not fit the GPU's memory.
     pub(super) fn run_fitting(&self, batch: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let fits = *self.fits.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch > fits && self.divisible {
-            return self.run_in_pieces(batch, fits, inputs);
+        if batch > fits && self.splittable {
+            return self.run_in_chunks(batch, fits, inputs);
         }
         match self.run_whole(batch, inputs) {
-            Err(error) if self.divisible && batch > 1 && error.kind() == ErrorKind::Memory => {
-                let piece = batch.div_ceil(2);
-                self.device
-                    .say_once("monosplit: a batch does not fit the card's memory; it is computed in pieces");
+            Err(error) if self.splittable && batch > 1 && error.kind() == ErrorKind::Memory => {
+                let chunk = batch.div_ceil(2);
+                self.device.warn_once("a batch does not fit the GPU's memory; it is computed in chunks");
                 let mut fits = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
-                *fits = piece.min(*fits);
+                *fits = chunk.min(*fits);
                 drop(fits);
-                self.run_in_pieces(batch, piece, inputs)
+                self.run_in_chunks(batch, chunk, inputs)
             }
             Err(error) if batch == 1 && error.kind() == ErrorKind::Memory => {
-                Err(Error::memory(format!("not even one sample fits the card's memory: {error}")))
+                Err(Error::memory(format!("not even one sample fits the GPU's memory: {error}")))
             }
             other => other,
         }

@@ -1,14 +1,15 @@
-//! How kernels are told where elements lie. The structures are those of `kernels.cu`, field for field.
+//! The structs that kernels take by value. They have the fields of the structs of the same names in `prelude.cu` and
+//! `kernels.cu`, in the same order.
 
 use monosplit_graph::op::{self, Divisor as Divided, Window};
 use monosplit_graph::{Error, Result};
 
-use super::order::Order;
+use super::memory_format::MemoryFormat;
 
-/// Axes a kernel can be told about; neighbouring ones are joined first.
+/// The maximal number of axes, after adjacent axes were coalesced.
 pub(super) const RANK: usize = 8;
 
-/// A number to divide by, as a multiplication.
+/// A divisor, prepared so that a division is a multiplication and a shift.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Divisor {
@@ -40,17 +41,17 @@ pub(super) struct Strides {
     along: [i64; RANK],
 }
 
-/// How many elements lie between neighbours along each axis of a value of this shape.
+/// The strides of a contiguous value of this shape.
 pub(super) fn strides_of(shape: &[usize]) -> Vec<i64> {
-    Order::Counted.strides(shape)
+    MemoryFormat::Contiguous.strides(shape)
 }
 
-/// Those of a value of shape `from` read as if it had the shape `to`, lengths of one repeated.
+/// The strides of a contiguous value of shape `from` that is broadcast to the shape `to`.
 pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<i64> {
     repeated(&strides_of(from), from, to)
 }
 
-/// The same of a value with these strides.
+/// The strides of a value with the strides `own` and the shape `from` that is broadcast to the shape `to`.
 pub(super) fn repeated(own: &[i64], from: &[usize], to: &[usize]) -> Vec<i64> {
     let missing = to.len() - from.len();
     let along = |axis: usize| match axis.checked_sub(missing) {
@@ -60,36 +61,36 @@ pub(super) fn repeated(own: &[i64], from: &[usize], to: &[usize]) -> Vec<i64> {
     (0..to.len()).map(along).collect()
 }
 
-/// A walk over places of `shape` in several values at once, each with its own strides; axes that all of them pass
-/// through in one go are one.
+/// The axes of an iteration over several values at once, each with its own strides. Adjacent axes that are contiguous in all
+/// values are coalesced into one.
 #[derive(Clone, Debug)]
-pub(super) struct Walk {
+pub(super) struct CoalescedAxes {
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<Vec<i64>>,
 }
 
-impl Walk {
+impl CoalescedAxes {
     pub(super) fn new(shape: &[usize], strides: &[Vec<i64>]) -> Self {
-        let mut walk = Walk { shape: Vec::new(), strides: vec![Vec::new(); strides.len()] };
+        let mut coalesced = CoalescedAxes { shape: Vec::new(), strides: vec![Vec::new(); strides.len()] };
         for (axis, &length) in shape.iter().enumerate().filter(|(_, length)| **length != 1) {
-            let joins = !walk.shape.is_empty()
+            let joins = !coalesced.shape.is_empty()
                 && strides
                     .iter()
-                    .zip(&walk.strides)
+                    .zip(&coalesced.strides)
                     .all(|(new, old)| old.last() == Some(&(new[axis] * length as i64)));
             if joins {
-                *walk.shape.last_mut().unwrap_or(&mut 0) *= length;
+                *coalesced.shape.last_mut().unwrap_or(&mut 0) *= length;
             } else {
-                walk.shape.push(length);
+                coalesced.shape.push(length);
             }
-            for (new, old) in strides.iter().zip(&mut walk.strides) {
+            for (new, old) in strides.iter().zip(&mut coalesced.strides) {
                 if joins {
                     old.pop();
                 }
                 old.push(new[axis]);
             }
         }
-        walk
+        coalesced
     }
 
     pub(super) fn axes(&self) -> Result<Axes> {
@@ -104,7 +105,7 @@ impl Walk {
 pub(super) fn axes(shape: &[usize]) -> Result<Axes> {
     if shape.len() > RANK {
         return Err(Error::unsupported(format!(
-            "the engine 'cuda' walks over at most {RANK} axes at once, found {}; use --engine cpu",
+            "the engine 'cuda' iterates over at most {RANK} axes, found {}; use the engine 'cpu'",
             shape.len()
         )));
     }
@@ -141,23 +142,23 @@ pub(super) struct Pool {
     even: i32,
     out: [Divisor; 3],
     of: [Divisor; 3],
-    beside: Divisor,
+    adjacent: Divisor,
 }
 
 impl Pool {
-    /// A window over planes of size `input` to planes of size `output`, of three axes at most, each a channel of its own or
-    /// with all channels of a place side by side.
+    /// A window over planes of size `input` to planes of size `output`, with at most three axes. At each position
+    /// `adjacent` channels are adjacent in memory.
     pub(super) fn new(
         window: &Window,
         input: &[usize],
         output: &[usize],
         divisor: Option<Divided>,
-        beside: usize,
+        adjacent: usize,
     ) -> Result<Self> {
         let axes = window.axes();
         if axes > 3 {
             return Err(Error::unsupported(format!(
-                "the engine 'cuda' pools over at most 3 axes, found {axes}; use --engine cpu"
+                "the engine 'cuda' pools over at most 3 axes, found {axes}; use the engine 'cpu'"
             )));
         }
         let last = |values: &dyn Fn(usize) -> usize, missing: usize| {
@@ -184,16 +185,16 @@ impl Pool {
             even: even(window, input, output, divisor),
             out: divisors(output),
             of: divisors(input),
-            beside: Divisor::new(beside),
+            adjacent: Divisor::new(adjacent),
         })
     }
 }
 
-/// Sides and strides of windows that pools, and that folds, are compiled for.
+/// Kernel sizes and strides for which pooling kernels, and folding kernels, are specialised.
 pub(super) const POOLS: [(usize, usize); 2] = [(2, 2), (3, 2)];
 pub(super) const FOLDS: [(usize, usize); 2] = [(3, 1), (7, 2)];
 
-/// The kernel of this name for such a window: one that is compiled for it, or that for all.
+/// The name of the specialised kernel for a window, or `name` if there is none.
 pub(super) fn compiled_for(name: &str, all: &[(usize, usize)], window: &Window) -> String {
     let known = all.iter().find(|(side, stride)| {
         window.kernel == [*side; 2] && window.stride == [*stride; 2] && window.dilation == [1; 2]
@@ -201,7 +202,7 @@ pub(super) fn compiled_for(name: &str, all: &[(usize, usize)], window: &Window) 
     known.map_or_else(|| name.to_string(), |(side, stride)| format!("{name}_{side}_{stride}"))
 }
 
-/// What every sum of a pool is divided by, 0 if not all by the same number.
+/// The divisor of all sums of an average pool, 0 if it is not the same for all.
 fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divided>) -> i32 {
     let inside = |axis: usize| {
         let span = (window.kernel[axis] - 1) * window.dilation[axis] + 1;
@@ -216,16 +217,16 @@ fn even(window: &Window, input: &[usize], output: &[usize], divisor: Option<Divi
     }
 }
 
-/// What kernels call the mean.
+/// The number of the mean in kernels.
 pub(super) const MEAN: i32 = 1;
-/// Threads of a block that reduces, at most.
+/// The maximal number of threads of a block that reduces.
 pub(super) const MOST_THREADS: u32 = 1024;
-/// Elements that are worth a thread, where several share what is reduced to one.
+/// Elements per thread where several threads reduce one result.
 const SHARE: u32 = 16;
-/// Threads that keep a card busy.
+/// Threads that fill a GPU.
 const BUSY: usize = 1 << 19;
 
-/// What kernels call a reduction.
+/// The number of a reduction in kernels.
 pub(super) fn number_of(reduction: op::Reduction) -> i32 {
     match reduction {
         op::Reduction::Sum => 0,
@@ -243,44 +244,44 @@ pub(super) struct Reduction {
     pub(super) count: u32,
     parts: u32,
     kept: Axes,
-    gone: Axes,
+    reduced: Axes,
     of_kept: Strides,
-    of_gone: Strides,
+    of_reduced: Strides,
 }
 
-/// Whether all that a reduction over these axes makes one of lies side by side.
-pub(super) fn are_neighbours(order: Order, gone: &[usize]) -> bool {
-    order == Order::ChannelsLast && gone == [1]
+/// Whether the elements that are reduced to one result are adjacent in memory.
+pub(super) fn are_adjacent(format: MemoryFormat, reduced: &[usize]) -> bool {
+    format == MemoryFormat::ChannelsLast && reduced == [1]
 }
 
 impl Reduction {
-    /// Of a value of `shape` in this order over the axes `gone`. Results are in the order they are counted in.
-    pub(super) fn new(how: i32, shape: &[usize], order: Order, gone: &[usize]) -> Result<Self> {
-        let (own, counted) = (order.strides(shape), (0..shape.len()).collect::<Vec<usize>>());
+    /// Reduces a value of `shape` and `format` over the axes `over`. The result is contiguous.
+    pub(super) fn new(how: i32, shape: &[usize], format: MemoryFormat, over: &[usize]) -> Result<Self> {
+        let (own, contiguous) = (format.strides(shape), (0..shape.len()).collect::<Vec<usize>>());
         let part = |axes: &[usize], wanted: bool| {
-            let axes = axes.iter().copied().filter(|axis| gone.contains(axis) == wanted);
+            let axes = axes.iter().copied().filter(|axis| over.contains(axis) == wanted);
             let (shape, along): (Vec<usize>, Vec<i64>) = axes.map(|axis| (shape[axis], own[axis])).unzip();
-            Walk::new(&shape, &[along])
+            CoalescedAxes::new(&shape, &[along])
         };
-        let (kept, reduced) = (part(&counted, false), part(&order.arranged(&counted), true));
+        let (kept, reduced) = (part(&contiguous, false), part(&format.permuted(&contiguous), true));
         Ok(Reduction {
             how,
             count: reduced.shape.iter().product::<usize>() as u32,
             parts: 1,
             kept: kept.axes()?,
-            gone: reduced.axes()?,
+            reduced: reduced.axes()?,
             of_kept: kept.along(0),
-            of_gone: reduced.along(0),
+            of_reduced: reduced.along(0),
         })
     }
 
-    /// Whether neighbours of the result are neighbours in what is reduced, and may be read together.
-    pub(super) fn keeps_neighbours(&self) -> bool {
+    /// Whether elements that are adjacent in the result are adjacent in the input, so that a warp reads them together.
+    pub(super) fn keeps_adjacency(&self) -> bool {
         let last = self.kept.rank as usize;
         last > 0 && self.of_kept.along[last - 1] == 1
     }
 
-    /// For so many results, how many threads share what is reduced to one, and how many neighbours a block takes.
+    /// For a number of results: how many threads reduce one result, and how many adjacent results a block computes.
     pub(super) fn rows(&self, results: usize) -> (u32, u32) {
         let most = match self.count {
             0..8 => 1,
@@ -291,12 +292,12 @@ impl Reduction {
         (rows, (256 / rows).max(MOST_THREADS / 32))
     }
 
-    /// Where all that is reduced to one lies side by side, how many threads of a warp share it.
-    pub(super) fn sharing(&self) -> u32 {
+    /// The number of threads of a warp that reduce one result, if its elements are adjacent.
+    pub(super) fn threads_per_result(&self) -> u32 {
         (self.count / SHARE).next_power_of_two().clamp(1, 32)
     }
 
-    /// The same, every sum cut into so many.
+    /// The same reduction, with every result computed in `parts` parts.
     pub(super) fn in_parts(self, parts: usize) -> Self {
         Reduction { parts: parts as u32, ..self }
     }
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divisions_are_multiplications() {
+    fn division_by_multiplication_is_exact() {
         for by in [1usize, 2, 3, 5, 7, 10, 49, 64, 224, 1000, 50176, 65537, (1 << 31) - 1] {
             let d = Divisor::new(by);
             for n in [0u32, 1, 2, by as u32 - 1, by as u32, 1 << 20, 123_456_789, i32::MAX as u32] {
@@ -318,10 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn few_results_share_their_sums_among_many_threads() {
-        let in_order =
-            |order, channels: usize| Reduction::new(0, &[1, channels, 10, 10], order, &[1]).unwrap();
-        let of = |channels: usize| in_order(Order::Counted, channels);
+    fn few_results_get_many_threads_each() {
+        let in_format =
+            |format, channels: usize| Reduction::new(0, &[1, channels, 10, 10], format, &[1]).unwrap();
+        let of = |channels: usize| in_format(MemoryFormat::Contiguous, channels);
         assert_eq!(of(64).rows(1 << 21), (1, 256));
         assert_eq!(of(512).rows(1 << 21), (1, 256));
         assert_eq!(of(64).rows(100), (8, 32));
@@ -331,18 +332,19 @@ mod tests {
             let (rows, width) = of(512).rows(results);
             assert!(rows.is_power_of_two() && rows * width <= MOST_THREADS);
         }
-        let sharing = [3, 64, 512, 4096].map(|channels| in_order(Order::ChannelsLast, channels).sharing());
-        assert_eq!(sharing, [1, 4, 32, 32]);
+        let threads = [3, 64, 512, 4096]
+            .map(|channels| in_format(MemoryFormat::ChannelsLast, channels).threads_per_result());
+        assert_eq!(threads, [1, 4, 32, 32]);
     }
 
     #[test]
-    fn a_walk_joins_axes_that_are_passed_in_one_go() {
+    fn adjacent_axes_are_coalesced() {
         let shape = [2, 3, 4, 5];
         let bias = broadcast_strides(&[3, 1, 1], &shape);
-        let walk = Walk::new(&shape, &[strides_of(&shape), bias]);
-        assert_eq!(walk.shape, [2, 3, 20]);
-        assert_eq!(walk.strides, [vec![60, 20, 1], vec![0, 1, 0]]);
-        assert_eq!(Walk::new(&shape, &[strides_of(&shape)]).shape, [120]);
-        assert_eq!(Walk::new(&shape, &[vec![0; 4]]).shape, [120]);
+        let coalesced = CoalescedAxes::new(&shape, &[strides_of(&shape), bias]);
+        assert_eq!(coalesced.shape, [2, 3, 20]);
+        assert_eq!(coalesced.strides, [vec![60, 20, 1], vec![0, 1, 0]]);
+        assert_eq!(CoalescedAxes::new(&shape, &[strides_of(&shape)]).shape, [120]);
+        assert_eq!(CoalescedAxes::new(&shape, &[vec![0; 4]]).shape, [120]);
     }
 }

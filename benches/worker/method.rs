@@ -1,6 +1,6 @@
 //! Every explanation method by its name on the command line. A method that is not built is printed as such by the bench.
 
-use monosplit::catalogue::{self, Chosen, Entry};
+use monosplit::catalogue::{self, ConfiguredMethod, Entry};
 use monosplit::engine::{Engine, Profile};
 use monosplit::explain::{Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, Settings, Size};
 use monosplit::{Model, Result, Tensor};
@@ -39,8 +39,10 @@ pub(crate) fn load(
         return Ok(None);
     }
     let further = options.others(&OWN);
-    let chosen =
-        names.iter().map(|name| catalogue::parse(name, &further)).collect::<Result<Vec<Chosen>>>()?;
+    let chosen = names
+        .iter()
+        .map(|name| catalogue::parse(name, &further))
+        .collect::<Result<Vec<ConfiguredMethod>>>()?;
     let layers: Vec<Option<String>> = match options.get("layers") {
         Some(layers) => layers.split(',').map(|layer| Some(layer.to_owned())).collect(),
         None => vec![None],

@@ -15,7 +15,7 @@ use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
 use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
 
-use crate::catalogue::Chosen;
+use crate::catalogue::ConfiguredMethod;
 use crate::compiled::{self, CompiledMap};
 use crate::labels::Labels;
 use crate::model::Model;
@@ -66,8 +66,8 @@ pub struct Compilation {
 
 impl Compilation {
     /// The precision in which a file with these maps is computed unless told otherwise: the one they are explained in.
-    pub fn own_precision(maps: &[(&Chosen, MapRequest)]) -> Precision {
-        let needs_double = |(_, request): &(&Chosen, MapRequest)| match request.method.procedure() {
+    pub fn own_precision(maps: &[(&ConfiguredMethod, Request)]) -> Precision {
+        let needs_double = |(_, request): &(&ConfiguredMethod, Request)| match request.method.procedure() {
             Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
             Procedure::MultiPass(_) => false,
         };
@@ -79,7 +79,7 @@ impl Compilation {
     pub fn new(
         model: &Model,
         class: ClassSource,
-        maps: &[(&Chosen, MapRequest)],
+        maps: &[(&ConfiguredMethod, Request)],
         precision: Precision,
     ) -> Result<Self> {
         check_inputs(model)?;
@@ -184,7 +184,7 @@ impl Compilation {
     }
 }
 
-fn described((chosen, request): &(&Chosen, MapRequest), output: &str, alpha: bool) -> CompiledMap {
+fn described((chosen, request): &(&ConfiguredMethod, Request), output: &str, alpha: bool) -> CompiledMap {
     CompiledMap {
         output: output.to_owned(),
         method: chosen.name.to_owned(),
@@ -197,7 +197,10 @@ fn described((chosen, request): &(&Chosen, MapRequest), output: &str, alpha: boo
 }
 
 /// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
-fn told_apart((chosen, request): &(&Chosen, MapRequest), maps: &[(&Chosen, MapRequest)]) -> String {
+fn told_apart(
+    (chosen, request): &(&ConfiguredMethod, Request),
+    maps: &[(&ConfiguredMethod, Request)],
+) -> String {
     let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
     match alike.count() {
         1 => chosen.name.to_owned(),
@@ -206,11 +209,12 @@ fn told_apart((chosen, request): &(&Chosen, MapRequest), maps: &[(&Chosen, MapRe
 }
 
 /// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
-fn check_maps(maps: &[(&Chosen, MapRequest)]) -> Result<()> {
+fn check_maps(maps: &[(&ConfiguredMethod, Request)]) -> Result<()> {
     for (i, map) in maps.iter().enumerate() {
         let name = told_apart(map, maps);
-        let is_alike =
-            |other: &&(&Chosen, MapRequest)| other.1.layer == map.1.layer && told_apart(other, maps) == name;
+        let is_alike = |other: &&(&ConfiguredMethod, Request)| {
+            other.1.layer == map.1.layer && told_apart(other, maps) == name
+        };
         let Some(other) = maps[..i].iter().find(is_alike) else { continue };
         let layer = map.1.layer.as_deref().unwrap_or("input");
         return Err(Error::argument(match other.0.options == map.0.options {
@@ -227,7 +231,7 @@ fn check_maps(maps: &[(&Chosen, MapRequest)]) -> Result<()> {
 }
 
 /// The same, its files by their names alone: where they lay is nobody's business.
-fn without_folders(chosen: &Chosen) -> Chosen {
+fn without_folders(chosen: &ConfiguredMethod) -> ConfiguredMethod {
     let mut chosen = chosen.clone();
     for (_, value) in chosen.options.iter_mut().filter(|(_, value)| value.ends_with(".npy")) {
         *value = value.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
@@ -361,7 +365,7 @@ fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
 }
 
 /// The run-time numbers of the methods, which are inputs they share.
-fn settings(maps: &[(&Chosen, MapRequest)]) -> Result<Settings> {
+fn settings(maps: &[(&ConfiguredMethod, Request)]) -> Result<Settings> {
     let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
@@ -374,8 +378,12 @@ fn settings(maps: &[(&Chosen, MapRequest)]) -> Result<Settings> {
 }
 
 /// What the methods that take a number take it to be: one and the same, since it is one input of the file.
-fn shared(maps: &[(&Chosen, MapRequest)], name: &str, number: fn(&Settings) -> f64) -> Result<Option<f64>> {
-    let takes = |chosen: &&Chosen| chosen.options.iter().any(|(option, _)| *option == name);
+fn shared(
+    maps: &[(&ConfiguredMethod, Request)],
+    name: &str,
+    number: fn(&Settings) -> f64,
+) -> Result<Option<f64>> {
+    let takes = |chosen: &&ConfiguredMethod| chosen.options.iter().any(|(option, _)| *option == name);
     let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
     let Some(first) = taking.next() else { return Ok(None) };
     let own = number(&first.settings);

@@ -10,7 +10,7 @@ use monosplit_graph::metadata::PRESET;
 use monosplit_graph::{Error, Graph, Result, arch};
 use monosplit_image::{Preprocess, Preset};
 
-use crate::catalogue::{Entry, known_bounds, parse_knowing, tidied};
+use crate::catalogue::{Entry, MethodChoice, ValueBounds, tidied};
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
 use crate::model::{self, ChannelOrder, Model};
@@ -31,7 +31,7 @@ pub struct Laboratory {
     pub path: PathBuf,
     /// What its classes are called.
     pub labels: Labels,
-    known: Vec<(&'static str, String)>,
+    bounds: ValueBounds,
 }
 
 impl Laboratory {
@@ -97,8 +97,8 @@ impl Laboratory {
             })?,
             None => Labels::of(&model, classes),
         };
-        let known = known_bounds(Some(&preprocess))?;
-        Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, known })
+        let bounds = ValueBounds::of(Some(&preprocess))?;
+        Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, bounds })
     }
 
     /// The network as it is explained.
@@ -116,7 +116,7 @@ impl Catalogue for Laboratory {
             let title = "Mask".to_owned();
             return Ok(Known { name: name.into(), options, title, family, method: None, settings });
         }
-        let chosen = parse_knowing(text, &[], &self.known)?;
+        let chosen = MethodChoice::parse(text, &[])?.resolve(&self.bounds)?;
         Ok(Known {
             name: name.into(),
             options,

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use monosplit::catalogue::Chosen;
-use monosplit::explain::{Explanation, SaliencyMap, Settings};
+use monosplit::catalogue::ConfiguredMethod;
+use monosplit::explain::{Explained, Map, Settings};
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// A method at a layer.
-    pub(crate) fn new(chosen: &Chosen, layer: Option<String>) -> Self {
+    pub(crate) fn new(chosen: &ConfiguredMethod, layer: Option<String>) -> Self {
         let (method, title) = (chosen.name.to_owned(), chosen.title.clone());
         Shown { method, title, layer, alpha: chosen.alpha }
     }

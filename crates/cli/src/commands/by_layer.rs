@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use monosplit::catalogue::Chosen;
+use monosplit::catalogue::ConfiguredMethod;
 use monosplit::engine::Engine;
 use monosplit::explain::{Class, ClosedFormula, Conservation, LayerRelevance, Term};
 use monosplit::graph::{Error, Result, Tensor};
@@ -24,7 +24,7 @@ impl ByLayer {
     /// Prepares it; an error if the method has nothing to say of layers.
     pub(crate) fn new(
         model: &Model,
-        chosen: &Chosen,
+        chosen: &ConfiguredMethod,
         layers: &[Option<String>],
         engine: &dyn Engine,
     ) -> Result<Self> {

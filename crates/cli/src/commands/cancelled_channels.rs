@@ -1,15 +1,20 @@
 //! Whether channels that a map adds up cancel. A norm behind a layer takes away what its channels have in common, so that
 //! their gradients sum to zero: what is left of them is rounding, and a picture of it looks like any other.
 
-use monosplit::catalogue::Chosen;
-use monosplit::explain::{Absolute, Channels, Finish, MapRequest, Normalise, Procedure, SaliencyMap};
+use monosplit::catalogue::ConfiguredMethod;
+use monosplit::explain::{Absolute, Channels, Finish, Map, Normalise, Procedure, Request};
 use monosplit::graph::{Graph, Op};
 
 /// A sum smaller than this share of what is summed up says nothing.
 const NOTHING: f64 = 1e-4;
 
 /// Beside the maps that were asked for, those of the size of their channels, where channels may cancel.
-pub(super) fn sizes(graph: &Graph, chosen: &Chosen, finish: Finish, asked: &[MapRequest]) -> Vec<MapRequest> {
+pub(super) fn sizes(
+    graph: &Graph,
+    chosen: &ConfiguredMethod,
+    finish: Finish,
+    asked: &[Request],
+) -> Vec<Request> {
     let normed = graph.nodes().any(|(_, node)| matches!(node.op, Op::LayerNorm { .. }));
     let adds = !matches!(finish.channels, Channels::Keep | Channels::Max);
     let rewrites = matches!(chosen.method.procedure(), Procedure::Rewrite(_));

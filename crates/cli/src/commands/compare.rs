@@ -53,7 +53,7 @@ impl Draws for Compare {
         let words = catalogue::words(&self.methods)?;
         let mut subject = self.subject.open()?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let panels = Panel::parse_all(&subject.model, &words, &subject.known)?;
+        let panels = Panel::parse_all(&subject.model, &words, &subject.bounds)?;
         let engine = self.subject.compute.engine()?;
         let panels = Panels::new(&subject.model, panels, self.finish.finish(), &*engine)?;
         let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use monosplit::catalogue::{self, Chosen};
-use monosplit::explain::MapRequest;
+use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
+use monosplit::explain::Request;
 use monosplit::graph::{Error, Result, onnx};
 use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
 
@@ -121,7 +121,7 @@ impl Compile {
                 Error::argument("--layers: expected names separated by commas, found an empty one").into()
             );
         }
-        self.chosen(&[])?;
+        let choices = self.choices()?;
         // What `explain` in the same precision says is what the file is to say.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
         let model = options.open(self.network.origin(self.model.as_deref())?)?;
@@ -134,7 +134,7 @@ impl Compile {
         }
         let model = for_any_batch(model);
         remark_on_outputs(&model);
-        let chosen = self.chosen_for(&model)?;
+        let chosen = self.resolved(&choices, &model)?;
         let maps = self.maps(&model, &chosen);
         let precision =
             self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
@@ -181,7 +181,7 @@ impl Compile {
     }
 
     /// Says what a precision means for maps that need another one.
-    fn remark_on_precision(&self, maps: &[(&Chosen, MapRequest)]) {
+    fn remark_on_precision(&self, maps: &[(&ConfiguredMethod, Request)]) {
         use monosplit::engine::Precision::{F32, F64};
         let need =
             |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
@@ -197,24 +197,25 @@ impl Compile {
         }
     }
 
-    /// The methods, with what is `known` of the values of pictures.
-    fn chosen(&self, known: &[(&'static str, String)]) -> Result<Vec<Chosen>> {
-        let Some(list) = &self.methods else { return Ok(vec![self.method.choose_knowing(known)?]) };
-        catalogue::words(list)?.iter().map(|word| catalogue::parse_knowing(word, &[], known)).collect()
+    /// The methods as they were asked for.
+    fn choices(&self) -> Result<Vec<MethodChoice>> {
+        let Some(list) = &self.methods else { return Ok(vec![self.method.choice()?]) };
+        catalogue::words(list)?.iter().map(|word| MethodChoice::parse(word, &[])).collect()
     }
 
     /// The methods as `explain` chooses them for pictures, where the preprocessing is known. Where it would be a guess,
     /// what depends on it is left as it is for numbers, and that is said.
-    fn chosen_for(&self, model: &Model) -> Result<Vec<Chosen>> {
+    fn resolved(&self, choices: &[MethodChoice], model: &Model) -> Result<Vec<ConfiguredMethod>> {
         let known = self.values.is_known(model);
+        let plain = choices.iter().map(|choice| choice.configured().clone()).collect::<Vec<_>>();
         if !known && model.picture_input().is_err() {
-            return self.chosen(&[]);
+            return Ok(plain);
         }
-        let seen = self.chosen(&catalogue::known_bounds(Some(&self.values.preprocess(model)?))?)?;
+        let bounds = ValueBounds::of(Some(&self.values.preprocess(model)?))?;
+        let seen = choices.iter().map(|choice| choice.resolve(&bounds)).collect::<Result<Vec<_>>>()?;
         if known {
             return Ok(seen);
         }
-        let plain = self.chosen(&[])?;
         if let Some(guessed) = plain.iter().zip(&seen).find_map(|(plain, seen)| differing(plain, seen)) {
             note(&format!(
                 "nothing says how pictures are preprocessed, so {guessed}; --preset imagenet settles what explain takes \
@@ -225,20 +226,25 @@ impl Compile {
     }
 
     /// The maps of each method, at each of the layers.
-    fn maps<'a>(&self, model: &Model, chosen: &'a [Chosen]) -> Vec<(&'a Chosen, MapRequest)> {
+    fn maps<'a>(
+        &self,
+        model: &Model,
+        chosen: &'a [ConfiguredMethod],
+    ) -> Vec<(&'a ConfiguredMethod, Request)> {
         let listed: Vec<String> = match &self.layer_list {
             Some(list) => list.split(',').map(|layer| layer.trim().to_owned()).collect(),
             None => self.method.layers().to_vec(),
         };
         let finish = self.method.finish();
-        let at = |chosen: &Chosen| -> Vec<Option<String>> {
+        let at = |chosen: &ConfiguredMethod| -> Vec<Option<String>> {
             if listed.is_empty() {
                 return vec![chosen_layer(model.graph(), chosen.method.default_layer())];
             }
             listed.iter().cloned().map(Some).collect()
         };
         let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
-        let request = |chosen: &Chosen, layer| MapRequest::of(chosen.method.clone(), layer).finish(finish);
+        let request =
+            |chosen: &ConfiguredMethod, layer| Request::of(chosen.method.clone(), layer).finish(finish);
         each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
     }
 
@@ -285,7 +291,7 @@ fn remark_on_outputs(model: &Model) {
 }
 
 /// The options of a method that are others in `seen`, if there are any.
-fn differing(plain: &Chosen, seen: &Chosen) -> Option<String> {
+fn differing(plain: &ConfiguredMethod, seen: &ConfiguredMethod) -> Option<String> {
     let others = plain.options.iter().filter(|option| !seen.options.contains(option));
     let others: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
     (!others.is_empty()).then(|| format!("{} is compiled with {}", plain.name, others.join(" and ")))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use monosplit::catalogue::ValueBounds;
 use monosplit::engine::Cpu;
 use monosplit::explain::Finish;
 use monosplit::graph::{Error, Result, write_atomically};
@@ -260,7 +261,7 @@ impl Demo {
         let sample = Feed::new(&model, vec![source], Some(preprocess))?.take(1)?.pop();
         let sample = sample.ok_or_else(|| Error::argument("the photograph is empty"))?;
         let words = ["splitcam", "splitgrad:alpha=0.3@layer2.1.conv2", "splitlrp:map=pos@layer3.2.conv2"];
-        let panels = words.map(|word| Panel::parse(&model, word, &[]));
+        let panels = words.map(|word| Panel::parse(&model, word, &ValueBounds::default()));
         let panels = panels.into_iter().collect::<Result<Vec<_>>>()?;
         let titles: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
         let panels = Panels::new(&model, panels, Finish::default(), &Cpu::default())?;

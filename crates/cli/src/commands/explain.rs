@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use monosplit::catalogue::Chosen;
+use monosplit::catalogue::{ConfiguredMethod, ValueBounds};
 use monosplit::engine::{Engine, Profile};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, Explanation, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
@@ -121,15 +121,15 @@ impl Explain {
             check_writable(path)?;
         }
         check_folder(&self.out)?;
-        self.method.choose()?;
+        let choice = self.method.choice()?;
         let options = self.network.options_for(self.compute.precision()).optional_inputs(true);
         let model = options.open(origin)?;
         if let Some(file) = CompiledFile::of(&model) {
-            file.check(self)?;
+            file.check(self, &choice)?;
         }
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let chosen = self.method.choose_for(preprocess.as_ref())?;
+        let chosen = choice.resolve(&ValueBounds::of(preprocess.as_ref())?)?;
         let mut feed = Feed::new(&model, sources, preprocess)?;
         // Straight lines are fitted to the first sample, or to the batch it is a part of.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
@@ -141,7 +141,7 @@ impl Explain {
             false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
         };
         let prepared = match CompiledFile::of(&model) {
-            Some(file) => file.prepared(self, &chosen.settings, &*engine)?,
+            Some(file) => file.prepared(self, &choice, &*engine)?,
             None => self.prepared(&model, &chosen, &*engine)?,
         };
         if !self.json {
@@ -186,7 +186,7 @@ impl Explain {
     }
 
     /// The maps that were asked for, ready to be computed.
-    fn prepared(&self, model: &Model, chosen: &Chosen, engine: &dyn Engine) -> Result<Prepared> {
+    fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<Prepared> {
         let (labels, meaning) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.default_layer())],
@@ -209,7 +209,7 @@ impl Explain {
     fn by_layer(
         &self,
         model: &Model,
-        chosen: &Chosen,
+        chosen: &ConfiguredMethod,
         layers: &[Option<String>],
         engine: &dyn Engine,
     ) -> Result<Option<ByLayer>> {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use monosplit::catalogue::MethodChoice;
 use monosplit::engine::{Engine, Precision};
 use monosplit::explain::{Explainer, ExplanationGraph, Finish, Settings, inputs};
 use monosplit::graph::Result;
@@ -10,7 +11,7 @@ use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
 
 use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
-use super::method::Said;
+use super::method::MapFilter;
 
 /// A compiled file.
 pub(super) struct CompiledFile<'a> {
@@ -26,14 +27,14 @@ impl<'a> CompiledFile<'a> {
     }
 
     /// An error if something is asked for that was settled when the file was compiled.
-    pub(super) fn check(&self, explain: &Explain) -> Result<()> {
+    pub(super) fn check(&self, explain: &Explain, choice: &MethodChoice) -> Result<()> {
         let refused = |what: &str, why: &str| Err(self.model.unfit(format!("{what} {why}")));
         let settled =
             "was settled when this file was compiled; explain the network itself, or compile it anew";
         if explain.method.finish() != Finish::default() {
             return refused("how a map is finished", settled);
         }
-        if self.wanted(explain)?.is_empty() {
+        if self.wanted(explain, choice).is_empty() {
             let held = self.maps.iter().map(|map| {
                 let layer = map.layer.as_ref().map_or_else(String::new, |layer| format!(" --layer {layer}"));
                 format!("'--method {}{layer}'", map.method)
@@ -81,8 +82,8 @@ impl<'a> CompiledFile<'a> {
     }
 
     /// The maps of which all that the command line says of methods and layers is true.
-    fn wanted(&self, explain: &Explain) -> Result<Vec<&CompiledMap>> {
-        let Said { method, options } = explain.method.said()?;
+    fn wanted(&self, explain: &Explain, choice: &MethodChoice) -> Vec<&CompiledMap> {
+        let MapFilter { method, options } = explain.method.filter(choice);
         let layers = explain.method.layers();
         // Outputs at the image are named so.
         let is_at =
@@ -92,20 +93,20 @@ impl<'a> CompiledFile<'a> {
                 && options.iter().all(|(key, value)| map.option(key) == Some(value))
                 && (layers.is_empty() || is_at(map))
         };
-        Ok(self.maps.iter().filter(is_wanted).collect())
+        self.maps.iter().filter(is_wanted).collect()
     }
 
-    /// Its maps, ready to be computed; `given` are the numbers of the command line.
+    /// Its maps, ready to be computed; their numbers are those of `choice`.
     pub(super) fn prepared(
         &self,
         explain: &Explain,
-        given: &Settings,
+        choice: &MethodChoice,
         engine: &dyn Engine,
     ) -> Result<Prepared> {
         let (labels, meaning) = explain.class.labels(self.model)?;
-        let settings = self.settings(explain, given);
+        let settings = self.settings(explain, &choice.configured().settings);
         settings.check()?;
-        let maps = self.wanted(explain)?;
+        let maps = self.wanted(explain, choice);
         let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| self.model.unfit(error.to_string()))?;

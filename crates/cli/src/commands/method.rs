@@ -4,10 +4,9 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
-use monosplit::catalogue::{self, Chosen, Options};
+use monosplit::catalogue::{self, MethodChoice};
 use monosplit::explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit::graph::{Error, Result};
-use monosplit::image::Preprocess;
 
 /// The method that is shown unless another is named.
 const DEFAULT: &str = "splitcam";
@@ -82,8 +81,8 @@ pub(crate) struct MethodArgs {
     finish: FinishArgs,
 }
 
-/// What was said of the map that is wanted.
-pub(crate) struct Said {
+/// Which maps of a compiled file are wanted.
+pub(crate) struct MapFilter {
     /// The method, if one was named.
     pub(crate) method: Option<&'static str>,
     /// The options that were given.
@@ -185,19 +184,8 @@ impl MethodArgs {
     }
 
     /// The method with its options; an error if one was given that it does not have.
-    pub(crate) fn choose(&self) -> Result<Chosen> {
-        self.choose_for(None)
-    }
-
-    /// The same, with what the preprocessing of pictures says of their values.
-    pub(crate) fn choose_for(&self, preprocess: Option<&Preprocess>) -> Result<Chosen> {
-        self.choose_knowing(&catalogue::known_bounds(preprocess)?)
-    }
-
-    /// The same, with what is `known` of the values of pictures, as options of methods.
-    pub(crate) fn choose_knowing(&self, known: &[(&'static str, String)]) -> Result<Chosen> {
-        let method = self.method.as_deref().unwrap_or(DEFAULT);
-        catalogue::parse_knowing(method, &self.options()?, known)
+    pub(crate) fn choice(&self) -> Result<MethodChoice> {
+        MethodChoice::parse(self.method.as_deref().unwrap_or(DEFAULT), &self.options()?)
     }
 
     /// The options that were given beside the method, by name.
@@ -226,17 +214,12 @@ impl MethodArgs {
         Ok(options)
     }
 
-    /// What was said of the method and its options; numbers that a compiled file may take at run time are not among it.
-    pub(crate) fn said(&self) -> Result<Said> {
-        let chosen = self.choose()?;
-        let inline = self.method.as_deref().and_then(|method| method.split_once(':'));
-        let mut given = Options::parse(inline.map_or("", |(_, options)| options))?;
+    /// The method and the options that a map of a compiled file must have; numbers that a compiled file may take at run time are not among it.
+    pub(crate) fn filter(&self, choice: &MethodChoice) -> MapFilter {
         let numbers = self.numbers();
-        for (key, value) in self.options()?.iter().filter(|(key, _)| !numbers.contains(&key.as_str())) {
-            given.set(key, value);
-        }
-        let options = chosen.options.into_iter().filter(|(key, _)| given.is_given(key)).collect();
-        Ok(Said { method: self.method.is_some().then_some(chosen.name), options })
+        let is_fixed = |key: &str| choice.is_given(key) && !numbers.contains(&key);
+        let options = choice.configured().options.iter().filter(|(key, _)| is_fixed(key)).cloned();
+        MapFilter { method: self.method.is_some().then_some(choice.name()), options: options.collect() }
     }
 
     /// How an attribution becomes a map.

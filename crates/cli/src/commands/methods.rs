@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use monosplit::catalogue::{Choice, Entry, Family, entries};
+use monosplit::catalogue::{Entry, Family, MethodOption, entries};
 
 use crate::failure::Failure;
 use crate::json::Json;
@@ -51,7 +51,7 @@ impl Methods {
 }
 
 fn json(entry: &Entry) -> Json {
-    let option = |choice: &Choice| {
+    let option = |choice: &MethodOption| {
         Json::Object(vec![
             ("name", choice.key.into()),
             ("default", choice.default.into()),

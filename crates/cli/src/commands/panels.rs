@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use monosplit::catalogue::{self, Chosen};
+use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::Engine;
 use monosplit::explain::{
     BatchPosition, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings,
@@ -20,7 +20,7 @@ use crate::table::printable;
 
 /// A column of a figure: a method and where it is read off.
 pub(crate) struct Panel {
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: ConfiguredMethod,
     /// None is the image.
     pub(crate) layer: Option<String>,
     /// The words above the column.
@@ -29,12 +29,8 @@ pub(crate) struct Panel {
 
 impl Panel {
     /// A column for each word; those that would have the same words above them have their options there too.
-    pub(crate) fn parse_all(
-        model: &Model,
-        words: &[&str],
-        known: &[(&'static str, String)],
-    ) -> Result<Vec<Self>> {
-        let parsed = words.iter().map(|word| Panel::parse(model, word, known));
+    pub(crate) fn parse_all(model: &Model, words: &[&str], bounds: &ValueBounds) -> Result<Vec<Self>> {
+        let parsed = words.iter().map(|word| Panel::parse(model, word, bounds));
         let mut panels = parsed.collect::<Result<Vec<_>>>()?;
         let headers: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
         for (panel, word) in panels.iter_mut().zip(words) {
@@ -48,13 +44,13 @@ impl Panel {
     }
 
     /// `NAME[:KEY=VALUE,…][@LAYER]`
-    pub(crate) fn parse(model: &Model, word: &str, known: &[(&'static str, String)]) -> Result<Self> {
+    pub(crate) fn parse(model: &Model, word: &str, bounds: &ValueBounds) -> Result<Self> {
         let (method, layer) = match word.split_once('@') {
             Some((method, layer)) => (method, Some(layer.to_owned())),
             None => (word, None),
         };
-        let chosen = catalogue::parse_knowing(method, &[], known)?;
-        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.default_layer()));
+        let chosen = MethodChoice::parse(method, &[])?.resolve(bounds)?;
+        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.place()));
         let header = match &layer {
             Some(layer) => format!("{} {layer}", chosen.title),
             None => chosen.title.clone(),

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit::explain::Explanation;
+use monosplit::catalogue::ValueBounds;
+use monosplit::explain::Explained;
 use monosplit::graph::{Error, Result};
-use monosplit::{Feed, Labels, Meaning, Model, Ranked, Sample, Source, catalogue};
+use monosplit::{Feed, Labels, Meaning, Model, Ranked, Sample, Source};
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
@@ -46,8 +47,8 @@ pub(crate) struct Subject {
     pub(crate) labels: Labels,
     pub(crate) meaning: Meaning,
     pub(crate) classes: Classes,
-    /// What the preprocessing says of the values of pictures, as options of methods.
-    pub(crate) known: Vec<(&'static str, String)>,
+    /// What the preprocessing says of the values of pictures.
+    pub(crate) bounds: ValueBounds,
 }
 
 impl SubjectArgs {
@@ -57,11 +58,11 @@ impl SubjectArgs {
         let sources = Source::list(inputs)?;
         let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let known = catalogue::known_bounds(preprocess.as_ref())?;
+        let bounds = ValueBounds::of(preprocess.as_ref())?;
         let (labels, meaning) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
         let feed = Feed::new(&model, sources, preprocess)?;
-        Ok(Subject { model, feed, labels, meaning, classes, known })
+        Ok(Subject { model, feed, labels, meaning, classes, bounds })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use monosplit_explain::methods::{Attention, Layers};
 
-use super::{Chosen, Entry, Family};
+use super::{ConfiguredMethod, Entry, Family};
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -11,7 +11,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "attention from the class token in the last layer, averaged over heads; knows no class",
         citation: "Dosovitskiy et al.: An Image is Worth 16x16 Words, ICLR 2021",
         options: &[],
-        make: |_| Ok(Chosen::new(Attention { over: Layers::Last }, "Attention")),
+        make: |_| Ok(ConfiguredMethod::new(Attention { over: Layers::Last }, "Attention")),
     },
     Entry {
         name: "attention-rollout",
@@ -19,7 +19,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "attention multiplied from layer to layer, half of it the tokens themselves; knows no class",
         citation: "Abnar, Zuidema: Quantifying Attention Flow in Transformers, ACL 2020",
         options: &[],
-        make: |_| Ok(Chosen::new(Attention { over: Layers::Rollout }, "Attention Rollout")),
+        make: |_| Ok(ConfiguredMethod::new(Attention { over: Layers::Rollout }, "Attention Rollout")),
     },
     Entry {
         name: "attention-x-gradient",
@@ -27,6 +27,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "attention times its gradient where positive, handed on from layer to layer",
         citation: "Chefer, Gur, Wolf: Generic Attention-model Explainability, ICCV 2021",
         options: &[],
-        make: |_| Ok(Chosen::new(Attention { over: Layers::TimesGradient }, "Attention × Gradient")),
+        make: |_| {
+            Ok(ConfiguredMethod::new(Attention { over: Layers::TimesGradient }, "Attention × Gradient"))
+        },
     },
 ];

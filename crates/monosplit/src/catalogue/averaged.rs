@@ -6,14 +6,15 @@ use monosplit_explain::methods::{
 use monosplit_explain::{Baseline, Quadrature};
 use monosplit_graph::{Error, Result};
 
-use super::{Choice, Chosen, Entry, Family, Options, choice, files};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
-pub(super) const BASELINE: Choice =
-    choice("baseline", "0", "what the image is compared with: a number, mean (its own), or a .npy file");
-pub(super) const BATCH: Choice = choice("batch", "16", "how many copies of the image are computed at once");
-pub(super) const SEED: Choice = choice("seed", "0", "which random numbers");
-const NOISY: Choice = choice("samples", "5", "noisy copies of each image");
-const STDEV: Choice = choice(
+pub(super) const BASELINE: MethodOption =
+    option("baseline", "0", "what the image is compared with: a number, mean (its own), or a .npy file");
+pub(super) const BATCH: MethodOption =
+    option("batch", "16", "how many copies of the image are computed at once");
+pub(super) const SEED: MethodOption = option("seed", "0", "which random numbers");
+const NOISY: MethodOption = option("samples", "5", "noisy copies of each image");
+const STDEV: MethodOption = option(
     "stdev",
     "1",
     "standard deviation of the noise, in units of the network's input or as 15% of its range",
@@ -26,8 +27,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the gradient averaged on the way from a baseline to the image, times the way",
         citation: "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017",
         options: &[
-            choice("steps", "50", "points along the way, 1 to 10000"),
-            choice(
+            option("steps", "50", "points along the way, 1 to 10000"),
+            option(
                 "quadrature",
                 "gauss-legendre",
                 "where they lie: gauss-legendre, left, right, middle or trapezoid",
@@ -43,9 +44,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "gradients at random points between noisy copies of the image and random baselines",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017; as in Captum",
         options: &[
-            choice("samples", "5", "random points for each image"),
-            choice("stdev", "0", "standard deviation of noise on the image, or as 15% of its range"),
-            choice(
+            option("samples", "5", "random points for each image"),
+            option("stdev", "0", "standard deviation of noise on the image, or as 15% of its range"),
+            option(
                 "baseline",
                 "0",
                 "a number, mean (the image's own), or a .npy file of one or more images to draw from",
@@ -63,7 +64,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[
             NOISY,
             STDEV,
-            choice("of", "gradient", "what is averaged: gradient, magnitude or square"),
+            option("of", "gradient", "what is averaged: gradient, magnitude or square"),
             SEED,
             BATCH,
         ],
@@ -80,7 +81,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn integrated_gradients(options: &mut Options) -> Result<Chosen> {
+fn integrated_gradients(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = IntegratedGradients {
         steps: options.count("steps", 50, 1..=10_000)?,
         quadrature: options.one_of(
@@ -97,10 +98,10 @@ fn integrated_gradients(options: &mut Options) -> Result<Chosen> {
         baseline: baseline(options)?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "Integrated Gradients"))
+    Ok(ConfiguredMethod::new(method, "Integrated Gradients"))
 }
 
-fn gradient_shap(options: &mut Options) -> Result<Chosen> {
+fn gradient_shap(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = GradientShap {
         samples: samples(options, 5)?,
         strength: strength(options, 0.0)?,
@@ -108,10 +109,10 @@ fn gradient_shap(options: &mut Options) -> Result<Chosen> {
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "GradientSHAP"))
+    Ok(ConfiguredMethod::new(method, "GradientSHAP"))
 }
 
-fn smooth_grad(options: &mut Options) -> Result<Chosen> {
+fn smooth_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let of =
         [("gradient", Smoothed::Gradient), ("magnitude", Smoothed::Magnitude), ("square", Smoothed::Square)];
     let method = SmoothGrad {
@@ -121,17 +122,17 @@ fn smooth_grad(options: &mut Options) -> Result<Chosen> {
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "SmoothGrad"))
+    Ok(ConfiguredMethod::new(method, "SmoothGrad"))
 }
 
-fn var_grad(options: &mut Options) -> Result<Chosen> {
+fn var_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = VarGrad {
         samples: samples(options, 5)?,
         strength: strength(options, 1.0)?,
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "VarGrad"))
+    Ok(ConfiguredMethod::new(method, "VarGrad"))
 }
 
 /// How many copies are computed at once.

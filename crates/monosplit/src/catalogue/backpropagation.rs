@@ -4,10 +4,10 @@ use monosplit_explain::Upsampling;
 use monosplit_explain::methods::{CoarseMap, Deconvolution, GuidedBackprop, GuidedCam};
 use monosplit_graph::Result;
 
-use super::{Choice, Chosen, Entry, Family, Options, choice};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
-const UPSAMPLING: Choice =
-    choice("upsampling", "nearest", "how the coarse map is drawn finer: nearest or bilinear");
+const UPSAMPLING: MethodOption =
+    option("upsampling", "nearest", "how the coarse map is drawn finer: nearest or bilinear");
 const SELVARAJU: &str = "Selvaraju et al.: Grad-CAM, ICCV 2017";
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -17,7 +17,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the gradient, of which every ReLU passes only what is positive",
         citation: "Springenberg, Dosovitskiy, Brox, Riedmiller: Striving for Simplicity, ICLR workshop 2015",
         options: &[],
-        make: |_| Ok(Chosen::new(GuidedBackprop, "Guided Backprop")),
+        make: |_| Ok(ConfiguredMethod::new(GuidedBackprop, "Guided Backprop")),
     },
     Entry {
         name: "deconvolution",
@@ -25,7 +25,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the gradient, of which every ReLU, open or closed, passes what is positive",
         citation: "Zeiler, Fergus: Visualizing and Understanding Convolutional Networks, ECCV 2014",
         options: &[],
-        make: |_| Ok(Chosen::new(Deconvolution, "Deconvolution")),
+        make: |_| Ok(ConfiguredMethod::new(Deconvolution, "Deconvolution")),
     },
     Entry {
         name: "guided-gradcam",
@@ -45,8 +45,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn guided(options: &mut Options, map: CoarseMap, title: &str) -> Result<Chosen> {
+fn guided(options: &mut Options, map: CoarseMap, title: &str) -> Result<ConfiguredMethod> {
     let choices = [("nearest", Upsampling::Nearest), ("bilinear", Upsampling::Bilinear)];
     let upsampling = options.one_of("upsampling", Upsampling::Nearest, &choices)?;
-    Ok(Chosen::new(GuidedCam { map, upsampling }, title))
+    Ok(ConfiguredMethod::new(GuidedCam { map, upsampling }, title))
 }

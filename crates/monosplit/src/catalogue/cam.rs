@@ -3,12 +3,12 @@
 use monosplit_explain::methods::{EigenCam, GradCam, GradCamPlusPlus, HiResCam, LayerCam, XGradCam};
 use monosplit_graph::Result;
 
-use super::{Choice, Chosen, Entry, Family, Options, choice};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
-const RELU: Choice = choice("relu", "yes", "whether what is below zero becomes zero");
-const NO_RELU: Choice = choice("relu", "no", "whether what is below zero becomes zero");
-const POSITIVE: Choice =
-    choice("positive-gradients", "yes", "whether only positive gradients count, as published");
+const RELU: MethodOption = option("relu", "yes", "whether what is below zero becomes zero");
+const NO_RELU: MethodOption = option("relu", "no", "whether what is below zero becomes zero");
+const POSITIVE: MethodOption =
+    option("positive-gradients", "yes", "whether only positive gradients count, as published");
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -19,7 +19,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[RELU],
         make: |options| {
             let rectified = relu(options, true)?;
-            Ok(Chosen::new(GradCam { rectified }, "Grad-CAM"))
+            Ok(ConfiguredMethod::new(GradCam { rectified }, "Grad-CAM"))
         },
     },
     Entry {
@@ -30,7 +30,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[RELU],
         make: |options| {
             let rectified = relu(options, true)?;
-            Ok(Chosen::new(GradCamPlusPlus { rectified }, "Grad-CAM++"))
+            Ok(ConfiguredMethod::new(GradCamPlusPlus { rectified }, "Grad-CAM++"))
         },
     },
     Entry {
@@ -49,7 +49,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[NO_RELU],
         make: |options| {
             let rectified = relu(options, false)?;
-            Ok(Chosen::new(HiResCam { rectified }, "HiResCAM"))
+            Ok(ConfiguredMethod::new(HiResCam { rectified }, "HiResCAM"))
         },
     },
     Entry {
@@ -60,7 +60,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[RELU],
         make: |options| {
             let rectified = relu(options, true)?;
-            Ok(Chosen::new(XGradCam { rectified }, "XGrad-CAM"))
+            Ok(ConfiguredMethod::new(XGradCam { rectified }, "XGrad-CAM"))
         },
     },
     Entry {
@@ -71,7 +71,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         options: &[NO_RELU],
         make: |options| {
             let rectified = relu(options, false)?;
-            Ok(Chosen::new(EigenCam { rectified }, "Eigen-CAM"))
+            Ok(ConfiguredMethod::new(EigenCam { rectified }, "Eigen-CAM"))
         },
     },
 ];
@@ -80,8 +80,8 @@ fn relu(options: &mut Options, default: bool) -> Result<bool> {
     options.flag("relu", default)
 }
 
-fn layer_cam(options: &mut Options) -> Result<Chosen> {
+fn layer_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let positive_gradients = options.flag("positive-gradients", true)?;
     let rectified = relu(options, true)?;
-    Ok(Chosen::new(LayerCam { positive_gradients, rectified }, "LayerCAM"))
+    Ok(ConfiguredMethod::new(LayerCam { positive_gradients, rectified }, "LayerCAM"))
 }

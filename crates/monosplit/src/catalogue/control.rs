@@ -4,7 +4,7 @@ use monosplit_explain::methods::{GroundTruth, ImageItself, RandomMap};
 use monosplit_graph::Result;
 
 use super::averaged::SEED;
-use super::{Chosen, Entry, Family, Options, choice, files};
+use super::{ConfiguredMethod, Entry, Family, Options, files, option};
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -13,7 +13,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "a random number at every place, another map for every image",
         citation: "a control",
         options: &[SEED],
-        make: |options| Ok(Chosen::new(RandomMap { seed: options.seed()? }, "Random map")),
+        make: |options| Ok(ConfiguredMethod::new(RandomMap { seed: options.seed()? }, "Random map")),
     },
     Entry {
         name: "image",
@@ -21,14 +21,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the image itself, or the value of a layer, averaged over channels",
         citation: "a control",
         options: &[],
-        make: |_| Ok(Chosen::new(ImageItself, "Image")),
+        make: |_| Ok(ConfiguredMethod::new(ImageItself, "Image")),
     },
     Entry {
         name: "mask",
         family: Family::Control,
         summary: "what a person marked",
         citation: "a control",
-        options: &[choice(
+        options: &[option(
             "file",
             "none",
             "the mask of all images, a picture or a .npy file [H, W], or a .npy file of one for each, [N, H, W]; \
@@ -38,8 +38,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn ground_truth(options: &mut Options) -> Result<Chosen> {
+fn ground_truth(options: &mut Options) -> Result<ConfiguredMethod> {
     let file = options.text("file").filter(|file| file != "none");
     let masks = file.map(|file| files::mask(&file)).transpose()?;
-    Ok(Chosen::new(GroundTruth { masks }, "Mask"))
+    Ok(ConfiguredMethod::new(GroundTruth { masks }, "Mask"))
 }

@@ -2,7 +2,7 @@
 
 use monosplit_explain::methods::{Gradient, InputXGradient, Saliency};
 
-use super::{Chosen, Entry, Family};
+use super::{ConfiguredMethod, Entry, Family};
 
 const SIMONYAN: &str = "Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks, ICLR workshop 2014";
 
@@ -13,7 +13,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the gradient of the class score with its sign, averaged over channels",
         citation: SIMONYAN,
         options: &[],
-        make: |_| Ok(Chosen::new(Gradient, "Gradient")),
+        make: |_| Ok(ConfiguredMethod::new(Gradient, "Gradient")),
     },
     Entry {
         name: "saliency",
@@ -21,7 +21,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the size of the gradient, the largest over channels",
         citation: SIMONYAN,
         options: &[],
-        make: |_| Ok(Chosen::new(Saliency, "Saliency")),
+        make: |_| Ok(ConfiguredMethod::new(Saliency, "Saliency")),
     },
     Entry {
         name: "input-x-gradient",
@@ -29,6 +29,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the gradient times the value it belongs to, added up over channels",
         citation: "Shrikumar, Greenside, Shcherbina, Kundaje: Not Just a Black Box, 2016",
         options: &[],
-        make: |_| Ok(Chosen::new(InputXGradient, "Input × Gradient")),
+        make: |_| Ok(ConfiguredMethod::new(InputXGradient, "Input × Gradient")),
     },
 ];

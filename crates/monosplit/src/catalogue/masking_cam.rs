@@ -4,9 +4,9 @@ use monosplit_explain::methods::{Ablated, AblationCam, Definition, ScoreCam};
 use monosplit_graph::Result;
 
 use super::averaged::{BATCH, batch};
-use super::{Choice, Chosen, Entry, Family, Options, choice};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
-const RELU: Choice = choice("relu", "yes", "whether what is below zero becomes zero");
+const RELU: MethodOption = option("relu", "yes", "whether what is below zero becomes zero");
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -15,7 +15,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the channels of a layer, weighted by what the network says of the image behind each",
         citation: "Wang et al.: Score-CAM: Score-Weighted Visual Explanations for CNNs, CVPR Workshops 2020",
         options: &[
-            choice(
+            option(
                 "definition",
                 "grad-cam",
                 "whose: grad-cam (softmax of scores) or paper (softmax of risen probabilities)",
@@ -31,7 +31,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "the channels of a layer, weighted by how much the score falls without each",
         citation: "Desai, Ramaswamy: Ablation-CAM: Visual Explanations via Gradient-free Localization, WACV 2020",
         options: &[
-            choice(
+            option(
                 "ablated",
                 "zero",
                 "what a missing channel becomes: zero, or below-least (far below all others unless they start at 0)",
@@ -43,16 +43,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn score_cam(options: &mut Options) -> Result<Chosen> {
+fn score_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let definitions = [("grad-cam", Definition::GradCam), ("paper", Definition::Paper)];
     let definition = options.one_of("definition", Definition::default(), &definitions)?;
     let rectified = options.flag("relu", true)?;
-    Ok(Chosen::new(ScoreCam { definition, rectified, batch: batch(options)? }, "Score-CAM"))
+    Ok(ConfiguredMethod::new(ScoreCam { definition, rectified, batch: batch(options)? }, "Score-CAM"))
 }
 
-fn ablation_cam(options: &mut Options) -> Result<Chosen> {
+fn ablation_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let ways = [("zero", Ablated::Zero), ("below-least", Ablated::BelowLeast)];
     let ablated = options.one_of("ablated", Ablated::default(), &ways)?;
     let rectified = options.flag("relu", true)?;
-    Ok(Chosen::new(AblationCam { ablated, rectified, batch: batch(options)? }, "Ablation-CAM"))
+    Ok(ConfiguredMethod::new(AblationCam { ablated, rectified, batch: batch(options)? }, "Ablation-CAM"))
 }

@@ -35,13 +35,13 @@ pub struct Entry {
     /// Where it was published.
     pub citation: &'static str,
     /// Its options.
-    pub options: &'static [Choice],
-    make: fn(&mut Options) -> Result<Chosen>,
+    pub options: &'static [MethodOption],
+    make: fn(&mut Options) -> Result<ConfiguredMethod>,
 }
 
 /// An option of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct MethodOption {
     /// Its name.
     pub key: &'static str,
     /// What it is unless given.
@@ -50,8 +50,8 @@ pub struct Choice {
     pub meaning: &'static str,
 }
 
-const fn choice(key: &'static str, default: &'static str, meaning: &'static str) -> Choice {
-    Choice { key, default, meaning }
+const fn option(key: &'static str, default: &'static str, meaning: &'static str) -> MethodOption {
+    MethodOption { key, default, meaning }
 }
 
 /// Methods that work alike.
@@ -105,7 +105,7 @@ impl Family {
 
 /// A method with its options settled.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ConfiguredMethod {
     /// The name it was asked for by.
     pub name: &'static str,
     /// What it is called in pictures.
@@ -133,10 +133,10 @@ pub struct Closed {
     pub whole: DecomposedMap,
 }
 
-impl Chosen {
+impl ConfiguredMethod {
     fn new(method: impl Method + 'static, title: impl Into<String>) -> Self {
         let settings = Settings::default();
-        Chosen {
+        ConfiguredMethod {
             name: "",
             title: title.into(),
             options: Vec::new(),
@@ -157,7 +157,7 @@ impl Chosen {
     pub fn canonical(&self) -> String {
         let choices = Entry::find(self.name).map_or(&[][..], |entry| entry.options);
         let is_default = |(key, value): &&(&str, String)| {
-            choices.iter().any(|choice| choice.key == *key && is_same(value, choice.default))
+            choices.iter().any(|option| option.key == *key && is_same(value, option.default))
         };
         match written(self.options.iter().filter(|option| !is_default(option))) {
             options if options.is_empty() => self.name.to_owned(),
@@ -213,52 +213,92 @@ impl Entry {
     }
 
     /// The method with the given options, which must all be its own.
-    pub fn choose(&'static self, options: Options) -> Result<Chosen> {
-        let mut options = options.of(self.name, self.options.iter().map(|choice| choice.key));
+    pub fn configure(&'static self, options: Options) -> Result<ConfiguredMethod> {
+        let mut options = options.of(self.name, self.options.iter().map(|option| option.key));
         let chosen = (self.make)(&mut options)?;
         options.all_used()?;
         chosen.settings.check()?;
-        let read = self.options.iter().filter(|choice| options.is_read(choice.key));
+        let read = self.options.iter().filter(|option| options.is_read(option.key));
         let settled =
-            read.map(|choice| (choice.key, options.settled(choice.key).unwrap_or(choice.default).to_owned()));
+            read.map(|option| (option.key, options.settled(option.key).unwrap_or(option.default).to_owned()));
         let settled = settled.filter(|(_, value)| !value.is_empty()).collect();
-        Ok(Chosen { name: self.name, options: settled, ..chosen })
+        Ok(ConfiguredMethod { name: self.name, options: settled, ..chosen })
     }
 }
 
-/// A method as it is written in one word: `lrp:gamma=0.1,composite=epsilon-plus`, with further options after those.
-pub fn parse(text: &str, further: &[(String, String)]) -> Result<Chosen> {
-    parse_knowing(text, further, &[])
+/// A method as it was asked for: its name and the options that were given. What it is depends on the images too, where
+/// options that nobody gave follow from them.
+#[derive(Clone, Debug)]
+pub struct MethodChoice {
+    entry: &'static Entry,
+    given: Options,
+    configured: ConfiguredMethod,
 }
 
-/// Like [`parse`], with what is `known` of the images: options of that name that nobody gave, where the method has them.
-pub fn parse_knowing(
-    text: &str,
-    further: &[(String, String)],
-    known: &[(&'static str, String)],
-) -> Result<Chosen> {
-    let (name, inline) = text.split_once(':').unwrap_or((text, ""));
-    let mut options = Options::parse(inline)?;
-    further.iter().try_for_each(|(key, value)| options.add(key, value))?;
-    let entry = Entry::find(name)?;
-    for (key, value) in known {
-        if entry.options.iter().any(|choice| choice.key == *key) && !options.is_given(key) {
+impl MethodChoice {
+    /// Reads a method as it is written in one word, `lrp:gamma=0.1,composite=epsilon-plus`, with further options after
+    /// those. All options are checked.
+    pub fn parse(text: &str, further: &[(String, String)]) -> Result<Self> {
+        let (name, inline) = text.split_once(':').unwrap_or((text, ""));
+        let mut given = Options::parse(inline)?;
+        further.iter().try_for_each(|(key, value)| given.add(key, value))?;
+        let entry = Entry::find(name)?;
+        let configured = entry.configure(given.clone())?;
+        Ok(MethodChoice { entry, given, configured })
+    }
+
+    /// The name it was asked for by.
+    pub fn name(&self) -> &'static str {
+        self.entry.name
+    }
+
+    /// Whether an option was given.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.given.is_given(key)
+    }
+
+    /// The method where nothing is known of the images.
+    pub fn configured(&self) -> &ConfiguredMethod {
+        &self.configured
+    }
+
+    /// The method for images with these bounds.
+    pub fn resolve(&self, bounds: &ValueBounds) -> Result<ConfiguredMethod> {
+        let has = |key: &str| self.entry.options.iter().any(|option| option.key == key);
+        let implied = bounds.options.iter().filter(|(key, _)| has(key) && !self.is_given(key));
+        let mut options = self.given.clone();
+        let mut is_changed = false;
+        for (key, value) in implied {
             options.set(key, value);
+            is_changed = true;
         }
+        if is_changed { self.entry.configure(options) } else { Ok(self.configured.clone()) }
     }
-    entry.choose(options)
 }
 
-/// The least and the largest value of each channel after `preprocess`, as the options `low` and `high` that some methods
-/// have.
-pub fn known_bounds(preprocess: Option<&Preprocess>) -> Result<Vec<(&'static str, String)>> {
-    let Some(preprocess) = preprocess else { return Ok(Vec::new()) };
-    let bounds = preprocess.bounds()?;
-    let written = |end: fn(&(f32, f32)) -> f32| {
-        let numbers: Vec<String> = bounds.iter().map(|pair| end(pair).to_string()).collect();
-        numbers.join("/")
-    };
-    Ok(vec![("low", written(|pair| pair.0)), ("high", written(|pair| pair.1))])
+/// The least and the largest value that each channel of an image can have, where that is known. Some methods have options
+/// for them (`low` and `high`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueBounds {
+    options: Vec<(&'static str, String)>,
+}
+
+impl ValueBounds {
+    /// The bounds that preprocessing gives to images; none are known without it.
+    pub fn of(preprocess: Option<&Preprocess>) -> Result<Self> {
+        let Some(preprocess) = preprocess else { return Ok(ValueBounds::default()) };
+        let bounds = preprocess.bounds()?;
+        let written = |end: fn(&(f32, f32)) -> f32| {
+            let numbers: Vec<String> = bounds.iter().map(|pair| end(pair).to_string()).collect();
+            numbers.join("/")
+        };
+        Ok(ValueBounds { options: vec![("low", written(|pair| pair.0)), ("high", written(|pair| pair.1))] })
+    }
+}
+
+/// The method that a text names, where nothing is known of the images: [`MethodChoice::parse`].
+pub fn parse(text: &str, further: &[(String, String)]) -> Result<ConfiguredMethod> {
+    MethodChoice::parse(text, further).map(|choice| choice.configured)
 }
 
 /// A method's name and those of its options that are not what they are by default, in alphabetical order: two texts that
@@ -268,7 +308,7 @@ pub fn tidied(text: &str) -> Result<(&'static str, String)> {
     let entry = Entry::find(name)?;
     let mut given = Options::parse(inline)?;
     let mut kept = Vec::new();
-    for Choice { key, default, .. } in entry.options {
+    for MethodOption { key, default, .. } in entry.options {
         if let Some(value) = given.text(key).filter(|value| !is_same(value, default)) {
             let value = value.parse::<f64>().map_or(value, |number| number.to_string());
             kept.push(format!("{key}={value}"));
@@ -311,10 +351,10 @@ mod tests {
     #[test]
     fn every_method_is_what_its_documented_defaults_say() {
         for entry in entries() {
-            let plain = entry.choose(Options::default()).unwrap();
+            let plain = entry.configure(Options::default()).unwrap();
             let mut written = Options::default();
-            entry.options.iter().for_each(|choice| written.set(choice.key, choice.default));
-            let spelled_out = entry.choose(written).unwrap();
+            entry.options.iter().for_each(|option| written.set(option.key, option.default));
+            let spelled_out = entry.configure(written).unwrap();
             assert_eq!(format!("{plain:?}"), format!("{spelled_out:?}"), "{}", entry.name);
         }
     }

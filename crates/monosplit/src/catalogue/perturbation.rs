@@ -5,19 +5,19 @@ use monosplit_explain::methods::{FeatureAblation, KernelShap, Lime, Measure, Occ
 use monosplit_graph::{Error, Result};
 
 use super::averaged::{BASELINE, BATCH, SEED, baseline, batch, samples};
-use super::{Choice, Chosen, Entry, Family, Options, choice, files};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
-const PARTS: Choice = choice(
+const PARTS: MethodOption = option(
     "parts",
     "slic",
     "the parts: slic (superpixels), grid, elements (every number), or a .npy file of whole numbers",
 );
-const SEGMENTS: Choice = choice("segments", "50", "about how many superpixels");
-const COMPACTNESS: Choice =
-    choice("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
-const CELL: Choice = choice("cell", "32", "side of the squares of the grid, in pixels");
-const PROBABILITY: Choice =
-    choice("measure", "probability", "what is measured: probability or score of the class");
+const SEGMENTS: MethodOption = option("segments", "50", "about how many superpixels");
+const COMPACTNESS: MethodOption =
+    option("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
+const CELL: MethodOption = option("cell", "32", "side of the squares of the grid, in pixels");
+const PROBABILITY: MethodOption =
+    option("measure", "probability", "what is measured: probability or score of the class");
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -26,8 +26,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "how much the score falls when a window slides over the image",
         citation: "Zeiler, Fergus: Visualizing and Understanding Convolutional Networks, ECCV 2014",
         options: &[
-            choice("window", "auto", "side of the window, or HEIGHTxWIDTH; auto is a seventh of the image"),
-            choice("stride", "auto", "how far it moves, or DOWNxRIGHT; auto is half the window"),
+            option("window", "auto", "side of the window, or HEIGHTxWIDTH; auto is a seventh of the image"),
+            option("stride", "auto", "how far it moves, or DOWNxRIGHT; auto is half the window"),
             BASELINE,
             BATCH,
         ],
@@ -47,9 +47,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "random smooth masks, counted by what the network says of the image behind them",
         citation: "Petsiuk, Das, Saenko: RISE: Randomized Input Sampling for Explanation, BMVC 2018",
         options: &[
-            choice("samples", "1000", "number of masks"),
-            choice("grid", "8", "cells of a mask along each side"),
-            choice("open", "0.5", "how likely a cell is open"),
+            option("samples", "1000", "number of masks"),
+            option("grid", "8", "cells of a mask along each side"),
+            option("open", "0.5", "how likely a cell is open"),
             PROBABILITY,
             BASELINE,
             SEED,
@@ -63,14 +63,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "a linear model of the network around the image, in terms of its parts (ridge regression)",
         citation: "Ribeiro, Singh, Guestrin: \"Why Should I Trust You?\", KDD 2016",
         options: &[
-            choice("samples", "1000", "copies of each image, with parts missing"),
+            option("samples", "1000", "copies of each image, with parts missing"),
             PARTS,
             SEGMENTS,
             COMPACTNESS,
             CELL,
             PROBABILITY,
-            choice("width", "0.25", "width of the kernel by which copies count"),
-            choice("penalty", "1", "penalty of the regression"),
+            option("width", "0.25", "width of the kernel by which copies count"),
+            option("penalty", "1", "penalty of the regression"),
             BASELINE,
             SEED,
             BATCH,
@@ -83,12 +83,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "Shapley values of the parts of the image; exact where all sets of parts fit into the samples",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017",
         options: &[
-            choice("samples", "1000", "sets of parts asked about"),
+            option("samples", "1000", "sets of parts asked about"),
             PARTS,
             SEGMENTS,
             COMPACTNESS,
             CELL,
-            choice("measure", "score", "what is measured: probability or score of the class"),
+            option("measure", "score", "what is measured: probability or score of the class"),
             BASELINE,
             SEED,
             BATCH,
@@ -97,26 +97,26 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn occlusion(options: &mut Options) -> Result<Chosen> {
+fn occlusion(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = Occlusion {
         window: extent(options, "window")?,
         stride: extent(options, "stride")?,
         baseline: baseline(options)?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "Occlusion"))
+    Ok(ConfiguredMethod::new(method, "Occlusion"))
 }
 
-fn feature_ablation(options: &mut Options) -> Result<Chosen> {
+fn feature_ablation(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = FeatureAblation {
         features: features(options)?,
         baseline: baseline(options)?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "Feature Ablation"))
+    Ok(ConfiguredMethod::new(method, "Feature Ablation"))
 }
 
-fn rise(options: &mut Options) -> Result<Chosen> {
+fn rise(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = Rise {
         samples: samples(options, 1000)?,
         grid: options.count("grid", 8, 1..=1024)?,
@@ -126,10 +126,10 @@ fn rise(options: &mut Options) -> Result<Chosen> {
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "RISE"))
+    Ok(ConfiguredMethod::new(method, "RISE"))
 }
 
-fn lime(options: &mut Options) -> Result<Chosen> {
+fn lime(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = Lime {
         samples: samples(options, 1000)?,
         features: features(options)?,
@@ -140,10 +140,10 @@ fn lime(options: &mut Options) -> Result<Chosen> {
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "LIME"))
+    Ok(ConfiguredMethod::new(method, "LIME"))
 }
 
-fn kernel_shap(options: &mut Options) -> Result<Chosen> {
+fn kernel_shap(options: &mut Options) -> Result<ConfiguredMethod> {
     let method = KernelShap {
         samples: samples(options, 1000)?,
         features: features(options)?,
@@ -152,7 +152,7 @@ fn kernel_shap(options: &mut Options) -> Result<Chosen> {
         seed: options.seed()?,
         batch: batch(options)?,
     };
-    Ok(Chosen::new(method, "KernelSHAP"))
+    Ok(ConfiguredMethod::new(method, "KernelSHAP"))
 }
 
 fn measure(options: &mut Options, default: Measure) -> Result<Measure> {

@@ -4,7 +4,7 @@ use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange,
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
 use monosplit_graph::{Error, Result, Tensor};
 
-use super::{Choice, Chosen, Entry, Family, Options, choice, files};
+use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
 /// The γ and the α of rules unless told otherwise.
 const GAMMA: f64 = 0.25;
@@ -12,7 +12,7 @@ const ALPHA: f64 = 2.0;
 /// The most baselines that are compared with.
 const MOST_BASELINES: usize = 10_000;
 
-const POOL: Choice = choice(
+const POOL: MethodOption = option(
     "pool",
     "change",
     "max pooling: to whom the change is owed (change, which adds up), or to the winner (winner, as a gradient)",
@@ -26,7 +26,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: "Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation \
                    Differences, 2017",
         options: &[
-            choice(
+            option(
                 "baseline",
                 "0",
                 "what the image is compared with: a number for every element, or a .npy file of one image",
@@ -41,9 +41,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "DeepLIFT averaged over several baselines",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, 2017",
         options: &[
-            choice("baselines", "noise", "what the image is compared with: noise, or a .npy file of images"),
-            choice("count", "8", "how many images of noise"),
-            choice("seed", "0", "which images of noise"),
+            option("baselines", "noise", "what the image is compared with: noise, or a .npy file of images"),
+            option("count", "8", "how many images of noise"),
+            option("seed", "0", "which images of noise"),
             POOL,
         ],
         make: deep_shap,
@@ -55,32 +55,32 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: "Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise \
                    Relevance Propagation, 2015",
         options: &[
-            choice(
+            option(
                 "composite",
                 "epsilon-gamma-box",
                 "rules by kind of layer: epsilon-gamma-box, epsilon-plus, epsilon-plus-flat, \
                  epsilon-alpha2-beta1, epsilon-alpha2-beta1-flat; or one rule for all: epsilon, gamma, \
                  generalised-gamma, z-plus, alpha-beta, w-square, flat",
             ),
-            choice("epsilon", "own", "ε of the rule epsilon; own is the composite's, 1e-6 (epsilon: 1e-9)"),
-            choice("gamma", "0.25", "γ of the rules gamma"),
-            choice("alpha", "2", "α of the rule alpha-beta"),
-            choice("beta", "1", "β of the rule alpha-beta, α − 1"),
-            choice(
+            option("epsilon", "own", "ε of the rule epsilon; own is the composite's, 1e-6 (epsilon: 1e-9)"),
+            option("gamma", "0.25", "γ of the rules gamma"),
+            option("alpha", "2", "α of the rule alpha-beta"),
+            option("beta", "1", "β of the rule alpha-beta, α − 1"),
+            option(
                 "low",
                 "-3",
                 "the least value of the preprocessed image, or one for each channel: a/b/c; of pictures, what \
                  the preprocessing leaves of black and white",
             ),
-            choice("high", "3", "the greatest, given like low"),
-            choice("stabiliser", "own", "ε of the other rules; own is 1e-6 (epsilon and gamma: 1e-9)"),
-            choice(
+            option("high", "3", "the greatest, given like low"),
+            option("stabiliser", "own", "ε of the other rules; own is 1e-6 (epsilon and gamma: 1e-9)"),
+            option(
                 "rules",
                 "",
                 "rules of layers by name: conv1=zbox;layer4.*=gamma(0.1);fc=epsilon(0.01), of epsilon, gamma, \
                  paper-gamma, z-plus, alpha-beta, zbox, w-square, flat, pass",
             ),
-            choice("seed", "score", "what is handed down: the score, or one"),
+            option("seed", "score", "what is handed down: the score, or one"),
         ],
         make: lrp,
     },
@@ -92,15 +92,15 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: "Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers, \
                    ICML 2024",
         options: &[
-            choice("gamma", "0", "γ of the rule of convolutions and fully connected layers; 0 is the rule ε"),
-            choice("epsilon", "1e-6", "ε of all denominators"),
-            choice("seed", "score", "what is handed down: the score, or one"),
+            option("gamma", "0", "γ of the rule of convolutions and fully connected layers; 0 is the rule ε"),
+            option("epsilon", "1e-6", "ε of all denominators"),
+            option("seed", "score", "what is handed down: the score, or one"),
         ],
         make: attention_lrp,
     },
 ];
 
-fn deep_lift(options: &mut Options) -> Result<Chosen> {
+fn deep_lift(options: &mut Options) -> Result<ConfiguredMethod> {
     let baseline = match options.text("baseline") {
         None => ReferenceImage::default(),
         Some(text) => match text.parse::<f64>() {
@@ -108,10 +108,10 @@ fn deep_lift(options: &mut Options) -> Result<Chosen> {
             _ => ReferenceImage::Image(images("deeplift", "baseline", "a number", &text)?),
         },
     };
-    Ok(Chosen::new(DeepLift { baseline, pool: pool(options)? }, "DeepLIFT"))
+    Ok(ConfiguredMethod::new(DeepLift { baseline, pool: pool(options)? }, "DeepLIFT"))
 }
 
-fn deep_shap(options: &mut Options) -> Result<Chosen> {
+fn deep_shap(options: &mut Options) -> Result<ConfiguredMethod> {
     let file = options.text("baselines").filter(|text| !text.eq_ignore_ascii_case("noise"));
     let baselines = match file {
         Some(text) => {
@@ -124,7 +124,7 @@ fn deep_shap(options: &mut Options) -> Result<Chosen> {
             Baselines::Noise { count: options.count("count", 8, 1..=MOST_BASELINES)?, seed: options.seed()? }
         }
     };
-    Ok(Chosen::new(DeepShap { baselines, pool: pool(options)? }, "DeepSHAP"))
+    Ok(ConfiguredMethod::new(DeepShap { baselines, pool: pool(options)? }, "DeepSHAP"))
 }
 
 fn pool(options: &mut Options) -> Result<PoolChange> {
@@ -142,7 +142,7 @@ fn images(method: &str, key: &str, other: &str, text: &str) -> Result<Tensor> {
     files::array(text)
 }
 
-fn lrp(options: &mut Options) -> Result<Chosen> {
+fn lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let numbers = Numbers::read(options)?;
     let composite = composite(options, &numbers)?;
     if let Some(key) = numbers.chosen().find(|key| !composite.rules().any(|rule| reads(rule, key))) {
@@ -156,18 +156,18 @@ fn lrp(options: &mut Options) -> Result<Chosen> {
     handed_down(options, composite, title)
 }
 
-fn attention_lrp(options: &mut Options) -> Result<Chosen> {
+fn attention_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let gamma = options.number("gamma", 0.0, 0.0..=1e6)?;
     let stabiliser = options.number("epsilon", 1e-6, f64::MIN_POSITIVE..=1e6)?;
     let rule = if gamma > 0.0 { Rule::Gamma { gamma } } else { Rule::Epsilon { epsilon: stabiliser } };
     handed_down(options, Composite { stabiliser, ..Composite::attention(rule) }, "AttnLRP".into())
 }
 
-fn handed_down(options: &mut Options, composite: Composite, title: String) -> Result<Chosen> {
+fn handed_down(options: &mut Options, composite: Composite, title: String) -> Result<ConfiguredMethod> {
     let seeds = [("score", RelevanceSeed::Score), ("one", RelevanceSeed::One)];
     let seed = options.one_of("seed", RelevanceSeed::Score, &seeds)?;
     let lrp = Lrp { composite, seed };
-    Ok(Chosen { relevance: Some(lrp.clone()), ..Chosen::new(lrp, title) })
+    Ok(ConfiguredMethod { relevance: Some(lrp.clone()), ..ConfiguredMethod::new(lrp, title) })
 }
 
 /// Whether a rule reads the number of this name.
@@ -342,7 +342,7 @@ fn title(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parse, parse_knowing};
+    use super::super::{MethodChoice, ValueBounds, parse};
 
     #[test]
     fn rules_for_layers_are_read_with_their_numbers() {
@@ -366,8 +366,13 @@ mod tests {
 
     #[test]
     fn what_is_known_of_the_images_counts_unless_it_was_given() {
-        let known = [("low", "-1/-2/-3".to_owned()), ("high", "4".to_owned()), ("warp", "9".to_owned())];
-        let chosen = |text: &str| format!("{:?}", parse_knowing(text, &[], &known).unwrap().method);
+        let options =
+            vec![("low", "-1/-2/-3".to_owned()), ("high", "4".to_owned()), ("warp", "9".to_owned())];
+        let bounds = ValueBounds { options };
+        let chosen = |text: &str| {
+            let choice = MethodChoice::parse(text, &[]).unwrap();
+            format!("{:?}", choice.resolve(&bounds).unwrap().method)
+        };
         assert!(chosen("lrp").contains("low: [-1.0, -2.0, -3.0], high: [4.0]"));
         assert!(chosen("lrp:low=-5").contains("low: [-5.0], high: [4.0]"));
         assert_eq!(chosen("gradient"), "Gradient");

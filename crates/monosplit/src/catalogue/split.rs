@@ -6,34 +6,34 @@ use monosplit_explain::{
 };
 use monosplit_graph::{Error, Result};
 
-use super::{Choice, Chosen, Closed, Entry, Family, Options, choice};
+use super::{Closed, ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
 const PAPER: &str =
     "Hidden Monotonicity: Explaining Deep Neural Networks via their DC Decomposition, CVPR 2026";
 
-const STREAM: Choice =
-    choice("stream", "g", "the network of the pair: g (what speaks for the class) or h (against it)");
-const PART: Choice = choice("part", "combined", "the input of the stream: combined, plus or minus");
-const STREAM_PART: Choice =
-    choice("part", "plus", "the stream: plus or minus, or combined, their difference");
-const MAP: Choice = choice("map", "comb", "the relevance: pos, neg, or comb, their difference");
-const ALPHA: Choice =
-    choice("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
-const SHIFT_AT: Choice = choice("shift-at", "every", "shift at every node, or at affine ones only");
-const STABILISER: Choice =
-    choice("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
-const THETA: Choice = choice("theta", "0.1", "the factor of the stabiliser scale");
-const LIMIT: Choice = choice("limit", "10", "the limit of the stabiliser scale");
-const POOL: Choice =
-    choice("pool", "convex", "max pooling keeps streams convex, or follows the winner (wta)");
-const INPUT_SPLIT: Choice =
-    choice("input-split", "half", "how the input is divided: half, signed, positive or negative");
-const RELU: Choice = choice("relu", "max", "how a ReLU divides between the streams: max, min or half");
+const STREAM: MethodOption =
+    option("stream", "g", "the network of the pair: g (what speaks for the class) or h (against it)");
+const PART: MethodOption = option("part", "combined", "the input of the stream: combined, plus or minus");
+const STREAM_PART: MethodOption =
+    option("part", "plus", "the stream: plus or minus, or combined, their difference");
+const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or comb, their difference");
+const ALPHA: MethodOption =
+    option("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
+const SHIFT_AT: MethodOption = option("shift-at", "every", "shift at every node, or at affine ones only");
+const STABILISER: MethodOption =
+    option("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
+const THETA: MethodOption = option("theta", "0.1", "the factor of the stabiliser scale");
+const LIMIT: MethodOption = option("limit", "10", "the limit of the stabiliser scale");
+const POOL: MethodOption =
+    option("pool", "convex", "max pooling keeps streams convex, or follows the winner (wta)");
+const INPUT_SPLIT: MethodOption =
+    option("input-split", "half", "how the input is divided: half, signed, positive or negative");
+const RELU: MethodOption = option("relu", "max", "how a ReLU divides between the streams: max, min or half");
 
-const SENSITIVITY: &[Choice] =
+const SENSITIVITY: &[MethodOption] =
     &[STREAM, PART, ALPHA, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-const ACTIVATION: &[Choice] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-const RELEVANCE: &[Choice] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const ACTIVATION: &[MethodOption] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const RELEVANCE: &[MethodOption] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 
 const PARTS: [(&str, StreamPart); 3] =
     [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
@@ -73,25 +73,35 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn split_cam(options: &mut Options) -> Result<Chosen> {
+fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
     let (split, settings) = split(options)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, DecomposedMap::SplitCam);
-    Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitCam { split, stream, part }, title) })
+    let closed = closed(split, stream, part, Whole::SplitCam);
+    Ok(ConfiguredMethod {
+        settings,
+        alpha,
+        closed,
+        ..ConfiguredMethod::new(SplitCam { split, stream, part }, title)
+    })
 }
 
-fn split_grad(options: &mut Options) -> Result<Chosen> {
+fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
     let (split, settings) = split(options)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
-    Ok(Chosen { settings, alpha, closed, ..Chosen::new(SplitGrad { split, stream, part }, title) })
+    let closed = closed(split, stream, part, Whole::SplitGrad);
+    Ok(ConfiguredMethod {
+        settings,
+        alpha,
+        closed,
+        ..ConfiguredMethod::new(SplitGrad { split, stream, part }, title)
+    })
 }
 
-fn split_lrp(options: &mut Options) -> Result<Chosen> {
+fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let maps = [("pos", RelevanceMap::Pos), ("neg", RelevanceMap::Neg), ("comb", RelevanceMap::Comb)];
     let map = options.one_of("map", RelevanceMap::Comb, &maps)?;
     let (split, settings) = split(options)?;
@@ -100,14 +110,14 @@ fn split_lrp(options: &mut Options) -> Result<Chosen> {
         RelevanceMap::Neg => "SplitLRP neg",
         RelevanceMap::Comb => "SplitLRP comb",
     };
-    Ok(Chosen { settings, ..Chosen::new(SplitLrp { split, map }, title) })
+    Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitLrp { split, map }, title) })
 }
 
-fn split_stream(options: &mut Options) -> Result<Chosen> {
-    let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
+fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
+    let part = options.one_of("part", Part::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
     let title = format!("Split activations{}", sign(part));
-    Ok(Chosen { settings, ..Chosen::new(SplitStream { split, part }, title) })
+    Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
 
 /// The closed formula speaks of stream g and of its two inputs together.

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
+use monosplit::catalogue::MethodChoice;
+use monosplit::chosen_layer;
 use monosplit::explain::Finish;
 use monosplit::graph::Result;
 use monosplit::render::Scene;
-use monosplit::{catalogue, chosen_layer};
 
 use crate::commands::drawing::Draws;
 use crate::commands::method::MethodWords;
@@ -47,11 +48,9 @@ impl Draws for AlphaFigure {
         let mut subject = self.subject.open()?;
         let panel = |alpha: &String| {
             let option = ("alpha".to_owned(), alpha.clone());
-            let chosen = catalogue::parse_knowing(&self.method, &[option], &subject.known)?;
-            let layer = self
-                .layer
-                .clone()
-                .or_else(|| chosen_layer(subject.model.graph(), chosen.method.default_layer()));
+            let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&subject.bounds)?;
+            let layer =
+                self.layer.clone().or_else(|| chosen_layer(subject.model.graph(), chosen.method.place()));
             Ok(Panel { chosen, layer, header: format!("α = {alpha}") })
         };
         let panels = self.alphas.iter().map(panel).collect::<Result<Vec<_>>>()?;

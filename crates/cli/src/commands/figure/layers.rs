@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
+use monosplit::catalogue::MethodChoice;
 use monosplit::explain::Finish;
 use monosplit::graph::{Error, Result};
+use monosplit::layers_by_size;
 use monosplit::render::Scene;
-use monosplit::{catalogue, layers_by_size};
 
 use crate::commands::drawing::Draws;
 use crate::commands::method::MethodWords;
@@ -41,7 +42,7 @@ pub(crate) struct LayersFigure {
 impl Draws for LayersFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let mut subject = self.subject.open()?;
-        let chosen = catalogue::parse_knowing(&self.method, &[], &subject.known)?;
+        let chosen = MethodChoice::parse(&self.method, &[])?.resolve(&subject.bounds)?;
         let layers = match &self.layers[..] {
             [] => layers_by_size(subject.model.graph()),
             layers => layers.to_vec(),

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use clap::Args;
-use monosplit::catalogue;
+use monosplit::catalogue::MethodChoice;
 use monosplit::explain::Finish;
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
@@ -69,7 +69,7 @@ impl PolytopeFigure {
         let mut subject = self.subject.open()?;
         let options = [("stream", &self.stream), ("part", &self.part), ("alpha", &self.alpha)];
         let options = options.map(|(key, value)| (key.to_owned(), value.clone()));
-        let chosen = catalogue::parse_knowing("splitgrad", &options, &subject.known)?;
+        let chosen = MethodChoice::parse("splitgrad", &options)?.resolve(&subject.bounds)?;
         let panel = Panel { chosen, layer: self.layer.clone(), header: String::new() };
         let engine = self.subject.compute.engine()?;
         let panels = Panels::new(&subject.model, vec![panel], Finish::default(), &*engine)?;

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
-use monosplit::explain::{Explanation, Finish, SaliencyMap};
+use monosplit::catalogue::MethodChoice;
+use monosplit::explain::{Explained, Finish, Map};
 use monosplit::graph::{Error, Graph, Result};
 use monosplit::render::{Row, Scene};
-use monosplit::{Ranked, catalogue, default_layer};
+use monosplit::{Ranked, default_layer};
 
 use crate::commands::drawing::Draws;
 use crate::commands::panels::{Panel, Panels, row, scene};
@@ -66,7 +67,7 @@ fn panels(figure: &SplitFigure, subject: &Subject) -> Result<Panels> {
     let panel = |method: &str, layer: &Option<String>, header: &str| -> Result<Panel> {
         let option = ("alpha".to_owned(), figure.alpha.clone());
         let options = if method.starts_with("splitcam") { vec![option] } else { Vec::new() };
-        let chosen = catalogue::parse_knowing(method, &options, &subject.known)?;
+        let chosen = MethodChoice::parse(method, &options)?.resolve(&subject.bounds)?;
         Ok(Panel { chosen, layer: layer.clone(), header: header.to_owned() })
     };
     let columns = vec![

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use monosplit::graph::Error;
 
-use crate::manner::is_quiet;
+use crate::output_style::is_quiet;
 use crate::table::printable;
 
 /// The exit code of everything that went wrong.

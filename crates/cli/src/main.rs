@@ -5,7 +5,7 @@ mod config;
 mod failure;
 mod interruption;
 mod json;
-mod manner;
+mod output_style;
 mod report;
 mod table;
 

@@ -432,3 +432,16 @@ fn channels_that_cancel_are_said_to() {
         assert!(!words(&[&at[..], more].concat()).contains("cancel"), "{more:?}");
     }
 }
+
+#[test]
+fn the_library_finds_the_map_that_the_program_writes() {
+    let folder = Folder::new();
+    let network = program::crates().join("monosplit/assets/pets-small.onnx");
+    let model = Model::open(&network).unwrap();
+    for method in ["splitcam", "lrp", "gradcam"] {
+        let words = ["--method", method, "--class", "Bengal"];
+        let written = map(&folder, &text(&network), &text(&chelsea()), &words);
+        let found = model.explainer(method).class("Bengal").explain(&Picture::open(chelsea()).unwrap());
+        assert_eq!(found.unwrap().map.values, written, "{method}");
+    }
+}

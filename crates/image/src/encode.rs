@@ -57,6 +57,13 @@ pub fn write_png(path: impl AsRef<Path>, width: usize, height: usize, pixels: Pi
     write_atomically(path, &encode_png(width, height, pixels)?)
 }
 
+impl Picture {
+    /// Writes the picture as a PNG file to `path`, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        write_png(path, self.width(), self.height(), self.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -4,7 +4,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::image::{Fit, Picture, Preset};
-use monosplit::{Inference, Labels, Meaning, Model, Ranked, Result};
+use monosplit::{Inference, Labels, Model, RankedClass, Result, ScoreKind};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
 
     let scores = Inference::new(&model, &Cpu::default())?.run(&[cat.tensor])?.to_f64();
     let labels = Labels::of(&model, scores.len());
-    for ranked in Ranked::best(&scores, 5, Meaning::Logits).unwrap_or_default() {
+    for ranked in RankedClass::best(&scores, 5, ScoreKind::Logits).unwrap_or_default() {
         let percent = 100.0 * ranked.probability.unwrap_or_default();
         println!("{percent:6.2} %  {}", labels.name(ranked.class));
     }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, Known};
 use monosplit_eval::{Sha256, nearby};
-use monosplit_graph::metadata::PRESET;
 use monosplit_graph::{Error, Graph, Result, arch};
-use monosplit_image::{Preprocess, Preset};
+use monosplit_image::Preprocess;
 
 use crate::catalogue::{Entry, MethodChoice, ValueBounds, tidied};
 use crate::labels::Labels;
@@ -20,7 +19,7 @@ use crate::model_options::Origin;
 const MAX_WEIGHTS: u64 = 64 << 30;
 
 /// The network of an experiment, opened.
-pub struct Laboratory {
+pub struct EvaluationContext {
     /// The network.
     pub model: Model,
     /// How pictures are made ready for it.
@@ -34,7 +33,7 @@ pub struct Laboratory {
     bounds: ValueBounds,
 }
 
-impl Laboratory {
+impl EvaluationContext {
     /// Opens the network an experiment names, or the ONNX file `instead` of it.
     pub fn open(experiment: &Experiment, instead: Option<&Path>) -> Result<Self> {
         let part = &experiment.model;
@@ -80,17 +79,12 @@ impl Laboratory {
                 "metrics read images with channels before rows; export the network in that order".into(),
             ));
         }
-        let preset = match (part.preset, model.metadata(PRESET)) {
-            (Some(preset), _) => preset,
-            (None, Some(name)) => name.parse::<Preset>()?,
-            (None, None) => Preset::default(),
+        let preset = match part.preset {
+            Some(preset) => preset,
+            None => model.preset()?.unwrap_or_default(),
         };
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
-        let classes = model.classes().ok_or_else(|| {
-            model.unfit(
-                "expected one score for each class at the first output; there is nothing to explain".into(),
-            )
-        })?;
+        let classes = model.expect_classes()?;
         let labels = match &part.labels {
             Some(path) => Labels::open(path, classes).map_err(|error| {
                 Error::new(error.kind(), format!("model.labels: {}{error}", nearby(path)))
@@ -98,7 +92,7 @@ impl Laboratory {
             None => Labels::of(&model, classes),
         };
         let bounds = ValueBounds::of(Some(&preprocess))?;
-        Ok(Laboratory { model, preprocess, hash: hash.finish(), path, labels, bounds })
+        Ok(EvaluationContext { model, preprocess, hash: hash.finish(), path, labels, bounds })
     }
 
     /// The network as it is explained.
@@ -107,7 +101,7 @@ impl Laboratory {
     }
 }
 
-impl Catalogue for Laboratory {
+impl Catalogue for EvaluationContext {
     fn method(&self, text: &str) -> Result<Known> {
         let (name, options) = tidied(text)?;
         let family = Entry::find(name)?.family.title().to_owned();

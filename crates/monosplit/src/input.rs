@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::{Data, Error, Kind, Result, Tensor, element_count, npy};
-use monosplit_image::{Picture, Preprocess};
+use monosplit_image::{Picture, Prepared, Preprocess};
+use monosplit_render::{Caption, Map, Overlay, OverlayOptions, OverlayPanels, overlay};
 
 use crate::model::{self, ChannelOrder, Model};
 
@@ -19,37 +20,37 @@ const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// A file to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum InputFile {
     /// A JPEG or PNG picture.
     Picture(PathBuf),
     /// A preprocessed batch.
     Batch(PathBuf),
 }
 
-impl Source {
+impl InputFile {
     /// What `paths` stand for: each file itself, for a folder the pictures in it sorted by name.
-    pub fn list(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    pub fn list(paths: &[PathBuf]) -> Result<Vec<InputFile>> {
         let mut sources = Vec::new();
         for path in paths {
             if path.is_dir() {
                 let pictures = pictures_in(path)?;
                 pictures.iter().for_each(monosplit_graph::keep);
-                sources.extend(pictures.into_iter().map(Source::Picture));
+                sources.extend(pictures.into_iter().map(InputFile::Picture));
             } else {
-                sources.push(Source::of_file(path)?);
+                sources.push(InputFile::of_file(path)?);
             }
         }
         Ok(sources)
     }
 
     /// Told by the first bytes of the file, not by its name.
-    fn of_file(path: &Path) -> Result<Source> {
+    fn of_file(path: &Path) -> Result<InputFile> {
         let failed = |cause| Error::io(path, &cause);
         let mut first = Vec::new();
         let file = File::open(path).map_err(failed)?;
         file.take(NPY_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
         let is_batch = first == NPY_MAGIC || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
-        Ok(if is_batch { Source::Batch(path.to_owned()) } else { Source::Picture(path.to_owned()) })
+        Ok(if is_batch { InputFile::Batch(path.to_owned()) } else { InputFile::Picture(path.to_owned()) })
     }
 }
 
@@ -84,14 +85,40 @@ pub struct Sample {
     pub picture: Option<Picture>,
 }
 
+impl Sample {
+    /// A map of this sample, drawn over its picture; where there is no picture, the map alone.
+    pub fn overlay(&self, map: &Map, caption: &Caption, options: &OverlayOptions) -> Result<Overlay> {
+        if let Some(picture) = &self.picture {
+            return overlay(picture, map, caption, options);
+        }
+        let options = OverlayOptions { panels: OverlayPanels::Single, opacity: 1.0, ..*options };
+        overlay(&self.blank(map)?, map, caption, &options)
+    }
+
+    /// A white page of the size of the sample where that is an image, otherwise of the size of the map.
+    fn blank(&self, map: &Map) -> Result<Picture> {
+        let (width, height) = match *self.tensor.shape() {
+            [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
+            _ => (map.width(), map.height()),
+        };
+        Picture::new(width, height, vec![0xff; width * height * 3])
+    }
+}
+
 /// Samples from files that are opened one after another.
-pub struct Feed {
-    sources: VecDeque<Source>,
+pub struct SampleReader {
+    sources: VecDeque<InputFile>,
     opened: usize,
     rest: Option<Batch>,
     preprocess: Option<Preprocess>,
+    input: ModelInput,
+}
+
+/// What the input of a network expects.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelInput {
+    name: String,
     order: ChannelOrder,
-    input: String,
     sample_shape: Vec<usize>,
     kind: Kind,
 }
@@ -102,23 +129,14 @@ struct Batch {
     next: usize,
 }
 
-impl Feed {
+impl SampleReader {
     /// The samples of `sources` as `model` reads them; pictures are made ready by `preprocess`, which must have been
     /// fitted to the model.
-    pub fn new(model: &Model, sources: Vec<Source>, preprocess: Option<Preprocess>) -> Result<Self> {
-        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
+    pub fn new(model: &Model, sources: Vec<InputFile>, preprocess: Option<Preprocess>) -> Result<Self> {
+        let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
         let order = if pictures { model.picture_input()?.order } else { ChannelOrder::ChannelsFirst };
-        let input = model.input()?;
-        Ok(Feed {
-            sources: sources.into(),
-            opened: 0,
-            rest: None,
-            preprocess,
-            order,
-            input: input.label.tensor.clone(),
-            sample_shape: model.sample_shape()?,
-            kind: input.kind,
-        })
+        let input = ModelInput::new(model, order)?;
+        Ok(SampleReader { sources: sources.into(), opened: 0, rest: None, preprocess, input })
     }
 
     /// How many files have been opened.
@@ -144,7 +162,7 @@ impl Feed {
 
     fn next_sample(&mut self) -> Result<Option<Sample>> {
         if let Some(batch) = &mut self.rest {
-            let sample = batch.sample(&self.sample_shape)?;
+            let sample = batch.sample(&self.input.sample_shape)?;
             if batch.next == batch.tensor.shape()[0] {
                 self.rest = None;
             }
@@ -153,9 +171,9 @@ impl Feed {
         let Some(source) = self.sources.pop_front() else { return Ok(None) };
         self.opened += 1;
         match source {
-            Source::Picture(path) => self.picture(&path).map(Some),
-            Source::Batch(path) => {
-                let tensor = self.batch(&path).map_err(|error| about(&path, error))?;
+            InputFile::Picture(path) => self.picture(&path).map(Some),
+            InputFile::Batch(path) => {
+                let tensor = self.input.batch(&path).map_err(|error| about(&path, error))?;
                 self.rest = Some(Batch { path, tensor, next: 0 });
                 self.next_sample()
             }
@@ -165,17 +183,32 @@ impl Feed {
     fn picture(&self, path: &Path) -> Result<Sample> {
         let picture = Picture::open(path)?;
         let preprocess = self.preprocess.clone().unwrap_or_default();
-        let prepared = preprocess.apply(&picture).map_err(|error| about(path, error))?;
+        let prepared = self.input.picture(&picture, &preprocess).map_err(|error| about(path, error))?;
+        let name = path.display().to_string();
+        Ok(Sample { name, tensor: prepared.tensor, picture: Some(prepared.picture) })
+    }
+}
+
+impl ModelInput {
+    /// The input of `model`, which reads images in this order of axes.
+    pub(crate) fn new(model: &Model, order: ChannelOrder) -> Result<Self> {
+        let input = model.input()?;
+        let name = input.label.tensor.clone();
+        Ok(ModelInput { name, order, sample_shape: model.sample_shape()?, kind: input.kind })
+    }
+
+    /// A picture as the network reads it.
+    pub(crate) fn picture(&self, picture: &Picture, preprocess: &Preprocess) -> Result<Prepared> {
+        let prepared = preprocess.apply(picture)?;
         let tensor = match self.order {
             ChannelOrder::ChannelsFirst => prepared.tensor,
             ChannelOrder::ChannelsLast => channels_last(&prepared.tensor)?,
         };
         if tensor.shape()[1..] != self.sample_shape {
-            return Err(about(path, self.misfit(tensor.shape())));
+            return Err(self.misfit(tensor.shape()));
         }
-        finite(&tensor).map_err(|error| about(path, error))?;
-        let name = path.display().to_string();
-        Ok(Sample { name, tensor, picture: Some(prepared.picture) })
+        finite(&tensor)?;
+        Ok(Prepared { tensor, ..prepared })
     }
 
     fn batch(&self, path: &Path) -> Result<Tensor> {
@@ -190,7 +223,7 @@ impl Feed {
         if self.kind != Kind::Float && tensor.kind() != self.kind {
             return Err(Error::argument(format!(
                 "input '{}' reads numbers of kind {}, found {}",
-                self.input,
+                self.name,
                 self.kind,
                 tensor.kind()
             )));
@@ -201,7 +234,7 @@ impl Feed {
 
     fn misfit(&self, found: &[usize]) -> Error {
         let rest: String = self.sample_shape.iter().map(|length| format!(", {length}")).collect();
-        Error::shape(format!("input '{}' expects the shape [N{rest}], found {found:?}", self.input))
+        Error::shape(format!("input '{}' expects the shape [N{rest}], found {found:?}", self.name))
     }
 }
 

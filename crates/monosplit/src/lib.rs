@@ -1,20 +1,42 @@
-//! monosplit as a library: the rooms of the house under one roof, and [`Model`], an opened network ready to be run
-//! or explained.
+//! monosplit explains what a trained image classifier saw. [`Model`] is an opened network, ready to be run or explained.
 //!
-//! ```no_run
-//! use monosplit::engine::{Cpu, Precision};
-//! use monosplit::image::{Fit, Picture, Preset};
-//! use monosplit::{Inference, Model};
+//! ```
+//! use monosplit::Model;
+//! use monosplit::image::Picture;
 //!
 //! # fn main() -> monosplit::Result<()> {
-//! let model = Model::open("resnet18.onnx")?;
-//! let size = model.picture_input()?.size;
-//! let prepared = Preset::Imagenet.options().fit(size, Fit::default())?.apply(&Picture::open("cat.jpg")?)?;
-//! let logits = Inference::new(&model, &Cpu::default().precision(Precision::F32))?.run(&[prepared.tensor])?;
-//! assert_eq!(logits.shape(), [1, 1000]);
+//! # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/assets")).unwrap();
+//! let model = Model::open("pets-small.onnx")?;
+//! let explanation = model.explain(&Picture::open("chelsea.png")?)?;
+//! println!("{}: {:.1} %", explanation.class_name, 100.0 * explanation.probability.unwrap_or_default());
+//! # std::env::set_current_dir(std::env::temp_dir()).unwrap();
+//! explanation.save("explained.png")?;
+//! # assert_eq!(explanation.class, explanation.ranking[0].class);
+//! # assert_eq!(Picture::open("explained.png")?, explanation.overlay()?);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Options are builders. An explainer is compiled once and explains any number of pictures:
+//!
+//! ```
+//! # use monosplit::Model;
+//! # use monosplit::image::Picture;
+//! # fn main() -> monosplit::Result<()> {
+//! # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/assets")).unwrap();
+//! # let picture = Picture::open("chelsea.png")?;
+//! let model = Model::options().input_shape([3, 128, 128]).open("pets-small.onnx")?;
+//! let explainer = model.explainer("splitgrad").layer("layer2.1.conv2").alpha(0.3).class("bengal").build()?;
+//! let explanation = explainer.explain(&picture)?;
+//! assert_eq!(explanation.class_name.to_lowercase(), "bengal");
+//! assert_eq!(explanation.map.values.shape()[0], 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crates below this one are its modules: [`graph`] is what a network is, [`engine`] runs it, [`explain`] holds the
+//! methods, [`image`] and [`render`] read and draw pictures. The features `eval` (metrics and the store of results),
+//! `train` and `maxout` add theirs; `onnxruntime` and `cuda` add engines.
 
 pub use monosplit_engine as engine;
 #[cfg(feature = "eval")]
@@ -41,22 +63,27 @@ mod input;
 mod labels;
 mod layer_choice;
 mod model;
+mod model_facts;
 mod model_options;
 mod open_batch;
+mod picture_explainer;
 mod prediction;
 
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
 #[cfg(feature = "eval")]
-pub use evaluation::Laboratory;
+pub use evaluation::EvaluationContext;
 pub use inference::Inference;
-pub use input::{Feed, Sample, Source};
+pub use input::{InputFile, Sample, SampleReader};
 pub use labels::Labels;
 pub use layer_choice::{chosen_layer, default_layer, layers_by_size};
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
-pub use prediction::{Meaning, Ranked};
+pub use picture_explainer::{
+    ClassChoice, DEFAULT_METHOD, ExplainerBuilder, PictureExplainer, PictureExplanation,
+};
+pub use prediction::{RankedClass, ScoreKind};
 
 /// The README's example is compiled with the documentation tests.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ use monosplit_graph::passes::Stripped;
 
 /// How a score becomes a probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ScoreKind {
     /// Logits: the probabilities of all classes sum to one.
     Logits,
     /// Each score is a probability of its own (the network ends in a sigmoid).
@@ -13,22 +13,22 @@ pub enum Meaning {
     Score,
 }
 
-impl Meaning {
+impl ScoreKind {
     /// The meaning of an output, by what was found at its end.
     pub fn of(classes: usize, output: &str, found: &Stripped) -> Self {
         if found.sigmoid.iter().any(|name| name == output) {
-            Meaning::Independent
+            ScoreKind::Independent
         } else if classes == 1 {
-            Meaning::Score
+            ScoreKind::Score
         } else {
-            Meaning::Logits
+            ScoreKind::Logits
         }
     }
 }
 
 /// A class in the order of its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ranked {
+pub struct RankedClass {
     /// The class.
     pub class: usize,
     /// What the network returned for it.
@@ -37,22 +37,23 @@ pub struct Ranked {
     pub probability: Option<f64>,
 }
 
-impl Ranked {
+impl RankedClass {
     /// The `count` best classes, the best first; of equals the one of lower number. `None` if a score is no number.
-    pub fn best(scores: &[f64], count: usize, meaning: Meaning) -> Option<Vec<Ranked>> {
+    pub fn best(scores: &[f64], count: usize, score_kind: ScoreKind) -> Option<Vec<RankedClass>> {
         if scores.iter().any(|score| !score.is_finite()) {
             return None;
         }
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
-        let probability = |score: f64| match meaning {
-            Meaning::Logits => Some((score - largest).exp() / sum),
-            Meaning::Independent => Some(score),
-            Meaning::Score => None,
+        let probability = |score: f64| match score_kind {
+            ScoreKind::Logits => Some((score - largest).exp() / sum),
+            ScoreKind::Independent => Some(score),
+            ScoreKind::Score => None,
         };
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let ranked = |class| Ranked { class, score: scores[class], probability: probability(scores[class]) };
+        let ranked =
+            |class| RankedClass { class, score: scores[class], probability: probability(scores[class]) };
         Some(order.into_iter().take(count).map(ranked).collect())
     }
 }
@@ -64,7 +65,7 @@ mod tests {
     /// `torch.softmax(torch.tensor([1000., 1001., 999.], dtype=torch.float64), 0)`.
     #[test]
     fn large_logits_do_not_overflow() {
-        let best = Ranked::best(&[1000.0, 1001.0, 999.0], 5, Meaning::Logits).unwrap();
+        let best = RankedClass::best(&[1000.0, 1001.0, 999.0], 5, ScoreKind::Logits).unwrap();
         assert_eq!(best.iter().map(|r| r.class).collect::<Vec<_>>(), [1, 0, 2]);
         for (ranked, expected) in best.iter().zip([0.665240955774822, 0.244728471054798, 0.090030573170381]) {
             assert!((ranked.probability.unwrap() - expected).abs() < 1e-14);
@@ -73,11 +74,11 @@ mod tests {
 
     #[test]
     fn equals_keep_their_order_and_nan_has_none() {
-        let best = Ranked::best(&[0.0, 1.0, 1.0, -0.0], 3, Meaning::Independent).unwrap();
+        let best = RankedClass::best(&[0.0, 1.0, 1.0, -0.0], 3, ScoreKind::Independent).unwrap();
         assert_eq!(
             best.iter().map(|r| (r.class, r.probability)).collect::<Vec<_>>()[..2],
             [(1, Some(1.0)), (2, Some(1.0))]
         );
-        assert_eq!(Ranked::best(&[0.0, f64::NAN], 1, Meaning::Logits), None);
+        assert_eq!(RankedClass::best(&[0.0, f64::NAN], 1, ScoreKind::Logits), None);
     }
 }

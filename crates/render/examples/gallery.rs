@@ -8,8 +8,8 @@ use std::path::Path;
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_image::{Filter, Picture, write_png};
 use monosplit_render::{
-    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, Layout,
-    LinePlot, Map, OverlayOptions, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
+    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, LinePlot, Map,
+    OverlayOptions, OverlayPanels, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
     TerminalColours, Tile, Zero, blend, figure, overlay, side_by_side, terminal_map, terminal_picture,
 };
 
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     write(folder, "clipped", &overlay(&chelsea, &signed, &caption("SplitGrad"), &clear)?.picture)?;
     let tiny = cropped.resize(28, 28, Filter::Bilinear)?;
     write(folder, "digit", &overlay(&tiny, &signed, &caption("SplitLRP"), &plain)?.picture)?;
-    let single = OverlayOptions { layout: Layout::Single, ..plain };
+    let single = OverlayOptions { panels: OverlayPanels::Single, ..plain };
     let icon = cropped.resize(16, 16, Filter::Bilinear)?;
     write(folder, "icon", &overlay(&icon, &bumps(4, 4, f32::abs)?, &caption("SplitCAM"), &single)?.picture)?;
     let huge = chelsea.resize(1353, 900, Filter::Bicubic)?;

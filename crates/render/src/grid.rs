@@ -103,26 +103,26 @@ impl Grid {
 
     /// Lays the pictures out.
     pub fn into_scene(self) -> Result<Scene> {
-        let layout = Layout::new(&self)?;
-        let mut scene = Scene::new(layout.width, layout.height, &self.title)?
+        let metrics = GridMetrics::new(&self)?;
+        let mut scene = Scene::new(metrics.width, metrics.height, &self.title)?
             .described(&self.description())
-            .resolution(layout.shown.pixels_per_unit);
-        scene.paragraph(MARGIN, MARGIN, &layout.title, TextSize::Large);
-        let header = layout.headers.iter().map(Vec::len).max().unwrap_or(0);
-        for (column, lines) in layout.headers.iter().enumerate() {
-            let centre = layout.left(column) + layout.shown.width / 2.0;
+            .resolution(metrics.shown.pixels_per_unit);
+        scene.paragraph(MARGIN, MARGIN, &metrics.title, TextSize::Large);
+        let header = metrics.headers.iter().map(Vec::len).max().unwrap_or(0);
+        for (column, lines) in metrics.headers.iter().enumerate() {
+            let centre = metrics.left(column) + metrics.shown.width / 2.0;
             for (i, words) in lines.iter().enumerate() {
                 // Headers stand on their column, however many lines the others have.
                 let below = (header - lines.len() + i) as f64 * SIZE.line();
-                let baseline = layout.head + below + SIZE.ascent();
+                let baseline = metrics.head + below + SIZE.ascent();
                 scene.text((centre, baseline), words, SIZE, Anchor::Middle);
             }
         }
         let key = self.key();
         for (index, row) in self.rows.into_iter().enumerate() {
-            layout.draw_row(&mut scene, index, row, &self.columns);
+            metrics.draw_row(&mut scene, index, row, &self.columns);
         }
-        key.draw(&mut scene, layout.gutter, layout.height - key.height())?;
+        key.draw(&mut scene, metrics.gutter, metrics.height - key.height())?;
         Ok(scene)
     }
 
@@ -152,7 +152,7 @@ impl Grid {
 }
 
 /// Where everything goes, in units.
-struct Layout {
+struct GridMetrics {
     shown: Shown,
     title: Vec<String>,
     headers: Vec<Vec<String>>,
@@ -168,7 +168,7 @@ struct Layout {
     height: f64,
 }
 
-impl Layout {
+impl GridMetrics {
     fn new(grid: &Grid) -> Result<Self> {
         let pictures = || grid.rows.iter().flat_map(|row| &row.cells).flatten().map(|cell| &cell.picture);
         let widest = pictures().map(Picture::width).max();
@@ -208,7 +208,7 @@ impl Layout {
             labels.push(label);
             top += (label + shown.height).max(words) + MARGIN;
         }
-        Ok(Layout {
+        Ok(GridMetrics {
             shown,
             title,
             headers,

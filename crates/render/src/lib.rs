@@ -91,7 +91,9 @@ pub use html::{Page, PageFigure, escape};
 pub use line_plot::{LinePlot, Series};
 pub use map::Map;
 pub use number::number;
-pub use overlay::{Blend, Caption, Layout, Overlay, OverlayOptions, Underlay, blend, overlay, side_by_side};
+pub use overlay::{
+    Blend, Caption, Overlay, OverlayOptions, OverlayPanels, Underlay, blend, overlay, side_by_side,
+};
 pub use polytope::{Edge, Polytope};
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};

@@ -25,7 +25,7 @@ pub enum Underlay {
 
 /// What stands beside the overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum OverlayPanels {
     /// The picture to the left of the overlay.
     #[default]
     SideBySide,
@@ -44,7 +44,7 @@ pub struct OverlayOptions {
     /// What the map lies on.
     pub underlay: Underlay,
     /// What stands beside the overlay.
-    pub layout: Layout,
+    pub panels: OverlayPanels,
     /// Whether the key to the colours is drawn.
     pub colour_bar: bool,
     /// A picture whose longer side has fewer pixels is drawn with each pixel as a square, so that digits and
@@ -60,7 +60,7 @@ impl Default for OverlayOptions {
             heatmap: HeatmapOptions::default(),
             opacity: 0.5,
             underlay: Underlay::Grey,
-            layout: Layout::SideBySide,
+            panels: OverlayPanels::SideBySide,
             colour_bar: true,
             least_side: 224,
             contours: 0,
@@ -189,9 +189,9 @@ pub fn side_by_side(
 ) -> Result<(Scene, Scale)> {
     let mixed = blend(picture, map, options)?;
     let scene = page(picture, &mixed, &[caption.parts(), remarks(&mixed.scale)], options)?;
-    let shown = match options.layout {
-        Layout::SideBySide => "A picture and the map that explains it, laid over the picture. ",
-        Layout::Single => "A map laid over the picture it explains. ",
+    let shown = match options.panels {
+        OverlayPanels::SideBySide => "A picture and the map that explains it, laid over the picture. ",
+        OverlayPanels::Single => "A map laid over the picture it explains. ",
     };
     let scene = scene.described(&format!("{shown}{}", remarks(&mixed.scale).join("; ")));
     Ok((scene, mixed.scale))
@@ -225,9 +225,9 @@ fn lines(parts: &[String], room: f64) -> Vec<String> {
 fn page(picture: &Picture, mixed: &Blend, words: &[Vec<String>], options: &OverlayOptions) -> Result<Scene> {
     const MARGIN: f64 = 5.0;
     const GAP: f64 = 4.0;
-    let panels = match options.layout {
-        Layout::SideBySide => vec![picture, &mixed.picture],
-        Layout::Single => vec![&mixed.picture],
+    let panels = match options.panels {
+        OverlayPanels::SideBySide => vec![picture, &mixed.picture],
+        OverlayPanels::Single => vec![&mixed.picture],
     };
     let shown = Shown::new(picture.width(), picture.height(), options.least_side);
     let (width, height) = (shown.width, shown.height);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn small_pictures_are_drawn_in_whole_squares_and_large_ones_as_they_are() {
         let map = Map::new(7, 7, (0..49).map(|i| i as f32).collect()).unwrap();
-        let options = OverlayOptions { colour_bar: false, layout: Layout::Single, ..bare(0.5) };
+        let options = OverlayOptions { colour_bar: false, panels: OverlayPanels::Single, ..bare(0.5) };
         let caption = Caption::default();
         let margins = |side: usize, least: usize| {
             let page = overlay(&photograph(side, side), &map, &caption, &options).unwrap().picture;

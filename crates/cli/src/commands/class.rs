@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::explain::Class;
 use monosplit::graph::{Error, Result};
-use monosplit::{Labels, Meaning, Model};
+use monosplit::{Labels, Model, ScoreKind};
 
 /// Which class is explained, and what classes are called.
 #[derive(Args)]
@@ -30,10 +30,9 @@ impl ClassArgs {
     }
 
     /// What the classes are called, and what their scores mean.
-    pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, Meaning)> {
-        let (labels, classes) = labels(self.labels.as_deref(), model)?;
-        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
-        Ok((labels, Meaning::of(classes, output, &model.report().outputs)))
+    pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, ScoreKind)> {
+        let (labels, _) = labels(self.labels.as_deref(), model)?;
+        Ok((labels, model.score_kind()))
     }
 
     /// The classes to explain.
@@ -45,11 +44,7 @@ impl ClassArgs {
 
 /// What the classes of a network are called, in a file if one is named, and how many there are.
 pub(crate) fn labels(file: Option<&Path>, model: &Model) -> Result<(Labels, usize)> {
-    let classes = model.classes().ok_or_else(|| {
-        model.unfit(
-            "expected one score for each class at the first output; there is nothing to explain".into(),
-        )
-    })?;
+    let classes = model.expect_classes()?;
     let labels = match file {
         Some(path) => Labels::open(path, classes)?,
         None => Labels::of(model, classes),

@@ -8,9 +8,9 @@ use monosplit::graph::Result;
 use monosplit::render::Scene;
 
 use super::drawing::Draws;
+use super::figure_input::FigureInputArgs;
 use super::method::FinishArgs;
 use super::panels::{Panel, Panels, scene};
-use super::subject::SubjectArgs;
 use crate::failure::Failure;
 
 /// What is compared unless somebody says.
@@ -32,7 +32,7 @@ Each method is read off at a layer of its own choice, or at the one named after 
 is written as compared.png and compared.svg unless --output says otherwise.")]
 pub(crate) struct Compare {
     #[command(flatten)]
-    subject: SubjectArgs,
+    input: FigureInputArgs,
 
     /// The methods, separated by commas: NAME[:KEY=VALUE,…][@LAYER].
     #[arg(long, value_name = "NAMES", default_value = METHODS, hide_default_value = true)]
@@ -44,19 +44,19 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        self.subject.drawing.write(self, "compared", out)
+        self.input.drawing.write(self, "compared", out)
     }
 }
 
 impl Draws for Compare {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let words = catalogue::words(&self.methods)?;
-        let mut subject = self.subject.open()?;
+        let mut input = self.input.open()?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let panels = Panel::parse_all(&subject.model, &words, &subject.bounds)?;
-        let engine = self.subject.compute.engine()?;
-        let panels = Panels::new(&subject.model, panels, self.finish.finish(), &*engine)?;
-        let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;
+        let panels = Panel::parse_all(&input.model, &words, &input.bounds)?;
+        let engine = self.input.compute.engine()?;
+        let panels = Panels::new(&input.model, panels, self.finish.finish(), &*engine)?;
+        let rows = panels.rows(&mut input, &self.input.drawing.overlay(), out)?;
         Ok(scene(String::new(), panels.headers(), rows)?)
     }
 }

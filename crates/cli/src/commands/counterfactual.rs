@@ -17,7 +17,7 @@ use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::json::Json;
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 
 /// Draws what speaks for each class, and what is missing for it
 #[derive(Args)]

@@ -13,14 +13,14 @@ use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::image::Picture;
 use monosplit::render;
 use monosplit::render::{OverlayOptions, Page, PageFigure, TerminalColours};
-use monosplit::{Feed, Model, Sample, Source, assets};
+use monosplit::{InputFile, Model, Sample, SampleReader, assets};
 
 use super::drawing::Draws;
 use super::panels::{Panel, Panels, picture_of};
 use super::{Command, parsed};
 use crate::failure::Failure;
 use crate::json::Json;
-use crate::manner;
+use crate::output_style;
 use crate::table::printable;
 
 const NETWORK: (&str, &[u8]) = ("pets-small.onnx", assets::PETS_SMALL);
@@ -257,8 +257,8 @@ impl Demo {
         let model = Model::open(self.out.join(NETWORK.0))?;
         let preprocess = monosplit::image::Preset::Imagenet.options();
         let preprocess = preprocess.fit(model.picture_input()?.size, monosplit::image::Fit::Auto)?;
-        let source = Source::Picture(self.out.join(PHOTOGRAPH.0));
-        let sample = Feed::new(&model, vec![source], Some(preprocess))?.take(1)?.pop();
+        let source = InputFile::Picture(self.out.join(PHOTOGRAPH.0));
+        let sample = SampleReader::new(&model, vec![source], Some(preprocess))?.take(1)?.pop();
         let sample = sample.ok_or_else(|| Error::argument("the photograph is empty"))?;
         let words = ["splitcam", "splitgrad:alpha=0.3@layer2.1.conv2", "splitlrp:map=pos@layer3.2.conv2"];
         let panels = words.map(|word| Panel::parse(&model, word, &ValueBounds::default()));
@@ -266,8 +266,8 @@ impl Demo {
         let titles: Vec<String> = panels.iter().map(|panel| panel.header.clone()).collect();
         let panels = Panels::new(&model, panels, Finish::default(), &Cpu::default())?;
         let explained = panels.of(&sample, &monosplit::explain::Class::Top)?;
-        let colours = manner::colours();
-        let (beside, columns) = arrangement(manner::columns());
+        let colours = output_style::colours();
+        let (beside, columns) = arrangement(output_style::columns());
         let photograph = render::terminal_picture(picture_of(&sample)?, columns, colours)?;
         let mut drawings = vec![("the photograph", photograph)];
         for (title, map) in titles.iter().zip(&explained.maps) {

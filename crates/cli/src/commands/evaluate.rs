@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use monosplit::Laboratory;
+use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
 use monosplit::eval::dataset::Trouble;
 use monosplit::eval::experiment::Experiment;
@@ -94,7 +94,7 @@ impl Evaluate {
             let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
             Error::new(error.kind(), format!("{error}{hint}"))
         })?;
-        let laboratory = Laboratory::open(&experiment, self.model.as_deref())?;
+        let laboratory = EvaluationContext::open(&experiment, self.model.as_deref())?;
         images.remarks.iter().for_each(|remark| note(remark));
         let engine = self.compute.engine()?;
         let examinee = Examinee::new(laboratory.graph(), &*engine)?;
@@ -178,7 +178,7 @@ impl Evaluate {
 struct Desk<'a> {
     examinee: &'a Examinee<'a>,
     engine: &'a dyn Engine,
-    laboratory: &'a Laboratory,
+    laboratory: &'a EvaluationContext,
     model: i64,
     id: i64,
 }
@@ -226,7 +226,7 @@ impl Observer for Quiet {
 fn entered(
     store: &Store,
     experiment: &Experiment,
-    laboratory: &Laboratory,
+    laboratory: &EvaluationContext,
     folder: &Path,
     precision: Precision,
 ) -> Result<(i64, i64)> {

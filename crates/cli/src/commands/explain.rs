@@ -10,15 +10,15 @@ use monosplit::engine::{Engine, Profile};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, Explanation, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{Feed, Model, Origin, Sample, Source, chosen_layer};
+use monosplit::{InputFile, Model, Origin, Sample, SampleReader, chosen_layer};
 
-use super::answer::{Answer, FileNames, Setting, Shown, in_file_name};
 use super::by_layer::ByLayer;
 use super::cancelled_channels;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
+use super::explain_result::{ExplainContext, FileNames, InputResult, MapDescription, in_file_name};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
@@ -27,7 +27,7 @@ use super::progress::Bar;
 use super::run::{check_folder, check_writable, remark};
 use crate::failure::{Failure, note};
 use crate::json::Json;
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 use crate::table::printable;
 
 /// How many samples are explained at once unless told otherwise.
@@ -116,7 +116,7 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
-        let sources = Source::list(inputs)?;
+        let sources = InputFile::list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
@@ -130,11 +130,11 @@ impl Explain {
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = choice.resolve(&ValueBounds::of(preprocess.as_ref())?)?;
-        let mut feed = Feed::new(&model, sources, preprocess)?;
+        let mut reader = SampleReader::new(&model, sources, preprocess)?;
         // Straight lines are fitted to the first sample, or to the batch it is a part of.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
         let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
-        let waiting = feed.take(ahead)?;
+        let waiting = reader.take(ahead)?;
         let tensors: Vec<Tensor> = waiting.iter().map(|sample| sample.tensor.clone()).collect();
         let model = match tensors.is_empty() {
             true => model,
@@ -147,9 +147,9 @@ impl Explain {
         if !self.json {
             self.announce(&prepared, out)?;
         }
-        let classes = self.class.classes(&model, &prepared.setting.labels)?;
-        let run = Run { explain: self, prepared: &prepared };
-        let found = run.all(feed, waiting, &classes, out)?;
+        let classes = self.class.classes(&model, &prepared.context.labels)?;
+        let run = InputLoop { explain: self, prepared: &prepared };
+        let found = run.all(reader, waiting, &classes, out)?;
         self.conclude(&model, &run, &found, out)
     }
 
@@ -157,18 +157,18 @@ impl Explain {
     fn conclude(
         &self,
         model: &Model,
-        run: &Run<'_>,
-        found: &Found,
+        run: &InputLoop<'_>,
+        found: &Outcome,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
-            for (path, maps) in raw_paths(path, &run.prepared.setting.shown).iter().zip(&found.maps) {
+            for (path, maps) in raw_paths(path, &run.prepared.context.shown).iter().zip(&found.maps) {
                 write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
         if self.json {
             let profile = self.profile.then(|| profile::json(&found.profile));
-            writeln!(out, "{}", self.json(model, run.prepared, &found.answers, profile))?;
+            writeln!(out, "{}", self.json(model, run.prepared, &found.results, profile))?;
             return Ok(());
         }
         if self.profile {
@@ -187,7 +187,7 @@ impl Explain {
 
     /// The maps that were asked for, ready to be computed.
     fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<Prepared> {
-        let (labels, meaning) = self.class.labels(model)?;
+        let (labels, score_kind) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.default_layer())],
             layers => layers.iter().cloned().map(Some).collect(),
@@ -199,10 +199,10 @@ impl Explain {
         requests.extend(cancelled_channels::sizes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
-        let shown = layers.into_iter().map(|layer| Shown::new(chosen, layer)).collect();
+        let shown = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
-        let setting = Setting { labels, meaning, shown, settings, contours: self.contours };
-        Ok(Prepared { setting, explainer, by_layer, remark: " (chosen; --layer names another)" })
+        let context = ExplainContext { labels, score_kind, shown, settings, contours: self.contours };
+        Ok(Prepared { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
     /// What the map owes to each layer, if that is asked for.
@@ -228,23 +228,29 @@ impl Explain {
 
     fn announce(&self, prepared: &Prepared, out: &mut dyn Write) -> Result<(), Failure> {
         let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
-        for alike in prepared.setting.shown.chunk_by(|a, b| a.title == b.title) {
-            let layers: Vec<&str> = alike.iter().map(Shown::layer_name).collect();
+        for alike in prepared.context.shown.chunk_by(|a, b| a.title == b.title) {
+            let layers: Vec<&str> = alike.iter().map(MapDescription::layer_name).collect();
             writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
         }
         Ok(())
     }
 
-    fn json(&self, model: &Model, prepared: &Prepared, answers: &[Answer], profile: Option<Json>) -> Json {
-        let Prepared { setting, explainer, .. } = prepared;
-        let first = setting.shown.first();
+    fn json(
+        &self,
+        model: &Model,
+        prepared: &Prepared,
+        results: &[InputResult],
+        profile: Option<Json>,
+    ) -> Json {
+        let Prepared { context, explainer, .. } = prepared;
+        let first = context.shown.first();
         let mut object = vec![
             ("network", model.origin().to_string().into()),
             ("note", remark(model, self.batch_size(explainer.samples())).into()),
             ("method", first.map(|shown| shown.method.clone()).into()),
             ("title", first.map(|shown| shown.title.clone()).into()),
             ("alpha", first.and_then(|shown| shown.alpha).into()),
-            ("inputs", answers.iter().map(|answer| answer.json(setting)).collect()),
+            ("inputs", results.iter().map(|result| result.json(context)).collect()),
         ];
         object.extend(profile.map(|profile| ("profile", profile)));
         Json::Object(object)
@@ -253,7 +259,7 @@ impl Explain {
 
 /// Maps that are ready to be computed.
 pub(super) struct Prepared {
-    pub(super) setting: Setting,
+    pub(super) context: ExplainContext,
     pub(super) explainer: Explainer,
     /// What the map owes to each layer.
     pub(super) by_layer: Option<ByLayer>,
@@ -262,68 +268,65 @@ pub(super) struct Prepared {
 }
 
 /// One run over all inputs.
-struct Run<'a> {
+struct InputLoop<'a> {
     explain: &'a Explain,
     prepared: &'a Prepared,
 }
 
-/// What a run found: the answers, the numbers for each layer if they are to be written, and the times.
-struct Found {
-    answers: Vec<Answer>,
+/// What a run found: the results, the numbers for each layer if they are to be written, and the times.
+struct Outcome {
+    results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
     profile: Profile,
 }
 
-impl Run<'_> {
+impl InputLoop<'_> {
     fn all(
         &self,
-        mut feed: Feed,
+        mut reader: SampleReader,
         mut waiting: Vec<Sample>,
         classes: &Classes,
         out: &mut dyn Write,
-    ) -> Result<Found, Failure> {
-        let Prepared { setting, explainer, by_layer, .. } = self.prepared;
+    ) -> Result<Outcome, Failure> {
+        let Prepared { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
         let mut profile = Profile::default();
-        let (mut answers, mut maps) = (Vec::new(), vec![Vec::new(); setting.shown.len()]);
+        let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.shown.len()]);
         let begun = Instant::now();
-        waiting.extend(feed.take(batch - waiting.len())?);
+        waiting.extend(reader.take(batch - waiting.len())?);
         loop {
-            let samples = std::mem::replace(&mut waiting, feed.take(batch)?);
+            let samples = std::mem::replace(&mut waiting, reader.take(batch)?);
             if samples.is_empty() {
                 break;
             }
             let started = Instant::now();
-            let class = classes.of(answers.len(), samples.len())?;
+            let class = classes.of(results.len(), samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let position = Some(BatchPosition { offset: answers.len(), is_last: waiting.is_empty() });
-            let batch = ExplainBatch {
-                progress: &bar,
-                position,
-                ..ExplainBatch::new(&images, &class, &setting.settings)
-            };
-            let mut explained = self.explained(&batch, &mut profile)?;
-            let sizes = explained.maps.split_off(setting.shown.len());
-            if answers.is_empty() {
+            let series = Some(Series { before: results.len(), ends: waiting.is_empty() });
+            let question =
+                Question { progress: &bar, series, ..Question::new(&images, &class, &context.settings) };
+            let mut explained = self.explained(&question, &mut profile)?;
+            let sizes = explained.maps.split_off(context.shown.len());
+            if results.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
-                let mut answer = setting.answer(sample, row, &explained, time)?;
+                let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
                     let place = (self.explain.out.as_path(), &mut names);
-                    setting.add_map(&mut answer, index, sample, (map, row), place)?;
+                    context.add_map(&mut result, index, sample, (map, row), place)?;
                 }
                 if !self.explain.json {
-                    setting.print(&answer, out)?;
+                    context.print(&result, out)?;
                 }
-                answers.push(answer);
+                results.push(result);
             }
             if let Some(by_layer) = by_layer {
-                by_layer.print(&images, &explained.classes, setting.settings.alpha[0], &samples, out)?;
+                by_layer.print(&images, &explained.classes, context.settings.alpha[0], &samples, out)?;
             }
             if self.explain.raw.is_some() {
                 for (kept, map) in maps.iter_mut().zip(explained.maps) {
@@ -331,14 +334,14 @@ impl Run<'_> {
                 }
             }
             out.flush()?;
-            progress(feed.opened().saturating_sub(waiting.len()), feed.total(), begun);
+            progress(reader.opened().saturating_sub(waiting.len()), reader.total(), begun);
         }
-        classes.all_used(answers.len())?;
-        Ok(Found { answers, maps, profile })
+        classes.all_used(results.len())?;
+        Ok(Outcome { results, maps, profile })
     }
 
-    fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {
-        for (shown, (map, size)) in self.prepared.setting.shown.iter().zip(maps.iter().zip(sizes)) {
+    fn remark_on_cancelled_channels(&self, maps: &[Map], sizes: &[Map]) {
+        for (shown, (map, size)) in self.prepared.context.shown.iter().zip(maps.iter().zip(sizes)) {
             if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
                 note(&remark);
             }
@@ -356,10 +359,11 @@ impl Run<'_> {
 }
 
 /// Where the numbers of each map go: FILE, or if there are several FILE with what tells them apart before its ending.
-fn raw_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
+fn raw_paths(path: &Path, shown: &[MapDescription]) -> Vec<PathBuf> {
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let of = |map: &Shown| {
-        let alone = |same: &dyn Fn(&Shown) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
+    let of = |map: &MapDescription| {
+        let alone =
+            |same: &dyn Fn(&MapDescription) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
         let layer = map.layer.as_deref().unwrap_or("input");
         let told = match shown.iter().all(|other| other.method == map.method) {
             _ if shown.len() == 1 => return path.to_owned(),

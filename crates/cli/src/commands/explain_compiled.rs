@@ -9,8 +9,8 @@ use monosplit::explain::{Explainer, ExplanationGraph, Finish, Settings, inputs};
 use monosplit::graph::Result;
 use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
 
-use super::answer::{Setting, Shown};
 use super::explain::{Explain, Prepared};
+use super::explain_result::{ExplainContext, MapDescription};
 use super::method::MapFilter;
 
 /// A compiled file.
@@ -103,7 +103,7 @@ impl<'a> CompiledFile<'a> {
         choice: &MethodChoice,
         engine: &dyn Engine,
     ) -> Result<Prepared> {
-        let (labels, meaning) = explain.class.labels(self.model)?;
+        let (labels, score_kind) = explain.class.labels(self.model)?;
         let settings = self.settings(explain, &choice.configured().settings);
         settings.check()?;
         let maps = self.wanted(explain, choice);
@@ -111,20 +111,20 @@ impl<'a> CompiledFile<'a> {
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| self.model.unfit(error.to_string()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
-        let shown = maps.iter().map(|map| Shown {
+        let shown = maps.iter().map(|map| MapDescription {
             method: map.method.clone(),
             title: map.title.clone(),
             layer: map.layer.clone(),
             alpha: alpha.filter(|_| map.takes_alpha),
         });
         let contours = explain.contours;
-        let setting = Setting { labels, meaning, shown: shown.collect(), settings, contours };
+        let context = ExplainContext { labels, score_kind, shown: shown.collect(), settings, contours };
         let precision = match Provenance::of(self.model.original()).precision {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),
         };
-        let explainer = Explainer::from_graph(explanation, engine, precision)?;
-        Ok(Prepared { setting, explainer, by_layer: None, remark: " (as compiled)" })
+        let explainer = Explainer::of(explanation, engine, precision)?;
+        Ok(Prepared { context, explainer, by_layer: None, remark: " (as compiled)" })
     }
 
     fn reads(&self, input: &str) -> bool {

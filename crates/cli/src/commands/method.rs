@@ -8,9 +8,6 @@ use monosplit::catalogue::{self, MethodChoice};
 use monosplit::explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
 use monosplit::graph::{Error, Result};
 
-/// The method that is shown unless another is named.
-const DEFAULT: &str = "splitcam";
-
 /// Which map is wanted, and the choices behind it.
 #[derive(Args)]
 #[command(next_help_heading = "The map")]
@@ -185,7 +182,7 @@ impl MethodArgs {
 
     /// The method with its options; an error if one was given that it does not have.
     pub(crate) fn choice(&self) -> Result<MethodChoice> {
-        MethodChoice::parse(self.method.as_deref().unwrap_or(DEFAULT), &self.options()?)
+        MethodChoice::parse(self.method.as_deref().unwrap_or(monosplit::DEFAULT_METHOD), &self.options()?)
     }
 
     /// The options that were given beside the method, by name.

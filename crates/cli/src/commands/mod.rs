@@ -1,6 +1,5 @@
 //! The command line: what a person types, turned into calls of the library. One command to a file.
 
-mod answer;
 mod by_layer;
 mod cancelled_channels;
 mod class;
@@ -13,7 +12,9 @@ mod drawing;
 mod evaluate;
 mod explain;
 mod explain_compiled;
+mod explain_result;
 mod figure;
+mod figure_input;
 mod inspect;
 mod maxout;
 mod method;
@@ -31,7 +32,6 @@ mod results;
 mod run;
 mod shell;
 mod split;
-mod subject;
 mod train;
 mod training_bar;
 mod verify;
@@ -46,7 +46,7 @@ use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
 use crate::failure::{Failure, complain, note};
-use crate::manner::Manner;
+use crate::output_style::OutputStyle;
 use read_files::keep_what_is_read;
 
 pub(crate) use evaluate::is_ranked;
@@ -143,7 +143,7 @@ enum Command {
     Methods(methods::Methods),
     Report(Box<report::ReportCommand>),
     Results(Box<results::Results>),
-    Run(Box<run::Run>),
+    Run(Box<run::RunCommand>),
     Split(Box<split::SplitCommand>),
     Train(Box<train::Train>),
     Verify(Box<verify::Verify>),
@@ -187,12 +187,12 @@ fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
 }
 
 /// Where results are printed. A pipe that is closed ends the work, as it does for other programs, unless it `goes_on`.
-struct Listener<W> {
+struct ResultStream<W> {
     out: W,
     goes_on: bool,
 }
 
-impl<W: Write> Write for Listener<W> {
+impl<W: Write> Write for ResultStream<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.out.write(bytes) {
             Err(cause) if self.goes_on && cause.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
@@ -217,13 +217,13 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     monosplit::engine::settle_threads();
     let command = request.line.command.as_ref();
-    Manner { quiet: request.line.quiet, plain: request.line.no_color }.settle();
+    OutputStyle { quiet: request.line.quiet, plain: request.line.no_color }.settle();
     request.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
     crate::interruption::say_what_is_gone();
     keep_what_is_read(&CommandLine::command(), &request.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
-    let mut out = io::BufWriter::new(Listener { out: io::stdout().lock(), goes_on });
+    let mut out = io::BufWriter::new(ResultStream { out: io::stdout().lock(), goes_on });
     let done = execute(command, &mut out).and_then(|code| {
         out.flush()?;
         Ok(code)

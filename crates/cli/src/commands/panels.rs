@@ -13,8 +13,8 @@ use monosplit::render;
 use monosplit::render::{Cell, Grid, OverlayOptions, Row, Scene};
 use monosplit::{Model, Sample, chosen_layer};
 
+use super::figure_input::{FigureInput, short_name};
 use super::progress::Bar;
-use super::subject::{Subject, short_name};
 use crate::failure::Failure;
 use crate::table::printable;
 
@@ -135,18 +135,18 @@ impl Panels {
     /// One row for each picture: the picture, then its maps. What was seen is written to `out`.
     pub(crate) fn rows(
         &self,
-        subject: &mut Subject,
+        input: &mut FigureInput,
         options: &OverlayOptions,
         out: &mut dyn Write,
     ) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
-        subject.check_rows()?;
-        let mut next = subject.feed.take(1)?.pop();
+        input.check_rows()?;
+        let mut next = input.reader.take(1)?.pop();
         while let Some(sample) = next {
-            next = subject.feed.take(1)?.pop();
-            let position = BatchPosition { offset: rows.len(), is_last: next.is_none() };
-            let explained = self.at_position(&sample, &subject.classes.of(rows.len(), 1)?, position)?;
-            let caption = subject.named(&explained);
+            next = input.reader.take(1)?.pop();
+            let series = Series { before: rows.len(), ends: next.is_none() };
+            let explained = self.of_series(&sample, &input.classes.of(rows.len(), 1)?, series)?;
+            let caption = input.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             for (column, map) in self.columns.iter().zip(&explained.maps) {
                 if map.values.shape().len() != 3 {
@@ -160,7 +160,7 @@ impl Panels {
             out.flush()?;
             rows.push(row(&sample, caption, &explained.maps, options)?);
         }
-        subject.classes.all_used(rows.len())?;
+        input.classes.all_used(rows.len())?;
         Ok(rows)
     }
 }

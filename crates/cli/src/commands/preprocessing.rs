@@ -7,7 +7,7 @@ use monosplit::graph::metadata::PRESET;
 use monosplit::graph::{Error, Result, Tensor};
 use monosplit::image;
 use monosplit::image::{Preprocess, Resize, Scale};
-use monosplit::{Feed, Model, Source};
+use monosplit::{InputFile, Model, SampleReader};
 
 /// How pictures are made ready.
 #[derive(Args)]
@@ -118,17 +118,17 @@ enum Range {
 
 impl PreprocessingArgs {
     /// The preprocessing for a network, where there are pictures to preprocess.
-    pub(crate) fn for_sources(&self, model: &Model, sources: &[Source]) -> Result<Option<Preprocess>> {
-        let pictures = sources.iter().any(|source| matches!(source, Source::Picture(_)));
+    pub(crate) fn for_sources(&self, model: &Model, sources: &[InputFile]) -> Result<Option<Preprocess>> {
+        let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
         if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
     }
 
     /// One sample as the network reads it, the first of `input`; a fixed pattern if there is none.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
         let Some(input) = input else { return pattern(&model.sample_shape()?) };
-        let sources = Source::list(std::slice::from_ref(input))?;
+        let sources = InputFile::list(std::slice::from_ref(input))?;
         let preprocess = self.for_sources(model, &sources)?;
-        let sample = Feed::new(model, sources, preprocess)?.take(1)?.into_iter().next();
+        let sample = SampleReader::new(model, sources, preprocess)?.take(1)?.into_iter().next();
         Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
     }
 
@@ -175,18 +175,17 @@ impl ValueArgs {
     /// Whether the command line or the network's file says it; otherwise it is a guess.
     pub(crate) fn is_known(&self, model: &Model) -> bool {
         let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
-        self.preset.is_some() || changed || said(model).is_some()
+        self.preset.is_some() || changed || model.metadata(PRESET).is_some()
     }
 
     fn preset(&self, model: &Model) -> Result<image::Preset> {
-        match (self.preset, said(model)) {
-            (Some(Preset::Imagenet), _) => Ok(image::Preset::Imagenet),
-            (Some(Preset::ImagenetBgr), _) => Ok(image::Preset::ImagenetBgr),
-            (Some(Preset::Unit), _) => Ok(image::Preset::Unit),
-            (Some(Preset::None), _) => Ok(image::Preset::None),
-            (None, Some(name)) => name.parse(),
-            (None, None) => Ok(image::Preset::default()),
-        }
+        Ok(match self.preset {
+            Some(Preset::Imagenet) => image::Preset::Imagenet,
+            Some(Preset::ImagenetBgr) => image::Preset::ImagenetBgr,
+            Some(Preset::Unit) => image::Preset::Unit,
+            Some(Preset::None) => image::Preset::None,
+            None => model.preset()?.unwrap_or_default(),
+        })
     }
 
     /// A preset's preprocessing with what was given instead.
@@ -211,11 +210,6 @@ impl ValueArgs {
         }
         Ok(preprocess)
     }
-}
-
-/// The preset that the network's file names.
-fn said(model: &Model) -> Option<&str> {
-    model.metadata(PRESET)
 }
 
 /// Pseudo-random numbers between −1 and 1, the same every time.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use monosplit::explain::Progress;
 
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 
 /// How often the line is written anew.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -12,10 +12,10 @@ use super::preprocessing::PreprocessingArgs;
 use super::profile;
 use crate::failure::{Failure, note};
 use crate::json::Json;
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 use crate::table::printable;
 use monosplit::graph::batch::{samples_interact, stack};
-use monosplit::{Feed, Inference, Labels, Meaning, Model, Origin, Ranked, Sample, Source};
+use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
 
 /// Samples computed together unless told otherwise.
 const BATCH: usize = 8;
@@ -45,7 +45,7 @@ Probabilities are the softmax of the logits. If the network itself ends in a sof
 taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
 the first is used. A network written down for a certain batch size runs on any number of inputs.
 In one written down in training mode the samples of a batch depend on each other; a note says so.")]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The network, an ONNX file (not with --arch), then what to run it on.
     #[arg(value_name = "MODEL INPUT")]
     files: Vec<PathBuf>,
@@ -87,56 +87,56 @@ pub(crate) struct Run {
 }
 
 /// How the first output is shown.
-struct Reading {
+struct ScoreFormat {
     labels: Labels,
-    meaning: Meaning,
+    score_kind: ScoreKind,
     top: usize,
 }
 
 /// The best classes of one input.
-struct Answer {
+struct Prediction {
     input: String,
-    best: Vec<Ranked>,
+    best: Vec<RankedClass>,
 }
 
-impl Run {
+impl RunCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
-        let sources = Source::list(inputs)?;
+        let sources = InputFile::list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
         let model = self.network.options_for(self.compute.precision()).open(origin)?;
-        let reading = self.reading(&model)?;
+        let format = self.format(&model)?;
         let batch = self.batch(&model)?;
         let mut inference = Inference::new(&model, &*self.compute.engine()?)?;
         if self.profile {
             inference = inference.profiled();
         }
         let total = sources.len();
-        let mut feed = self.feed(&model, sources)?;
-        let (mut answers, mut raw) = (Vec::new(), Vec::new());
+        let mut reader = self.reader(&model, sources)?;
+        let (mut predictions, mut raw) = (Vec::new(), Vec::new());
         loop {
-            let samples = feed.take(batch)?;
+            let samples = reader.take(batch)?;
             if samples.is_empty() {
                 break;
             }
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let scores = inference.run(&tensors)?;
             let found =
-                reading.as_ref().map_or(Ok(Vec::new()), |reading| reading.answers(&samples, &scores))?;
+                format.as_ref().map_or(Ok(Vec::new()), |format| format.predictions(&samples, &scores))?;
             if self.json {
-                answers.extend(found);
-            } else if let Some(reading) = &reading {
-                found.iter().try_for_each(|answer| reading.print(answer, out))?;
+                predictions.extend(found);
+            } else if let Some(format) = &format {
+                found.iter().try_for_each(|prediction| format.print(prediction, out))?;
                 out.flush()?;
             }
             if self.raw.is_some() {
                 raw.push(rows_of_classes(scores)?);
             }
-            self.show_progress(feed.opened(), total);
+            self.show_progress(reader.opened(), total);
         }
-        self.finish(&model, &inference, reading.as_ref(), answers, &raw, out)
+        self.finish(&model, &inference, format.as_ref(), predictions, &raw, out)
     }
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
@@ -144,7 +144,7 @@ impl Run {
             .split(&self.files, "nothing to run the network on; name a picture, a folder or a .npy file")
     }
 
-    fn reading(&self, model: &Model) -> Result<Option<Reading>> {
+    fn format(&self, model: &Model) -> Result<Option<ScoreFormat>> {
         let Some(classes) = model.classes() else {
             let output = model.graph().outputs().first();
             let shape = output.map(|output| model.graph().node(output.node).shape.to_string());
@@ -161,9 +161,8 @@ impl Run {
             Some(path) => Labels::open(path, classes)?,
             None => Labels::of(model, classes),
         };
-        let output = model.graph().outputs().first().map_or("", |output| output.name.as_str());
-        let meaning = Meaning::of(classes, output, &model.report().outputs);
-        Ok(Some(Reading { labels, meaning, top: self.top as usize }))
+        let score_kind = model.score_kind();
+        Ok(Some(ScoreFormat { labels, score_kind, top: self.top as usize }))
     }
 
     fn batch(&self, model: &Model) -> Result<usize> {
@@ -177,9 +176,9 @@ impl Run {
         }
     }
 
-    fn feed(&self, model: &Model, sources: Vec<Source>) -> Result<Feed> {
+    fn reader(&self, model: &Model, sources: Vec<InputFile>) -> Result<SampleReader> {
         let preprocess = self.preprocessing.for_sources(model, &sources)?;
-        Feed::new(model, sources, preprocess)
+        SampleReader::new(model, sources, preprocess)
     }
 
     /// Only for a person who would otherwise see nothing happen.
@@ -196,8 +195,8 @@ impl Run {
         &self,
         model: &Model,
         inference: &Inference,
-        reading: Option<&Reading>,
-        answers: Vec<Answer>,
+        format: Option<&ScoreFormat>,
+        predictions: Vec<Prediction>,
         raw: &[Tensor],
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -206,8 +205,8 @@ impl Run {
         }
         let note_on_output = remark(model, self.batch(model)?);
         if self.json {
-            let answers = answers.iter().zip(reading.into_iter().cycle());
-            let inputs = answers.map(|(answer, reading)| reading.json(answer)).collect();
+            let predictions = predictions.iter().zip(format.into_iter().cycle());
+            let inputs = predictions.map(|(prediction, format)| format.json(prediction)).collect();
             let mut object = vec![
                 ("network", model.origin().to_string().into()),
                 ("note", note_on_output.into()),
@@ -252,29 +251,29 @@ pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
     (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
-impl Reading {
-    fn answers(&self, samples: &[Sample], scores: &Tensor) -> Result<Vec<Answer>> {
+impl ScoreFormat {
+    fn predictions(&self, samples: &[Sample], scores: &Tensor) -> Result<Vec<Prediction>> {
         let all = scores.to_f64();
         let rows = all.chunks_exact((all.len() / samples.len().max(1)).max(1));
         samples
             .iter()
             .zip(rows)
             .map(|(sample, row)| {
-                let best = Ranked::best(row, self.top, self.meaning).ok_or_else(|| {
+                let best = RankedClass::best(row, self.top, self.score_kind).ok_or_else(|| {
                     Error::argument(format!(
                         "{}: the network returned numbers that are not finite; try --precision f64, \
                          and check the preprocessing",
                         sample.name
                     ))
                 })?;
-                Ok(Answer { input: sample.name.clone(), best })
+                Ok(Prediction { input: sample.name.clone(), best })
             })
             .collect()
     }
 
-    fn print(&self, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "{}", printable(&answer.input))?;
-        for ranked in &answer.best {
+    fn print(&self, prediction: &Prediction, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", printable(&prediction.input))?;
+        for ranked in &prediction.best {
             let name = printable(&self.labels.name(ranked.class));
             match ranked.probability {
                 Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, ranked.class)?,
@@ -284,8 +283,8 @@ impl Reading {
         Ok(())
     }
 
-    fn json(&self, answer: &Answer) -> Json {
-        let top = answer.best.iter().map(|ranked| {
+    fn json(&self, prediction: &Prediction) -> Json {
+        let top = prediction.best.iter().map(|ranked| {
             Json::Object(vec![
                 ("class", ranked.class.into()),
                 ("name", self.labels.name(ranked.class).into()),
@@ -293,7 +292,7 @@ impl Reading {
                 ("probability", ranked.probability.into()),
             ])
         });
-        Json::Object(vec![("input", answer.input.as_str().into()), ("top", top.collect())])
+        Json::Object(vec![("input", prediction.input.as_str().into()), ("top", top.collect())])
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use monosplit::train::{Epoch, Progress, Trainer};
 
 use super::progress::spoken;
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 
 /// A line on the error stream of a terminal that says how far the training has come.
 pub(super) struct TrainingBar {

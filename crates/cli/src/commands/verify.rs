@@ -15,7 +15,7 @@ use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use crate::failure::Failure;
 use crate::json::Json;
-use crate::manner::is_watched;
+use crate::output_style::is_watched;
 use crate::table::{Align, Table};
 use monosplit::graph::batch::stack;
 use monosplit::{Approximation, Model};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use monosplit::Laboratory;
+use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
 use monosplit::eval::dataset::{DataSet, Sample};
 use monosplit::eval::experiment::Experiment;
@@ -25,7 +25,7 @@ pub(super) const MOST_COLUMNS: usize = 9;
 
 /// What pictures are made with.
 pub(crate) struct Gallery {
-    laboratory: Laboratory,
+    laboratory: EvaluationContext,
     engine: Box<dyn Engine>,
     test: DataSet,
     shown: usize,
@@ -59,8 +59,8 @@ impl Gallery {
         }
         let stored = Path::new(&record.model_path);
         let laboratory = match experiment.model.architecture {
-            Some(_) if model.is_none() => Laboratory::open(&experiment, None)?,
-            _ => Laboratory::open(&experiment, Some(model.unwrap_or(stored)))?,
+            Some(_) if model.is_none() => EvaluationContext::open(&experiment, None)?,
+            _ => EvaluationContext::open(&experiment, Some(model.unwrap_or(stored)))?,
         };
         if laboratory.hash != store.model_hash(record.model)? {
             let path = laboratory.path.display();

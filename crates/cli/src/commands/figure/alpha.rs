@@ -10,9 +10,9 @@ use monosplit::graph::Result;
 use monosplit::render::Scene;
 
 use crate::commands::drawing::Draws;
+use crate::commands::figure_input::FigureInputArgs;
 use crate::commands::method::MethodWords;
 use crate::commands::panels::{Panel, Panels, scene};
-use crate::commands::subject::SubjectArgs;
 use crate::failure::Failure;
 
 /// Draws one map for several values of α
@@ -27,7 +27,7 @@ Draws one map for several values of α, from left to right; one row for each pic
 At α = 0 a map shows the true gradient of a stream; at α = 0.5 a multiple of the ordinary gradient.")]
 pub(crate) struct AlphaFigure {
     #[command(flatten)]
-    pub(super) subject: SubjectArgs,
+    pub(super) input: FigureInputArgs,
 
     /// A method that has an α.
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "splitcam")]
@@ -45,12 +45,12 @@ pub(crate) struct AlphaFigure {
 
 impl Draws for AlphaFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
-        let mut subject = self.subject.open()?;
+        let mut input = self.input.open()?;
         let panel = |alpha: &String| {
             let option = ("alpha".to_owned(), alpha.clone());
-            let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&subject.bounds)?;
+            let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&input.bounds)?;
             let layer =
-                self.layer.clone().or_else(|| chosen_layer(subject.model.graph(), chosen.method.place()));
+                self.layer.clone().or_else(|| chosen_layer(input.model.graph(), chosen.method.place()));
             Ok(Panel { chosen, layer, header: format!("α = {alpha}") })
         };
         let panels = self.alphas.iter().map(panel).collect::<Result<Vec<_>>>()?;
@@ -58,9 +58,9 @@ impl Draws for AlphaFigure {
             Some(layer) => format!("{} at {layer}", panel.chosen.title),
             None => panel.chosen.title.clone(),
         });
-        let engine = self.subject.compute.engine()?;
-        let panels = Panels::new(&subject.model, panels, Finish::default(), &*engine)?;
-        let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;
+        let engine = self.input.compute.engine()?;
+        let panels = Panels::new(&input.model, panels, Finish::default(), &*engine)?;
+        let rows = panels.rows(&mut input, &self.input.drawing.overlay(), out)?;
         Ok(scene(title.unwrap_or_default(), panels.headers(), rows)?)
     }
 }

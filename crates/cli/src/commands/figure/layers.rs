@@ -10,9 +10,9 @@ use monosplit::layers_by_size;
 use monosplit::render::Scene;
 
 use crate::commands::drawing::Draws;
+use crate::commands::figure_input::FigureInputArgs;
 use crate::commands::method::MethodWords;
 use crate::commands::panels::{Panel, Panels, scene};
-use crate::commands::subject::SubjectArgs;
 use crate::failure::Failure;
 
 /// Draws one map, layer by layer
@@ -27,7 +27,7 @@ Draws one map at several layers, from left to right; one row for each picture.
 Without --layer: the last convolution of each size of map, from fine to coarse.")]
 pub(crate) struct LayersFigure {
     #[command(flatten)]
-    pub(super) subject: SubjectArgs,
+    pub(super) input: FigureInputArgs,
 
     /// The method.
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "splitcam")]
@@ -41,10 +41,10 @@ pub(crate) struct LayersFigure {
 
 impl Draws for LayersFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
-        let mut subject = self.subject.open()?;
-        let chosen = MethodChoice::parse(&self.method, &[])?.resolve(&subject.bounds)?;
+        let mut input = self.input.open()?;
+        let chosen = MethodChoice::parse(&self.method, &[])?.resolve(&input.bounds)?;
         let layers = match &self.layers[..] {
-            [] => layers_by_size(subject.model.graph()),
+            [] => layers_by_size(input.model.graph()),
             layers => layers.to_vec(),
         };
         if layers.is_empty() {
@@ -60,9 +60,9 @@ impl Draws for LayersFigure {
         let panel =
             |layer: String| Panel { chosen: chosen.clone(), header: layer.clone(), layer: Some(layer) };
         let panels = layers.into_iter().map(panel).collect();
-        let engine = self.subject.compute.engine()?;
-        let panels = Panels::new(&subject.model, panels, Finish::default(), &*engine)?;
-        let rows = panels.rows(&mut subject, &self.subject.drawing.overlay(), out)?;
+        let engine = self.input.compute.engine()?;
+        let panels = Panels::new(&input.model, panels, Finish::default(), &*engine)?;
+        let rows = panels.rows(&mut input, &self.input.drawing.overlay(), out)?;
         Ok(scene(title, panels.headers(), rows)?)
     }
 }

@@ -12,8 +12,8 @@ use monosplit::render;
 use monosplit::render::{Blend, Cell, Edge, OverlayOptions, Polytope, Scene, blend};
 
 use crate::commands::drawing::Draws;
+use crate::commands::figure_input::{FigureInputArgs, short_name};
 use crate::commands::panels::{Panel, Panels, picture_of};
-use crate::commands::subject::{SubjectArgs, short_name};
 use crate::failure::Failure;
 use crate::table::printable;
 
@@ -38,7 +38,7 @@ found has the thinnest line, the largest the thickest. In the middle are the mea
 and means are of the maps: gradients averaged over channels, each divided by its length.")]
 pub(crate) struct PolytopeFigure {
     #[command(flatten)]
-    pub(super) subject: SubjectArgs,
+    pub(super) input: FigureInputArgs,
 
     /// The layer whose gradients are drawn [default: the picture itself].
     #[arg(long, value_name = "NAME[:out]")]
@@ -66,17 +66,17 @@ struct Vertex {
 
 impl PolytopeFigure {
     fn vertices(&self, out: &mut dyn Write) -> Result<(String, Vec<Vertex>), Failure> {
-        let mut subject = self.subject.open()?;
+        let mut input = self.input.open()?;
         let options = [("stream", &self.stream), ("part", &self.part), ("alpha", &self.alpha)];
         let options = options.map(|(key, value)| (key.to_owned(), value.clone()));
-        let chosen = MethodChoice::parse("splitgrad", &options)?.resolve(&subject.bounds)?;
+        let chosen = MethodChoice::parse("splitgrad", &options)?.resolve(&input.bounds)?;
         let panel = Panel { chosen, layer: self.layer.clone(), header: String::new() };
-        let engine = self.subject.compute.engine()?;
-        let panels = Panels::new(&subject.model, vec![panel], Finish::default(), &*engine)?;
+        let engine = self.input.compute.engine()?;
+        let panels = Panels::new(&input.model, vec![panel], Finish::default(), &*engine)?;
         let mut vertices = Vec::new();
-        let mut class = subject.classes.of(0, 1)?;
+        let mut class = input.classes.of(0, 1)?;
         let mut name = String::new();
-        while let Some(sample) = subject.feed.take(1)?.pop() {
+        while let Some(sample) = input.reader.take(1)?.pop() {
             if vertices.len() == MOST_VERTICES {
                 return Err(Error::argument(format!(
                     "a polytope is drawn with at most {MOST_VERTICES} vertices; name fewer pictures"
@@ -86,8 +86,8 @@ impl PolytopeFigure {
             let explained = panels.of(&sample, &class)?;
             // One polytope belongs to one class: all other pictures are asked about that of the first.
             class = monosplit::explain::Class::PerSample(explained.classes.clone());
-            name = subject.labels.name(explained.classes[0]);
-            let found = subject.named(&explained);
+            name = input.labels.name(explained.classes[0]);
+            let found = input.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&found))?;
             let [map] = &explained.maps[..] else { continue };
             let gradient = render::Map::from_tensor(&map.values, 0)?;
@@ -101,7 +101,7 @@ impl PolytopeFigure {
 impl Draws for PolytopeFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let (class, vertices) = self.vertices(out)?;
-        let options = OverlayOptions { opacity: 1.0, ..self.subject.drawing.overlay() };
+        let options = OverlayOptions { opacity: 1.0, ..self.input.drawing.overlay() };
         let lengths: Vec<Vec<f64>> = vertices.iter().map(|vertex| unit(vertex.gradient.values())).collect();
         let count = vertices.len();
         let edges = (0..count).flat_map(|from| (from + 1..count).map(move |to| (from, to)));

@@ -7,11 +7,11 @@ use monosplit::catalogue::MethodChoice;
 use monosplit::explain::{Explained, Finish, Map};
 use monosplit::graph::{Error, Graph, Result};
 use monosplit::render::{Row, Scene};
-use monosplit::{Ranked, default_layer};
+use monosplit::{RankedClass, default_layer};
 
 use crate::commands::drawing::Draws;
+use crate::commands::figure_input::{FigureInput, FigureInputArgs};
 use crate::commands::panels::{Panel, Panels, row, scene};
-use crate::commands::subject::{Subject, SubjectArgs};
 use crate::failure::Failure;
 use crate::table::printable;
 
@@ -31,7 +31,7 @@ printed as the differences they are, f = g − h. Both streams are kept small on
 stabiliser 'scale'), which changes g and h but not their difference.")]
 pub(crate) struct SplitFigure {
     #[command(flatten)]
-    pub(super) subject: SubjectArgs,
+    pub(super) input: FigureInputArgs,
 
     /// The layer the maps are read off at [default: the last convolution].
     #[arg(long, value_name = "NAME[:out]")]
@@ -60,14 +60,14 @@ pub(crate) struct Difference {
 }
 
 /// Prepares maps of both streams and the class scores of both; the scores are the last two maps.
-fn panels(figure: &SplitFigure, subject: &Subject) -> Result<Panels> {
-    let graph = subject.model.graph();
+fn panels(figure: &SplitFigure, input: &FigureInput) -> Result<Panels> {
+    let graph = input.model.graph();
     let layer = figure.layer.clone().or_else(|| default_layer(graph));
     let scores = scores(graph)?;
     let panel = |method: &str, layer: &Option<String>, header: &str| -> Result<Panel> {
         let option = ("alpha".to_owned(), figure.alpha.clone());
         let options = if method.starts_with("splitcam") { vec![option] } else { Vec::new() };
-        let chosen = MethodChoice::parse(method, &options)?.resolve(&subject.bounds)?;
+        let chosen = MethodChoice::parse(method, &options)?.resolve(&input.bounds)?;
         Ok(Panel { chosen, layer: layer.clone(), header: header.to_owned() })
     };
     let columns = vec![
@@ -77,7 +77,7 @@ fn panels(figure: &SplitFigure, subject: &Subject) -> Result<Panels> {
         panel("splitstream:part=plus", &scores, "")?,
         panel("splitstream:part=minus", &scores, "")?,
     ];
-    Panels::new(&subject.model, columns, Finish::default(), &*figure.subject.compute.engine()?)
+    Panels::new(&input.model, columns, Finish::default(), &*figure.input.compute.engine()?)
 }
 
 /// Where the class scores are.
@@ -90,9 +90,9 @@ fn scores(graph: &Graph) -> Result<Option<String>> {
 }
 
 /// The scores of the best classes, as differences.
-fn differences(explained: &Explanation, subject: &Subject, top: usize) -> Vec<Difference> {
-    let stream = |map: Option<&SaliencyMap>| -> Vec<f64> {
-        let scaled = |map: &SaliencyMap| {
+fn differences(explained: &Explained, input: &FigureInput, top: usize) -> Vec<Difference> {
+    let stream = |map: Option<&Map>| -> Vec<f64> {
+        let scaled = |map: &Map| {
             let factor = f64::from(map.exponents[0]).exp2();
             map.values.to_f64().iter().map(|value| value * factor).collect()
         };
@@ -100,7 +100,7 @@ fn differences(explained: &Explanation, subject: &Subject, top: usize) -> Vec<Di
     };
     let count = explained.maps.len();
     let (g, h) = (stream(explained.maps.get(count - 2)), stream(explained.maps.get(count - 1)));
-    let best = Ranked::best(&explained.logits.to_f64(), top, subject.meaning).unwrap_or_default();
+    let best = RankedClass::best(&explained.logits.to_f64(), top, input.score_kind).unwrap_or_default();
     let number = |stream: &[f64], class: usize| stream.get(class).copied().unwrap_or(f64::NAN);
     best.iter()
         .map(|r| Difference { class: r.class, f: r.score, g: number(&g, r.class), h: number(&h, r.class) })
@@ -111,35 +111,35 @@ impl SplitFigure {
     fn row(
         &self,
         panels: &Panels,
-        subject: &mut Subject,
+        input: &mut FigureInput,
         index: usize,
         out: &mut dyn Write,
     ) -> Result<Option<Row>, Failure> {
-        subject.check_rows()?;
-        let Some(sample) = subject.feed.take(1)?.pop() else { return Ok(None) };
-        let explained = panels.of(&sample, &subject.classes.of(index, 1)?)?;
-        let caption = subject.named(&explained);
+        input.check_rows()?;
+        let Some(sample) = input.reader.take(1)?.pop() else { return Ok(None) };
+        let explained = panels.of(&sample, &input.classes.of(index, 1)?)?;
+        let caption = input.named(&explained);
         writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
-        for Difference { class, f, g, h } in differences(&explained, subject, self.top) {
-            let name = subject.labels.name(class);
+        for Difference { class, f, g, h } in differences(&explained, input, self.top) {
+            let name = input.labels.name(class);
             // Two signs in a row are read as one.
             let h = if h < 0.0 { format!("({h:.4})") } else { format!("{h:.4}") };
             writeln!(out, "  {f:>9.4} = {g:.4} − {h}  {}", printable(&name))?;
         }
         let maps = &explained.maps[..explained.maps.len() - 2];
-        Ok(Some(row(&sample, caption, maps, &self.subject.drawing.overlay())?))
+        Ok(Some(row(&sample, caption, maps, &self.input.drawing.overlay())?))
     }
 }
 
 impl Draws for SplitFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
-        let mut subject = self.subject.open()?;
-        let panels = panels(self, &subject)?;
+        let mut input = self.input.open()?;
+        let panels = panels(self, &input)?;
         let mut rows = Vec::new();
-        while let Some(row) = self.row(&panels, &mut subject, rows.len(), out)? {
+        while let Some(row) = self.row(&panels, &mut input, rows.len(), out)? {
             rows.push(row);
         }
-        subject.classes.all_used(rows.len())?;
+        input.classes.all_used(rows.len())?;
         if self.top > 0 {
             writeln!(out, "  ({KEPT_SMALL})")?;
         }

@@ -6,7 +6,7 @@ use clap::Args;
 use monosplit::catalogue::ValueBounds;
 use monosplit::explain::Explained;
 use monosplit::graph::{Error, Result};
-use monosplit::{Feed, Labels, Meaning, Model, Ranked, Sample, Source};
+use monosplit::{InputFile, Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 64;
 
 /// The network and the pictures, and how they are computed and drawn.
 #[derive(Args)]
-pub(crate) struct SubjectArgs {
+pub(crate) struct FigureInputArgs {
     /// The network, an ONNX file (not with --arch), then pictures or folders of pictures.
     #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
     files: Vec<PathBuf>,
@@ -41,35 +41,35 @@ pub(crate) struct SubjectArgs {
 }
 
 /// The same, opened.
-pub(crate) struct Subject {
+pub(crate) struct FigureInput {
     pub(crate) model: Model,
-    pub(crate) feed: Feed,
+    pub(crate) reader: SampleReader,
     pub(crate) labels: Labels,
-    pub(crate) meaning: Meaning,
+    pub(crate) score_kind: ScoreKind,
     pub(crate) classes: Classes,
     /// What the preprocessing says of the values of pictures.
     pub(crate) bounds: ValueBounds,
 }
 
-impl SubjectArgs {
-    pub(crate) fn open(&self) -> Result<Subject> {
+impl FigureInputArgs {
+    pub(crate) fn open(&self) -> Result<FigureInput> {
         let nothing = "nothing to draw; name a picture or a folder of pictures";
         let (origin, inputs) = self.network.split(&self.files, nothing)?;
-        let sources = Source::list(inputs)?;
+        let sources = InputFile::list(inputs)?;
         let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let bounds = ValueBounds::of(preprocess.as_ref())?;
-        let (labels, meaning) = self.class.labels(&model)?;
+        let (labels, score_kind) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
-        let feed = Feed::new(&model, sources, preprocess)?;
-        Ok(Subject { model, feed, labels, meaning, classes, bounds })
+        let reader = SampleReader::new(&model, sources, preprocess)?;
+        Ok(FigureInput { model, reader, labels, score_kind, classes, bounds })
     }
 }
 
-impl Subject {
+impl FigureInput {
     /// An error if there are more pictures than anybody would look at in one figure.
     pub(crate) fn check_rows(&self) -> Result<()> {
-        match self.feed.total() > MOST_ROWS {
+        match self.reader.total() > MOST_ROWS {
             true => {
                 Err(Error::argument(format!("a figure has at most {MOST_ROWS} rows; name fewer pictures")))
             }
@@ -81,7 +81,7 @@ impl Subject {
     pub(crate) fn named(&self, explained: &Explanation) -> String {
         let class = explained.classes[0];
         let scores = explained.logits.to_f64();
-        let ranked = Ranked::best(&scores, scores.len(), self.meaning).unwrap_or_default();
+        let ranked = RankedClass::best(&scores, scores.len(), self.score_kind).unwrap_or_default();
         let name = self.labels.name(class);
         match ranked.iter().find(|ranked| ranked.class == class).and_then(|ranked| ranked.probability) {
             Some(probability) => format!("{name} {:.1}%", 100.0 * probability),

@@ -11,31 +11,31 @@ use monosplit::render::TerminalColours;
 /// The width of a terminal that does not say how wide it is.
 const USUAL_COLUMNS: usize = 80;
 
-static MANNER: OnceLock<Manner> = OnceLock::new();
+static STYLE: OnceLock<OutputStyle> = OnceLock::new();
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct OutputStyle {
     /// Only results and errors.
     pub(crate) quiet: bool,
     /// No colours.
     pub(crate) plain: bool,
 }
 
-impl Manner {
+impl OutputStyle {
     /// Settles it for the whole process; the first call counts.
     pub(crate) fn settle(self) {
-        MANNER.get_or_init(|| self);
+        STYLE.get_or_init(|| self);
     }
 
     fn settled() -> Self {
-        MANNER.get().copied().unwrap_or_default()
+        STYLE.get().copied().unwrap_or_default()
     }
 }
 
 /// Whether remarks, progress and hints are unwanted.
 pub(crate) fn is_quiet() -> bool {
-    Manner::settled().quiet
+    OutputStyle::settled().quiet
 }
 
 /// Whether somebody watches the error stream and may be shown how far the work has come.
@@ -64,7 +64,7 @@ fn width_of(text: &str) -> Option<usize> {
 
 /// The colours of the output.
 pub(crate) fn colours() -> TerminalColours {
-    match Manner::settled().plain || !io::stdout().is_terminal() {
+    match OutputStyle::settled().plain || !io::stdout().is_terminal() {
         true => TerminalColours::None,
         false => colours_of(|name| std::env::var(name).ok()),
     }

@@ -7,20 +7,19 @@ use std::time::Duration;
 use monosplit::catalogue::ConfiguredMethod;
 use monosplit::explain::{Explained, Map, Settings};
 use monosplit::graph::{Error, Result};
-use monosplit::image::Picture;
 use monosplit::render;
-use monosplit::{Labels, Meaning, Ranked, Sample};
+use monosplit::{Labels, RankedClass, Sample, ScoreKind};
 
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::table::printable;
 
 /// What stays the same for all inputs.
-pub(crate) struct Setting {
+pub(crate) struct ExplainContext {
     pub(crate) labels: Labels,
-    pub(crate) meaning: Meaning,
+    pub(crate) score_kind: ScoreKind,
     /// The maps, in their order.
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) shown: Vec<MapDescription>,
     /// The numbers their methods take at run time.
     pub(crate) settings: Settings,
     /// Lines of equal value on each side of zero.
@@ -28,7 +27,7 @@ pub(crate) struct Setting {
 }
 
 /// What a map shows.
-pub(crate) struct Shown {
+pub(crate) struct MapDescription {
     /// The name the method was asked for by.
     pub(crate) method: String,
     /// What it is called in pictures.
@@ -39,11 +38,11 @@ pub(crate) struct Shown {
     pub(crate) alpha: Option<f64>,
 }
 
-impl Shown {
+impl MapDescription {
     /// A method at a layer.
     pub(crate) fn new(chosen: &ConfiguredMethod, layer: Option<String>) -> Self {
         let (method, title) = (chosen.name.to_owned(), chosen.title.clone());
-        Shown { method, title, layer, alpha: chosen.alpha }
+        MapDescription { method, title, layer, alpha: chosen.alpha }
     }
 
     /// The layer's name for people.
@@ -53,17 +52,17 @@ impl Shown {
 }
 
 /// What is known of one explained input.
-pub(crate) struct Answer {
+pub(crate) struct InputResult {
     pub(crate) input: String,
     pub(crate) class: usize,
     score: f64,
     confidence: Option<f64>,
     time: Duration,
-    maps: Vec<MapAnswer>,
+    maps: Vec<MapResult>,
 }
 
 /// What is known of one of its maps.
-struct MapAnswer {
+struct MapResult {
     /// Which of the maps that are shown it is.
     index: usize,
     range: (f32, f32),
@@ -73,19 +72,19 @@ struct MapAnswer {
     picture: Option<PathBuf>,
 }
 
-impl Setting {
+impl ExplainContext {
     /// What was found about row `row` of a batch; its maps are drawn into `folder`.
-    pub(crate) fn answer(
+    pub(crate) fn result(
         &self,
         sample: &Sample,
         row: usize,
         explained: &Explanation,
         time: Duration,
-    ) -> Result<Answer> {
+    ) -> Result<InputResult> {
         let class = explained.classes[row];
         let scores = explained.logits.to_f64();
         let classes = scores.len() / explained.classes.len().max(1);
-        let ranked = Ranked::best(&scores[row * classes..(row + 1) * classes], classes, self.meaning);
+        let ranked = RankedClass::best(&scores[row * classes..(row + 1) * classes], classes, self.score_kind);
         let ranked = ranked.ok_or_else(|| {
             Error::argument(format!(
                 "{}: the network returned numbers that are not finite; try --precision f64, and check the preprocessing",
@@ -94,20 +93,20 @@ impl Setting {
         })?;
         let (score, confidence) =
             ranked.iter().find(|r| r.class == class).map_or((f64::NAN, None), |r| (r.score, r.probability));
-        Ok(Answer { input: sample.name.clone(), class, score, confidence, time, maps: Vec::new() })
+        Ok(InputResult { input: sample.name.clone(), class, score, confidence, time, maps: Vec::new() })
     }
 
-    /// Draws a map of the input into `folder` and adds it to the answer.
+    /// Draws a map of the input into `folder` and adds it to the result.
     pub(crate) fn add_map(
         &self,
-        answer: &mut Answer,
+        result: &mut InputResult,
         index: usize,
         sample: &Sample,
         (map, row): (&SaliencyMap, usize),
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<()> {
         let shown = &self.shown[index];
-        let mut found = MapAnswer {
+        let mut found = MapResult {
             index,
             range: range(map, row),
             exponent: map.exponents[row],
@@ -123,30 +122,34 @@ impl Setting {
             let caption = render::Caption {
                 method: shown.title.clone(),
                 layer: shown.layer_name().to_owned(),
-                class: self.labels.named(answer.class).unwrap_or_else(|| answer.class.to_string()),
-                confidence: answer.confidence,
+                class: self.labels.named(result.class).unwrap_or_else(|| result.class.to_string()),
+                confidence: result.confidence,
                 alpha: shown.alpha,
             };
             let map = render::Map::from_tensor(&map.values, row)?;
-            found.remark = draw(sample, &map, &caption, self.contours, &path)?;
+            let options =
+                render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
+            let drawn = sample.overlay(&map, &caption, &options)?;
+            drawn.picture.save(&path)?;
+            found.remark = drawn.note.map(|note| note.to_string());
             found.picture = Some(path);
         } else {
             found.remark =
                 Some("the map does not have two axes to draw; --raw FILE writes its numbers".to_owned());
         }
-        answer.maps.push(found);
+        result.maps.push(found);
         Ok(())
     }
 
-    pub(crate) fn print(&self, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
-        writeln!(out, "{}", printable(&answer.input))?;
-        let name = printable(&self.labels.name(answer.class)).to_string();
-        match answer.confidence {
-            Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, answer.class)?,
-            None => writeln!(out, "  {:>12.6}  {:>4}  {name}", answer.score, answer.class)?,
+    pub(crate) fn print(&self, result: &InputResult, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", printable(&result.input))?;
+        let name = printable(&self.labels.name(result.class)).to_string();
+        match result.confidence {
+            Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, result.class)?,
+            None => writeln!(out, "  {:>12.6}  {:>4}  {name}", result.score, result.class)?,
         }
-        let milliseconds = answer.time.as_secs_f64() * 1e3;
-        for map in &answer.maps {
+        let milliseconds = result.time.as_secs_f64() * 1e3;
+        for map in &result.maps {
             let scale = match map.exponent {
                 0 => String::new(),
                 exponent => format!(" times 2^{exponent}"),
@@ -178,22 +181,22 @@ impl Setting {
     }
 }
 
-impl Answer {
-    pub(crate) fn json(&self, setting: &Setting) -> Json {
+impl InputResult {
+    pub(crate) fn json(&self, context: &ExplainContext) -> Json {
         Json::Object(vec![
             ("input", self.input.as_str().into()),
             ("class", self.class.into()),
-            ("name", setting.labels.name(self.class).into()),
+            ("name", context.labels.name(self.class).into()),
             ("score", self.score.into()),
             ("confidence", self.confidence.into()),
             ("milliseconds", (self.time.as_secs_f64() * 1e3).into()),
-            ("maps", self.maps.iter().map(|map| map.json(&setting.shown[map.index])).collect()),
+            ("maps", self.maps.iter().map(|map| map.json(&context.shown[map.index])).collect()),
         ])
     }
 }
 
-impl MapAnswer {
-    fn json(&self, shown: &Shown) -> Json {
+impl MapResult {
+    fn json(&self, shown: &MapDescription) -> Json {
         let facts = self
             .facts
             .iter()
@@ -212,41 +215,7 @@ impl MapAnswer {
     }
 }
 
-/// Writes the overlay (or, where there is no picture, the map alone); what is remarkable about the map.
-fn draw(
-    sample: &Sample,
-    map: &render::Map,
-    caption: &render::Caption,
-    contours: usize,
-    path: &Path,
-) -> Result<Option<String>> {
-    let mut options = render::OverlayOptions { contours, ..render::OverlayOptions::default() };
-    let page;
-    let picture = match &sample.picture {
-        Some(picture) => picture,
-        None => {
-            options.layout = render::Layout::Single;
-            options.opacity = 1.0;
-            page = blank(sample, map)?;
-            &page
-        }
-    };
-    let drawn = render::overlay(picture, map, caption, &options)?;
-    let (width, height) = (drawn.picture.width(), drawn.picture.height());
-    monosplit::image::write_png(path, width, height, (&drawn.picture).into())?;
-    Ok(drawn.note.map(|note| note.to_string()))
-}
-
-/// A light page of the size of the input, or of the map, for samples that are no pictures.
-fn blank(sample: &Sample, map: &render::Map) -> Result<Picture> {
-    let (width, height) = match *sample.tensor.shape() {
-        [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
-        _ => (map.width(), map.height()),
-    };
-    Picture::new(width, height, vec![0xff; width * height * 3])
-}
-
-fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
+fn range(map: &Map, row: usize) -> (f32, f32) {
     let length = map.values.len() / map.exponents.len().max(1);
     let values = &map.values.to_f32()[row * length..(row + 1) * length];
     values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))

@@ -1,0 +1,43 @@
+//! What a network says of its pictures and its classes, and what is assumed where it says nothing.
+
+use monosplit_graph::Result;
+use monosplit_graph::metadata::PRESET;
+use monosplit_image::{Fit, Preprocess, Preset};
+
+use crate::labels::Labels;
+use crate::model::Model;
+use crate::prediction::ScoreKind;
+
+impl Model {
+    /// The preprocessing that the network's own file names, as files written by training do.
+    pub fn preset(&self) -> Result<Option<Preset>> {
+        self.metadata(PRESET).map(str::parse).transpose()
+    }
+
+    /// How pictures are made ready for the network unless told otherwise: the preset its file names or else that of
+    /// torchvision's networks trained on ImageNet, at the network's size. A picture of exactly that size is taken as it is.
+    pub fn preprocess(&self) -> Result<Preprocess> {
+        let size = self.picture_input()?.size;
+        self.preset()?.unwrap_or_default().options().fit(size, Fit::default())
+    }
+
+    /// The number of classes; an error if the first output does not hold one score for each.
+    pub fn expect_classes(&self) -> Result<usize> {
+        self.classes().ok_or_else(|| {
+            self.unfit(
+                "expected one score for each class at the first output; there is nothing to explain".into(),
+            )
+        })
+    }
+
+    /// The names of the classes: [`Labels::of`].
+    pub fn labels(&self) -> Result<Labels> {
+        Ok(Labels::of(self, self.expect_classes()?))
+    }
+
+    /// What the class scores are, by what was found at the end of the network.
+    pub fn score_kind(&self) -> ScoreKind {
+        let output = self.graph().outputs().first().map_or("", |output| output.name.as_str());
+        ScoreKind::of(self.classes().unwrap_or(0), output, &self.report().outputs)
+    }
+}

@@ -66,8 +66,8 @@ pub struct Compilation {
 
 impl Compilation {
     /// The precision in which a file with these maps is computed unless told otherwise: the one they are explained in.
-    pub fn own_precision(maps: &[(&ConfiguredMethod, Request)]) -> Precision {
-        let needs_double = |(_, request): &(&ConfiguredMethod, Request)| match request.method.procedure() {
+    pub fn own_precision(maps: &[(&ConfiguredMethod, MapRequest)]) -> Precision {
+        let needs_double = |(_, request): &(&ConfiguredMethod, MapRequest)| match request.method.procedure() {
             Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
             Procedure::MultiPass(_) => false,
         };
@@ -79,7 +79,7 @@ impl Compilation {
     pub fn new(
         model: &Model,
         class: ClassSource,
-        maps: &[(&ConfiguredMethod, Request)],
+        maps: &[(&ConfiguredMethod, MapRequest)],
         precision: Precision,
     ) -> Result<Self> {
         check_inputs(model)?;
@@ -184,7 +184,7 @@ impl Compilation {
     }
 }
 
-fn described((chosen, request): &(&ConfiguredMethod, Request), output: &str, alpha: bool) -> CompiledMap {
+fn described((chosen, request): &(&ConfiguredMethod, MapRequest), output: &str, alpha: bool) -> CompiledMap {
     CompiledMap {
         output: output.to_owned(),
         method: chosen.name.to_owned(),
@@ -198,8 +198,8 @@ fn described((chosen, request): &(&ConfiguredMethod, Request), output: &str, alp
 
 /// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
 fn told_apart(
-    (chosen, request): &(&ConfiguredMethod, Request),
-    maps: &[(&ConfiguredMethod, Request)],
+    (chosen, request): &(&ConfiguredMethod, MapRequest),
+    maps: &[(&ConfiguredMethod, MapRequest)],
 ) -> String {
     let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
     match alike.count() {
@@ -209,10 +209,10 @@ fn told_apart(
 }
 
 /// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
-fn check_maps(maps: &[(&ConfiguredMethod, Request)]) -> Result<()> {
+fn check_maps(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<()> {
     for (i, map) in maps.iter().enumerate() {
         let name = told_apart(map, maps);
-        let is_alike = |other: &&(&ConfiguredMethod, Request)| {
+        let is_alike = |other: &&(&ConfiguredMethod, MapRequest)| {
             other.1.layer == map.1.layer && told_apart(other, maps) == name
         };
         let Some(other) = maps[..i].iter().find(is_alike) else { continue };
@@ -365,7 +365,7 @@ fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
 }
 
 /// The run-time numbers of the methods, which are inputs they share.
-fn settings(maps: &[(&ConfiguredMethod, Request)]) -> Result<Settings> {
+fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
     let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
@@ -379,7 +379,7 @@ fn settings(maps: &[(&ConfiguredMethod, Request)]) -> Result<Settings> {
 
 /// What the methods that take a number take it to be: one and the same, since it is one input of the file.
 fn shared(
-    maps: &[(&ConfiguredMethod, Request)],
+    maps: &[(&ConfiguredMethod, MapRequest)],
     name: &str,
     number: fn(&Settings) -> f64,
 ) -> Result<Option<f64>> {

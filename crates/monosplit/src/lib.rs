@@ -34,10 +34,12 @@
 //! # }
 //! ```
 //!
-//! The crates below this one are its modules: [`graph`] is what a network is, [`engine`] runs it, [`explain`] holds the
+//! The crates below this one are its modules: [`graph`] is what a network is, [`autodiff`] walks it backward, [`engine`]
+//! runs it, [`explain`] holds the
 //! methods, [`image`] and [`render`] read and draw pictures. The features `eval` (metrics and the store of results),
 //! `train` and `maxout` add theirs; `onnxruntime` and `cuda` add engines.
 
+pub use monosplit_autodiff as autodiff;
 pub use monosplit_engine as engine;
 #[cfg(feature = "eval")]
 pub use monosplit_eval as eval;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use monosplit_engine::{Cpu, Engine};
-use monosplit_explain::{Class, Explained, Explainer, Finish, Map, Request, Settings};
+use monosplit_explain::{Class, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings};
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Picture, Preprocess};
 use monosplit_render as render;
@@ -155,8 +155,8 @@ impl ExplainerBuilder<'_> {
         };
         let preprocess = self.preprocess.map_or_else(|| model.preprocess(), Ok)?;
         let method = choice.resolve(&ValueBounds::of(Some(&preprocess))?)?;
-        let layer = self.layer.or_else(|| chosen_layer(model.graph(), method.method.place()));
-        let request = Request::of(method.method.clone(), layer.clone()).finish(self.finish);
+        let layer = self.layer.or_else(|| chosen_layer(model.graph(), method.method.default_layer()));
+        let request = MapRequest::of(method.method.clone(), layer.clone()).finish(self.finish);
         Ok(PictureExplainer {
             explainer: Explainer::new(model.graph(), &[request], engine)?,
             input: ModelInput::new(model, model.picture_input()?.order)?,
@@ -195,7 +195,7 @@ impl PictureExplainer {
     /// Explains the prediction for a picture.
     pub fn explain(&self, picture: &Picture) -> Result<PictureExplanation> {
         let prepared = self.input.picture(picture, &self.preprocess)?;
-        let Explained { logits, classes, mut maps } =
+        let Explanation { logits, classes, mut maps } =
             self.explainer.explain(&prepared.tensor, &self.class, &self.settings)?;
         let scores = logits.to_f64().into_vec();
         let ranking = RankedClass::best(&scores, scores.len(), self.score_kind).ok_or_else(|| {
@@ -239,7 +239,7 @@ pub struct PictureExplanation {
     /// All classes, the one with the highest score first.
     pub ranking: Vec<RankedClass>,
     /// The map, `[1, H, W]` for layers with spatial axes.
-    pub map: Map,
+    pub map: SaliencyMap,
     /// The method's name as it stands in captions.
     pub title: String,
     /// The layer the map belongs to; none is the image.

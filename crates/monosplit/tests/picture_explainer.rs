@@ -2,7 +2,7 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, Request, Settings};
+use monosplit::explain::{Class, Explainer, MapRequest, Settings};
 use monosplit::image::{Fit, Picture, Preset};
 use monosplit::{ClassChoice, ErrorKind, Labels, Model, default_layer};
 
@@ -22,7 +22,7 @@ fn the_short_form_has_the_bits_of_the_long_one() {
     let size = model.picture_input().unwrap().size;
     let prepared = Preset::Imagenet.options().fit(size, Fit::Auto).unwrap().apply(&cat()).unwrap();
     let layer = default_layer(model.graph()).unwrap();
-    let request = Request::new(SplitCam::default(), &layer);
+    let request = MapRequest::new(SplitCam::default(), &layer);
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default()).unwrap();
     let long = explainer.explain(&prepared.tensor, &Class::Top, &Settings::default()).unwrap();
 

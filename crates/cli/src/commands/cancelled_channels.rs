@@ -2,7 +2,7 @@
 //! their gradients sum to zero: what is left of them is rounding, and a picture of it looks like any other.
 
 use monosplit::catalogue::ConfiguredMethod;
-use monosplit::explain::{Absolute, Channels, Finish, Map, Normalise, Procedure, Request};
+use monosplit::explain::{Absolute, Channels, Finish, MapRequest, Normalise, Procedure, SaliencyMap};
 use monosplit::graph::{Graph, Op};
 
 /// A sum smaller than this share of what is summed up says nothing.
@@ -13,8 +13,8 @@ pub(super) fn sizes(
     graph: &Graph,
     chosen: &ConfiguredMethod,
     finish: Finish,
-    asked: &[Request],
-) -> Vec<Request> {
+    asked: &[MapRequest],
+) -> Vec<MapRequest> {
     let normed = graph.nodes().any(|(_, node)| matches!(node.op, Op::LayerNorm { .. }));
     let adds = !matches!(finish.channels, Channels::Keep | Channels::Max);
     let rewrites = matches!(chosen.method.procedure(), Procedure::Rewrite(_));

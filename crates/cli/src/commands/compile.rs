@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
-use monosplit::explain::Request;
+use monosplit::explain::MapRequest;
 use monosplit::graph::{Error, Result, onnx};
 use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
 
@@ -181,7 +181,7 @@ impl Compile {
     }
 
     /// Says what a precision means for maps that need another one.
-    fn remark_on_precision(&self, maps: &[(&ConfiguredMethod, Request)]) {
+    fn remark_on_precision(&self, maps: &[(&ConfiguredMethod, MapRequest)]) {
         use monosplit::engine::Precision::{F32, F64};
         let need =
             |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
@@ -230,7 +230,7 @@ impl Compile {
         &self,
         model: &Model,
         chosen: &'a [ConfiguredMethod],
-    ) -> Vec<(&'a ConfiguredMethod, Request)> {
+    ) -> Vec<(&'a ConfiguredMethod, MapRequest)> {
         let listed: Vec<String> = match &self.layer_list {
             Some(list) => list.split(',').map(|layer| layer.trim().to_owned()).collect(),
             None => self.method.layers().to_vec(),
@@ -244,7 +244,7 @@ impl Compile {
         };
         let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
         let request =
-            |chosen: &ConfiguredMethod, layer| Request::of(chosen.method.clone(), layer).finish(finish);
+            |chosen: &ConfiguredMethod, layer| MapRequest::of(chosen.method.clone(), layer).finish(finish);
         each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
     }
 

@@ -305,10 +305,13 @@ impl InputLoop<'_> {
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let series = Some(Series { before: results.len(), ends: waiting.is_empty() });
-            let question =
-                Question { progress: &bar, series, ..Question::new(&images, &class, &context.settings) };
-            let mut explained = self.explained(&question, &mut profile)?;
+            let position = Some(BatchPosition { offset: results.len(), is_last: waiting.is_empty() });
+            let batch = ExplainBatch {
+                progress: &bar,
+                position,
+                ..ExplainBatch::new(&images, &class, &context.settings)
+            };
+            let mut explained = self.explained(&batch, &mut profile)?;
             let sizes = explained.maps.split_off(context.shown.len());
             if results.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
@@ -340,7 +343,7 @@ impl InputLoop<'_> {
         Ok(Outcome { results, maps, profile })
     }
 
-    fn remark_on_cancelled_channels(&self, maps: &[Map], sizes: &[Map]) {
+    fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {
         for (shown, (map, size)) in self.prepared.context.shown.iter().zip(maps.iter().zip(sizes)) {
             if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
                 note(&remark);

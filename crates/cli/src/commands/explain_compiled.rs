@@ -123,7 +123,7 @@ impl<'a> CompiledFile<'a> {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),
         };
-        let explainer = Explainer::of(explanation, engine, precision)?;
+        let explainer = Explainer::from_graph(explanation, engine, precision)?;
         Ok(Prepared { context, explainer, by_layer: None, remark: " (as compiled)" })
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use monosplit::catalogue::ConfiguredMethod;
-use monosplit::explain::{Explained, Map, Settings};
+use monosplit::explain::{Explanation, SaliencyMap, Settings};
 use monosplit::graph::{Error, Result};
 use monosplit::render;
 use monosplit::{Labels, RankedClass, Sample, ScoreKind};
@@ -215,7 +215,7 @@ impl MapResult {
     }
 }
 
-fn range(map: &Map, row: usize) -> (f32, f32) {
+fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
     let length = map.values.len() / map.exponents.len().max(1);
     let values = &map.values.to_f32()[row * length..(row + 1) * length];
     values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::catalogue::ValueBounds;
-use monosplit::explain::Explained;
+use monosplit::explain::Explanation;
 use monosplit::graph::{Error, Result};
 use monosplit::{InputFile, Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
 

@@ -50,7 +50,7 @@ impl Panel {
             None => (word, None),
         };
         let chosen = MethodChoice::parse(method, &[])?.resolve(bounds)?;
-        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.place()));
+        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.default_layer()));
         let header = match &layer {
             Some(layer) => format!("{} {layer}", chosen.title),
             None => chosen.title.clone(),
@@ -144,8 +144,8 @@ impl Panels {
         let mut next = input.reader.take(1)?.pop();
         while let Some(sample) = next {
             next = input.reader.take(1)?.pop();
-            let series = Series { before: rows.len(), ends: next.is_none() };
-            let explained = self.of_series(&sample, &input.classes.of(rows.len(), 1)?, series)?;
+            let position = BatchPosition { offset: rows.len(), is_last: next.is_none() };
+            let explained = self.at_position(&sample, &input.classes.of(rows.len(), 1)?, position)?;
             let caption = input.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             for (column, map) in self.columns.iter().zip(&explained.maps) {

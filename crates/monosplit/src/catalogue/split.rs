@@ -78,7 +78,7 @@ fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (split, settings) = split(options)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, Whole::SplitCam);
+    let closed = closed(split, stream, part, DecomposedMap::SplitCam);
     Ok(ConfiguredMethod {
         settings,
         alpha,
@@ -92,7 +92,7 @@ fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (split, settings) = split(options)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
     let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, Whole::SplitGrad);
+    let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
     Ok(ConfiguredMethod {
         settings,
         alpha,
@@ -114,7 +114,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
 }
 
 fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
-    let part = options.one_of("part", Part::Plus, &PARTS)?;
+    let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
     let title = format!("Split activations{}", sign(part));
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })

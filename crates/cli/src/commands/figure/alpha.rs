@@ -49,8 +49,10 @@ impl Draws for AlphaFigure {
         let panel = |alpha: &String| {
             let option = ("alpha".to_owned(), alpha.clone());
             let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&input.bounds)?;
-            let layer =
-                self.layer.clone().or_else(|| chosen_layer(input.model.graph(), chosen.method.place()));
+            let layer = self
+                .layer
+                .clone()
+                .or_else(|| chosen_layer(input.model.graph(), chosen.method.default_layer()));
             Ok(Panel { chosen, layer, header: format!("α = {alpha}") })
         };
         let panels = self.alphas.iter().map(panel).collect::<Result<Vec<_>>>()?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use monosplit::catalogue::MethodChoice;
-use monosplit::explain::{Explained, Finish, Map};
+use monosplit::explain::{Explanation, Finish, SaliencyMap};
 use monosplit::graph::{Error, Graph, Result};
 use monosplit::render::{Row, Scene};
 use monosplit::{RankedClass, default_layer};
@@ -90,9 +90,9 @@ fn scores(graph: &Graph) -> Result<Option<String>> {
 }
 
 /// The scores of the best classes, as differences.
-fn differences(explained: &Explained, input: &FigureInput, top: usize) -> Vec<Difference> {
-    let stream = |map: Option<&Map>| -> Vec<f64> {
-        let scaled = |map: &Map| {
+fn differences(explained: &Explanation, input: &FigureInput, top: usize) -> Vec<Difference> {
+    let stream = |map: Option<&SaliencyMap>| -> Vec<f64> {
+        let scaled = |map: &SaliencyMap| {
             let factor = f64::from(map.exponents[0]).exp2();
             map.values.to_f64().iter().map(|value| value * factor).collect()
         };

@@ -5,6 +5,8 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod fixed_batch;
+mod incremental;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
 mod outline;
@@ -14,9 +16,11 @@ mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-pub use cpu::{Cpu, Crew, settle_threads};
+pub use cpu::{Cpu, settle_threads};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
+pub use fixed_batch::run_in_fixed_batches;
+pub use incremental::{BaselineActivations, Change, IncrementalProgram};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
@@ -86,10 +90,17 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// The threads the engine computes on, for what is to be done between runs; if it has none of its own, those that all
-    /// share.
-    fn crew(&self) -> Result<Crew> {
-        Ok(Crew::default())
+    /// Compiles `graph` for copies of its first input, an image, that are changed within a rectangle of at most this height and
+    /// width, about `batch_size` copies at a time. `None` where computing everything again is as good, which is what an engine
+    /// says that does not implement it.
+    fn compile_incremental(
+        &self,
+        graph: &Graph,
+        largest_change: [usize; 2],
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+        let _ = (graph, largest_change, batch_size);
+        Ok(None)
     }
 }
 

@@ -4,18 +4,21 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use monosplit_engine::Engine;
-use monosplit_explain::{Cover, Covering, Erosion};
-use monosplit_graph::batch::{rows, stack};
-use monosplit_graph::{Graph, Kind, Result, Tensor};
+use monosplit_engine::{Change, Engine, IncrementalProgram};
+use monosplit_explain::{Cover, Covering, class_scores};
+use monosplit_graph::batch::{rows, samples_interact, stack};
+use monosplit_graph::{Dim, Graph, Kind, Result, Tensor};
 
 /// Rows and columns of an image.
 pub type Area = [Range<usize>; 2];
 
 /// So many copies of an image at a time are enough for an engine that is not wide.
 const COPIES: usize = 16;
+/// So many at a time are computed fastest where only what changes reach is computed: changes that reach as far as each other
+/// share a batch.
+const INCREMENTAL_BATCH_SIZE: usize = 64;
 /// Scores that are remembered take no more bytes than this.
 const REMEMBERED: usize = 512 << 20;
 
@@ -42,7 +45,7 @@ pub(crate) fn at_once(given: Option<usize>, preferred: Option<usize>) -> usize {
 /// What a network was prepared for, and what it said.
 #[derive(Default)]
 pub struct Erosions {
-    by_size: Mutex<HashMap<[usize; 2], Option<Erosion>>>,
+    by_size: Mutex<HashMap<[usize; 2], Option<Arc<dyn IncrementalProgram>>>>,
     by_shape: Mutex<HashMap<[Vec<usize>; 2], Option<Covering>>>,
     known: Mutex<VecDeque<Known>>,
 }
@@ -75,8 +78,7 @@ impl Erosions {
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
         let (preferred, wanted) = (engine.preferred_batch_size(), changes.steps() + 1);
-        if preferred.is_none()
-            && let Some(areas) = changes.areas()
+        if let Some(areas) = changes.areas()
             && let Some(scores) = self.eroded(graph, engine, image, (changes, areas), batch)?
         {
             return Ok(Some(scores));
@@ -115,10 +117,19 @@ impl Erosions {
     ) -> Result<Option<Tensor>> {
         let longest = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(0);
         let size = [longest(0), longest(1)];
-        let erosion = prepared(&self.by_size, size, || Erosion::new(graph, size, engine))?;
-        let mut make = |step: usize, image: &mut [f32]| changes.make(step, image);
-        let batch = batch.unwrap_or(Erosion::COPIES);
-        erosion.map(|erosion| erosion.scores(image, &areas, batch, &mut make)).transpose()
+        let program = prepared(&self.by_size, size, || incremental(graph, size, engine))?;
+        let Some(program) = program else { return Ok(None) };
+        let baseline = program.baseline(std::slice::from_ref(image))?;
+        let [_, _, height, width] = *image.shape() else { return Ok(None) };
+        let mut numbers = image.to_f32().to_vec();
+        let steps = areas.iter().enumerate().map(|(step, area)| {
+            changes.make(step, &mut numbers);
+            Ok(Change { sample: 0, region: area.clone(), values: cropped(&numbers, [height, width], area)? })
+        });
+        let steps = steps.collect::<Result<Vec<_>>>()?;
+        let batch = batch.unwrap_or(INCREMENTAL_BATCH_SIZE);
+        let scores = program.run_cumulative(baseline, &steps, batch)?;
+        Ok(scores.into_iter().next())
     }
 
     fn covering(&self, graph: &Graph, engine: &dyn Engine, cover: &Cover) -> Result<Option<Covering>> {
@@ -144,6 +155,30 @@ impl Erosions {
             bytes -= oldest.bytes();
         }
     }
+}
+
+/// The program for one image that is changed within areas of at most this size; `None` where computing everything again is as
+/// good, and for networks of several inputs or of fixed batch size.
+fn incremental(
+    graph: &Graph,
+    largest: [usize; 2],
+    engine: &dyn Engine,
+) -> Result<Option<Arc<dyn IncrementalProgram>>> {
+    let dims = graph.inputs().first().and_then(|&id| graph.node(id).shape.dims().first());
+    if graph.inputs().len() != 1 || matches!(dims, Some(Dim::Fixed(_))) || samples_interact(graph) {
+        return Ok(None);
+    }
+    let program = engine.compile_incremental(&class_scores(graph)?, largest, INCREMENTAL_BATCH_SIZE)?;
+    Ok(program.map(Arc::from))
+}
+
+/// An area `[C, rows, columns]` of an image of this height and width.
+fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Area) -> Result<Tensor> {
+    let lines = image.chunks(height * width).flat_map(|plane| {
+        rows.clone().map(move |row| &plane[row * width + columns.start..row * width + columns.end])
+    });
+    let values = lines.flatten().copied().collect::<Vec<f32>>();
+    Tensor::new([image.len() / (height * width), rows.len(), columns.len()], values)
 }
 
 /// What was prepared under a key, or is now.
@@ -191,6 +226,19 @@ mod tests {
 
         fn preferred_batch_size(&self) -> Option<usize> {
             self.preferred
+        }
+
+        fn compile_incremental(
+            &self,
+            graph: &Graph,
+            largest_change: [usize; 2],
+            batch_size: usize,
+        ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+            let engine = Cpu::default().precision(Precision::F64);
+            match self.preferred {
+                None => engine.compile_incremental(graph, largest_change, batch_size),
+                Some(_) => Ok(None),
+            }
         }
     }
 

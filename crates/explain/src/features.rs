@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::layout::Layout;
-use crate::pieces::Area;
+use crate::scorer::Region;
 use crate::slic::{self, Pixels};
 
 /// More parts than this are more than a regression or an exchange of them can tell apart.
@@ -53,19 +53,19 @@ impl Groups {
         }
     }
 
-    /// The smallest area around each part.
-    pub(crate) fn areas(&self, layout: &Layout) -> Result<Vec<Area>> {
+    /// The smallest rectangle around each part.
+    pub(crate) fn regions(&self, layout: &Layout) -> Result<Vec<Region>> {
         let (_, width) = layout.plane()?;
-        let mut areas: Vec<Option<Area>> = vec![None; self.count];
+        let mut regions: Vec<Option<Region>> = vec![None; self.count];
         for (element, &group) in self.of_element.iter().enumerate() {
             let place = layout.place(element);
             let at = [place / width, place % width];
-            let area = areas[group].get_or_insert_with(|| at.map(|at| at..at + 1));
-            for (range, at) in area.iter_mut().zip(at) {
+            let region = regions[group].get_or_insert_with(|| at.map(|at| at..at + 1));
+            for (range, at) in region.iter_mut().zip(at) {
                 *range = range.start.min(at)..range.end.max(at + 1);
             }
         }
-        Ok(areas.into_iter().map(|area| area.unwrap_or([0..1, 0..1])).collect())
+        Ok(regions.into_iter().map(|region| region.unwrap_or([0..1, 0..1])).collect())
     }
 
     /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
@@ -119,13 +119,13 @@ impl Features {
         }
     }
 
-    /// The size of the largest area a part covers, where that is known before an image is seen.
+    /// The size of the largest rectangle a part covers, where that is known before an image is seen.
     pub(crate) fn largest(&self, layout: &Layout) -> Result<Option<[usize; 2]>> {
         if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
             return Ok(None);
         }
-        let areas = self.groups(&[], layout)?.areas(layout)?;
-        let most = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(1);
+        let regions = self.groups(&[], layout)?.regions(layout)?;
+        let most = |axis: usize| regions.iter().map(|region| region[axis].len()).max().unwrap_or(1);
         Ok(Some([most(0), most(1)]))
     }
 

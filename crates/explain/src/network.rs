@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use monosplit_autodiff::ActiveGraph;
+use monosplit_graph::batch::sample_axis;
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Output, Result, Shape};
 
 use crate::channels::Axes;
@@ -92,13 +93,12 @@ impl Network {
     }
 }
 
-/// The first axis of a value that runs over samples, and how many of its elements belong to one sample.
-pub(crate) fn sample_axis(dims: &[Dim], samples: Dim) -> Option<(usize, usize)> {
-    dims.iter().enumerate().find_map(|(axis, &dim)| match (dim.over(samples), samples) {
-        (Some(Dim::Fixed(per_sample)), Dim::Batch(_)) => Some((axis, per_sample)),
-        (Some(Dim::Fixed(per_sample)), Dim::Fixed(_)) if axis == 0 => Some((axis, per_sample)),
-        _ => None,
-    })
+/// The part of a network that computes its class scores `[N, classes]` from its first output. They are its only output.
+pub fn class_scores(network: &Graph) -> Result<Graph> {
+    let mut scores = network.clone();
+    flatten_scores(&mut scores)?;
+    scores.set_outputs(scores.outputs().iter().take(1).cloned().collect());
+    scores.pruned()
 }
 
 /// Class scores that a network leaves as `[N, classes, 1, 1]` become `[N, classes]`.

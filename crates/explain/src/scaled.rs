@@ -2,10 +2,11 @@
 //! before the run says that a value may overflow, it is held as `value·2^exponent` with one exponent per
 //! sample; everywhere else it is a plain value and costs nothing more.
 
+use monosplit_graph::batch::sample_axis;
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Shape};
 
-use crate::network::{Network, sample_axis};
+use crate::network::Network;
 
 /// A value is rescaled before an operation that could take it past two to this power.
 const LIMIT: f64 = 110.0;

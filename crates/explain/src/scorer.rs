@@ -1,9 +1,11 @@
 //! A network asked many times: the part above a value, compiled once, run on changed copies of that value in batches of
 //! bounded size. The copies of all samples in question share the batches; no more of them than one batch ever exist.
 
-use monosplit_engine::{CompileOptions, Engine, Precision, Program};
+use std::ops::Range;
+
+use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program};
 use monosplit_graph::batch::samples_interact;
-use monosplit_graph::{Dim, Error, Graph, Result, Tensor, element_count};
+use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor, element_count};
 
 use crate::baseline::Baseline;
 use crate::bindings::bind;
@@ -13,10 +15,7 @@ use crate::finish::{Channels, Finish};
 use crate::layout::Layout;
 use crate::method::{MapRequest, NetworkLayer};
 use crate::methods::Gradient;
-use crate::network::Network;
-use crate::number::Number;
-use crate::pieces::Area;
-use crate::ripple::{Ground, Ripple};
+use crate::network::{Network, class_scores};
 use crate::section::{Section, batch_of};
 
 /// How many changed copies are asked about at once unless told otherwise.
@@ -37,9 +36,12 @@ pub(crate) struct Scorer {
 enum Above {
     /// All of it.
     Whole { explanation: Box<ExplanationGraph>, program: Box<dyn Program> },
-    /// What a change in a small area of the image reaches, up to a value from which on it is all.
-    Ripple { ripple: Box<Ripple>, top: Box<Scorer> },
+    /// What a change within a rectangle of the image reaches.
+    Incremental { scores: Graph, program: Box<dyn IncrementalProgram> },
 }
+
+/// Rows and columns of an image.
+pub(crate) type Region = [Range<usize>; 2];
 
 /// A changed copy: of which sample, and which of its copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,19 +121,18 @@ impl Scorer {
         batch: usize,
         largest: [usize; 2],
     ) -> Result<Self> {
-        // What a small change reaches is little to compute and much to move: a wide engine does all of it sooner.
-        if target.layer.is_some() || engine.preferred_batch_size().is_some() {
+        if target.layer.is_some() {
             return Scorer::scores(target, engine, batch);
         }
         check_batch(batch)?;
         check_samples(target.network)?;
         let network = Network::new(target.network)?;
-        let Some((ripple, last)) = Ripple::new(&network, largest, batch, engine)? else {
+        let scores = class_scores(target.network)?;
+        let Some(program) = engine.compile_incremental(&scores, largest, batch)? else {
             return Scorer::scores(target, engine, batch);
         };
-        let top = Box::new(Scorer::over(Section::at(&network, last, engine)?, engine, batch, &[])?);
         let section = Section::at(&network, network.input(), engine)?;
-        Ok(Scorer { section, above: Above::Ripple { ripple: Box::new(ripple), top }, batch })
+        Ok(Scorer { section, above: Above::Incremental { scores, program }, batch })
     }
 
     fn new(
@@ -176,15 +177,6 @@ impl Scorer {
         Ok(Stage { batch, classes, values: value.to_f64().into_vec(), length, crossing })
     }
 
-    /// The same without the values, which are known elsewhere.
-    fn stage_of_crossing<'a>(&self, batch: &'a ExplainBatch<'a>, classes: &'a [usize]) -> Result<Stage<'a>> {
-        let crossing = match self.section.names.is_empty() {
-            true => Vec::new(),
-            false => self.section.below.values(batch)?.split_off(1),
-        };
-        Ok(Stage { batch, classes, values: Vec::new(), length: self.layout().len(), crossing })
-    }
-
     /// The shape of a sample's gradient.
     pub(crate) fn gradient_dims(&self) -> Vec<usize> {
         let Above::Whole { explanation, .. } = &self.above else { return Vec::new() };
@@ -221,88 +213,77 @@ impl Scorer {
         mut change: impl FnMut(Draw, &mut [f64]),
         take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
-        let fill = |batch: &[Draw], copies: &mut Vec<f64>| {
+        let mut copies = Vec::new();
+        let outputs = |batch: &[Draw]| {
+            copies.clear();
             for &draw in batch {
                 let from = copies.len();
                 copies.extend_from_slice(stage.value(draw.sample));
                 change(draw, &mut copies[from..]);
             }
-            Ok(())
+            let (outputs, reused) = self.run(stage, batch, std::mem::take(&mut copies))?;
+            copies = reused;
+            Ok(outputs)
         };
-        self.ask_filled(stage, draws, fill, take)
+        self.ask_in_batches(stage, draws, outputs, take)
     }
 
-    /// Like [`Scorer::ask`], of copies that are changed within an area and nowhere else.
+    /// Like [`Scorer::ask`], of copies that are changed within a region and nowhere else.
     pub(crate) fn ask_locally(
         &self,
         stage: &Stage<'_>,
         draws: &[usize],
-        area: impl Fn(Draw) -> Area,
-        change: impl FnMut(Draw, &mut [f64]),
-        take: impl FnMut(Draw, &Answer<'_>),
-    ) -> Result<()> {
-        let Above::Ripple { ripple, top } = &self.above else {
-            return self.ask(stage, draws, change, take);
-        };
-        let above = top.stage_of_crossing(stage.batch, stage.classes)?;
-        match ripple.precision() {
-            Precision::F32 => top.ask_behind::<f32>(ripple, [stage, &above], draws, area, change, take),
-            Precision::F64 => top.ask_behind::<f64>(ripple, [stage, &above], draws, area, change, take),
-        }
-    }
-
-    /// Asks about values that are what a change of the image makes of them.
-    fn ask_behind<N: Number>(
-        &self,
-        ripple: &Ripple,
-        [image, here]: [&Stage<'_>; 2],
-        draws: &[usize],
-        area: impl Fn(Draw) -> Area,
+        region: impl Fn(Draw) -> Region,
         mut change: impl FnMut(Draw, &mut [f64]),
         take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
-        let calm = ripple.calm::<N>(image.batch)?;
-        let (mut flow, mut copy, mut copied) = (ripple.flow(), Vec::new(), None);
-        let fill = |batch: &[Draw], copies: &mut Vec<N>| {
-            let samples: Vec<usize> = batch.iter().map(|draw| draw.sample).collect();
-            for (&draw, &sample) in batch.iter().zip(&samples) {
-                if copied.replace(sample) != Some(sample) {
-                    copy = image.value(sample).to_vec();
-                }
-                let area = area(draw);
-                change(draw, &mut copy);
-                flow.add(area.clone(), &copy, N::rounded);
-                ripple.restore(&area, image.value(sample), &mut copy);
-            }
-            flow.run(Ground::Own(&calm, &samples), copies)
+        let Above::Incremental { scores, program } = &self.above else {
+            return self.ask(stage, draws, change, take);
         };
-        self.ask_filled(here, draws, fill, take)
+        let baseline = program.baseline(&bind(scores, stage.batch, &[])?)?;
+        let (_, width) = self.layout().plane()?;
+        let (mut copy, mut copied) = (Vec::new(), None);
+        let mut changed = |draw: Draw| {
+            if copied.replace(draw.sample) != Some(draw.sample) {
+                copy = stage.value(draw.sample).to_vec();
+            }
+            let region = region(draw);
+            change(draw, &mut copy);
+            let values = exchanged(&region, width, self.layout(), stage.value(draw.sample), &mut copy)?;
+            Ok(Change { sample: draw.sample, region, values })
+        };
+        let outputs = |batch: &[Draw]| {
+            let changes = batch.iter().map(|&draw| changed(draw)).collect::<Result<Vec<_>>>()?;
+            program.run(&baseline, &changes)
+        };
+        self.ask_in_batches(stage, draws, outputs, take)
     }
 
-    /// Asks about copies that `fill` makes, a batch at a time.
-    fn ask_filled<N: Number>(
+    /// The number of copies in a batch, if there are so many in all.
+    fn batch_of(&self, total: usize) -> usize {
+        match self.section.below.samples() {
+            Dim::Fixed(size) if size > 0 => size,
+            _ => self.batch.min(total),
+        }
+    }
+
+    /// Asks about copies whose outputs are computed a batch at a time.
+    fn ask_in_batches(
         &self,
         stage: &Stage<'_>,
         draws: &[usize],
-        mut fill: impl FnMut(&[Draw], &mut Vec<N>) -> Result<()>,
+        mut outputs: impl FnMut(&[Draw]) -> Result<Vec<Tensor>>,
         mut take: impl FnMut(Draw, &Answer<'_>),
     ) -> Result<()> {
         let total = total(draws)?;
-        let size = match self.section.below.samples() {
-            Dim::Fixed(size) if size > 0 => size,
-            _ => self.batch.min(total),
-        };
+        let size = self.batch_of(total);
         let each = draws.iter().enumerate();
         let mut waiting =
             each.flat_map(|(sample, &count)| (0..count).map(move |number| Draw { sample, number }));
-        let (mut copies, mut done) = (Vec::new(), 0);
+        let mut done = 0;
         while done < total {
             let batch: Vec<Draw> = waiting.by_ref().take(size).collect();
-            copies.clear();
-            fill(&batch, &mut copies)?;
-            let (outputs, reused) = self.run(stage, &batch, size, copies)?;
-            copies = reused;
-            let answers = Answers::new(&outputs);
+            let answers = Answers::new(&outputs(&batch)?);
             for (row, &draw) in batch.iter().enumerate() {
                 take(draw, &answers.row(row, stage.classes[draw.sample]));
             }
@@ -312,23 +293,23 @@ impl Scorer {
         Ok(())
     }
 
-    /// Runs one batch; a network of fixed batch size gets its last copy again until it has enough.
-    fn run<N: Number>(
+    /// Runs one batch; a network of fixed batch size gets its last copy again until it has enough. The memory of the copies is
+    /// handed back.
+    fn run(
         &self,
         stage: &Stage<'_>,
         batch: &[Draw],
-        size: usize,
-        mut copies: Vec<N>,
-    ) -> Result<(Vec<Tensor>, Vec<N>)> {
+        mut copies: Vec<f64>,
+    ) -> Result<(Vec<Tensor>, Vec<f64>)> {
         let rows = match self.section.below.samples() {
-            Dim::Fixed(_) => size,
-            Dim::Batch(_) => batch.len(),
+            Dim::Fixed(size) if size > 0 => size,
+            _ => batch.len(),
         };
         let last = (batch.len() - 1) * stage.length;
         (batch.len()..rows).for_each(|_| copies.extend_from_within(last..last + stage.length));
         let samples: Vec<usize> = (0..rows).map(|row| batch[row.min(batch.len() - 1)].sample).collect();
         let classes: Vec<i64> = samples.iter().map(|&sample| stage.classes[sample] as i64).collect();
-        let images = Tensor::new(batch_of(rows, self.layout().dims()), N::data(copies))?;
+        let images = Tensor::new(batch_of(rows, self.layout().dims()), copies)?;
         let mut given = Vec::with_capacity(stage.crossing.len());
         for (i, (name, value)) in self.section.names.iter().zip(&stage.crossing).enumerate() {
             given.push((name.as_str(), self.section.below.picked(i + 1, value, &samples)?));
@@ -336,11 +317,34 @@ impl Scorer {
         let (class, settings) = (Class::Top, Settings::default());
         let batch = ExplainBatch { other_inputs: &given, ..ExplainBatch::new(&images, &class, &settings) };
         let Above::Whole { explanation, program } = &self.above else {
-            return Err(Error::argument("changes of small areas were prepared for, not of everything"));
+            return Err(Error::argument("changes of small regions were prepared for, not of everything"));
         };
         let outputs = program.run(&bind(explanation.graph(), &batch, &classes)?)?;
-        Ok((outputs, N::taken(images.into_data()).unwrap_or_default()))
+        let copies = match images.into_data() {
+            Data::F64(copies) => copies.into_vec(),
+            _ => Vec::new(),
+        };
+        Ok((outputs, copies))
     }
+}
+
+/// The elements `[channels, rows, columns]` of a region of an image, which becomes there what it was.
+fn exchanged(
+    region: &Region,
+    width: usize,
+    layout: &Layout,
+    was: &[f64],
+    image: &mut [f64],
+) -> Result<Tensor> {
+    let [rows, columns] = region;
+    let mut values = Vec::with_capacity(layout.channels() * rows.len() * columns.len());
+    for channel in 0..layout.channels() {
+        for place in rows.clone().flat_map(|row| columns.clone().map(move |column| row * width + column)) {
+            let element = layout.element(channel, place);
+            values.push(std::mem::replace(&mut image[element], was[element]));
+        }
+    }
+    Tensor::new([layout.channels(), rows.len(), columns.len()], values)
 }
 
 /// An error unless copies are asked about, and not too many at once.

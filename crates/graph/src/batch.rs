@@ -73,6 +73,30 @@ pub fn rows(tensor: &Tensor, wanted: impl Iterator<Item = usize>) -> Result<Tens
     }
 }
 
+/// The first axis of a value that runs over samples, and how many of its elements belong to one sample. `samples` is the
+/// length of the sample axis of the graph's first input.
+pub fn sample_axis(dims: &[Dim], samples: Dim) -> Option<(usize, usize)> {
+    dims.iter().enumerate().find_map(|(axis, &dim)| match (dim.over(samples), samples) {
+        (Some(Dim::Fixed(per_sample)), Dim::Batch(_)) => Some((axis, per_sample)),
+        (Some(Dim::Fixed(per_sample)), Dim::Fixed(_)) if axis == 0 => Some((axis, per_sample)),
+        _ => None,
+    })
+}
+
+/// A batch made of some of the samples of a value, whose sample axis is what [`sample_axis`] says; the value itself if it has
+/// none.
+pub fn select_samples(value: &Tensor, axis: Option<(usize, usize)>, samples: &[usize]) -> Result<Tensor> {
+    let Some((axis, per_sample)) = axis else { return Ok(value.clone()) };
+    let shape = value.shape().to_vec();
+    let (before, after) = (&shape[..axis], &shape[axis + 1..]);
+    let (outer, all) = (before.iter().product::<usize>(), shape[axis] / per_sample.max(1));
+    let flat = value.clone().reshaped([&[outer * all, per_sample], after].concat())?;
+    let wanted: Vec<usize> =
+        (0..outer).flat_map(|block| samples.iter().map(move |sample| block * all + sample)).collect();
+    let length = samples.len() * per_sample;
+    rows(&flat, wanted.into_iter())?.reshaped([before, &[length], after].concat())
+}
+
 /// Batches one after another, as numbers of `kind`; real numbers in double precision if some are.
 pub fn stack(batches: &[Tensor], kind: Kind) -> Result<Tensor> {
     let Some(first) = batches.first() else {

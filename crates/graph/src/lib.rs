@@ -7,6 +7,7 @@ pub mod address;
 pub mod arch;
 mod arithmetic;
 pub mod batch;
+mod cut;
 mod element;
 mod error;
 mod file;
@@ -28,6 +29,7 @@ pub mod weights;
 mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
+pub use cut::{Cut, dependents};
 pub use error::{Error, ErrorKind, Result};
 pub use file::FileBytes;
 pub use fingerprint::Fingerprint;

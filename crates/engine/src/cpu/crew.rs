@@ -8,7 +8,7 @@ use super::gang::share_chunks;
 
 /// Threads that work is shared out to.
 #[derive(Clone, Debug, Default)]
-pub struct Crew(Option<Arc<ThreadPool>>);
+pub(crate) struct Crew(Option<Arc<ThreadPool>>);
 
 impl Crew {
     pub(super) fn new(pool: Option<Arc<ThreadPool>>) -> Self {
@@ -16,7 +16,7 @@ impl Crew {
     }
 
     /// Does `work` on one of the threads, and on all what it shares out.
-    pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.0 {
             Some(pool) => pool.install(work),
             None => rayon::scope(|_| work()),
@@ -24,14 +24,14 @@ impl Crew {
     }
 
     /// Does `work` to each of the items, in no particular order. To be called from within [`Crew::install`].
-    pub fn each<T: Send>(&self, items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    pub(crate) fn each<T: Send>(&self, items: &mut [T], work: impl Fn(&mut T) + Sync) {
         share_chunks(items, 1, |_, item| item.iter_mut().for_each(&work));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Cpu, Engine};
+    use crate::Cpu;
 
     #[test]
     fn every_item_is_worked_on_once() {

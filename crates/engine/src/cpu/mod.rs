@@ -7,7 +7,7 @@ pub(crate) mod kernels;
 mod placement;
 mod preparation;
 mod program;
-mod real;
+pub(crate) mod real;
 mod run;
 mod value;
 mod wakefulness;
@@ -17,9 +17,10 @@ use std::sync::{Arc, OnceLock};
 use monosplit_graph::{Error, Graph, Result};
 use rayon::ThreadPool;
 
-pub use crew::Crew;
+pub(crate) use crew::Crew;
 
-use crate::{CompileOptions, Engine, Precision};
+use crate::incremental::TiledProgram;
+use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
 use kernels::denormal::flush_in_this_thread;
 use program::CpuProgram;
 
@@ -120,6 +121,11 @@ impl Cpu {
         Cpu { limits: Limits { accurate, ..self.limits }, ..self }
     }
 
+    /// The threads that programs run on, for work between runs.
+    pub(crate) fn crew(&self) -> Result<Crew> {
+        Ok(Crew::new(self.pool()?))
+    }
+
     fn pool(&self) -> Result<Option<Arc<ThreadPool>>> {
         if self.threads == 0 && !self.flush_denormals {
             return Ok(None);
@@ -162,8 +168,14 @@ impl Engine for Cpu {
         })
     }
 
-    fn crew(&self) -> Result<Crew> {
-        Ok(Crew::new(self.pool()?))
+    fn compile_incremental(
+        &self,
+        graph: &Graph,
+        largest_change: [usize; 2],
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.crew()?)?;
+        Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) trait Real:
     fn of(tensor: &Tensor) -> Buffer<Self>;
     /// Elements as they leave the engine.
     fn into_data(elements: Buffer<Self>) -> Data;
+    /// The elements of a tensor's data, if they have this precision.
+    fn from_data(data: Data) -> Option<Vec<Self>>;
 }
 
 macro_rules! real {
@@ -140,6 +142,9 @@ macro_rules! real {
             }
             fn into_data(elements: Buffer<Self>) -> Data {
                 Data::$data(elements)
+            }
+            fn from_data(data: Data) -> Option<Vec<Self>> {
+                if let Data::$data(elements) = data { Some(elements.into_vec()) } else { None }
             }
         }
     };

@@ -9,7 +9,8 @@ use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
-use crate::{CompileOptions, Cpu, Engine, Handed, Loop, Precision, Profile, Program};
+use crate::incremental::TiledProgram;
+use crate::{CompileOptions, Cpu, Engine, Handed, IncrementalProgram, Loop, Precision, Profile, Program};
 use library::{Library, Session};
 
 /// The environment variable with the path of the library.
@@ -99,6 +100,16 @@ impl Engine for OnnxRuntime {
         let model = write(&graph, &ExportOptions::default())?;
         let session = self.library.session(&model, self.threads, self.provider.as_deref());
         Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.with_providers(error))? }))
+    }
+
+    fn compile_incremental(
+        &self,
+        graph: &Graph,
+        largest_change: [usize; 2],
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.double.crew()?)?;
+        Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
     }
 }
 

@@ -146,11 +146,11 @@ impl PreparedMethod for Ablating {
         };
         let scorer = &self.parts.scorer;
         if self.local {
-            let areas = groups.iter().map(|groups| groups.areas(scorer.layout()));
-            let areas = areas.collect::<Result<Vec<_>>>()?;
-            // The first copy is the image itself: it is changed nowhere, so any area will do.
-            let area = |draw: Draw| areas[draw.sample][draw.number.saturating_sub(1)].clone();
-            scorer.ask_locally(stage, &draws, area, change, take)?;
+            let regions = groups.iter().map(|groups| groups.regions(scorer.layout()));
+            let regions = regions.collect::<Result<Vec<_>>>()?;
+            // The first copy is the image itself: it is changed nowhere, so any region will do.
+            let region = |draw: Draw| regions[draw.sample][draw.number.saturating_sub(1)].clone();
+            scorer.ask_locally(stage, &draws, region, change, take)?;
         } else {
             scorer.ask(stage, &draws, change, take)?;
         }

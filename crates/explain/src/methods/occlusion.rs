@@ -9,8 +9,7 @@ use crate::layout::Layout;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
-use crate::pieces::Area;
-use crate::scorer::{BATCH, Scorer};
+use crate::scorer::{BATCH, Region, Scorer};
 use crate::section::{batch_of, located};
 
 /// The share of a side that a window has unless told otherwise.
@@ -58,7 +57,7 @@ impl MultiPass for Occlusion {
 }
 
 impl Occlusion {
-    fn windows(&self, layout: &Layout) -> Result<Vec<Area>> {
+    fn windows(&self, layout: &Layout) -> Result<Vec<Region>> {
         let (height, width) = layout.plane()?;
         let window = self.window.unwrap_or([height.div_ceil(SHARE), width.div_ceil(SHARE)]);
         let stride = self.stride.unwrap_or(window.map(|side| side.div_ceil(2)));
@@ -82,7 +81,7 @@ fn spans(length: usize, window: usize, stride: usize) -> Result<Vec<std::ops::Ra
 
 /// A window, ready to slide.
 struct Sliding {
-    windows: Vec<Area>,
+    windows: Vec<Region>,
     baseline: Baseline,
     scorer: Scorer,
     layer: Option<String>,
@@ -90,7 +89,7 @@ struct Sliding {
 
 impl Sliding {
     /// Does something at every place of a window.
-    fn at_places(window: &Area, width: usize, mut act: impl FnMut(usize)) {
+    fn at_places(window: &Region, width: usize, mut act: impl FnMut(usize)) {
         let [rows, columns] = window;
         rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
     }

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use monosplit_engine::{CompileOptions, Cpu, Engine, Loop, Precision, Profile, Program};
+use monosplit_engine::{
+    BaselineActivations, Change, CompileOptions, Cpu, Engine, IncrementalProgram, Loop, Precision, Profile,
+    Program,
+};
 use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
@@ -56,6 +59,11 @@ struct CountingProgram {
     largest: Arc<AtomicUsize>,
 }
 
+struct CountingIncremental {
+    program: Box<dyn IncrementalProgram>,
+    largest: Arc<AtomicUsize>,
+}
+
 impl Engine for Counting {
     fn native_precision(&self) -> Precision {
         self.engine.native_precision()
@@ -64,6 +72,38 @@ impl Engine for Counting {
     fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn Program>> {
         let program = self.engine.compile_with(graph, options)?;
         Ok(Box::new(CountingProgram { program, largest: self.largest.clone() }))
+    }
+
+    fn compile_incremental(
+        &self,
+        graph: &Graph,
+        largest_change: [usize; 2],
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+        let program = self.engine.compile_incremental(graph, largest_change, batch_size)?;
+        Ok(program
+            .map(|program| Box::new(CountingIncremental { program, largest: self.largest.clone() }) as _))
+    }
+}
+
+impl IncrementalProgram for CountingIncremental {
+    fn baseline(&self, inputs: &[Tensor]) -> Result<BaselineActivations> {
+        self.program.baseline(inputs)
+    }
+
+    fn run(&self, baseline: &BaselineActivations, changes: &[Change]) -> Result<Vec<Tensor>> {
+        self.largest.fetch_max(changes.len(), Ordering::Relaxed);
+        self.program.run(baseline, changes)
+    }
+
+    fn run_cumulative(
+        &self,
+        baseline: BaselineActivations,
+        changes: &[Change],
+        batch_size: usize,
+    ) -> Result<Vec<Tensor>> {
+        self.largest.fetch_max(batch_size, Ordering::Relaxed);
+        self.program.run_cumulative(baseline, changes, batch_size)
     }
 }
 

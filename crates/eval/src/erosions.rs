@@ -42,11 +42,14 @@ pub(crate) fn at_once(given: Option<usize>, preferred: Option<usize>) -> usize {
     given.or(preferred).unwrap_or(COPIES).max(1)
 }
 
+/// Compiled programs by what they were compiled for; `None` where there is no such program.
+type Programs<K, V> = HashMap<K, Option<V>>;
+
 /// What a network was prepared for, and what it said.
 #[derive(Default)]
 pub struct Erosions {
-    by_size: Mutex<HashMap<[usize; 2], Option<Arc<dyn IncrementalProgram>>>>,
-    by_shape: Mutex<HashMap<[Vec<usize>; 2], Option<Covering>>>,
+    by_size: Mutex<Programs<[usize; 2], Arc<dyn IncrementalProgram>>>,
+    by_shape: Mutex<Programs<[Vec<usize>; 2], Covering>>,
     known: Mutex<VecDeque<Known>>,
 }
 
@@ -183,7 +186,7 @@ fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Area) -
 
 /// What was prepared under a key, or is now.
 fn prepared<K: std::hash::Hash + Eq, V: Clone>(
-    known: &Mutex<HashMap<K, Option<V>>>,
+    known: &Mutex<Programs<K, V>>,
     key: K,
     make: impl FnOnce() -> Result<Option<V>>,
 ) -> Result<Option<V>> {

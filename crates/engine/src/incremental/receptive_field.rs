@@ -2,26 +2,26 @@
 
 use std::ops::Range;
 
-use monosplit_graph::op::Window;
-use monosplit_graph::{Graph, Node, NodeId, Op};
+use monosplit_graph::op::{Movement, ReceptiveField, Role, Window};
+use monosplit_graph::{Graph, Node, NodeId};
 
 /// The receptive field along one axis: position `o` of an activation depends on the positions `o·stride − before` to
 /// `o·stride + after` of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReceptiveField {
+pub(super) struct FieldExtent {
     pub(super) stride: i64,
     pub(super) before: i64,
     pub(super) after: i64,
 }
 
-impl ReceptiveField {
-    const IDENTITY: ReceptiveField = ReceptiveField { stride: 1, before: 0, after: 0 };
+impl FieldExtent {
+    const IDENTITY: FieldExtent = FieldExtent { stride: 1, before: 0, after: 0 };
 
     /// The receptive field of a sliding window's result, given that of what the window reads; `None` if it is too large.
-    fn through(self, window: &Window, axis: usize) -> Option<ReceptiveField> {
+    fn through(self, window: &Window, axis: usize) -> Option<FieldExtent> {
         let whole = |length: usize| i64::try_from(length).ok().filter(|&length| length < 1 << 20);
         let (pad, span) = (whole(window.pad[axis].0)?, whole(window.span(axis)?)?);
-        Some(ReceptiveField {
+        Some(FieldExtent {
             stride: self
                 .stride
                 .checked_mul(whole(window.stride[axis])?)
@@ -32,9 +32,9 @@ impl ReceptiveField {
     }
 
     /// The receptive field of an elementwise function of two activations; `None` if their strides differ.
-    fn union(self, other: ReceptiveField) -> Option<ReceptiveField> {
+    fn union(self, other: FieldExtent) -> Option<FieldExtent> {
         let (before, after) = (self.before.max(other.before), self.after.max(other.after));
-        (self.stride == other.stride).then_some(ReceptiveField { before, after, ..self })
+        (self.stride == other.stride).then_some(FieldExtent { before, after, ..self })
     }
 
     /// The positions of an activation of this length that depend on the changed positions.
@@ -57,39 +57,31 @@ fn clipped(first: i64, last: i64, length: usize) -> Range<usize> {
 
 /// For every node its receptive fields in the node `from`, along height and width. `None` where the node does not depend on
 /// it, depends on other inputs as well, or is not computed position by position.
-pub(super) fn receptive_fields(graph: &Graph, from: NodeId) -> Vec<Option<[ReceptiveField; 2]>> {
+pub(super) fn receptive_fields(graph: &Graph, from: NodeId) -> Vec<Option<[FieldExtent; 2]>> {
     let mut found = vec![None; graph.len()];
-    found[from.index()] = Some([ReceptiveField::IDENTITY; 2]);
+    found[from.index()] = Some([FieldExtent::IDENTITY; 2]);
     for (id, node) in graph.nodes().filter(|(id, _)| *id > from) {
         found[id.index()] = fields_of(graph, node, &found);
     }
     found
 }
 
-fn fields_of(
-    graph: &Graph,
-    node: &Node,
-    known: &[Option<[ReceptiveField; 2]>],
-) -> Option<[ReceptiveField; 2]> {
+fn fields_of(graph: &Graph, node: &Node, known: &[Option<[FieldExtent; 2]>]) -> Option<[FieldExtent; 2]> {
     let of = |at: usize| node.inputs.get(at).and_then(|input| known[input.index()]);
     let rest_constant = || node.inputs.iter().skip(1).all(|&input| graph.node(input).is_constant());
     if node.shape.rank() != 4 {
         return None;
     }
-    match &node.op {
-        Op::Conv { window, .. } | Op::MaxPool(window) | Op::AveragePool { window, .. }
-            if window.axes() == 2 =>
-        {
+    let properties = node.op.properties();
+    match (properties.receptive_field, properties.role) {
+        (ReceptiveField::Window(window), _) if window.axes() == 2 => {
             let [height, width] = of(0).filter(|_| rest_constant())?;
             Some([height.through(window, 0)?, width.through(window, 1)?])
         }
-        Op::BatchNorm { .. }
-        | Op::LocalResponseNorm { .. }
-        | Op::Unary(_)
-        | Op::Identity
-        | Op::Cast { .. }
-        | Op::Dropout { .. } => of(0).filter(|_| rest_constant()),
-        Op::Binary(_) | Op::Concat { axis: 1 } => {
+        (ReceptiveField::Pointwise, Role::Normalisation | Role::Movement(Movement::Identity)) => {
+            of(0).filter(|_| rest_constant())
+        }
+        (ReceptiveField::Pointwise, Role::Elementwise | Role::Movement(Movement::Concatenation)) => {
             let operands = node.inputs.iter().filter(|&&input| !is_channelwise_constant(graph, input));
             let same_size = |id: NodeId| graph.node(id).shape.dims().get(2..) == node.shape.dims().get(2..);
             let each = operands.map(|&input| known[input.index()].filter(|_| same_size(input)));
@@ -98,7 +90,15 @@ fn fields_of(
                 Some([height.union(other_height)?, width.union(other_width)?])
             })?
         }
-        _ => None,
+        // What is not computed tile by tile is computed as a whole.
+        (
+            ReceptiveField::Nothing
+            | ReceptiveField::Pointwise
+            | ReceptiveField::Window(_)
+            | ReceptiveField::TransposedWindow(_)
+            | ReceptiveField::Everything,
+            _,
+        ) => None,
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn affected_positions_are_those_whose_windows_meet_the_change() {
         let window = Window { stride: vec![2], pad: vec![(1, 1)], ..Window::new([3]) };
-        let field = ReceptiveField::IDENTITY.through(&window, 0).unwrap().through(&window, 0).unwrap();
+        let field = FieldExtent::IDENTITY.through(&window, 0).unwrap().through(&window, 0).unwrap();
         let (length, outputs) = (23, 6);
         for start in 0..length {
             for end in start + 1..=length {

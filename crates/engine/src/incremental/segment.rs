@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use monosplit_graph::op::{Divisor, Window};
+use monosplit_graph::op::{Divisor, ReceptiveField, Window};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape};
 
-use super::receptive_field::ReceptiveField;
+use super::receptive_field::FieldExtent;
 use super::tiles::TilePosition;
 
 /// A segment. The first one of a plan has no nodes: its output is the image itself.
@@ -20,7 +20,7 @@ pub(super) struct Segment {
     /// Its height and width.
     pub(super) size: [usize; 2],
     /// Its receptive fields in the image, along height and width.
-    pub(super) fields: [ReceptiveField; 2],
+    pub(super) fields: [FieldExtent; 2],
     /// The shapes its tiles may have, the largest last.
     pub(super) tile_shapes: Vec<TileShape>,
     /// The activations it reads.
@@ -80,11 +80,14 @@ impl InputWindow {
     }
 }
 
-/// The window of a convolution or pool.
+/// The window that a convolution or pool slides over its first operand.
 pub(super) fn sliding_window(op: &Op) -> Option<&Window> {
-    match op {
-        Op::Conv { window, .. } | Op::MaxPool(window) | Op::AveragePool { window, .. } => Some(window),
-        _ => None,
+    match op.properties().receptive_field {
+        ReceptiveField::Window(window) => Some(window),
+        ReceptiveField::Nothing
+        | ReceptiveField::Pointwise
+        | ReceptiveField::TransposedWindow(_)
+        | ReceptiveField::Everything => None,
     }
 }
 

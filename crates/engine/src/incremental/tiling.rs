@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use monosplit_graph::{Cut, Graph, Kind, Node, NodeId, Op, Shape, dependents};
 
-use super::receptive_field::{ReceptiveField, receptive_fields};
+use super::receptive_field::{FieldExtent, receptive_fields};
 use super::segment::{InputWindow, Segment, SegmentInput, TileShape, padding_value, sliding_window};
 
 /// The cost of copying one element of a tile.
@@ -24,9 +24,9 @@ pub(super) struct TilingPlanner<'a> {
     graph: &'a Graph,
     image: NodeId,
     /// The receptive fields of nodes that may be computed tile by tile.
-    fields: Vec<Option<[ReceptiveField; 2]>>,
-    /// Their possible tile lengths and the share of each, along height and width.
-    lengths: Vec<Option<[Vec<(usize, f64)>; 2]>>,
+    fields: Vec<Option<[FieldExtent; 2]>>,
+    /// The shapes their tiles may have, the largest last.
+    tile_shapes: Vec<Option<Vec<TileShape>>>,
     /// Which nodes depend on the image.
     dependent: Vec<bool>,
     /// The cost of each node, for one sample.
@@ -45,17 +45,23 @@ impl<'a> TilingPlanner<'a> {
                 fields[id.index()] = None;
             }
         }
-        let along = |id: NodeId, field: ReceptiveField, axis: usize| {
+        let along = |id: NodeId, field: FieldExtent, axis: usize| {
             let length = |id: NodeId| graph.node(id).shape.fixed_at(2 + axis);
             Some(tile_lengths(field, largest_change[axis], length(image)?, length(id)?))
         };
-        let of = |(id, _): (NodeId, &Node)| {
+        let shapes = |(id, _): (NodeId, &Node)| {
             let [height, width] = fields[id.index()]?;
-            Some([along(id, height, 0)?, along(id, width, 1)?])
+            let (heights, widths) = (along(id, height, 0)?, along(id, width, 1)?);
+            let both = heights.iter().flat_map(|height| widths.iter().map(move |width| (height, width)));
+            let shape = |(height, width): (&(usize, f64), &(usize, f64))| TileShape {
+                size: [height.0, width.0],
+                share: height.1 * width.1,
+            };
+            Some(both.map(shape).collect())
         };
-        let lengths = graph.nodes().map(of).collect();
+        let tile_shapes = graph.nodes().map(shapes).collect();
         let costs = graph.nodes().map(|(id, _)| cost(graph, id)).collect();
-        TilingPlanner { graph, image, fields, lengths, dependent: dependents(graph, image), costs }
+        TilingPlanner { graph, image, fields, tile_shapes, dependent: dependents(graph, image), costs }
     }
 
     /// The node with the cheapest incremental run that computes tiles up to it and everything above it; `None` if computing
@@ -95,13 +101,7 @@ impl<'a> TilingPlanner<'a> {
         if channels * size[0] * size[1] == 0 {
             return None;
         }
-        let [heights, widths] = self.lengths[output.index()].as_ref()?;
-        let both = heights.iter().flat_map(|height| widths.iter().map(move |width| (height, width)));
-        let shape = |(height, width): (&(usize, f64), &(usize, f64))| TileShape {
-            size: [height.0, width.0],
-            share: height.1 * width.1,
-        };
-        let tile_shapes = both.map(shape).collect();
+        let tile_shapes = self.tile_shapes[output.index()].clone()?;
         let (inputs, nodes, slots) = (Vec::new(), Vec::new(), BTreeMap::new());
         Some(Segment { output, channels, size, fields, tile_shapes, inputs, nodes, slots })
     }
@@ -178,7 +178,7 @@ impl<'a> TilingPlanner<'a> {
 
 /// The lengths that tiles have along an axis, and the share of each: one length for all, or a smaller one near the border
 /// where that saves enough. Changes are `changed` long, anywhere in an image of this length.
-fn tile_lengths(field: ReceptiveField, changed: usize, image: usize, length: usize) -> Vec<(usize, f64)> {
+fn tile_lengths(field: FieldExtent, changed: usize, image: usize, length: usize) -> Vec<(usize, f64)> {
     let most = field.most_affected(changed).min(length);
     let positions = image.saturating_sub(changed) + 1;
     let affected = |at: usize| field.affected(&(at..at + changed), length).len();
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn tiles_at_the_border_are_shorter_and_every_change_fits() {
         let (image, changed, length) = (224, 32, 14);
-        let field = ReceptiveField { stride: 16, before: 105, after: 105 };
+        let field = FieldExtent { stride: 16, before: 105, after: 105 };
         let found = tile_lengths(field, changed, image, length);
         assert_eq!(found.len(), 2);
         assert!(found[0].0 < found[1].0 && found[1].0 <= length);
@@ -236,9 +236,6 @@ mod tests {
 
     #[test]
     fn tiles_far_from_the_border_have_one_length() {
-        assert_eq!(
-            tile_lengths(ReceptiveField { stride: 1, before: 1, after: 1 }, 8, 1000, 1000),
-            [(10, 1.0)]
-        );
+        assert_eq!(tile_lengths(FieldExtent { stride: 1, before: 1, after: 1 }, 8, 1000, 1000), [(10, 1.0)]);
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use monosplit::Tensor;
 use monosplit::graph::npy;
-use program::{Folder, chelsea, crates, model, monosplit, refuses};
+use monosplit_testing::{ScratchFolder, crates_folder};
+use program::{chelsea, model, monosplit, refuses};
 
 fn network() -> String {
     model("vgg/torchscript-17.onnx").to_str().unwrap().to_owned()
@@ -25,7 +26,7 @@ fn refused(input: &Path, words: &[&str], expected: &[&str]) {
 
 #[test]
 fn networks_that_are_none() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let bytes = std::fs::read(network()).unwrap();
     let half = folder.write("half.onnx", &bytes[..bytes.len() / 2]);
     let words = folder.write("words.onnx", "this is not a network\n".repeat(40));
@@ -45,7 +46,7 @@ fn networks_that_are_none() {
 
 #[test]
 fn every_truncation_is_refused_or_read() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let bytes = std::fs::read(model("prelu_elu/torchscript-9.onnx")).unwrap();
     for end in (0..bytes.len()).step_by(bytes.len() / 40) {
         let outcome = monosplit(["inspect", &text(&folder.write("cut.onnx", &bytes[..end]))]);
@@ -56,7 +57,7 @@ fn every_truncation_is_refused_or_read() {
 
 #[test]
 fn what_is_not_supported_is_listed_at_once() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let mut bytes = std::fs::read(network()).unwrap();
     let places: Vec<usize> =
         (0..bytes.len() - 4).filter(|&at| bytes[at..].starts_with(b"\x22\x04Relu")).collect();
@@ -79,7 +80,7 @@ fn what_is_not_supported_is_listed_at_once() {
 
 #[test]
 fn inputs_that_are_none() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     refused(&folder.path("missing.jpg"), &[], &["missing.jpg"]);
     refused(&folder.path(""), &[], &["no pictures"]);
     refused(&folder.write("words.jpg", "not a picture"), &[], &["words.jpg", "JPEG"]);
@@ -87,7 +88,7 @@ fn inputs_that_are_none() {
     refused(&folder.write("words.npy", "not an array"), &[], &["words.npy"]);
     let picture = std::fs::read(chelsea()).unwrap();
     refused(&folder.write("half.png", &picture[..picture.len() / 2]), &[], &["half.png"]);
-    for bad in std::fs::read_dir(crates().join("image/tests/fixtures/bad")).unwrap() {
+    for bad in std::fs::read_dir(crates_folder().join("image/tests/fixtures/bad")).unwrap() {
         let path = bad.unwrap().path();
         refused(&path, &[], &[path.file_name().unwrap().to_str().unwrap()]);
     }
@@ -98,7 +99,7 @@ fn inputs_that_are_none() {
 /// A PNG whose header says it is 0 pixels wide.
 #[test]
 fn a_picture_without_pixels() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let mut picture = std::fs::read(chelsea()).unwrap();
     picture[16..20].fill(0);
     refused(&folder.write("flat.png", picture), &[], &["flat.png"]);
@@ -106,7 +107,7 @@ fn a_picture_without_pixels() {
 
 #[test]
 fn arrays_that_do_not_fit() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let array = |name: &str, shape: &[usize], values: Vec<f32>| {
         folder.write(name, npy::write(&Tensor::new(shape, values).unwrap()))
     };
@@ -127,7 +128,7 @@ fn arrays_that_do_not_fit() {
 /// Finite inputs whose products are not.
 #[test]
 fn a_network_that_overflows() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let tensor = Tensor::new([1, 7], vec![f32::MAX; 7]).unwrap();
     let huge = text(&folder.write("huge.npy", npy::write(&tensor)));
     let network = text(&model("gemm_broadcast/handmade-9.onnx"));
@@ -136,7 +137,7 @@ fn a_network_that_overflows() {
 
 #[test]
 fn a_failure_in_the_middle_leaves_no_file() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let bad = folder.write("bad.png", "no picture");
     let raw = folder.path("raw.npy");
     refuses(
@@ -150,7 +151,7 @@ fn a_failure_in_the_middle_leaves_no_file() {
 
 #[test]
 fn labels_that_do_not_fit() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let few = folder.write("few.txt", "cat\ndog\n");
     refused(&chelsea(), &["--labels", &text(&few)], &["few.txt", "expected 7", "found 2"]);
     let binary = folder.write("binary.txt", [0xff, 0xfe, 0x00]);
@@ -160,7 +161,7 @@ fn labels_that_do_not_fit() {
 
 #[test]
 fn architectures_and_weights_that_do_not_fit() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let picture = text(&chelsea());
     let weights = |path: &Path, arch: &str, expected: &[&str]| {
         refuses(["run", "--arch", arch, "--weights", &text(path), &picture], expected);
@@ -170,7 +171,7 @@ fn architectures_and_weights_that_do_not_fit() {
     weights(&missing, "resnet18", &["missing.pth"]);
     weights(&folder.write("words.pth", "no weights"), "resnet18", &["words.pth"]);
     weights(&folder.path(""), "resnet18", &["folder"]);
-    let fixtures = crates().join("graph/tests/fixtures/weights");
+    let fixtures = crates_folder().join("graph/tests/fixtures/weights");
     let other = std::fs::read_dir(&fixtures).unwrap().map(|entry| entry.unwrap().path());
     let other = other.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).min();
     weights(&other.expect("a safetensors file"), "resnet18", &["resnet18"]);

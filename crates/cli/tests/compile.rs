@@ -16,8 +16,9 @@ use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Una
 use monosplit::graph::passes::matrix_form;
 use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, npy};
 use monosplit::{Model, compiled_maps};
+use monosplit_testing::{ScratchFolder, crates_folder};
 use networks::{CLASSES, SIDE, Small, numbers};
-use program::{Folder, crates, model, monosplit_with, refuses, succeeds};
+use program::{model, monosplit_with, refuses, succeeds};
 use reference::{array, relative_error};
 
 fn text(path: &Path) -> String {
@@ -35,7 +36,7 @@ fn methods(rewrites: bool) -> Vec<&'static str> {
     entries.map(|entry| entry.name).filter(is_rewrite).collect()
 }
 
-fn compiled(folder: &Folder, network: &str, words: &[&str]) -> String {
+fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) -> String {
     let path = text(&folder.path("explained.onnx"));
     let mut all = vec!["compile", network, "-o", &path];
     all.extend(words);
@@ -50,7 +51,7 @@ fn survey(path: &str) -> Survey {
 }
 
 /// The numbers `explain` writes.
-fn map(folder: &Folder, network: &str, input: &str, words: &[&str]) -> Tensor {
+fn map(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> Tensor {
     let (out, raw) = (text(&folder.path("pictures")), text(&folder.path("raw.npy")));
     let mut all = vec!["explain", network, input, "--out", &out, "--raw", &raw];
     all.extend(words);
@@ -59,13 +60,13 @@ fn map(folder: &Folder, network: &str, input: &str, words: &[&str]) -> Tensor {
 }
 
 /// Three samples that no network was compiled with.
-fn samples(folder: &Folder) -> String {
+fn samples(folder: &ScratchFolder) -> String {
     text(&folder.write("x.npy", npy::write(&numbers(&[3, 3, SIDE, SIDE], 17))))
 }
 
 #[test]
 fn a_compiled_file_says_what_it_reads_returns_and_contains() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     for opset in ["13", "17", "26"] {
         let path = compiled(&folder, &network, &["--methods", "splitcam,gradcam", "--opset", opset]);
@@ -94,7 +95,7 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
 /// What was chosen is written down in the words it was chosen by, one property for each fact.
 #[test]
 fn what_was_chosen_can_be_read_from_the_file() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let words =
         "--method splitlrp:map=pos,theta=0.5,limit=4 --class 3 --fp16 --size input --normalise max --abs";
@@ -129,7 +130,7 @@ fn what_was_chosen_can_be_read_from_the_file() {
 
 #[test]
 fn what_is_fixed_is_no_input() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     for (class, shown) in [("2", "2"), ("top1", "top1")] {
         let native = map(&folder, &network, &x, &["--method", "gradient", "--class", shown]);
@@ -145,7 +146,7 @@ fn what_is_fixed_is_no_input() {
 
 #[test]
 fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let labels = text(&folder.write("labels.txt", "ant\nbee\nred fox\nowl\nyak\n"));
     let named = ["--class", "Red_Fox", "--labels", &labels];
@@ -167,7 +168,7 @@ fn a_class_is_fixed_by_the_name_explain_knows_it_by() {
 
 #[test]
 fn what_was_compiled_is_not_compiled_again() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let path = compiled(&folder, &network, &[]);
     let again = folder.path("again.onnx").display().to_string();
@@ -177,7 +178,7 @@ fn what_was_compiled_is_not_compiled_again() {
 
 #[test]
 fn what_was_settled_cannot_be_chosen_again() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let path = compiled(&folder, &network, &[]);
     let choices = [["--method", "gradient"], ["--layer", "x"], ["--stream", "h"], ["--set", "alpha=0.2"]];
@@ -194,7 +195,7 @@ fn what_was_settled_cannot_be_chosen_again() {
 /// 0.4 is no number of single precision, which a file reads; left out, it is still 0.4.
 #[test]
 fn alpha_left_out_is_what_it_is_in_double_precision() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let words = ["--method", "splitgrad", "--layer", "x", "--precision", "f64"];
     let found = survey(&compiled(&folder, &network, &words));
@@ -217,7 +218,7 @@ fn alpha_left_out_is_what_it_is_in_double_precision() {
 /// Two outputs of one name could not be asked for, and two names of one map would only cost time.
 #[test]
 fn a_map_is_asked_for_once() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let path = text(&folder.path("explained.onnx"));
     let twice: [(&[&str], &[&str]); 5] = [
@@ -253,7 +254,7 @@ fn a_map_is_asked_for_once() {
 /// Whatever a file holds can be asked for in the words it was compiled by.
 #[test]
 fn one_map_of_several_is_picked_by_what_it_is() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let methods = "splitcam,splitcam:stream=h,gradcam";
     let path = compiled(&folder, &network, &["--methods", methods, "--layers", "conv,conv:out"]);
@@ -290,7 +291,7 @@ fn one_map_of_several_is_picked_by_what_it_is() {
 /// the compiler could have seen.
 #[test]
 fn compiled_maps_are_the_native_ones() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let small = Small::default().save(&folder, "small.onnx");
     let golden = text(&model("resnet/torchscript-7.onnx"));
     let shape = Model::open(&golden).unwrap().sample_shape().unwrap();
@@ -311,7 +312,7 @@ fn compiled_maps_are_the_native_ones() {
 
 #[test]
 fn the_class_and_alpha_are_chosen_at_run_time() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
     let grad = ["--method", "splitgrad", "--layer", "x"];
@@ -332,7 +333,7 @@ fn the_class_and_alpha_are_chosen_at_run_time() {
 /// No file can raise an error, but what it looks up in a table has to be there, and what is no number is seen.
 #[test]
 fn what_is_out_of_range_at_run_time_gives_no_map() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
     let found = survey(&path);
@@ -362,8 +363,8 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
 /// Numbers that only decide between others are seen too.
 #[test]
 fn a_theta_or_a_limit_that_is_out_of_range_gives_no_map() {
-    let folder = Folder::new();
-    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
     let path = compiled(
         &folder,
         &network,
@@ -398,7 +399,7 @@ fn a_theta_or_a_limit_that_is_out_of_range_gives_no_map() {
 /// ONNX Runtime has these activations in single precision, or at some operator sets, only.
 #[test]
 fn activations_are_spelled_out_in_double_precision() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = samples(&folder);
     let activations = [
         Unary::LeakyRelu { slope: 0.1 },
@@ -511,7 +512,7 @@ fn interpolations_and_norms_are_written_to_double_precision() {
 /// Weights that a batch norm is merged into are no numbers of single precision, and `explain` has them as what the file has.
 #[test]
 fn merged_weights_are_kept_in_the_precision_asked_for() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = text(&model("resnet/torchscript-raw-13.onnx"));
     let is_single = |words: &[&str]| {
         let read = survey(&compiled(&folder, &network, words)).read;
@@ -526,7 +527,7 @@ fn merged_weights_are_kept_in_the_precision_asked_for() {
 
 #[test]
 fn relevance_through_attention_is_written_into_files() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = text(&model("transformer/x.npy"));
     for file in ["torchscript-17.onnx", "dynamo-18.onnx"] {
         let network = text(&model("transformer").join(file));
@@ -543,7 +544,7 @@ fn relevance_through_attention_is_written_into_files() {
 /// What a file reads or returns of its own has one name in every compiled file, whether its method reads it or not.
 #[test]
 fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let path = text(&folder.path("explained.onnx"));
     for input in ["class", "alpha", "theta", "limit", "logits", "explained_class"] {
         let network = Small { input, ..Small::default() }.save(&folder, "small.onnx");
@@ -558,9 +559,9 @@ fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
 /// LRP's box is that of the values that pictures have, as `explain` knows them.
 #[test]
 fn the_box_of_pictures_is_the_one_explain_takes() {
-    let folder = Folder::new();
-    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
-    let picture = text(&crates().join("monosplit/assets/chelsea.png"));
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
+    let picture = text(&crates_folder().join("monosplit/assets/chelsea.png"));
     let lrp = ["--method", "lrp", "--precision", "f64"];
     let native = map(&folder, &network, &picture, &lrp);
     let path = compiled(&folder, &network, &[&lrp[..], &["--preset", "imagenet"]].concat());
@@ -583,7 +584,7 @@ fn the_box_of_pictures_is_the_one_explain_takes() {
 /// Every file a network is read from is one that is not written over.
 #[test]
 fn external_data_are_not_written_over() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     for name in ["torchscript-11.onnx", "torchscript-11.onnx.data"] {
         folder.write(name, std::fs::read(model(&format!("resnet/{name}"))).unwrap());
     }
@@ -602,7 +603,7 @@ fn external_data_are_not_written_over() {
 /// Nor is a file that only an option of a method names, or only the defaults.
 #[test]
 fn whatever_is_read_is_not_written_over() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let baseline = text(&folder.write("b.npy", npy::write(&numbers(&[1, 3, SIDE, SIDE], 5))));
     let before = std::fs::read(&baseline).unwrap();
@@ -634,8 +635,8 @@ fn whatever_is_read_is_not_written_over() {
 /// Weights that are derived from others are nobody's parameters.
 #[test]
 fn a_compiled_file_has_the_parameters_of_its_network() {
-    let folder = Folder::new();
-    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
     let parameters = |file: &str| {
         let said = succeeds(["inspect", file]).out;
         said.lines().find(|line| line.starts_with("parameters")).map(str::to_owned).unwrap()
@@ -651,7 +652,7 @@ fn a_compiled_file_has_the_parameters_of_its_network() {
 
 #[test]
 fn run_gives_the_network_s_own_prediction() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let path = compiled(&folder, &network, &["--methods", "splitcam,gradient"]);
     let said = |file: &str| succeeds(["run", file, &x]).out;
@@ -661,7 +662,7 @@ fn run_gives_the_network_s_own_prediction() {
 /// What is computed in double precision is still read, stored and returned in single precision.
 #[test]
 fn files_in_double_precision_compute_the_same() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     for method in methods(true) {
         let native = map(&folder, &network, &x, &["--method", method, "--precision", "f64"]);
@@ -678,7 +679,7 @@ fn files_in_double_precision_compute_the_same() {
 
 #[test]
 fn split_lrp_is_compiled_in_the_precision_it_is_explained_in() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let precision = |words: &[&str]| succeeds(["inspect", &compiled(&folder, &network, words)]).out;
     assert!(precision(&["--method", "splitlrp"]).contains("in f64"));
@@ -693,8 +694,8 @@ fn split_lrp_is_compiled_in_the_precision_it_is_explained_in() {
 
 #[test]
 fn half_precision_weights_halve_the_file() {
-    let folder = Folder::new();
-    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
     let size = |words: &[&str]| std::fs::metadata(compiled(&folder, &network, words)).unwrap().len() as f64;
     let ratio = size(&["--fp16"]) / size(&[]);
     assert!((0.49..0.53).contains(&ratio), "{ratio}");
@@ -703,8 +704,8 @@ fn half_precision_weights_halve_the_file() {
 /// Weights are stored once: what is added are nodes.
 #[test]
 fn a_compiled_file_is_hardly_larger_than_the_network() {
-    let folder = Folder::new();
-    let network = text(&crates().join("monosplit/assets/pets-small.onnx"));
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
     let plain = Model::open(&network).unwrap();
     let plain = onnx::write(plain.graph(), &ExportOptions::default()).unwrap().len() as f64;
     let choices: [&[&str]; 4] =
@@ -720,7 +721,7 @@ fn a_compiled_file_is_hardly_larger_than_the_network() {
 
 #[test]
 fn what_is_refused_leaves_no_file() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let path = text(&folder.path("explained.onnx"));
     let before = folder.names();
@@ -771,7 +772,7 @@ fn what_is_refused_leaves_no_file() {
 
 #[test]
 fn a_network_for_batches_of_one_size_is_compiled_for_any_if_it_can_be() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = samples(&folder);
     for (samples, name) in [(1, "one.onnx"), (4, "four.onnx")] {
         let network = Small { samples: Dim::Fixed(samples), ..Small::default() }.save(&folder, name);
@@ -801,7 +802,7 @@ fn a_network_for_batches_of_one_size_is_compiled_for_any_if_it_can_be() {
 
 #[test]
 fn what_of_the_network_a_compiled_file_leaves_out_is_said() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let path = text(&folder.path("explained.onnx"));
     let softmax =
         Small { end: Some(Op::Softmax { axis: 1 }), ..Small::default() }.save(&folder, "softmax.onnx");

@@ -13,7 +13,7 @@ use monosplit::Tensor;
 use monosplit::graph::weights::Weights;
 use monosplit::graph::{arch, npy};
 use monosplit::image::{Filter, Picture, Pixels, write_png};
-use program::Folder;
+use monosplit_testing::{ScratchFolder, crates_folder};
 
 /// What a command may do here instead of coming to a good end.
 enum Instead {
@@ -31,7 +31,7 @@ const EXCEPTIONS: [(&str, Instead); 3] = [
 ];
 
 fn root() -> PathBuf {
-    program::crates().join("..").canonicalize().unwrap()
+    crates_folder().join("..").canonicalize().unwrap()
 }
 
 /// README and the pages of the book, with their text.
@@ -126,9 +126,9 @@ fn is_exact(command: &str) -> bool {
 }
 
 /// A folder with everything the pages name.
-fn stage() -> Folder {
-    let folder = Folder::new();
-    let assets = program::crates().join("monosplit/assets");
+fn stage() -> ScratchFolder {
+    let folder = ScratchFolder::new();
+    let assets = crates_folder().join("monosplit/assets");
     let copy = |from: &Path, to: &str| {
         std::fs::copy(from, folder.path(to)).unwrap();
     };

@@ -8,21 +8,22 @@ mod reference;
 use std::path::Path;
 
 use monosplit::graph::npy;
+use monosplit_testing::ScratchFolder;
 use networks::{SIDE, Small, numbers};
-use program::{Folder, monosplit, monosplit_with, refuses, succeeds};
+use program::{monosplit, monosplit_with, refuses, succeeds};
 use reference::{array, relative_error};
 
 const ENGINE: [&str; 2] = ["--engine", "onnxruntime"];
 
 struct Case {
-    folder: Folder,
+    folder: ScratchFolder,
     network: String,
     x: String,
 }
 
 impl Case {
     fn new() -> Self {
-        let folder = Folder::new();
+        let folder = ScratchFolder::new();
         let network = Small::default().save(&folder, "small.onnx");
         let x = folder.write("x.npy", npy::write(&numbers(&[3, 3, SIDE, SIDE], 17)));
         Case { network, x: x.to_str().unwrap().to_owned(), folder }

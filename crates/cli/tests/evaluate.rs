@@ -10,6 +10,7 @@ use monosplit::eval::experiment::Experiment;
 use monosplit::eval::store::{Filter, Store};
 use monosplit::graph::Noise;
 use monosplit::image::{Picture, Pixels, write_png};
+use monosplit_testing::crates_folder;
 use program::{refuses, succeeds};
 
 /// A folder of its own with a data set of a few images cut from one photograph, and an experiment about them.
@@ -35,7 +36,7 @@ impl Bench {
             }
             std::fs::write(folder.join("data").join(part).join("labels.csv"), labels).unwrap();
         }
-        let model = program::crates().join("monosplit/assets/pets-small.onnx");
+        let model = crates_folder().join("monosplit/assets/pets-small.onnx");
         let text = EXPERIMENT.replace("MODEL", &model.canonicalize().unwrap().display().to_string());
         std::fs::write(folder.join("experiment.toml"), text).unwrap();
         Bench(folder)
@@ -373,7 +374,7 @@ fn a_report_shows_no_pictures_of_what_was_not_measured() {
         let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
         assert!(page.contains("Pictures are left out"));
     };
-    let other = program::crates().join("monosplit/assets/digits.onnx");
+    let other = crates_folder().join("monosplit/assets/digits.onnx");
     left_out("is not the network that was measured", &[Path::new("--model"), &other]);
     let images = bench.path("data/test/images");
     std::fs::copy(images.join("0.png"), images.join("1.png")).unwrap();
@@ -395,7 +396,7 @@ fn what_is_no_run_store_is_refused() {
 /// Every method and every metric of every experiment that comes with the program is one there is.
 #[test]
 fn the_experiments_that_come_with_the_program_can_be_read() {
-    let folder = program::crates().join("../experiments");
+    let folder = crates_folder().join("../experiments");
     let mut read = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -8,14 +8,13 @@ mod reference;
 use std::path::Path;
 
 use json::assert_json;
+use monosplit::Model;
 use monosplit::Tensor;
-use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, MapRequest, Settings, StreamPart};
 use monosplit::graph::{Dim, Op, npy};
 use monosplit::image::Picture;
-use monosplit::{Inference, Model};
+use monosplit_testing::{ScratchFolder, crates_folder};
 use networks::{CLASSES, SIDE, Small, images, numbers};
-use program::{Folder, chelsea, model, refuses, shared, succeeds};
+use program::{chelsea, model, refuses, succeeds};
 use reference::{array, relative_error};
 
 fn text(path: &Path) -> String {
@@ -23,7 +22,7 @@ fn text(path: &Path) -> String {
 }
 
 /// Explains, and returns what was printed and the numbers.
-fn explained(folder: &Folder, network: &str, input: &str, words: &[&str]) -> (String, Tensor) {
+fn explained(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> (String, Tensor) {
     let raw = folder.path("raw.npy");
     let out = folder.path("pictures");
     let mut all =
@@ -33,7 +32,7 @@ fn explained(folder: &Folder, network: &str, input: &str, words: &[&str]) -> (St
     (said, array(&raw))
 }
 
-fn map(folder: &Folder, network: &str, input: &str, words: &[&str]) -> Tensor {
+fn map(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> Tensor {
     explained(folder, network, input, words).1
 }
 
@@ -50,7 +49,7 @@ fn zipped(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Tensor {
 
 #[test]
 fn without_options_a_picture_shows_the_best_class_at_a_layer_that_is_named() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, _) = golden("vgg", "torchscript-17");
     let out = folder.path("new/pictures");
     let said = succeeds(["explain", &network, &text(&chelsea()), "--out", &text(&out)]).out;
@@ -64,7 +63,7 @@ fn without_options_a_picture_shows_the_best_class_at_a_layer_that_is_named() {
 
 #[test]
 fn the_prediction_is_the_one_run_prints() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let networks = [
         ("vgg", "torchscript-17"),
         ("resnet", "torchscript-7"),
@@ -94,7 +93,7 @@ fn the_prediction_is_the_one_run_prints() {
 /// networks stands there.
 #[test]
 fn half_a_shift_is_half_the_gradient_to_the_bit() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     for (name, file) in [("vgg", "torchscript-17"), ("resnet", "torchscript-7"), ("caffe", "handmade-13")] {
         let (network, x) = golden(name, file);
         let gradient = map(&folder, &network, &x, &["--method", "gradient"]);
@@ -110,7 +109,7 @@ fn half_a_shift_is_half_the_gradient_to_the_bit() {
 /// The definitions: `δ = (δ⁺ − δ⁻)/2` in each stream, `δᵍ − δʰ` is the gradient, `comb = pos − neg`.
 #[test]
 fn streams_parts_and_relevances_add_up() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = golden("vgg", "torchscript-17");
     let grad = |stream: &str, part: &str| {
         let words = ["--method", "splitgrad", "--layer", "x", "--stream", stream, "--part", part];
@@ -134,7 +133,7 @@ fn streams_parts_and_relevances_add_up() {
 
 #[test]
 fn absolute_values_and_sizes_are_what_they_say() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = golden("vgg", "torchscript-17");
     let plain = map(&folder, &network, &x, &[]);
     let absolute = map(&folder, &network, &x, &["--abs", "map"]);
@@ -147,7 +146,7 @@ fn absolute_values_and_sizes_are_what_they_say() {
 
 #[test]
 fn what_leaves_a_layer_enters_the_next() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let x = images(&folder, 2);
     let at = |layer: &str| map(&folder, &network, &x, &["--layer", layer]);
@@ -161,7 +160,7 @@ fn what_leaves_a_layer_enters_the_next() {
 
 #[test]
 fn a_class_is_a_number_a_name_or_the_best() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let x = images(&folder, 1);
     let labels = text(&folder.write("labels.txt", "cat\ndog\nred_fox\nowl\nred_deer\n"));
@@ -181,7 +180,7 @@ fn a_class_is_a_number_a_name_or_the_best() {
 
 #[test]
 fn wrong_wishes_are_answered_in_one_line_and_leave_nothing() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small { branch: true, ..Small::default() }.save(&folder, "small.onnx");
     let x = images(&folder, 1);
     let file = text(&folder.write("file", "no folder"));
@@ -218,7 +217,7 @@ fn wrong_wishes_are_answered_in_one_line_and_leave_nothing() {
 
 #[test]
 fn maps_without_shape_are_said_to_be_so() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = images(&folder, 1);
     let remark = |network: &Small, words: &[&str]| {
         let network = network.save(&folder, "small.onnx");
@@ -243,7 +242,7 @@ fn maps_without_shape_are_said_to_be_so() {
 /// The pixel that matters is red where it is in the photograph: neither mirrored nor turned.
 #[test]
 fn the_overlay_lies_over_the_photograph() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network =
         Small { dense: Tensor::new([4, CLASSES], vec![1f32; 4 * CLASSES]).unwrap(), ..Small::default() };
     let network = network.save(&folder, "small.onnx");
@@ -262,7 +261,7 @@ fn the_overlay_lies_over_the_photograph() {
 
 #[test]
 fn several_inputs_get_pictures_of_their_own_and_the_same_maps_in_any_batch() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = golden("vgg", "torchscript-17");
     let photographs = folder.path("photographs");
     std::fs::create_dir(&photographs).unwrap();
@@ -296,7 +295,7 @@ fn several_inputs_get_pictures_of_their_own_and_the_same_maps_in_any_batch() {
 
 #[test]
 fn json_is_json() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = golden("vgg", "torchscript-17");
     let (score, mlp) = (
         Small { dense: numbers(&[4, 1], 2), ..Small::default() }.save(&folder, "score.onnx"),
@@ -315,7 +314,7 @@ fn json_is_json() {
 
 #[test]
 fn a_single_score_is_printed_and_a_softmax_is_mentioned() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = images(&folder, 1);
     let score = Small { dense: numbers(&[4, 1], 2), ..Small::default() }.save(&folder, "score.onnx");
     let run = succeeds(["run", &score, &x]).out;
@@ -331,7 +330,7 @@ fn a_single_score_is_printed_and_a_softmax_is_mentioned() {
 
 #[test]
 fn a_network_of_fixed_batch_size_explains_any_number() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = images(&folder, 5);
     let fixed = Small { samples: Dim::Fixed(3), ..Small::default() }.save(&folder, "fixed.onnx");
     let free = Small::default().save(&folder, "free.onnx");
@@ -342,7 +341,7 @@ fn a_network_of_fixed_batch_size_explains_any_number() {
 
 #[test]
 fn channels_are_added_up_wherever_they_are() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, x) = golden("keras_valid", "handmade-18");
     let image = array(Path::new(&x)).shape().to_vec();
     let at = |words: &[&str]| map(&folder, &network, &x, words);
@@ -371,7 +370,7 @@ fn channels_are_added_up_wherever_they_are() {
 fn an_interrupted_run_leaves_whole_pictures_and_no_numbers() {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, _) = golden("vgg", "torchscript-17");
     let many = numbers(&[4000, 3, 16, 16], 1);
     let x = folder.write("many.npy", npy::write(&many));
@@ -399,29 +398,10 @@ fn an_interrupted_run_leaves_whole_pictures_and_no_numbers() {
     }
 }
 
-/// The class scores of the network alone and of the network with an explanation beside it.
-#[test]
-fn scores_have_the_same_bits_with_and_without_an_explanation() {
-    for name in ["pets-small", "squeezenet1.1-imagenet", "resnet18-imagenet", "vgg16-pets"] {
-        let Some(path) = shared(&format!("models/{name}.onnx")) else { return };
-        let model = Model::open(path).unwrap();
-        let image = numbers(&[&[1], &model.sample_shape().unwrap()[..]].concat(), 5);
-        let engine = monosplit::engine::Cpu::default();
-        let alone = Inference::new(&model, &engine).unwrap().run(std::slice::from_ref(&image)).unwrap();
-        let layer = monosplit::default_layer(model.graph()).unwrap();
-        let request = MapRequest::new(SplitCam { part: StreamPart::Plus, ..SplitCam::default() }, layer);
-        let explainer = Explainer::new(model.graph(), &[request], &engine).unwrap();
-        let explained = explainer.explain(&image, &Class::Top, &Settings::default()).unwrap();
-        let (alone, beside) = (alone.to_f32(), explained.logits.to_f32());
-        assert_eq!(alone.len(), beside.len());
-        assert!(alone.iter().zip(beside.iter()).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}");
-    }
-}
-
 /// Behind a layer norm the channels of a gradient sum to zero, and a picture of what is left looks like any other.
 #[test]
 fn channels_that_cancel_are_said_to() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let [network, x] =
         ["transformer/torchscript-17.onnx", "transformer/x.npy"].map(|name| text(&model(name)));
     let out = text(&folder.path("maps"));
@@ -435,8 +415,8 @@ fn channels_that_cancel_are_said_to() {
 
 #[test]
 fn the_library_finds_the_map_that_the_program_writes() {
-    let folder = Folder::new();
-    let network = program::crates().join("monosplit/assets/pets-small.onnx");
+    let folder = ScratchFolder::new();
+    let network = crates_folder().join("monosplit/assets/pets-small.onnx");
     let model = Model::open(&network).unwrap();
     for method in ["splitcam", "lrp", "gradcam"] {
         let words = ["--method", method, "--class", "Bengal"];

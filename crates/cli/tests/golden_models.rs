@@ -88,7 +88,7 @@ fn all_models_agree_with_onnx_runtime_and_with_float64() {
 
 #[test]
 fn the_program_writes_the_same_numbers() {
-    let folder = program::Folder::new();
+    let folder = monosplit_testing::ScratchFolder::new();
     let raw = folder.path("logits.npy");
     for name in [
         "resnet/torchscript-11",

@@ -9,7 +9,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use program::{Folder, chelsea, crates, model, refuses};
+use monosplit_testing::{ScratchFolder, crates_folder};
+use program::{chelsea, model, refuses};
 
 /// Address space the program may take, in KiB.
 const MEMORY: u32 = 2 << 20;
@@ -49,7 +50,7 @@ fn is_one_line(code: i32, said: &str) {
 #[test]
 fn hostile_networks_are_refused_in_little_memory() {
     let picture = chelsea();
-    for path in files(&crates().join("../fuzz/seeds"), "", ".onnx") {
+    for path in files(&crates_folder().join("../fuzz/seeds"), "", ".onnx") {
         let (code, said) = confined(&["run", path.to_str().unwrap(), picture.to_str().unwrap()]);
         is_one_line(code, &said);
     }
@@ -59,8 +60,8 @@ fn hostile_networks_are_refused_in_little_memory() {
 #[test]
 fn hostile_weights_are_refused_in_little_memory() {
     let picture = chelsea();
-    let mut paths = files(&crates().join("../fuzz/seeds"), "", ".pth");
-    paths.extend(files(&crates().join("graph/tests/fixtures/weights"), "hostile", ".pth"));
+    let mut paths = files(&crates_folder().join("../fuzz/seeds"), "", ".pth");
+    paths.extend(files(&crates_folder().join("graph/tests/fixtures/weights"), "hostile", ".pth"));
     for path in paths {
         let path = path.to_str().unwrap();
         let (code, said) =
@@ -73,7 +74,7 @@ fn hostile_weights_are_refused_in_little_memory() {
 #[test]
 fn hostile_arrays_are_refused_in_little_memory() {
     let network = model("vgg/torchscript-17.onnx");
-    for path in files(&crates().join("../fuzz/seeds"), "", ".npy") {
+    for path in files(&crates_folder().join("../fuzz/seeds"), "", ".npy") {
         let (code, said) = confined(&["run", network.to_str().unwrap(), path.to_str().unwrap()]);
         is_one_line(code, &said);
     }
@@ -90,7 +91,7 @@ fn files_that_never_end_are_refused() {
 
 #[test]
 fn links_that_lead_nowhere_are_unreadable_files() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (nowhere, circle) = (folder.path("nowhere"), folder.path("circle"));
     symlink(folder.path("absent"), &nowhere).unwrap();
     symlink(&circle, &circle).unwrap();
@@ -104,7 +105,7 @@ fn links_that_lead_nowhere_are_unreadable_files() {
 
 /// A network whose weights lie in `location`, which has as many letters as `../secret`.
 fn network_with_weights_at(location: &str) -> Vec<u8> {
-    let mut bytes = std::fs::read(crates().join("../fuzz/seeds/outside.onnx")).unwrap();
+    let mut bytes = std::fs::read(crates_folder().join("../fuzz/seeds/outside.onnx")).unwrap();
     let place = bytes.windows(9).position(|part| part == b"../secret").unwrap();
     bytes[place..place + 9].copy_from_slice(location.as_bytes());
     bytes
@@ -112,7 +113,7 @@ fn network_with_weights_at(location: &str) -> Vec<u8> {
 
 #[test]
 fn weights_outside_the_folder_of_a_network_stay_unread() {
-    let (folder, picture) = (Folder::new(), chelsea());
+    let (folder, picture) = (ScratchFolder::new(), chelsea());
     std::fs::create_dir(folder.path("inner")).unwrap();
     folder.write("secret", [0; 8]);
     symlink(folder.path("secret"), folder.path("inner/symbolic1")).unwrap();

@@ -6,8 +6,9 @@ mod program;
 use std::path::Path;
 
 use monosplit::maxout::{Rational, parse};
+use monosplit_testing::ScratchFolder;
 use networks::Small;
-use program::{Folder, model, refuses, succeeds};
+use program::{model, refuses, succeeds};
 
 const GATE: &str = "\
 # x where 2x − y is large
@@ -17,7 +18,7 @@ f = x * s
 output f
 ";
 
-fn gate(folder: &Folder) -> String {
+fn gate(folder: &ScratchFolder) -> String {
     text(&folder.write("gate.txt", GATE))
 }
 
@@ -39,7 +40,7 @@ fn check_pair(printed: &str) {
 
 #[test]
 fn the_pair_that_is_printed_is_the_network() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let file = gate(&folder);
     for ways in [
         &[][..],
@@ -68,7 +69,7 @@ fn the_pair_that_is_printed_is_the_network() {
 
 #[test]
 fn posynomials_are_listed_as_text_and_for_latex() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let file = gate(&folder);
     let plain = succeeds(["maxout", "expand", &file]).out;
     assert!(plain.contains("f⁺ = max(\n") && plain.contains("·(x⁺)²"), "{plain}");
@@ -84,7 +85,7 @@ fn posynomials_are_listed_as_text_and_for_latex() {
 
 #[test]
 fn pictures_show_every_neuron() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let file = gate(&folder);
     let [svg, dot] = ["gate.svg", "gate.dot"].map(|name| text(&folder.path(name)));
     succeeds(["maxout", "draw", &file, "-o", &svg]);
@@ -102,7 +103,7 @@ fn pictures_show_every_neuron() {
 
 #[test]
 fn a_small_onnx_file_is_a_network_too() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let said = succeeds(["maxout", "split", &network, "-o", &text(&folder.path("pair.txt"))]).out;
     assert!(said.contains("f = g − h: exact"), "{said}");
@@ -113,7 +114,7 @@ fn a_small_onnx_file_is_a_network_too() {
 
 #[test]
 fn what_cannot_be_done_is_said_in_one_line_and_leaves_nothing() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let file = gate(&folder);
     let path = |name: &str| text(&folder.path(name));
     refuses(["maxout", "split", &path("missing.txt")], &["missing.txt"]);

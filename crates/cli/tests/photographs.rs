@@ -3,7 +3,8 @@
 
 mod program;
 
-use program::{shared, succeeds};
+use monosplit_testing::shared;
+use program::succeeds;
 
 const CLASSES: &str = include_str!("fixtures/top1.csv");
 

@@ -5,7 +5,8 @@ mod reference;
 
 use monosplit::Tensor;
 use monosplit::graph::npy;
-use program::{Folder, chelsea, model, refuses, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::{chelsea, model, refuses, succeeds};
 use reference::array;
 
 fn text(path: &std::path::Path) -> String {
@@ -13,7 +14,7 @@ fn text(path: &std::path::Path) -> String {
 }
 
 /// Explains with further words; what was printed, and the numbers.
-fn explained(folder: &Folder, input: &str, words: &[&str]) -> (String, Tensor) {
+fn explained(folder: &ScratchFolder, input: &str, words: &[&str]) -> (String, Tensor) {
     let network = text(&model("vgg/torchscript-17.onnx"));
     let (raw, out) = (text(&folder.path("raw.npy")), text(&folder.path("pictures")));
     let all = ["explain", &network, input, "--out", &out, "--raw", &raw];
@@ -23,7 +24,7 @@ fn explained(folder: &Folder, input: &str, words: &[&str]) -> (String, Tensor) {
 
 #[test]
 fn relevance_on_each_layer_ends_with_what_lies_on_the_image() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let words = ["--method", "lrp:composite=epsilon-plus", "--by-layer", "--channels", "sum"];
     let (said, relevance) = explained(&folder, &text(&chelsea()), &words);
     assert!(said.starts_with("LRP ε-plus at the image"), "{said}");
@@ -38,7 +39,7 @@ fn relevance_on_each_layer_ends_with_what_lies_on_the_image() {
 
 #[test]
 fn the_box_is_what_preprocessing_leaves_of_black_and_white() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let picture = text(&chelsea());
     let of = |words: &[&str]| explained(&folder, &picture, words).1;
     let own = of(&["--method", "lrp"]);
@@ -61,7 +62,7 @@ fn the_box_is_what_preprocessing_leaves_of_black_and_white() {
 
 #[test]
 fn baselines_are_read_from_files() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let input = text(&model("vgg/x.npy"));
     let images = array(&model("vgg/x.npy"));
     let blank: Vec<usize> = [&[1], &images.shape()[1..]].concat();

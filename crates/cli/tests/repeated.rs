@@ -8,7 +8,8 @@ use std::path::Path;
 use monosplit::graph::npy;
 use monosplit::image::{Pixels, encode_png};
 use monosplit::{Model, Tensor};
-use program::{Folder, chelsea, model, refuses, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::{chelsea, model, refuses, succeeds};
 use reference::{array, relative_error};
 
 fn text(path: &Path) -> String {
@@ -23,7 +24,7 @@ fn network() -> (String, usize) {
     (text(&file), graph.node(graph.inputs()[0]).shape.fixed_at(2).unwrap())
 }
 
-fn map(folder: &Folder, method: &str) -> Tensor {
+fn map(folder: &ScratchFolder, method: &str) -> Tensor {
     let (raw, out) = (text(&folder.path("raw.npy")), text(&folder.path("pictures")));
     succeeds(["explain", &network().0, &text(&chelsea()), "--out", &out, "--raw", &raw, "--method", method]);
     array(&folder.path("raw.npy"))
@@ -31,7 +32,7 @@ fn map(folder: &Folder, method: &str) -> Tensor {
 
 #[test]
 fn every_method_that_asks_many_times_draws_a_map_in_its_own_words() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let methods = [
         "integrated-gradients:steps=8,quadrature=trapezoid,baseline=mean",
         "smoothgrad:samples=3,stdev=10%,of=magnitude",
@@ -56,7 +57,7 @@ fn every_method_that_asks_many_times_draws_a_map_in_its_own_words() {
 
 #[test]
 fn what_a_method_measured_of_itself_is_printed() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, out) = (network().0, text(&folder.path("pictures")));
     let said =
         succeeds(["explain", &network, &text(&chelsea()), "--out", &out, "--method", "integrated-gradients"])
@@ -66,7 +67,7 @@ fn what_a_method_measured_of_itself_is_printed() {
 
 #[test]
 fn masks_and_parts_come_from_files() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let side = network().1;
     let halves: Vec<u8> = (0..side * side).map(|at| if at % side < side / 2 { 255 } else { 0 }).collect();
     let rgb: Vec<u8> = halves.iter().flat_map(|&v| [v; 3]).collect();

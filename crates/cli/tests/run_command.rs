@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use monosplit::Tensor;
 use monosplit::graph::npy;
-use program::{Folder, chelsea, model, op_case, refuses, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::{chelsea, model, op_case, refuses, succeeds};
 use reference::{array, relative_error};
 
 fn arguments(words: &[&str], files: &[&Path]) -> Vec<String> {
@@ -16,7 +17,7 @@ fn arguments(words: &[&str], files: &[&Path]) -> Vec<String> {
     std::iter::once("run".to_owned()).chain(files).chain(words.iter().map(|&word| word.to_owned())).collect()
 }
 
-fn raw(folder: &Folder, words: &[&str], files: &[&Path]) -> Tensor {
+fn raw(folder: &ScratchFolder, words: &[&str], files: &[&Path]) -> Tensor {
     let path = folder.path("raw.npy");
     let mut all = arguments(words, files);
     all.extend(["--raw".to_owned(), path.to_str().unwrap().to_owned()]);
@@ -25,7 +26,7 @@ fn raw(folder: &Folder, words: &[&str], files: &[&Path]) -> Tensor {
 }
 
 /// A batch of `count` samples shaped like `sample`, no two alike.
-fn samples(folder: &Folder, count: usize, sample: &[usize]) -> PathBuf {
+fn samples(folder: &ScratchFolder, count: usize, sample: &[usize]) -> PathBuf {
     let size: usize = sample.iter().product();
     let values: Vec<f32> = (0..count * size).map(|v| ((v * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect();
     let tensor = Tensor::new([&[count], sample].concat(), values).unwrap();
@@ -46,7 +47,7 @@ fn a_picture_is_answered_with_five_classes() {
 
 #[test]
 fn names_come_from_the_labels() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let labels = folder.write("labels.txt", "a\nb\r\nc\nd\ne\nf\ngé\n\n");
     let words = ["--labels", labels.to_str().unwrap(), "--top", "7"];
     let said = succeeds(arguments(&words, &[&model("vgg/torchscript-17.onnx"), &chelsea()])).out;
@@ -57,7 +58,7 @@ fn names_come_from_the_labels() {
 
 #[test]
 fn a_folder_is_its_pictures_in_order() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let picture = std::fs::read(chelsea()).unwrap();
     for name in ["b.png", "a.PNG", "notes.txt"] {
         folder.write(name, &picture);
@@ -70,7 +71,7 @@ fn a_folder_is_its_pictures_in_order() {
 
 #[test]
 fn neither_batch_size_nor_threads_change_a_bit() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = samples(&folder, 5, &[3, 16, 16]);
     let network = model("vgg/torchscript-17.onnx");
     let expected = raw(&folder, &[], &[&network, &x]);
@@ -83,7 +84,7 @@ fn neither_batch_size_nor_threads_change_a_bit() {
 /// The operator cases are networks for a batch of a certain size.
 #[test]
 fn a_fixed_batch_size_serves_any_number_of_samples() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = op_case("Gemm-plain-13.onnx");
     let inspected = succeeds(["inspect", "--json", network.to_str().unwrap()]).out;
     let shape = inspected.split("\"shape\": [").nth(1).unwrap().split(']').next().unwrap();
@@ -103,7 +104,7 @@ fn a_fixed_batch_size_serves_any_number_of_samples() {
 /// `y.npy` holds probabilities, so the softmax of what `--raw` writes must be those.
 #[test]
 fn a_softmax_at_the_end_is_taken_off_and_not_applied_twice() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = model("caffe/handmade-7.onnx");
     let expected = array(&network.with_extension("y.npy"));
     let logits = raw(&folder, &[], &[&network, &network.with_file_name("x.npy")]);
@@ -153,7 +154,7 @@ fn a_profile_lists_the_layers() {
 
 #[test]
 fn an_output_that_is_no_list_of_classes_can_be_written() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = model("decoder/dynamo-18.onnx");
     let x = network.with_file_name("x.npy");
     refuses(arguments(&[], &[&network, &x]), &["[N, 2, 24, 24]", "--raw"]);
@@ -163,7 +164,7 @@ fn an_output_that_is_no_list_of_classes_can_be_written() {
 /// BGR pictures with the means of BGR are what a network of swapped channels would read.
 #[test]
 fn options_overrule_the_preset() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let (network, picture) = (model("fire/torchscript-20.onnx"), chelsea());
     let files = [&*network, &*picture];
     let preset = raw(&folder, &["--preset", "imagenet-bgr"], &files);

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use json::assert_json;
 use monosplit::image::Picture;
-use program::{Folder, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::succeeds;
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_monosplit"));
@@ -30,8 +31,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A folder with a network, a picture and what `demo` leaves there.
-fn demonstrated() -> (Folder, Output) {
-    let folder = Folder::new();
+fn demonstrated() -> (ScratchFolder, Output) {
+    let folder = ScratchFolder::new();
     let output = run(&folder.path(""), &["demo"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     (folder, output)
@@ -83,7 +84,7 @@ fn the_scores_of_the_split_are_the_differences_of_its_streams() {
 
 #[test]
 fn the_demo_takes_nothing_from_anybody() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let here = folder.path("");
     folder.write("demo", "notes");
     let refused = run(&here, &["demo"]);
@@ -103,7 +104,7 @@ fn the_demo_takes_nothing_from_anybody() {
 
 #[test]
 fn drawings_fit_into_the_columns_there_are() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let drawn = command(&folder.path(""), &["demo"]).env("COLUMNS", "40").output().unwrap();
     let said = text(&drawn.stdout);
     let drawings = said.split("Where it sees that:").nth(1).unwrap().split("f = g").next().unwrap();
@@ -181,7 +182,7 @@ fn completions_and_manual_know_every_command() {
     assert!(succeeds(["figure"]).out.contains("polytope"));
     assert!(succeeds(["man", "figure", "alpha"]).out.contains(".SH OPTIONS"));
     program::refuses(["man", "explian"], &["no command 'explian'", "did you mean 'explain'?"]);
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     folder.write("monosplit.bash", succeeds(["completions", "bash"]).out);
     if let Ok(checked) = Command::new("bash").arg("-n").arg(folder.path("monosplit.bash")).status() {
         assert!(checked.success());
@@ -233,7 +234,7 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
 
 #[test]
 fn a_mistake_in_the_defaults_keeps_nobody_from_the_help() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let here = folder.path("");
     let there = |line: &[&str]| command(&here, line).env_remove("MONOSPLIT_CONFIG").output().unwrap();
     folder.write("monosplit.toml", "alpa = 1\n");

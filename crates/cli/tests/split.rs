@@ -10,8 +10,9 @@ use monosplit::graph::onnx::{self, ImportOptions};
 use monosplit::graph::op::Padding;
 use monosplit::graph::{Graph, Kind, Op};
 use monosplit::{Model, Tensor};
+use monosplit_testing::{ScratchFolder, vectors};
 use networks::{Small, numbers};
-use program::{Folder, model, refuses, shared, succeeds};
+use program::{model, refuses, succeeds};
 
 /// Piecewise-linear networks with all kinds of pooling, padding, joining and layouts.
 const NETWORKS: [&str; 7] = [
@@ -45,7 +46,7 @@ fn assert_no_number_is_negative(graph: &Graph, name: &str) {
 
 /// Splits the network, reads the pair again and holds it against the network on inputs that are no halves of an image.
 fn check(network: &Path) {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let paths = ["g.onnx", "h.onnx"].map(|name| folder.path(name));
     let files = [network, &paths[0], &paths[1]].map(|path| path.to_str().unwrap());
     let said = succeeds(["split", files[0], "--out-g", files[1], "--out-h", files[2]]).out;
@@ -82,13 +83,13 @@ fn the_pair_is_the_network_and_holds_no_negative_number() {
 /// Of the scores of `tinyvgg`, below one, nothing is left where its streams reach 3e7; those of a shallow network stay small.
 #[test]
 fn streams_that_outgrow_single_precision_are_warned_of() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let [g, h] = ["g.onnx", "h.onnx"].map(|name| folder.path(name).to_str().unwrap().to_owned());
     let quiet = Small::default().save(&folder, "quiet.onnx");
     let outcome = succeeds(["split", &quiet, "--out-g", &g, "--out-h", &h]);
     assert!(outcome.out.contains("g − h: largest error"), "{}", outcome.out);
     assert!(!outcome.errors.contains("outgrow"), "{}", outcome.errors);
-    let Some(loud) = shared("vectors/tinyvgg/model.onnx") else { return };
+    let loud = vectors("tinyvgg").join("model.onnx");
     let outcome = succeeds(["split", loud.to_str().unwrap(), "--out-g", &g, "--out-h", &h]);
     assert!(outcome.errors.contains("outgrow single precision"), "{}{}", outcome.out, outcome.errors);
 }
@@ -96,21 +97,20 @@ fn streams_that_outgrow_single_precision_are_warned_of() {
 /// Only what the class scores are computed from has to be made of affine maps and maxima.
 #[test]
 fn a_smooth_branch_to_another_output_does_not_matter() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     check(Path::new(&Small { branch: true, ..Small::default() }.save(&folder, "branch.onnx")));
 }
 
 #[test]
 fn the_reference_networks_are_split() {
     for case in ["mlp", "tinyvgg", "tinyresnet", "mobile"] {
-        let Some(network) = shared(&format!("vectors/{case}/model.onnx")) else { return };
-        check(&network);
+        check(&vectors(case).join("model.onnx"));
     }
 }
 
 #[test]
 fn what_cannot_be_split_or_written_is_refused_and_nothing_is_left() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let [g, h] = ["g.onnx", "h.onnx"].map(|name| folder.path(name).to_str().unwrap().to_owned());
     let smooth = model("transformer/torchscript-17.onnx");
     let smooth = smooth.to_str().unwrap();

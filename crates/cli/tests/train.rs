@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use program::{Folder, refuses, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::{refuses, succeeds};
 
 /// Idx files of 8×8 pictures of two classes: a bright upper or a bright lower half, with noise.
 fn idx(folder: &Path) {
@@ -31,8 +32,8 @@ fn idx(folder: &Path) {
 }
 
 /// A folder with data and the description of a small network.
-fn prepared() -> (Folder, String) {
-    let folder = Folder::new();
+fn prepared() -> (ScratchFolder, String) {
+    let folder = ScratchFolder::new();
     idx(&folder.path(""));
     let text = "conv 8 3\nnorm\nmaxout 2\npool 2\ndense 12; norm; maxout 3   # the end\nscores\n";
     std::fs::write(folder.path("small.txt"), text).unwrap();

@@ -14,7 +14,8 @@ use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Method,
 use monosplit::graph::op::Reduction;
 use monosplit::graph::{Graph, Kind, Shape};
 use monosplit::{Inference, Model, Tensor};
-use program::{Folder, refuses, succeeds};
+use monosplit_testing::ScratchFolder;
+use program::{refuses, succeeds};
 use reference::{array, relative_error};
 
 const FILES: [&str; 2] = ["network-12.onnx", "network-17.onnx"];
@@ -29,7 +30,7 @@ fn text(path: &Path) -> String {
 }
 
 /// The numbers a command writes about the batch, and what it says to a person.
-fn raw(folder: &Folder, command: &str, network: &Path, words: &[&str]) -> (Tensor, String) {
+fn raw(folder: &ScratchFolder, command: &str, network: &Path, words: &[&str]) -> (Tensor, String) {
     let (out, raw) = (text(&folder.path("pictures")), text(&folder.path("raw.npy")));
     let (network, x) = (text(network), text(&fixture("x.npy")));
     let mut all = vec![command, &network, &x, "--raw", &raw];
@@ -41,7 +42,7 @@ fn raw(folder: &Folder, command: &str, network: &Path, words: &[&str]) -> (Tenso
 
 #[test]
 fn scores_and_gradients_are_those_of_the_batch() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     for file in FILES.map(fixture) {
         let (scores, said) = raw(&folder, "run", &file, &["--precision", "f64"]);
         assert!(said.contains("depend on each other") && said.contains("up to 8 together"), "{said}");
@@ -93,7 +94,7 @@ fn split_methods_pass_the_statistics() {
 
 #[test]
 fn every_split_method_is_written_into_files_that_say_the_same() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = fixture(FILES[1]);
     let explained = folder.path("explained.onnx");
     for words in [

@@ -7,8 +7,9 @@ mod program;
 use json::assert_json;
 use monosplit::graph::op::Unary;
 use monosplit::graph::{Dim, Op};
+use monosplit_testing::{ScratchFolder, vectors};
 use networks::{Small, images};
-use program::{Folder, model, refuses, shared, succeeds};
+use program::{model, refuses, succeeds};
 
 const CLAIMS: usize = 9;
 
@@ -42,7 +43,7 @@ fn every_claim_holds_on_piecewise_linear_networks() {
 #[test]
 fn every_claim_holds_on_the_reference_networks() {
     for case in ["mlp", "tinyvgg", "tinyresnet", "mobile"] {
-        let Some(folder) = shared(&format!("vectors/{case}")) else { return };
+        let folder = vectors(case);
         let (network, x) = (folder.join("model.onnx"), folder.join("x.npy"));
         let said = succeeds([&"verify".into(), &network, &x]).out;
         assert_eq!(verdicts(&said), vec!["holds"; CLAIMS], "{case}: {said}");
@@ -101,7 +102,7 @@ fn piecewise_networks_hold_exactly_and_say_how_far_they_are_from_the_network() {
 
 #[test]
 fn networks_of_fixed_batch_size_and_those_that_end_in_a_softmax_are_checked() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let x = images(&folder, 1);
     let fixed = Small { samples: Dim::Fixed(3), ..Small::default() }.save(&folder, "fixed.onnx");
     let softmax =
@@ -121,7 +122,7 @@ fn networks_of_fixed_batch_size_and_those_that_end_in_a_softmax_are_checked() {
 
 #[test]
 fn json_is_json_and_misuse_is_refused() {
-    let folder = Folder::new();
+    let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let sigmoid =
         Small { end: Some(Op::Unary(Unary::Sigmoid)), ..Small::default() }.save(&folder, "sigmoid.onnx");

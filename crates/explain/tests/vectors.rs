@@ -1,10 +1,10 @@
-//! Every array of the reference vectors: maps computed the long way, with four explicit streams in double precision,
-//! on four small networks. They lie beside the repository and are skipped where absent.
+//! The reference vectors: maps computed from the definition, with four explicit streams in double precision, on four small
+//! networks. A seventh of them is kept in `fixtures/vectors`; all of them are compared where `../shared` has them.
 
 mod asked;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use asked::Asked;
 use monosplit_engine::{Cpu, Engine, Precision};
@@ -16,44 +16,10 @@ use monosplit_explain::{
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, canonicalise};
 use monosplit_graph::{Graph, Tensor, npy};
+use monosplit_testing::{read_npz, shared, vectors};
 
-/// `../shared/vectors` beside the repository, or in the folder `MONOSPLIT_SHARED` names (a worktree lies elsewhere).
-fn vectors() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let folder = std::env::var_os("MONOSPLIT_SHARED").map_or_else(beside, PathBuf::from).join("vectors");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: no reference vectors beside the repository");
-    None
-}
-
-/// The arrays of an `.npz` file: a zip archive of `.npy` files.
 fn npz(path: &Path) -> HashMap<String, Tensor> {
-    let bytes = std::fs::read(path).unwrap();
-    let u16_at = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()) as usize;
-    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let end = (0..bytes.len() - 21).rev().find(|&i| bytes[i..i + 4] == *b"PK\x05\x06").unwrap();
-    let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
-    let mut arrays = HashMap::new();
-    for _ in 0..count {
-        let (method, packed, name, extra, comment, local) = (
-            u16_at(at + 10),
-            u32_at(at + 20),
-            u16_at(at + 28),
-            u16_at(at + 30),
-            u16_at(at + 32),
-            u32_at(at + 42),
-        );
-        let key = String::from_utf8(bytes[at + 46..at + 46 + name].to_vec()).unwrap();
-        let start = local + 30 + u16_at(local + 26) + u16_at(local + 28);
-        let data = &bytes[start..start + packed];
-        let data =
-            if method == 0 { data.to_vec() } else { miniz_oxide::inflate::decompress_to_vec(data).unwrap() };
-        arrays.insert(key.trim_end_matches(".npy").to_owned(), npy::read(&data).unwrap());
-        at += 46 + name + extra + comment;
-    }
-    arrays
+    read_npz(path).into_iter().map(|(name, bytes)| (name, npy::read(&bytes).unwrap())).collect()
 }
 
 fn network(path: &Path) -> Graph {
@@ -93,8 +59,7 @@ fn split(parts: &[&str]) -> Split {
 }
 
 /// The largest deviation of any map of a case, relative to the map's largest magnitude, and how many were compared.
-fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
-    let folder = vectors()?.join(case);
+fn worst(folder: &Path, precision: Precision) -> (f64, usize) {
     let graph = network(&folder.join("model.onnx"));
     let x = npy::read(&std::fs::read(folder.join("x.npy")).unwrap()).unwrap();
     let expected = npz(&folder.join("expected.npz"));
@@ -133,44 +98,52 @@ fn worst(case: &str, precision: Precision) -> Option<(f64, usize)> {
                 let largest = want.iter().fold(1e-30f64, |m, v| m.max(v.abs()));
                 let error =
                     want.iter().zip(got.iter()).map(|(w, g)| (w - g).abs()).fold(0.0, f64::max) / largest;
-                assert!(error.is_finite(), "{case} {key}");
+                assert!(error.is_finite(), "{key}");
                 worst = worst.max(error);
                 compared += 1;
             }
         }
     }
-    println!("{case}: {compared} maps, largest error {worst:.2e}");
-    Some((worst, compared))
+    println!("{}: {compared} maps, largest error {worst:.2e}", folder.display());
+    (worst, compared)
 }
 
 /// The expected values are single precision. Two of the 6902 maps (SplitLRP `pos` and `neg` at the first layer of
 /// `tinyresnet`) come within 1.7e-6, all others within 5e-7: one denominator there is 1.5e-4, and a literal transcription
 /// of the algorithm in double precision is off by the same 1.48e-6 and 1.70e-6.
-fn check(case: &str) {
+fn check(folder: &Path, maps: usize) {
     for (precision, tolerance) in [(Precision::F64, 2e-6), (Precision::F32, 1e-4)] {
-        if let Some((error, compared)) = worst(case, precision) {
-            assert!(compared > 500, "{case}: only {compared} maps were compared");
-            assert!(error <= tolerance, "{case} in {precision:?}: {error:e}");
-        }
+        let (error, compared) = worst(folder, precision);
+        assert_eq!(compared, maps, "{}", folder.display());
+        assert!(error <= tolerance, "{} in {precision:?}: {error:e}", folder.display());
     }
 }
 
 #[test]
 fn a_multilayer_perceptron_agrees() {
-    check("mlp");
+    check(&vectors("mlp"), 174);
 }
 
 #[test]
 fn convolutions_and_max_pooling_agree() {
-    check("tinyvgg");
+    check(&vectors("tinyvgg"), 290);
 }
 
 #[test]
 fn a_residual_network_agrees() {
-    check("tinyresnet");
+    check(&vectors("tinyresnet"), 290);
 }
 
 #[test]
 fn depthwise_grouped_and_dilated_convolutions_agree() {
-    check("mobile");
+    check(&vectors("mobile"), 232);
+}
+
+/// The vectors as they were made, seven times as many.
+#[test]
+fn all_maps_agree() {
+    for (network, maps) in [("mlp", 1218), ("tinyvgg", 2030), ("tinyresnet", 2030), ("mobile", 1624)] {
+        let Some(folder) = shared(&format!("vectors/{network}")) else { return };
+        check(&folder, maps);
+    }
 }

@@ -1,18 +1,8 @@
-//! Real models, where they are present: what a PyTorch user would call their layers.
-
-use std::path::{Path, PathBuf};
+//! Models as PyTorch exports them: their layers have PyTorch's names, and writing and reading them again changes nothing.
 
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Op, Shape};
-
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
-    if !path.exists() {
-        println!("skipped: ../shared/{name} is not here");
-        return None;
-    }
-    Some(path)
-}
+use monosplit_testing::{shared, vectors};
 
 fn modules(graph: &Graph, op: &str) -> Vec<String> {
     let named = graph.nodes().filter(|(_, n)| n.op.name() == op);
@@ -34,8 +24,8 @@ fn layers_have_the_names_pytorch_gives_them() {
 
 #[test]
 fn a_model_written_and_read_again_has_the_same_nodes() {
-    for name in ["models/pets-small.onnx", "vectors/tinyresnet/model.onnx", "vectors/mobile/model.onnx"] {
-        let Some(path) = shared(name) else { return };
+    let kept = ["tinyresnet", "mobile"].map(|network| vectors(network).join("model.onnx"));
+    for path in kept.into_iter().chain(shared("models/pets-small.onnx")) {
         let graph = onnx::open(&path, &ImportOptions::default()).unwrap();
         for opset in [13, 17, 21] {
             let bytes = onnx::write(&graph, &ExportOptions::default().opset(opset)).unwrap();
@@ -44,7 +34,7 @@ fn a_model_written_and_read_again_has_the_same_nodes() {
                 let nodes = g.nodes().filter(|(_, n)| !matches!(n.op, Op::Constant(_)));
                 nodes.map(|(_, n)| (n.op.clone(), n.shape.clone(), n.label.clone())).collect::<Vec<_>>()
             };
-            assert_eq!(computed(&again), computed(&graph), "{name} at {opset}");
+            assert_eq!(computed(&again), computed(&graph), "{} at {opset}", path.display());
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use monosplit_image::{Channels, Filter, Fit, Picture, Preprocess, Preset, Resize, Scale};
+use monosplit_testing::shared;
 
 /// A file of the fixtures; the photograph lies with what is built into the program.
 fn fixture(name: &str) -> PathBuf {
@@ -134,11 +135,8 @@ fn tensors_are_torchvisions() {
 /// The photographs used for evaluation are prepared in the size of the networks: they go in untouched.
 #[test]
 fn prepared_photographs_go_in_untouched() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pets/test/images");
-    let Ok(files) = fs::read_dir(&folder) else {
-        println!("skipped: the photographs are not here");
-        return;
-    };
+    let Some(folder) = shared("data/pets/test/images") else { return };
+    let files = fs::read_dir(folder).unwrap();
     let options = Preprocess::default().fit([3, 224, 224], Fit::default()).unwrap();
     for file in files.take(20) {
         let picture = Picture::open(file.unwrap().path()).unwrap();

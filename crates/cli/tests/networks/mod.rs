@@ -8,8 +8,7 @@ use monosplit::Tensor;
 use monosplit::graph::onnx::{self, ExportOptions};
 use monosplit::graph::op::{Reduction, Unary, Window};
 use monosplit::graph::{Dim, Graph, Kind, Label, NodeId, Op, Shape, npy};
-
-use crate::program::Folder;
+use monosplit_testing::ScratchFolder;
 
 pub(crate) const CLASSES: usize = 5;
 pub(crate) const SIDE: usize = 8;
@@ -54,7 +53,7 @@ impl Default for Small {
 }
 
 impl Small {
-    pub(crate) fn save(&self, folder: &Folder, name: &str) -> String {
+    pub(crate) fn save(&self, folder: &ScratchFolder, name: &str) -> String {
         let mut g = Graph::new();
         let lengths = [self.samples, Dim::Fixed(3), Dim::Fixed(SIDE), Dim::Fixed(SIDE)];
         let x = g.input(self.input, Shape::new(lengths), Kind::Float);
@@ -88,7 +87,7 @@ fn named(g: &mut Graph, name: &str, op: Op, inputs: &[NodeId]) -> NodeId {
 }
 
 /// A batch of images for such a network.
-pub(crate) fn images(folder: &Folder, count: usize) -> String {
+pub(crate) fn images(folder: &ScratchFolder, count: usize) -> String {
     let path = folder.write("x.npy", npy::write(&numbers(&[count, 3, SIDE, SIDE], 11)));
     path.to_str().unwrap().to_owned()
 }

@@ -5,7 +5,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use monosplit_testing::crates_folder;
 
 /// What a run left behind.
 pub(crate) struct Outcome {
@@ -63,10 +64,6 @@ pub(crate) fn refuses<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, w
     monosplit(arguments).refused(words)
 }
 
-pub(crate) fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models")
 }
@@ -76,59 +73,9 @@ pub(crate) fn model(name: &str) -> PathBuf {
 }
 
 pub(crate) fn op_case(name: &str) -> PathBuf {
-    crates().join("engine/tests/fixtures/ops").join(name)
+    crates_folder().join("engine/tests/fixtures/ops").join(name)
 }
 
 pub(crate) fn chelsea() -> PathBuf {
-    crates().join("monosplit/assets/chelsea.png")
-}
-
-/// `../shared/…` beside the repository, or where `MONOSPLIT_SHARED` says (a worktree lies elsewhere); says so where it is
-/// not there.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let folder = std::env::var_os("MONOSPLIT_SHARED").map_or_else(beside, PathBuf::from);
-    let found = folder.join(path);
-    if !found.exists() {
-        println!("skipped: there is no ../shared/{path}");
-        return None;
-    }
-    Some(found)
-}
-
-/// A folder that goes when the test does.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static SERIAL: AtomicUsize = AtomicUsize::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("monosplit-{}-{serial}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        std::fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    crates_folder().join("monosplit/assets/chelsea.png")
 }

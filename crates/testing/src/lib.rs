@@ -1,0 +1,20 @@
+//! What the tests of several crates need: files that are not part of the repository, scratch folders, `.npz` archives and
+//! reproducible random numbers.
+//!
+//! Only tests depend on this crate, and it depends on no other crate of the workspace, so that unit tests can use it too.
+//!
+//! ```
+//! let folder = monosplit_testing::ScratchFolder::new();
+//! let file = folder.write("notes.txt", "three");
+//! assert_eq!(std::fs::read(file).unwrap(), b"three");
+//! ```
+
+mod npz;
+mod random;
+mod scratch_folder;
+mod shared_files;
+
+pub use npz::{ZipEntries, read_npz};
+pub use random::SplitMix64;
+pub use scratch_folder::ScratchFolder;
+pub use shared_files::{crates_folder, shared, vectors};

@@ -1,0 +1,6 @@
+//! Tests of the engines through their public interface, in one binary because each binary links all crates.
+
+mod networks;
+mod operators;
+mod portable;
+mod sizes;

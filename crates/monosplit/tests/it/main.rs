@@ -1,0 +1,5 @@
+//! Tests of the library through its public interface, in one binary because each binary links all crates.
+
+mod op_cases;
+mod picture_explainer;
+mod theory;

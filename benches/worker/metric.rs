@@ -8,7 +8,7 @@ use monosplit::engine::Engine;
 use monosplit::explain::{Class, Explainer, Finish, MapRequest, Settings, Size};
 use monosplit::graph::{Graph, npy};
 use monosplit::{Error, Inference, Model, Result, Tensor};
-use monosplit_eval::{Case, Changes, Erosions, Metric, Network, metrics};
+use monosplit_eval::{Case, Metric, Network, PerturbationScorer, Perturbations, metrics};
 
 use crate::Results;
 use crate::job::{Job, Options};
@@ -31,7 +31,7 @@ pub(crate) fn load(
         settings: chosen.settings,
         graph: model.graph().clone(),
         engine,
-        erosions: Erosions::default(),
+        perturbation_scorer: PerturbationScorer::default(),
     };
     let class = options.number("class")?.unwrap_or(0);
     let maps = match options.get("maps") {
@@ -82,7 +82,7 @@ struct Examined {
     settings: Settings,
     graph: Graph,
     engine: Box<dyn Engine>,
-    erosions: Erosions,
+    perturbation_scorer: PerturbationScorer,
 }
 
 impl Network for Examined {
@@ -99,10 +99,10 @@ impl Network for Examined {
     fn scores_after(
         &self,
         image: &Tensor,
-        changes: &dyn Changes,
+        changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        self.erosions.scores(&self.graph, &*self.engine, image, changes, batch)
+        self.perturbation_scorer.scores(&self.graph, &*self.engine, image, changes, batch)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
@@ -124,7 +124,7 @@ struct Measuring {
 impl Job for Measuring {
     fn run(&mut self) -> Result<Results> {
         // Every run is to be the first.
-        self.network.erosions.forget();
+        self.network.perturbation_scorer.clear_cache();
         let mut values = Vec::new();
         for (index, (image, map)) in self.images.iter().zip(&self.maps).enumerate() {
             let mask = self.masks.get(index).map(Vec::as_slice);

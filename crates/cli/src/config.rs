@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use monosplit::eval::experiment::value::{Kind, Place, Value};
+use monosplit::eval::experiment::value::{Kind, SourceLocation, Value};
 use monosplit::graph::options::closest;
 use monosplit::graph::{Error, Result};
 
@@ -17,7 +17,7 @@ const VARIABLE: &str = "MONOSPLIT_CONFIG";
 
 /// An option with the values it has unless given.
 struct Setting {
-    place: Place,
+    location: SourceLocation,
     /// The command it belongs to, by the names from the first on; empty for all commands.
     command: Vec<String>,
     option: String,
@@ -78,7 +78,7 @@ impl Defaults {
         let name = option.trim_start_matches('-').split([' ', '=']).next()?;
         let setting =
             self.of(typed, name).or_else(|| self.settings.iter().rev().find(|s| s.option == name))?;
-        Some(setting.place.error(format!("{name}: {said}")).to_string())
+        Some(setting.location.error(format!("{name}: {said}")).to_string())
     }
 
     /// Where the defaults stand that an error is about: those that were in force and whose name or value it quotes.
@@ -114,13 +114,13 @@ impl Setting {
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Setting { place, option, value, .. } = self;
+        let Setting { location, option, value, .. } = self;
         let value = match value {
             Form::Flag(flag) => flag.to_string(),
             Form::One(value) => value.clone(),
             Form::Several(values) => values.join(", "),
         };
-        write!(f, "{option} = {value} stands in {}, line {}", place.file.display(), place.line)
+        write!(f, "{option} = {value} stands in {}, line {}", location.file.display(), location.line)
     }
 }
 
@@ -155,22 +155,22 @@ fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut
             if args.is_empty() {
                 let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
                 let said = format!("there is no command '{key}'; {}", closest(key, &names));
-                return Err(value.place.error(said.trim_end_matches("; ").trim_end()));
+                return Err(value.location.error(said.trim_end_matches("; ").trim_end()));
             }
         }
         if args.is_empty() {
-            return Err(value.place.error(unknown(command, key, &option, path)));
+            return Err(value.location.error(unknown(command, key, &option, path)));
         }
         if let Kind::Table(_) = value.kind {
             let said =
                 format!("{key}: expected words, a number, or true or false, found {}", value.kind.said());
-            return Err(value.place.error(said));
+            return Err(value.location.error(said));
         }
         let form = form(value)?;
         if let Some(said) = unfit(&args, &form) {
-            return Err(value.place.error(format!("{key}: expected {said}, found {}", value.kind.said())));
+            return Err(value.location.error(format!("{key}: expected {said}, found {}", value.kind.said())));
         }
-        found.push(Setting { place: value.place.clone(), command: path.clone(), option, value: form });
+        found.push(Setting { location: value.location.clone(), command: path.clone(), option, value: form });
     }
     Ok(())
 }
@@ -221,7 +221,7 @@ fn form(value: &Value) -> Result<Form> {
         Kind::Text(text) => Ok(text.clone()),
         Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.said()),
         Kind::List(_) | Kind::Table(_) => {
-            Err(value.place.error(format!("expected words or a number, found {}", value.kind.said())))
+            Err(value.location.error(format!("expected words or a number, found {}", value.kind.said())))
         }
     };
     Ok(match &value.kind {

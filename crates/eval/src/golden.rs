@@ -4,11 +4,11 @@
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Error, Result, Tensor};
 
+use crate::case_arrays::settled;
 use crate::metrics::{
     self, AverageSensitivity, FaithfulnessCorrelation, LocalLipschitz, MaxSensitivity, Preset,
 };
-use crate::subject::settled;
-use crate::{Case, Network, Silence, Similarity};
+use crate::{Case, Network, Similarity, Undefined};
 
 /// A network of two linear layers that is explained by gradient times input, in double precision.
 struct Small {
@@ -118,7 +118,7 @@ impl Example {
 }
 
 /// The value of a metric for a case, with what was drawn at random where it is known.
-fn value(text: &str, case: &Case<'_>, drawn: Option<&Tensor>) -> std::result::Result<f64, Silence> {
+fn value(text: &str, case: &Case<'_>, drawn: Option<&Tensor>) -> std::result::Result<f64, Undefined> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let mut options = monosplit_graph::Options::parse(inline).unwrap();
     let Some(drawn) = drawn.filter(|_| name != "mprt") else {

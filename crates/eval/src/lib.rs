@@ -2,17 +2,19 @@
 //! image, or by itself; data sets to judge it on; the protocol that does so fairly; and the store of the results.
 
 mod candidate;
+mod case_arrays;
 pub mod dataset;
-mod erosions;
-mod examinee;
+mod evaluated_model;
 pub mod experiment;
 #[cfg(test)]
 mod golden;
-mod judging;
+mod grid_evaluation;
 mod metric;
+mod metric_evaluator;
 pub mod metrics;
-mod nearby;
 mod parquet;
+mod path_suggestion;
+mod perturbation;
 pub mod protocol;
 mod randomisation;
 mod sanity;
@@ -21,24 +23,22 @@ mod sha256;
 pub mod similarity;
 mod statistics;
 pub mod store;
-mod subject;
 mod summary;
-mod sweep;
 mod timing;
 
 pub use candidate::{Candidate, Source};
-pub use erosions::{Area, Changes, Erosions};
-pub use examinee::{Examinee, Maps, Panel};
-pub use judging::Judging;
-pub use metric::{Better, Case, Frame, Metric, Network, Silence};
-pub use nearby::nearby;
+pub use evaluated_model::{CompiledGroup, EvaluatedModel, Maps};
+pub use grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEvaluation, Outcome};
+pub use metric::{Better, Case, CaseShape, Metric, Network, Undefined};
+pub use metric_evaluator::MetricEvaluator;
 pub use parquet::{Column, parquet};
+pub use path_suggestion::suggest_path;
+pub use perturbation::{PerturbationScorer, Perturbations, Region};
 pub use randomisation::randomised;
 pub use sanity::{SIMILARITIES, Sanity};
-pub use selection::{Said, Standing, average_ranks, best, ranks, standings};
+pub use selection::{CandidateMean, MetricValues, average_ranks, best, candidate_means, ranks};
 pub use sha256::Sha256;
 pub use similarity::Similarity;
 pub use statistics::{Estimate, Verdict, mean, verdict};
-pub use summary::{Found, Summary, metric_title};
-pub use sweep::{Examiner, Ground, Outcome, Seen, Sweep};
+pub use summary::{MetricSummary, Summary, metric_title};
 pub use timing::Timing;

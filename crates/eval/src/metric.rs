@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Error, Result, Tensor};
 
-use crate::erosions::Changes;
+use crate::perturbation::Perturbations;
 
 /// The network under examination, as metrics see it.
 pub trait Network: Sync {
@@ -19,7 +19,7 @@ pub trait Network: Sync {
     fn scores_after(
         &self,
         image: &Tensor,
-        changes: &dyn Changes,
+        changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
         let _ = (image, changes, batch);
@@ -56,7 +56,7 @@ pub struct Case<'a> {
 
 /// What all cases of an evaluation have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct CaseShape {
     /// Channels of an image.
     pub channels: usize,
     /// Its rows.
@@ -67,7 +67,7 @@ pub struct Frame {
     pub classes: usize,
 }
 
-impl Frame {
+impl CaseShape {
     /// Pixels of an image.
     pub fn pixels(&self) -> usize {
         self.height * self.width
@@ -96,7 +96,7 @@ pub enum Better {
 
 /// Why a metric has no value for a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silence(pub String);
+pub struct Undefined(pub String);
 
 /// A way to judge a map.
 pub trait Metric: Send + Sync {
@@ -112,11 +112,11 @@ pub trait Metric: Send + Sync {
     }
 
     /// Refuses, before anything is computed, what has no value on such images whatever the map.
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         let _ = frame;
         Ok(())
     }
 
     /// Its value for a case; silent where the definition has none, as for an empty mask or a map that is constant.
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>>;
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>>;
 }

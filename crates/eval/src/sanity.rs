@@ -5,11 +5,11 @@ use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
-use crate::examinee::{Examinee, Panel};
-use crate::judging::Looked;
-use crate::metric::Silence;
+use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
+use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
+use crate::metric::Undefined;
+use crate::metric_evaluator::LoadedBatch;
 use crate::similarity::Similarity;
-use crate::sweep::{Examiner, Outcome, Seen};
 
 /// What the paper compares maps by, and the ranks of absolute values beside them.
 pub const SIMILARITIES: [Similarity; 4] =
@@ -17,16 +17,16 @@ pub const SIMILARITIES: [Similarity; 4] =
 
 /// Compares the maps of a network with those of one that has forgotten.
 pub struct Sanity<'a> {
-    trained: &'a Examinee<'a>,
-    randomised: &'a Examinee<'a>,
-    panels: Option<[Panel; 2]>,
-    looked: [Looked; 2],
+    trained: &'a EvaluatedModel<'a>,
+    randomised: &'a EvaluatedModel<'a>,
+    compiled_groups: Option<[CompiledGroup; 2]>,
+    loaded: [LoadedBatch; 2],
 }
 
 impl<'a> Sanity<'a> {
     /// Compares the maps of `trained` with those of `randomised`.
-    pub fn new(trained: &'a Examinee<'a>, randomised: &'a Examinee<'a>) -> Self {
-        Sanity { trained, randomised, panels: None, looked: Default::default() }
+    pub fn new(trained: &'a EvaluatedModel<'a>, randomised: &'a EvaluatedModel<'a>) -> Self {
+        Sanity { trained, randomised, compiled_groups: None, loaded: Default::default() }
     }
 
     /// What a comparison is called in a store.
@@ -35,27 +35,31 @@ impl<'a> Sanity<'a> {
     }
 }
 
-impl Examiner for Sanity<'_> {
+impl Evaluator for Sanity<'_> {
     fn prepare(&mut self, group: &[&Candidate]) -> Result<()> {
-        self.panels = Some([self.trained.panel(group)?, self.randomised.panel(group)?]);
+        self.compiled_groups =
+            Some([self.trained.compile_group(group)?, self.randomised.compile_group(group)?]);
         Ok(())
     }
 
-    fn look(&mut self, samples: Vec<Sample>, images: &[Seen]) -> Result<()> {
+    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
         let [trained, randomised] =
-            self.panels.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
-        self.looked =
-            [Looked::at(trained, samples.clone(), images, 0)?, Looked::at(randomised, samples, images, 0)?];
+            self.compiled_groups.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
+        self.loaded = [
+            LoadedBatch::at(trained, samples.clone(), images, 0)?,
+            LoadedBatch::at(randomised, samples, images, 0)?,
+        ];
         Ok(())
     }
 
-    fn examine(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome> {
-        let panels = self.panels.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
+    fn evaluate(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome> {
+        let compiled_groups =
+            self.compiled_groups.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
         let mut maps = Vec::new();
-        for (panel, looked) in panels.iter().zip(&self.looked) {
-            match looked.map(panel, image, candidate)? {
+        for (compiled_group, loaded) in compiled_groups.iter().zip(&self.loaded) {
+            match loaded.map(compiled_group, image, candidate)? {
                 Some(map) => maps.push(map),
-                None => return Ok(Err(Silence("the image has no mask".into()))),
+                None => return Ok(Err(Undefined("the image has no mask".into()))),
             }
         }
         let height = maps[0].shape()[0];

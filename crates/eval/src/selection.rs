@@ -5,11 +5,11 @@ use crate::metric::Better;
 use crate::statistics::mean;
 
 /// What a metric says of one candidate, image by image; nothing where it is silent.
-pub type Said = Vec<Option<f64>>;
+pub type MetricValues = Vec<Option<f64>>;
 
 /// Where a candidate stands by a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct CandidateMean {
     /// The mean over the images on which any of the candidates has a value; none if there is no such image.
     pub mean: Option<f64>,
     /// On how many of them the candidate itself has none.
@@ -19,7 +19,7 @@ pub struct Standing {
 /// Where candidates stand by a metric. On an image about which the metric is silent a candidate has the worst value that any
 /// of them has there: left out of the mean instead, an image on which all do badly would count for those only that have a
 /// value. An image on which nobody has one tells nothing.
-pub fn standings(candidates: &[Said], better: Better) -> Vec<Standing> {
+pub fn candidate_means(candidates: &[MetricValues], better: Better) -> Vec<CandidateMean> {
     let images = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let worst = |image: usize| {
         let values = candidates.iter().filter_map(|said| said.get(image).copied().flatten());
@@ -29,24 +29,26 @@ pub fn standings(candidates: &[Said], better: Better) -> Vec<Standing> {
         })
     };
     let worst: Vec<Option<f64>> = (0..images).map(worst).collect();
-    let standing = |said: &Said| {
+    let standing = |said: &MetricValues| {
         let own = |image: usize| said.get(image).copied().flatten();
         let counted = || (0..images).filter_map(|image| Some((own(image), worst[image]?)));
         let values: Vec<f64> = counted().map(|(own, worst)| own.unwrap_or(worst)).collect();
-        Standing { mean: mean(&values), silent: counted().filter(|(own, _)| own.is_none()).count() }
+        CandidateMean { mean: mean(&values), silent: counted().filter(|(own, _)| own.is_none()).count() }
     };
     candidates.iter().map(standing).collect()
 }
 
 /// The rank of each candidate by a metric, 1 for the best. Of equal means the one that is silent less often is first; equals
 /// in that too share the mean of their ranks.
-pub fn ranks(candidates: &[Said], better: Better) -> Vec<f64> {
+pub fn ranks(candidates: &[MetricValues], better: Better) -> Vec<f64> {
     let sign = match better {
         Better::Higher => -1.0,
         Better::Lower => 1.0,
     };
-    let cost = |Standing { mean, silent }: Standing| (mean.map_or(f64::INFINITY, |mean| sign * mean), silent);
-    let cost: Vec<(f64, usize)> = standings(candidates, better).into_iter().map(cost).collect();
+    let cost = |CandidateMean { mean, silent }: CandidateMean| {
+        (mean.map_or(f64::INFINITY, |mean| sign * mean), silent)
+    };
+    let cost: Vec<(f64, usize)> = candidate_means(candidates, better).into_iter().map(cost).collect();
     cost.iter()
         .map(|own| {
             let before = cost.iter().filter(|other| *other < own).count();
@@ -57,7 +59,7 @@ pub fn ranks(candidates: &[Said], better: Better) -> Vec<f64> {
 }
 
 /// The mean of each candidate's ranks over several metrics, each given as what it says and its good end.
-pub fn average_ranks(metrics: &[(Vec<Said>, Better)]) -> Vec<f64> {
+pub fn average_ranks(metrics: &[(Vec<MetricValues>, Better)]) -> Vec<f64> {
     let candidates = metrics.iter().map(|(said, _)| said.len()).max().unwrap_or(0);
     let mut sums = vec![0.0; candidates];
     for (said, better) in metrics {
@@ -69,7 +71,7 @@ pub fn average_ranks(metrics: &[(Vec<Said>, Better)]) -> Vec<f64> {
 }
 
 /// The candidate of best average rank, the first of equals; none if there are none.
-pub fn best(metrics: &[(Vec<Said>, Better)]) -> Option<usize> {
+pub fn best(metrics: &[(Vec<MetricValues>, Better)]) -> Option<usize> {
     let averages = average_ranks(metrics);
     (0..averages.len()).min_by(|&a, &b| averages[a].total_cmp(&averages[b]))
 }
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     /// Candidates of which each has one value, on one image.
-    fn on_one_image<const N: usize>(values: [f64; N]) -> Vec<Said> {
+    fn on_one_image<const N: usize>(values: [f64; N]) -> Vec<MetricValues> {
         values.map(|value| vec![Some(value)]).to_vec()
     }
 
@@ -112,7 +114,7 @@ mod tests {
             let silent = vec![value(0.7), None, value(0.7)];
             let poor = vec![value(0.1), value(0.1), value(0.1)];
             assert_eq!(ranks(&[silent.clone(), speaks.clone(), poor.clone()], better), [2.0, 1.0, 3.0]);
-            let means: Vec<f64> = standings(&[silent, speaks, poor], better)
+            let means: Vec<f64> = candidate_means(&[silent, speaks, poor], better)
                 .iter()
                 .map(|one| sign * one.mean.unwrap())
                 .collect();
@@ -130,7 +132,7 @@ mod tests {
     fn an_image_on_which_nobody_has_a_value_tells_nothing() {
         let candidates = [vec![Some(1.0), None], vec![Some(2.0), None], vec![None, None]];
         let counted: Vec<usize> =
-            standings(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
+            candidate_means(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
         assert_eq!(counted, [0, 0, 1]);
         assert_eq!(ranks(&candidates, Better::Higher), [2.0, 1.0, 3.0]);
         assert_eq!(ranks(&[vec![None], vec![None]], Better::Lower), [1.5, 1.5]);

@@ -10,7 +10,7 @@ use crate::store::{Planned, Stage, Store};
 
 /// What is known of one configuration by one metric.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct MetricSummary {
     /// The value of each image that has one, by the image's number.
     pub values: HashMap<i64, f64>,
     /// How many images were looked at and have none.
@@ -29,7 +29,7 @@ pub struct Summary {
     /// How many of them were looked at: a stage may ask for some, or not be complete.
     pub seen: usize,
     /// For every configuration, in the order of the stage, what each metric says.
-    pub rows: Vec<Vec<Found>>,
+    pub rows: Vec<Vec<MetricSummary>>,
 }
 
 impl Summary {
@@ -47,13 +47,13 @@ impl Summary {
                 let measured: Vec<(i64, Option<f64>)> =
                     images.iter().filter_map(|(id, ..)| Some((*id, *stored.get(id)?))).collect();
                 seen.extend(measured.iter().map(|(id, _)| *id));
-                let spoken: Vec<(i64, f64)> =
+                let defined: Vec<(i64, f64)> =
                     measured.iter().filter_map(|(id, value)| Some((*id, (*value)?))).collect();
-                let ordered: Vec<f64> = spoken.iter().map(|(_, value)| *value).collect();
-                row.push(Found {
-                    silent: measured.len() - spoken.len(),
+                let ordered: Vec<f64> = defined.iter().map(|(_, value)| *value).collect();
+                row.push(MetricSummary {
+                    silent: measured.len() - defined.len(),
                     estimate: Estimate::of(&ordered),
-                    values: spoken.into_iter().collect(),
+                    values: defined.into_iter().collect(),
                 });
             }
             rows.push(row);

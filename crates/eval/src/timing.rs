@@ -6,17 +6,17 @@ use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
-use crate::examinee::{Examinee, Panel};
+use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
+use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::Better;
-use crate::sweep::{Examiner, Outcome, Seen};
 
 /// A map is computed so often, and the shortest time counts: everything that disturbs makes it longer.
 const REPEATS: usize = 3;
 
 /// Takes the time of maps, one image and one method at a time.
 pub struct Timing<'a> {
-    examinee: &'a Examinee<'a>,
-    panel: Option<Panel>,
+    evaluated_model: &'a EvaluatedModel<'a>,
+    compiled_group: Option<CompiledGroup>,
     prepared: f64,
     samples: Vec<Sample>,
     classes: Vec<usize>,
@@ -28,34 +28,41 @@ impl<'a> Timing<'a> {
         [("seconds-per-map", Better::Lower), ("seconds-to-prepare", Better::Lower)];
 
     /// Takes the time of the maps of `examinee`.
-    pub fn new(examinee: &'a Examinee<'a>) -> Self {
-        Timing { examinee, panel: None, prepared: 0.0, samples: Vec::new(), classes: Vec::new() }
+    pub fn new(evaluated_model: &'a EvaluatedModel<'a>) -> Self {
+        Timing {
+            evaluated_model,
+            compiled_group: None,
+            prepared: 0.0,
+            samples: Vec::new(),
+            classes: Vec::new(),
+        }
     }
 }
 
-impl Examiner for Timing<'_> {
+impl Evaluator for Timing<'_> {
     fn prepare(&mut self, group: &[&Candidate]) -> Result<()> {
         let begun = Instant::now();
-        self.panel = Some(self.examinee.panel(group)?);
+        self.compiled_group = Some(self.evaluated_model.compile_group(group)?);
         self.prepared = begun.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn look(&mut self, samples: Vec<Sample>, images: &[Seen]) -> Result<()> {
+    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
         self.samples = samples;
         self.classes = images.iter().map(|image| image.class).collect();
         Ok(())
     }
 
-    fn examine(&mut self, metric: usize, image: usize, _: usize) -> Result<Outcome> {
-        let panel = self.panel.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
+    fn evaluate(&mut self, metric: usize, image: usize, _: usize) -> Result<Outcome> {
+        let compiled_group =
+            self.compiled_group.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
         if metric == 1 {
             return Ok(Ok(self.prepared));
         }
         let mut shortest = f64::INFINITY;
         for _ in 0..REPEATS {
             let begun = Instant::now();
-            panel.maps(&self.samples[image].tensor, &[self.classes[image]])?;
+            compiled_group.maps(&self.samples[image].tensor, &[self.classes[image]])?;
             shortest = shortest.min(begun.elapsed().as_secs_f64());
             // What takes minutes is not disturbed by milliseconds.
             if shortest > 1.0 {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use monosplit_eval::dataset::{DataOptions, DataSet, MissingMask, Trouble, Unreadable};
+use monosplit_eval::dataset::{DataOptions, DataSet, ImageIssue, MissingMask, Unreadable};
 use monosplit_image::{Pixels, write_png};
 
 struct Folder(PathBuf);
@@ -45,7 +45,7 @@ fn troubled() -> Folder {
     folder
 }
 
-fn troubles(folder: &Path, options: &DataOptions) -> Result<Vec<(String, Trouble)>, String> {
+fn troubles(folder: &Path, options: &DataOptions) -> Result<Vec<(String, ImageIssue)>, String> {
     let data = DataSet::open(folder, None, options).unwrap();
     let mut found = Vec::new();
     for index in 0..data.len() {
@@ -60,11 +60,11 @@ fn troubles(folder: &Path, options: &DataOptions) -> Result<Vec<(String, Trouble
 fn what_is_wrong_is_named_and_skipped_or_fatal_as_asked() {
     let folder = troubled();
     let skip = DataOptions { unreadable: Unreadable::Skip, ..DataOptions::default() };
-    let broken = ("broken.png".to_owned(), Trouble::Unreadable);
-    let uneven = ("uneven.png".to_owned(), Trouble::SizesDiffer);
+    let broken = ("broken.png".to_owned(), ImageIssue::Unreadable);
+    let uneven = ("uneven.png".to_owned(), ImageIssue::SizesDiffer);
     assert_eq!(troubles(&folder.0, &skip).unwrap(), [broken.clone(), uneven.clone()]);
     let strict = DataOptions { missing_mask: MissingMask::Skip, ..skip.clone() };
-    let bare = ("bare.png".to_owned(), Trouble::MissingMask);
+    let bare = ("bare.png".to_owned(), ImageIssue::MissingMask);
     assert_eq!(troubles(&folder.0, &strict).unwrap(), [bare, broken, uneven]);
     let fatal = DataOptions { missing_mask: MissingMask::Fail, ..skip };
     let said = troubles(&folder.0, &fatal).unwrap_err();

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use monosplit_eval::experiment::Experiment;
-use monosplit_eval::protocol::{Catalogue, Known};
-use monosplit_eval::{Sha256, nearby};
+use monosplit_eval::protocol::{Catalogue, ResolvedMethod};
+use monosplit_eval::{Sha256, suggest_path};
 use monosplit_graph::{Error, Graph, Result, arch};
 use monosplit_image::Preprocess;
 
@@ -61,9 +61,10 @@ impl EvaluationContext {
         };
         let about = |error: Error| match instead {
             Some(_) => error,
-            None => {
-                Error::new(error.kind(), format!("{key}: {}{error}; --model names another", nearby(&path)))
-            }
+            None => Error::new(
+                error.kind(),
+                format!("{key}: {}{error}; --model names another", suggest_path(&path)),
+            ),
         };
         if let Origin::Architecture { name, .. } = &origin {
             arch::parameters(name, 1)
@@ -87,7 +88,7 @@ impl EvaluationContext {
         let classes = model.expect_classes()?;
         let labels = match &part.labels {
             Some(path) => Labels::open(path, classes).map_err(|error| {
-                Error::new(error.kind(), format!("model.labels: {}{error}", nearby(path)))
+                Error::new(error.kind(), format!("model.labels: {}{error}", suggest_path(path)))
             })?,
             None => Labels::of(&model, classes),
         };
@@ -102,16 +103,16 @@ impl EvaluationContext {
 }
 
 impl Catalogue for EvaluationContext {
-    fn method(&self, text: &str) -> Result<Known> {
+    fn method(&self, text: &str) -> Result<ResolvedMethod> {
         let (name, options) = tidied(text)?;
         let family = Entry::find(name)?.family.title().to_owned();
         if name == "mask" && options.is_empty() {
             let settings = monosplit_explain::Settings::default();
             let title = "Mask".to_owned();
-            return Ok(Known { name: name.into(), options, title, family, method: None, settings });
+            return Ok(ResolvedMethod { name: name.into(), options, title, family, method: None, settings });
         }
         let chosen = MethodChoice::parse(text, &[])?.resolve(&self.bounds)?;
-        Ok(Known {
+        Ok(ResolvedMethod {
             name: name.into(),
             options,
             title: chosen.title,
@@ -121,7 +122,7 @@ impl Catalogue for EvaluationContext {
         })
     }
 
-    fn usual_layer(&self, method: &Known) -> Option<String> {
+    fn usual_layer(&self, method: &ResolvedMethod) -> Option<String> {
         method.method.as_ref().and_then(|method| chosen_layer(self.graph(), method.default_layer()))
     }
 }

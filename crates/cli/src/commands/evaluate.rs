@@ -8,11 +8,11 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
-use monosplit::eval::dataset::Trouble;
+use monosplit::eval::dataset::ImageIssue;
 use monosplit::eval::experiment::Experiment;
 use monosplit::eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit::eval::store::{Record, Stage, Store, Worker};
-use monosplit::eval::{Better, Examinee, Found, Sha256, Summary, metric_title};
+use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Sha256, Summary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Result};
 
@@ -94,18 +94,18 @@ impl Evaluate {
             let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
             Error::new(error.kind(), format!("{error}{hint}"))
         })?;
-        let laboratory = EvaluationContext::open(&experiment, self.model.as_deref())?;
+        let context = EvaluationContext::open(&experiment, self.model.as_deref())?;
         images.remarks.iter().for_each(|remark| note(remark));
         let engine = self.compute.engine()?;
-        let examinee = Examinee::new(laboratory.graph(), &*engine)?;
+        let evaluated_model = EvaluatedModel::new(context.graph(), &*engine)?;
         let is_new = !path.exists();
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
-        let (model, id) = entered(&store, &experiment, &laboratory, folder, self.compute.precision())?;
+        let (model, id) = entered(&store, &experiment, &context, folder, self.compute.precision())?;
         let mut nowhere = std::io::sink();
         let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
         let teller = Teller { out: RefCell::new(told) };
-        let desk = Desk { examinee: &examinee, engine: &*engine, laboratory: &laboratory, model, id };
+        let desk = Desk { evaluated_model: &evaluated_model, engine: &*engine, context: &context, model, id };
         // Times are taken by one alone, when the others are done.
         let mut untimed = experiment.clone();
         untimed.timing = None;
@@ -176,9 +176,9 @@ impl Evaluate {
 
 /// What all who work on an experiment share.
 struct Desk<'a> {
-    examinee: &'a Examinee<'a>,
+    evaluated_model: &'a EvaluatedModel<'a>,
     engine: &'a dyn Engine,
-    laboratory: &'a EvaluationContext,
+    context: &'a EvaluationContext,
     model: i64,
     id: i64,
 }
@@ -193,10 +193,10 @@ impl Desk<'_> {
     ) -> Protocol<'p> {
         Protocol {
             experiment,
-            examinee: self.examinee,
+            evaluated_model: self.evaluated_model,
             engine: self.engine,
-            catalogue: self.laboratory,
-            preprocess: &self.laboratory.preprocess,
+            catalogue: self.context,
+            preprocess: &self.context.preprocess,
             store,
             worker,
             model: self.model,
@@ -226,24 +226,24 @@ impl Observer for Quiet {
 fn entered(
     store: &Store,
     experiment: &Experiment,
-    laboratory: &EvaluationContext,
+    context: &EvaluationContext,
     folder: &Path,
     precision: Precision,
 ) -> Result<(i64, i64)> {
-    let name = laboratory.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = context.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let said = match precision.to_possible_value() {
         Some(value) if precision != Precision::default() => format!(" ({})", value.get_name()),
         _ => String::new(),
     };
-    let preprocessing = format!("{:?}{said}", laboratory.preprocess);
+    let preprocessing = format!("{:?}{said}", context.preprocess);
     let name = format!("{}{said}", name.unwrap_or_default());
-    let model = store.model(&laboratory.hash, &preprocessing, &name)?;
+    let model = store.model(&context.hash, &preprocessing, &name)?;
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let record = Record {
         name: experiment.name.clone(),
         text: experiment.text_with(experiment.model.labels.as_deref().map(whole).as_deref()),
         model,
-        model_path: whole(&laboratory.path).display().to_string(),
+        model_path: whole(&context.path).display().to_string(),
         data_path: whole(folder).display().to_string(),
         seed: experiment.seed,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -278,9 +278,9 @@ impl Observer for Teller<'_> {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let of = |trouble: Trouble| part.unmasked.iter().filter(|one| one.trouble == trouble).count();
-        let unmasked = count(of(Trouble::MissingMask), "of them without a mask");
-        let empty = count(of(Trouble::EmptyMask), "of them with an empty mask");
+        let of = |trouble: ImageIssue| part.unmasked.iter().filter(|one| one.trouble == trouble).count();
+        let unmasked = count(of(ImageIssue::MissingMask), "of them without a mask");
+        let empty = count(of(ImageIssue::EmptyMask), "of them with an empty mask");
         let out = count(part.left_out.len(), "left out");
         self.say(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
         for out in part.left_out.iter().take(NAMED) {
@@ -347,7 +347,7 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
 }
 
 /// Of how many images a mean is, where some have no value.
-fn shortfall(found: &Found) -> String {
+fn shortfall(found: &MetricSummary) -> String {
     let valued = found.values.len();
     if found.silent == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.silent) }
 }

@@ -260,7 +260,7 @@ fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
         ("metric", text(|row| &row.metric)),
         ("better", text(|row| &row.better)),
         ("value", Column::Real(rows.iter().map(|row| row.value).collect())),
-        ("silence", Column::Text(rows.iter().map(|row| row.silence.clone()).collect())),
+        ("silence", Column::Text(rows.iter().map(|row| row.undefined.clone()).collect())),
         ("seconds", Column::Real(rows.iter().map(|row| Some(row.seconds)).collect())),
         ("seed", Column::Whole(rows.iter().map(|row| row.seed).collect())),
         ("version", text(|row| &row.version)),

@@ -5,7 +5,7 @@ mod tables;
 
 use std::path::Path;
 
-use monosplit::eval::store::{Planned, Stage, Store, Troubled};
+use monosplit::eval::store::{Planned, RecordedIssue, Stage, Store};
 use monosplit::eval::{Better, Summary, metric_title};
 use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::render::{LinePlot, Page, PageFigure, Scene, Series, Table};
@@ -139,7 +139,7 @@ impl<'a> Report<'a> {
     }
 
     /// Names every image that something is wrong with.
-    fn troubles(&mut self, troubles: &[Troubled]) -> Result<()> {
+    fn troubles(&mut self, troubles: &[RecordedIssue]) -> Result<()> {
         if troubles.is_empty() {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use monosplit::eval::dataset::{DataSet, Sample};
 use monosplit::eval::experiment::Experiment;
 use monosplit::eval::protocol::{Catalogue, Images};
 use monosplit::eval::store::{Member, Planned, Store};
-use monosplit::eval::{Better, Candidate, Examinee, Source, Summary};
+use monosplit::eval::{Better, Candidate, EvaluatedModel, Source, Summary};
 use monosplit::graph::{Error, Result};
 use monosplit::image::{Filter, Picture};
 use monosplit::render::{Cell, Grid, Map, OverlayOptions, Row};
@@ -25,7 +25,7 @@ pub(super) const MOST_COLUMNS: usize = 9;
 
 /// What pictures are made with.
 pub(crate) struct Gallery {
-    laboratory: EvaluationContext,
+    context: EvaluationContext,
     engine: Box<dyn Engine>,
     test: DataSet,
     shown: usize,
@@ -58,12 +58,12 @@ impl Gallery {
             note(&format!("classes go without their names: {} is not there", labels.display()));
         }
         let stored = Path::new(&record.model_path);
-        let laboratory = match experiment.model.architecture {
+        let context = match experiment.model.architecture {
             Some(_) if model.is_none() => EvaluationContext::open(&experiment, None)?,
             _ => EvaluationContext::open(&experiment, Some(model.unwrap_or(stored)))?,
         };
-        if laboratory.hash != store.model_hash(record.model)? {
-            let path = laboratory.path.display();
+        if context.hash != store.model_hash(record.model)? {
+            let path = context.path.display();
             return Err(Error::argument(format!(
                 "{path} is not the network that was measured: it has changed"
             )));
@@ -71,7 +71,7 @@ impl Gallery {
         let folder = data.unwrap_or(Path::new(&record.data_path));
         let named_by = if data.is_some() { "--data" } else { "data.folder" };
         let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
-        Ok(Gallery { laboratory, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
+        Ok(Gallery { context, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
     }
 
     fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {
@@ -86,7 +86,7 @@ impl Gallery {
                 "image '{name}' is not the one that was measured: it has changed"
             )));
         }
-        Sample::new(&photograph, &self.laboratory.preprocess)
+        Sample::new(&photograph, &self.context.preprocess)
     }
 
     fn candidate(&self, member: &Member) -> Result<Candidate> {
@@ -95,7 +95,7 @@ impl Gallery {
             true => configuration.method.clone(),
             false => format!("{}:{}", configuration.method, configuration.options),
         };
-        let known = self.laboratory.method(&text)?;
+        let known = self.context.method(&text)?;
         let layer = Some(configuration.layer.clone()).filter(|layer| !layer.is_empty());
         Ok(Candidate {
             configuration: configuration.clone(),
@@ -111,16 +111,16 @@ impl Gallery {
     /// The overlay of each of some images with a member's map.
     fn overlays(
         &self,
-        examinee: &Examinee<'_>,
+        evaluated_model: &EvaluatedModel<'_>,
         member: &Member,
         samples: &[(&Sample, usize)],
     ) -> Result<Vec<Option<Cell>>> {
         let candidate = self.candidate(member)?;
-        let panel = examinee.panel(&[&candidate])?;
+        let compiled_group = evaluated_model.compile_group(&[&candidate])?;
         let mut cells = Vec::new();
         for (sample, class) in samples {
-            let maps = panel.maps(&sample.tensor, &[*class])?;
-            let Some(map) = panel.of(&maps, 0, &[sample.mask.as_deref()])? else {
+            let maps = compiled_group.maps(&sample.tensor, &[*class])?;
+            let Some(map) = compiled_group.of(&maps, 0, &[sample.mask.as_deref()])? else {
                 cells.push(None);
                 continue;
             };
@@ -148,11 +148,11 @@ impl Gallery {
         let samples = images.iter().map(|image| self.sample(image)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<(&Sample, usize)> =
             samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
-        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
+        let evaluated_model = EvaluatedModel::new(self.context.graph(), &*self.engine)?;
         let mut rows: Vec<Row> = Vec::new();
         for (sample, (_, name, class)) in samples.iter().zip(&images) {
             rows.push(Row {
-                label: self.laboratory.labels.name(*class),
+                label: self.context.labels.name(*class),
                 caption: name.clone(),
                 cells: vec![Some(Cell::picture(small(&sample.picture)?))],
             });
@@ -160,7 +160,7 @@ impl Gallery {
         let mut columns = vec!["picture".to_owned()];
         for member in ranked(summary).map(|(_, member)| member).take(MOST_COLUMNS) {
             columns.push(heading(member));
-            for (row, cell) in rows.iter_mut().zip(self.overlays(&examinee, member, &asked)?) {
+            for (row, cell) in rows.iter_mut().zip(self.overlays(&evaluated_model, member, &asked)?) {
                 row.cells.push(cell);
             }
         }
@@ -175,7 +175,7 @@ impl Gallery {
 
     /// For each method the image it is best and the one it is worst on.
     fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
-        let examinee = Examinee::new(self.laboratory.graph(), &*self.engine)?;
+        let evaluated_model = EvaluatedModel::new(self.context.graph(), &*self.engine)?;
         let lower = summary.stage.metrics[metric].2 == Better::Lower;
         let mut rows = Vec::new();
         for (index, member) in ranked(summary) {
@@ -189,7 +189,8 @@ impl Gallery {
             let mut cells = Vec::new();
             for (value, image) in [best, worst] {
                 let sample = self.sample(image)?;
-                let overlay = self.overlays(&examinee, member, &[(&sample, image.2)])?.into_iter().next();
+                let overlay =
+                    self.overlays(&evaluated_model, member, &[(&sample, image.2)])?.into_iter().next();
                 cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
                 cells.push(overlay.flatten());
             }

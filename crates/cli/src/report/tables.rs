@@ -1,7 +1,7 @@
 //! Stages as tables.
 
-use monosplit::eval::store::{Member, Stage, Troubled};
-use monosplit::eval::{Better, Estimate, Found, Summary, Verdict, metric_title};
+use monosplit::eval::store::{Member, RecordedIssue, Stage};
+use monosplit::eval::{Better, Estimate, MetricSummary, Summary, Verdict, metric_title};
 use monosplit::render::{Best, Entry, Table};
 
 use crate::commands::is_ranked;
@@ -14,7 +14,7 @@ fn best_end(better: Better) -> Best {
     }
 }
 
-fn entry(found: &Found) -> Entry {
+fn entry(found: &MetricSummary) -> Entry {
     match found.estimate {
         Some(estimate) => Entry::Range(estimate.mean, estimate.low, estimate.high),
         None => Entry::Absent,
@@ -48,7 +48,7 @@ fn headings(members: &[Member]) -> Vec<(usize, String)> {
 /// One row for each configuration.
 fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: &[&str]) -> Table {
     let stage = &summary.stage;
-    let row = |(member, found): (&Member, &Vec<Found>)| {
+    let row = |(member, found): (&Member, &Vec<MetricSummary>)| {
         let mut row = describe(member);
         row.extend(found.iter().map(entry));
         row
@@ -170,20 +170,20 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
 }
 
 /// Where a metric had no value for some images of a row; nothing where it always had.
-fn silences<'a>(stage: &Stage, rows: impl Iterator<Item = (String, &'a Vec<Found>)>) -> String {
-    let rows: Vec<(String, &Vec<Found>)> = rows.collect();
+fn silences<'a>(stage: &Stage, rows: impl Iterator<Item = (String, &'a Vec<MetricSummary>)>) -> String {
+    let rows: Vec<(String, &Vec<MetricSummary>)> = rows.collect();
     let lines = (0..stage.metrics.len()).flat_map(|metric| silent_rows(stage, &rows, metric));
     as_note(&lines.collect::<Vec<_>>())
 }
 
 /// The same of one metric of a stage.
 pub(super) fn silences_by(summary: &Summary, metric: usize) -> String {
-    let rows: Vec<(String, &Vec<Found>)> =
+    let rows: Vec<(String, &Vec<MetricSummary>)> =
         summary.stage.members.iter().map(named).zip(&summary.rows).collect();
     as_note(&silent_rows(&summary.stage, &rows, metric))
 }
 
-fn silent_rows(stage: &Stage, rows: &[(String, &Vec<Found>)], metric: usize) -> Vec<String> {
+fn silent_rows(stage: &Stage, rows: &[(String, &Vec<MetricSummary>)], metric: usize) -> Vec<String> {
     let title = metric_title(&stage.metrics[metric].1);
     if rows.iter().all(|(_, row)| row[metric].values.is_empty() && row[metric].silent > 0) {
         return vec![format!("all of them by {title}")];
@@ -219,7 +219,7 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
     }
     let one = |name: &String| {
         let rows = || stage.members.iter().zip(&summary.rows).filter(|(member, _)| named(member) == *name);
-        let row = |(member, found): (&Member, &Vec<Found>)| {
+        let row = |(member, found): (&Member, &Vec<MetricSummary>)| {
             let mut row = vec![words(&*member.place)];
             row.extend(found.iter().map(entry));
             row
@@ -259,8 +259,8 @@ pub(super) fn timing(summary: &Summary) -> Table {
 }
 
 /// Images that something is wrong with.
-pub(super) fn troubles(troubles: &[Troubled]) -> Table {
-    let row = |one: &Troubled| {
+pub(super) fn troubles(troubles: &[RecordedIssue]) -> Table {
+    let row = |one: &RecordedIssue| {
         let fate = if one.kept { "yes" } else { "no" };
         vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.said)]
     };
@@ -296,7 +296,7 @@ mod tests {
         let value = |image: i64| 0.1 * image as f64;
         let found = |values: Vec<(i64, f64)>| {
             let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-            vec![Found {
+            vec![MetricSummary {
                 silent: 7 - all.len(),
                 estimate: Estimate::of(&all),
                 values: values.into_iter().collect(),

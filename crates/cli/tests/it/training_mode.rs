@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::program::{refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::engine::{Cpu, Precision};
-use monosplit::eval::Examinee;
+use monosplit::eval::EvaluatedModel;
 use monosplit::explain::methods::{Gradient, InputXGradient, SplitCam, SplitGrad};
 use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Method, Settings};
 use monosplit::graph::op::Reduction;
@@ -122,7 +122,7 @@ fn what_takes_samples_for_independent_is_refused() {
         refuses(["explain", &network, &x, "--method", method], &["depend on each other", "evaluation mode"]);
     }
     let model = model(FILES[1]);
-    assert!(Examinee::new(model.graph(), &Cpu::default()).is_err());
+    assert!(EvaluatedModel::new(model.graph(), &Cpu::default()).is_err());
 }
 
 /// A sample repeated to fill up a batch would have a part in what is said of the others.

@@ -7,7 +7,7 @@ use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 
 use super::{Entry, Mask, Pixels, file_name, pictures};
-use crate::nearby::nearby;
+use crate::path_suggestion::suggest_path;
 
 /// A list of labels is not larger than this.
 const MAX_LIST: u64 = 256 << 20;
@@ -23,7 +23,7 @@ pub(super) fn entries(
 ) -> Result<(Vec<Entry>, Vec<String>)> {
     let folder = &part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
     if !folder.is_dir() {
-        let (close, folder) = (nearby(folder), folder.display());
+        let (close, folder) = (suggest_path(folder), folder.display());
         return Err(Error::argument(format!("{close}expected a folder of images, found none at {folder}")));
     }
     let images = folder.join("images");

@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
 use super::{Entry, Mask, Pixels, file_name, pictures};
-use crate::nearby::nearby;
+use crate::path_suggestion::suggest_path;
 
 /// The WordNet ids of ImageNet's thousand classes in the usual order.
 const SYNSETS: &str = include_str!("../../assets/imagenet-synsets.txt");
@@ -18,7 +18,7 @@ pub(super) fn entries(folder: &Path, part: Option<&str>) -> Result<Vec<Entry>> {
     let part = part.unwrap_or("validation");
     let (images, masks) = (folder.join(part), folder.join(format!("{part}-segmentation")));
     if !images.is_dir() {
-        let (close, images) = (nearby(&images), images.display());
+        let (close, images) = (suggest_path(&images), images.display());
         return Err(Error::argument(format!(
             "{close}expected a folder of WordNet ids, found none at {images}"
         )));

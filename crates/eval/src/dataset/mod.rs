@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_image::Picture;
 
-use crate::nearby::nearby;
+use crate::path_suggestion::suggest_path;
 use crate::sha256::Sha256;
 
 pub use sample::Sample;
 
 /// How the files of a data set are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum FolderLayout {
     /// `images/NAME.jpg`, `masks/NAME.png` (white on the object) and `labels.csv`; masks and labels may be missing.
     Folder,
     /// ImageNet-S as it is distributed: `validation/n01440764/NAME.JPEG` and the same under `validation-segmentation`,
@@ -29,10 +29,13 @@ pub enum Layout {
     Idx,
 }
 
-impl Layout {
+impl FolderLayout {
     /// All of them with the names they go by.
-    pub const NAMED: [(&'static str, Layout); 3] =
-        [("folder", Layout::Folder), ("imagenet-s", Layout::ImagenetS), ("idx", Layout::Idx)];
+    pub const NAMED: [(&'static str, FolderLayout); 3] = [
+        ("folder", FolderLayout::Folder),
+        ("imagenet-s", FolderLayout::ImagenetS),
+        ("idx", FolderLayout::Idx),
+    ];
 }
 
 /// What becomes of an image whose mask is missing.
@@ -61,7 +64,7 @@ pub enum Unreadable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataOptions {
     /// The layout; told from the files if not given.
-    pub layout: Option<Layout>,
+    pub layout: Option<FolderLayout>,
     /// The column of `labels.csv` that holds the class number the network knows.
     pub label_column: Option<String>,
     /// What becomes of images without a mask.
@@ -72,7 +75,7 @@ pub struct DataOptions {
 
 /// What is wrong with an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trouble {
+pub enum ImageIssue {
     /// The image, or its mask, cannot be decoded.
     Unreadable,
     /// There is no mask.
@@ -85,30 +88,30 @@ pub enum Trouble {
     Repeated,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ImageIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Trouble::Unreadable => "cannot be read",
-            Trouble::MissingMask => "has no mask",
-            Trouble::SizesDiffer => "has a mask of another size",
-            Trouble::EmptyMask => "has an empty mask",
-            Trouble::Repeated => "repeats another image",
+            ImageIssue::Unreadable => "cannot be read",
+            ImageIssue::MissingMask => "has no mask",
+            ImageIssue::SizesDiffer => "has a mask of another size",
+            ImageIssue::EmptyMask => "has an empty mask",
+            ImageIssue::Repeated => "repeats another image",
         })
     }
 }
 
 /// An image that was left out, or whose mask cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct ExcludedImage {
     /// The image.
     pub name: String,
     /// What is wrong with it.
-    pub trouble: Trouble,
+    pub trouble: ImageIssue,
     /// More about it.
     pub said: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for ExcludedImage {
     /// What is wrong, without the name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.said.as_str() {
@@ -172,22 +175,22 @@ impl DataSet {
     /// Opens `part` (`val`, `test`, …) of the data set in `folder`; all of it if no part is named.
     pub fn open(folder: &Path, part: Option<&str>, options: &DataOptions) -> Result<Self> {
         if !folder.is_dir() {
-            let (close, folder) = (nearby(folder), folder.display());
+            let (close, folder) = (suggest_path(folder), folder.display());
             return Err(Error::argument(format!(
                 "{close}expected the folder of a data set, found none at {folder}"
             )));
         }
         let layout = options.layout.unwrap_or_else(|| layout_of(folder));
         let (entries, remarks) = match layout {
-            Layout::Folder => folder::entries(folder, part, options.label_column.as_deref())?,
-            Layout::ImagenetS => (imagenet_s::entries(folder, part)?, Vec::new()),
-            Layout::Idx => (idx::entries(folder, part)?, Vec::new()),
+            FolderLayout::Folder => folder::entries(folder, part, options.label_column.as_deref())?,
+            FolderLayout::ImagenetS => (imagenet_s::entries(folder, part)?, Vec::new()),
+            FolderLayout::Idx => (idx::entries(folder, part)?, Vec::new()),
         };
         if entries.is_empty() {
             let folder = part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
             let expected = match layout {
-                Layout::ImagenetS => "folders called by WordNet ids, such as n01440764, with images,",
-                Layout::Folder | Layout::Idx => {
+                FolderLayout::ImagenetS => "folders called by WordNet ids, such as n01440764, with images,",
+                FolderLayout::Folder | FolderLayout::Idx => {
                     "images, .png, .jpg or .jpeg, in it or in its folder 'images',"
                 }
             };
@@ -259,23 +262,27 @@ impl DataSet {
     }
 
     /// Reads an image; the inner error says why it is to be left out.
-    pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, LeftOut>> {
+    pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, ExcludedImage>> {
         let entry = &self.entries[index];
         let trouble = match entry.read() {
             Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => {
-                LeftOut { name: entry.name.clone(), trouble: Trouble::MissingMask, said: String::new() }
+                ExcludedImage {
+                    name: entry.name.clone(),
+                    trouble: ImageIssue::MissingMask,
+                    said: String::new(),
+                }
             }
             Ok(found) => return Ok(Ok(found)),
-            Err((trouble, said)) => LeftOut { name: entry.name.clone(), trouble, said },
+            Err((trouble, said)) => ExcludedImage { name: entry.name.clone(), trouble, said },
         };
         let fatal = match trouble.trouble {
-            Trouble::MissingMask => self.options.missing_mask == MissingMask::Fail,
+            ImageIssue::MissingMask => self.options.missing_mask == MissingMask::Fail,
             _ => self.options.unreadable == Unreadable::Fail,
         };
         if !fatal {
             return Ok(Err(trouble));
         }
-        let key = if trouble.trouble == Trouble::MissingMask { "missing-mask" } else { "unreadable" };
+        let key = if trouble.trouble == ImageIssue::MissingMask { "missing-mask" } else { "unreadable" };
         Err(Error::malformed(format!(
             "image '{}' {trouble}; set data.{key} to \"skip\" to go on without such images",
             trouble.name
@@ -284,23 +291,23 @@ impl DataSet {
 }
 
 /// Told by what is there; a folder of images if nothing else is recognised.
-fn layout_of(folder: &Path) -> Layout {
+fn layout_of(folder: &Path) -> FolderLayout {
     if folder.join("validation-segmentation").is_dir() || folder.join("train-semi-segmentation").is_dir() {
-        Layout::ImagenetS
+        FolderLayout::ImagenetS
     } else if idx::is_one(folder) {
-        Layout::Idx
+        FolderLayout::Idx
     } else {
-        Layout::Folder
+        FolderLayout::Folder
     }
 }
 
 impl Photograph {
     /// Why metrics that need a mask have none to look at.
-    pub fn mask_trouble(&self) -> Option<Trouble> {
+    pub fn mask_trouble(&self) -> Option<ImageIssue> {
         match &self.mask {
-            None => Some(Trouble::MissingMask),
+            None => Some(ImageIssue::MissingMask),
             Some(mask) if mask.rgb().chunks_exact(3).all(|pixel| pixel[0] < sample::WHITE) => {
-                Some(Trouble::EmptyMask)
+                Some(ImageIssue::EmptyMask)
             }
             Some(_) => None,
         }
@@ -308,12 +315,12 @@ impl Photograph {
 }
 
 impl Entry {
-    fn read(&self) -> std::result::Result<Photograph, (Trouble, String)> {
+    fn read(&self) -> std::result::Result<Photograph, (ImageIssue, String)> {
         let unreadable = |what: &str, path: &Path, error: Error| {
             let said = error.to_string();
             // Whoever hears of it is told the image's name already.
             let said = said.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&said);
-            (Trouble::Unreadable, format!("{what}{said}"))
+            (ImageIssue::Unreadable, format!("{what}{said}"))
         };
         let picture = match &self.pixels {
             Pixels::File(path) => Picture::open(path).map_err(|error| unreadable("", path, error))?,
@@ -333,7 +340,7 @@ impl Entry {
         let size = |picture: &Picture| (picture.width(), picture.height());
         if let Some(mask) = mask.as_ref().filter(|mask| size(mask) != size(&picture)) {
             let ((w, h), (mask_w, mask_h)) = (size(&picture), size(mask));
-            return Err((Trouble::SizesDiffer, format!("{w}×{h} and {mask_w}×{mask_h} pixels")));
+            return Err((ImageIssue::SizesDiffer, format!("{w}×{h} and {mask_w}×{mask_h} pixels")));
         }
         let mut hash = Sha256::default();
         for picture in std::iter::once(&picture).chain(&mask) {

@@ -10,7 +10,7 @@ use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Filter, Fit, Preset};
 
-use crate::dataset::{DataOptions, Layout, MissingMask, Unreadable};
+use crate::dataset::{DataOptions, FolderLayout, MissingMask, Unreadable};
 use section::Section;
 use value::Value;
 
@@ -273,7 +273,7 @@ impl Experiment {
     fn check(&self, root: &Section<'_>) -> Result<()> {
         if (self.comparison.is_some() || self.selection.is_some()) && self.methods.is_empty() {
             return Err(root
-                .place()
+                .location()
                 .error("method: expected at least one [[method]] to compare, found none"));
         }
         let borrows = |of: &Option<Vec<Fixed>>| of.as_ref().is_some_and(Vec::is_empty);
@@ -289,7 +289,7 @@ impl Experiment {
         }
         let asks = self.comparison.is_some() || self.layers.is_some() || !self.ablations.is_empty();
         if !asks && self.sanity.is_none() && self.timing.is_none() && self.selection.is_none() {
-            return Err(root.place().error(
+            return Err(root.location().error(
                 "nothing is asked; expected [comparison], [selection], [[ablation]], [layers], [sanity] or [timing]",
             ));
         }
@@ -321,7 +321,7 @@ fn data(root: &Section<'_>) -> Result<DataPart> {
     let part = DataPart {
         folder: section.path("folder")?,
         options: DataOptions {
-            layout: section.one_of("layout", &Layout::NAMED)?,
+            layout: section.one_of("layout", &FolderLayout::NAMED)?,
             label_column: section.text("label-column")?,
             missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
             unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
@@ -393,7 +393,7 @@ fn layers(section: &Section<'_>) -> Result<Layers> {
 fn selection(section: &Section<'_>) -> Result<SelectionPart> {
     let criteria = section.named_texts()?;
     if criteria.is_empty() {
-        return Err(section.place().error(
+        return Err(section.location().error(
             "selection: expected criteria with their metrics, such as localisation = [\"pointing-game\"], found none",
         ));
     }

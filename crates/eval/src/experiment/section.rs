@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 
-use super::value::{Kind, Place, Value};
+use super::value::{Kind, SourceLocation, Value};
 
 /// A table and the keys that were asked for.
 pub(super) struct Section<'a> {
@@ -23,8 +23,8 @@ impl<'a> Section<'a> {
         Section { value, path: String::new(), asked: RefCell::default() }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.value.place
+    pub(super) fn location(&self) -> &SourceLocation {
+        &self.value.location
     }
 
     fn get(&self, key: &'static str) -> Option<&'a Value> {
@@ -38,18 +38,18 @@ impl<'a> Section<'a> {
 
     /// An error about a key.
     pub(super) fn error(&self, key: &str, said: impl std::fmt::Display) -> Error {
-        let place = self.value.get(key).map_or(&self.value.place, |value| &value.place);
-        place.error(format!("{}: {said}", self.named(key)))
+        let location = self.value.get(key).map_or(&self.value.location, |value| &value.location);
+        location.error(format!("{}: {said}", self.named(key)))
     }
 
     /// An error about a text that stands under a key.
     pub(super) fn about(&self, key: &str, text: &str, error: &Error) -> Error {
-        let place = self.value.get(key).map_or(&self.value.place, |value| &value.place);
-        place.error(format!("{} \"{text}\": {error}", self.named(key)))
+        let location = self.value.get(key).map_or(&self.value.location, |value| &value.location);
+        location.error(format!("{} \"{text}\": {error}", self.named(key)))
     }
 
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> Error {
-        found.place.error(format!("{}: expected {expected}, found {}", self.named(key), found.kind.said()))
+        found.location.error(format!("{}: expected {expected}, found {}", self.named(key), found.kind.said()))
     }
 
     /// A text, if given.
@@ -80,7 +80,7 @@ impl<'a> Section<'a> {
     /// An error about a key that is not there and must be; one that may have been meant by it is pointed to.
     pub(super) fn missing(&self, key: &str, what: &str) -> Error {
         match self.misspelt(key) {
-            Some((found, value)) => value.place.error(format!(
+            Some((found, value)) => value.location.error(format!(
                 "{}: there is no such key; did you mean '{key}'? It is needed: expected {what}",
                 self.named(found)
             )),
@@ -99,7 +99,7 @@ impl<'a> Section<'a> {
     /// A file or folder, relative to the file the key stands in.
     pub(super) fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        let beside = self.value.get(key).and_then(|value| value.place.file.parent().map(PathBuf::from));
+        let beside = self.value.get(key).and_then(|value| value.location.file.parent().map(PathBuf::from));
         Ok(Some(beside.unwrap_or_default().join(text)))
     }
 
@@ -134,7 +134,7 @@ impl<'a> Section<'a> {
         let found = choices.iter().find(|(word, _)| word == text);
         found.map(|(_, choice)| Some(*choice)).ok_or_else(|| {
             let close = closest(text, &words);
-            value.place.error(format!("{}: {close}expected {expected}, found \"{text}\"", self.named(key)))
+            value.location.error(format!("{}: {close}expected {expected}, found \"{text}\"", self.named(key)))
         })
     }
 
@@ -202,7 +202,7 @@ impl<'a> Section<'a> {
             return Ok(());
         };
         let close = closest(key, &asked);
-        Err(value.place.error(format!(
+        Err(value.location.error(format!(
             "{}: there is no such key; {close}keys here are {}",
             self.named(key),
             asked.join(", ")

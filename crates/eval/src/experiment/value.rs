@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::nearby::nearby;
+use crate::path_suggestion::suggest_path;
 
 /// A description is not larger than this.
 const MAX_FILE: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 8;
 
 /// Where a value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file.
     pub file: Arc<PathBuf>,
     /// The line, counted from 1.
@@ -29,7 +29,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// Where it stands.
-    pub place: Place,
+    pub location: SourceLocation,
     /// What it is.
     pub kind: Kind,
 }
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-impl Place {
+impl SourceLocation {
     /// An error about what stands here.
     pub fn error(&self, said: impl std::fmt::Display) -> Error {
         Error::malformed(format!("{}, line {}: {said}", self.file.display(), self.line))
@@ -91,17 +91,17 @@ impl Value {
         let Some(base) = value.get("base") else { return Ok(value) };
         let Kind::Text(name) = &base.kind else {
             return Err(base
-                .place
+                .location
                 .error(format!("base: expected the name of a file, found {}", base.kind.said())));
         };
         if depth == MAX_DEPTH {
-            return Err(base.place.error("base: files are based on one another in a circle, or too deep"));
+            return Err(base.location.error("base: files are based on one another in a circle, or too deep"));
         }
         let below = path.parent().unwrap_or(Path::new("")).join(name);
         if !below.is_file() {
-            let (close, below) = (nearby(&below), below.display());
+            let (close, below) = (suggest_path(&below), below.display());
             return Err(base
-                .place
+                .location
                 .error(format!("base: {close}expected a file to base this one on, found none at {below}")));
         }
         let below = Value::open_within(&below, depth + 1)?;
@@ -115,12 +115,14 @@ impl Value {
             |at: usize| 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(span.start));
-            Place { file: file.clone(), line }
+            SourceLocation { file: file.clone(), line }
                 .error(error.message().lines().next().unwrap_or("this is no TOML"))
         })?;
-        let kind =
-            tree(&DeValue::Table(table.into_inner()), &|at| Place { file: file.clone(), line: line(at) });
-        Ok(Value { place: Place { file: file.clone(), line: 1 }, kind })
+        let kind = tree(&DeValue::Table(table.into_inner()), &|at| SourceLocation {
+            file: file.clone(),
+            line: line(at),
+        });
+        Ok(Value { location: SourceLocation { file: file.clone(), line: 1 }, kind })
     }
 
     /// The value of a key.
@@ -156,10 +158,10 @@ impl Value {
     }
 }
 
-fn tree(value: &DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Kind {
+fn tree(value: &DeValue<'_>, location: &dyn Fn(usize) -> SourceLocation) -> Kind {
     let at = |value: &Spanned<DeValue<'_>>| Value {
-        place: place(value.span().start),
-        kind: tree(value.get_ref(), place),
+        location: location(value.span().start),
+        kind: tree(value.get_ref(), location),
     };
     match value {
         DeValue::String(text) => Kind::Text(text.to_string()),
@@ -177,7 +179,7 @@ fn tree(value: &DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Kind {
                 .iter()
                 .map(|(key, value)| {
                     let start = key.span().start;
-                    (start, key.get_ref().to_string(), Value { place: place(start), ..at(value) })
+                    (start, key.get_ref().to_string(), Value { location: location(start), ..at(value) })
                 })
                 .collect();
             entries.sort_by_key(|(start, ..)| *start);

@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`; silent where a map of both signs makes that more than 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct AttributionLocalisation {
     /// Whether what is below zero counts as zero.
     pub positive: bool,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl AttributionLocalisation {
@@ -27,9 +27,9 @@ impl AttributionLocalisation {
             stabiliser: if preset == Preset::Quantus05 { 0.0 } else { 1e-9 },
             weighted: false,
             positive: false,
-            treatment: match preset {
-                Preset::Paper => Treatment::NORMALISED,
-                _ => Treatment::SIZES,
+            normalisation: match preset {
+                Preset::Paper => MapNormalisation::NORMALISED,
+                _ => MapNormalisation::ABSOLUTE,
             },
         }
     }
@@ -40,14 +40,14 @@ impl AttributionLocalisation {
             stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=f64::MAX)?,
             weighted: options.flag("weighted", preset.weighted)?,
             positive: options.flag("positive", preset.positive)?,
-            treatment: preset.treatment.read(options)?,
+            normalisation: preset.normalisation.read(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
-        let mut map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
+        let mut map = self.normalisation.of(&arrays.map);
         if self.positive {
             map.iter_mut().for_each(|value| *value = value.max(0.0));
         }
@@ -79,7 +79,7 @@ impl Metric for AttributionLocalisation {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -3,10 +3,10 @@
 use monosplit_graph::{Options, Result};
 
 use super::max_sensitivity::{self, relative};
-use super::neighbours::Neighbourhood;
+use super::neighbourhood::Neighbourhood;
 use super::preset::Preset;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, settled};
+use crate::case_arrays::{MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The mean of `‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,11 @@ impl AverageSensitivity {
         Ok(AverageSensitivity { neighbourhood: max_sensitivity::read(options)? })
     }
 
-    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+    pub(crate) fn value(
+        &self,
+        case: &Case<'_>,
+        make: &dyn Fn(usize, &mut [f32]),
+    ) -> Result<f64, MeasureError> {
         let found = relative(&self.neighbourhood, case, make)?;
         Ok(found.iter().sum::<f64>() / found.len() as f64)
     }
@@ -40,7 +44,7 @@ impl Metric for AverageSensitivity {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
         settled(self.value(case, &make))
     }

@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Error, Options, Result};
 
-use crate::subject::Subject;
+use crate::case_arrays::CaseArrays;
 
 /// What a removed pixel becomes, in units of the network's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,17 +42,17 @@ impl Baseline {
     }
 
     /// What removed values of each channel become in `image` as it stands.
-    pub(crate) fn levels(self, subject: &Subject<'_>, image: &[f32]) -> Vec<f32> {
-        let original = &subject.image;
+    pub(crate) fn levels(self, arrays: &CaseArrays<'_>, image: &[f32]) -> Vec<f32> {
+        let original = &arrays.image;
         let level = match self {
             Baseline::Black => original.iter().copied().fold(f32::INFINITY, f32::min),
             Baseline::White => original.iter().copied().fold(f32::NEG_INFINITY, f32::max),
             Baseline::Mean => mean(original),
             Baseline::RunningMean => mean(image),
             Baseline::Value(value) => value as f32,
-            Baseline::ChannelMean => return original.chunks(subject.pixels()).map(mean).collect(),
+            Baseline::ChannelMean => return original.chunks(arrays.pixels()).map(mean).collect(),
         };
-        vec![level; subject.channels]
+        vec![level; arrays.channels]
     }
 
     /// Whether removing pixels changes what further ones become.

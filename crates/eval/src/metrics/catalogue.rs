@@ -11,7 +11,7 @@ use super::{
     Mprt, PixelFlipping, PointingGame, RandomLogit, RegionPerturbation, RelevanceMassAccuracy,
     RelevanceRankAccuracy, Road, Selectivity, Sparseness, TopKIntersection,
 };
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// A metric that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +79,11 @@ impl Metric for Asked {
         self.metric.needs_mask()
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         self.metric.check(frame)
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         self.metric.measure(case)
     }
 }

@@ -3,11 +3,11 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::map_normalisation::MapNormalisation;
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Compares `Σ_i a_i` with `f(x) − f(baseline)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Completeness {
     /// How the two are compared.
     pub verdict: Verdict,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 /// How the sum of a map is compared with what it is to explain.
@@ -41,14 +41,14 @@ impl Completeness {
             first_channel: preset == Preset::Quantus06,
             output: Output::Probability,
             verdict: Verdict::Exact,
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
         };
         match preset {
             Preset::Paper => Completeness {
                 baseline: Baseline::Value(0.0),
                 output: Output::Logit,
                 verdict: Verdict::Error,
-                treatment: Treatment::default(),
+                normalisation: MapNormalisation::default(),
                 ..quantus
             },
             _ => quantus,
@@ -63,21 +63,22 @@ impl Completeness {
             first_channel: preset.first_channel,
             output: preset.output.read(options)?,
             verdict: options.one_of("verdict", preset.verdict, &verdicts)?,
-            treatment: preset.treatment.read(options)?,
+            normalisation: preset.normalisation.read(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let sum: f64 = self.treatment.of(&subject.map).iter().sum();
-        let mut empty = subject.image.to_vec();
-        let levels = self.baseline.levels(&subject, &subject.image);
-        let channels = if self.first_channel { 1 } else { subject.channels };
-        for (plane, level) in empty.chunks_mut(subject.pixels()).zip(&levels).take(channels) {
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let sum: f64 = self.normalisation.of(&arrays.map).iter().sum();
+        let mut empty = arrays.image.to_vec();
+        let levels = self.baseline.levels(&arrays, &arrays.image);
+        let channels = if self.first_channel { 1 } else { arrays.channels };
+        for (plane, level) in empty.chunks_mut(arrays.pixels()).zip(&levels).take(channels) {
             plane.fill(*level);
         }
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let explained = copies::score(case, &subject.image, &read)? - copies::score(case, &empty, &read)?;
+        let explained = perturbed_copies::score(case, &arrays.image, &read)?
+            - perturbed_copies::score(case, &empty, &read)?;
         match self.verdict {
             Verdict::Exact => Ok(f64::from(u8::from(sum == explained))),
             Verdict::Error if explained == 0.0 => {
@@ -100,7 +101,7 @@ impl Metric for Completeness {
         }
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

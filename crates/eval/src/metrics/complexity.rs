@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The entropy `−Σ_i p_i·ln(p_i + ε)` of the map's shares `p_i = |a_i| / Σ_j |a_j|`.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,27 +13,27 @@ pub struct Complexity {
     /// Keeps the logarithm finite; without it a share of nothing adds nothing.
     pub stabiliser: f64,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Complexity {
     /// The numbers of a source.
     pub fn preset(preset: Preset) -> Self {
         let stabiliser = if preset == Preset::Quantus05 { 0.0 } else { 1e-12 };
-        Complexity { stabiliser, treatment: Treatment::SIZES }
+        Complexity { stabiliser, normalisation: MapNormalisation::ABSOLUTE }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
         Ok(Complexity {
             stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=1.0)?,
-            treatment: preset.treatment.read(options)?,
+            normalisation: preset.normalisation.read(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
         let sum: f64 = map.iter().map(|value| value.abs()).sum();
         if sum == 0.0 {
             return Err(silent("the map is zero everywhere"));
@@ -55,7 +55,7 @@ impl Metric for Complexity {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

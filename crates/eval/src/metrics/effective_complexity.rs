@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// How many values of the map are above a threshold.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,12 +13,12 @@ pub struct EffectiveComplexity {
     /// The threshold.
     pub threshold: f64,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for EffectiveComplexity {
     fn default() -> Self {
-        EffectiveComplexity { threshold: 1e-5, treatment: Treatment::SIZES }
+        EffectiveComplexity { threshold: 1e-5, normalisation: MapNormalisation::ABSOLUTE }
     }
 }
 
@@ -28,13 +28,13 @@ impl EffectiveComplexity {
         let default = Self::default();
         Ok(EffectiveComplexity {
             threshold: options.number("threshold", default.threshold, f64::MIN..=f64::MAX)?,
-            treatment: default.treatment.read(options)?,
+            normalisation: default.normalisation.read(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
         Ok(map.iter().filter(|value| **value > self.threshold).count() as f64)
     }
 }
@@ -48,7 +48,7 @@ impl Metric for EffectiveComplexity {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

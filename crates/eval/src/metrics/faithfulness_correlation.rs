@@ -3,14 +3,14 @@
 use monosplit_graph::{Noise, Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output, each};
+use super::feature_removal::Unit;
+use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
+use super::perturbed_copies::{self, Output, each};
 use super::preset::Preset;
-use super::removal::Unit;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::pearson;
-use crate::subject::{Stop, Subject, settled, silent};
 
 /// Pearson's correlation, over random subsets of features, of the map's sum in the subset with the drop of the output when
 /// the subset is removed.
@@ -27,7 +27,7 @@ pub struct FaithfulnessCorrelation {
     /// What is read from the network.
     pub output: Output,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -41,7 +41,7 @@ impl FaithfulnessCorrelation {
             unit: if preset == Preset::Quantus05 { Unit::Pixel } else { Unit::Value },
             baseline: Baseline::Black,
             output: Output::Probability,
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
@@ -54,13 +54,13 @@ impl FaithfulnessCorrelation {
             unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
-    fn features(&self, subject: &Subject<'_>) -> usize {
-        subject.pixels() * if self.unit == Unit::Value { subject.channels } else { 1 }
+    fn features(&self, arrays: &CaseArrays<'_>) -> usize {
+        arrays.pixels() * if self.unit == Unit::Value { arrays.channels } else { 1 }
     }
 
     /// Subset number `run` of a case.
@@ -71,20 +71,20 @@ impl FaithfulnessCorrelation {
         order
     }
 
-    pub(crate) fn value(&self, case: &Case<'_>, draw: Option<&[Vec<usize>]>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let (features, pixels) = (self.features(&subject), subject.pixels());
+    pub(crate) fn value(&self, case: &Case<'_>, draw: Option<&[Vec<usize>]>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let (features, pixels) = (self.features(&arrays), arrays.pixels());
         if self.subset > features {
             return Err(silent(format!("subsets of {} features are larger than the image", self.subset)));
         }
-        let map = self.treatment.of(&subject.map);
+        let map = self.normalisation.of(&arrays.map);
         let subsets: Vec<Vec<usize>> = match draw {
             Some(given) => given.to_vec(),
             None => (0..self.runs).map(|run| self.drawn(case.seed, run, features)).collect(),
         };
         let sums: Vec<f64> =
             subsets.iter().map(|subset| subset.iter().map(|&place| map[place % pixels]).sum()).collect();
-        let levels = self.baseline.levels(&subject, &subject.image);
+        let levels = self.baseline.levels(&arrays, &arrays.image);
         let remove = |run: usize, copy: &mut [f32]| {
             for &place in &subsets[run] {
                 match self.unit {
@@ -94,8 +94,8 @@ impl FaithfulnessCorrelation {
             }
         };
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let untouched = copies::score(case, &subject.image, &read)?;
-        let outputs = each(case, &subject.image, subsets.len(), self.batch, &remove, &mut |copies| {
+        let untouched = perturbed_copies::score(case, &arrays.image, &read)?;
+        let outputs = each(case, &arrays.image, subsets.len(), self.batch, &remove, &mut |copies| {
             copies.scores(&read)
         })?;
         let drops: Vec<f64> = outputs.iter().map(|output| untouched - output).collect();
@@ -112,12 +112,12 @@ impl Metric for FaithfulnessCorrelation {
         Better::Higher
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         let features = frame.pixels() * if self.unit == Unit::Value { frame.channels } else { 1 };
         frame.holds((self.name(), "subset"), self.subset, features)
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case, None))
     }
 }

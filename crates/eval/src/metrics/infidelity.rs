@@ -3,13 +3,13 @@
 use monosplit_graph::{Error, Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::feature_removal::{FeatureRemoval, Parts};
+use super::map_normalisation::MapNormalisation;
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::removal::{Parts, Removal};
-use super::treatment::Treatment;
-use crate::erosions::Changes;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
+use crate::perturbation::Perturbations;
 
 /// The mean of `(f(x) − f(x_k) − Σ a·(x − x_k))²` over the images `x_k` that lack the first `k` squares of a grid, row by
 /// row. Quantus repeats this several times and averages; nothing in it is random, so here it is done once.
@@ -24,7 +24,7 @@ pub struct Infidelity {
     /// What is read from the network.
     pub output: Output,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -47,7 +47,7 @@ impl Infidelity {
             product: if preset == Preset::Quantus05 { Product::ColumnsWithRows } else { Product::Places },
             baseline: Baseline::Black,
             output: Output::Probability,
-            treatment: Treatment::default(),
+            normalisation: MapNormalisation::default(),
             batch: None,
         }
     }
@@ -59,8 +59,8 @@ impl Infidelity {
             product: preset.product,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
@@ -77,8 +77,8 @@ impl Infidelity {
     }
 
     /// The pixels of each square.
-    fn squares(&self, subject: &Subject<'_>) -> Result<Vec<Vec<usize>>> {
-        let (height, width, size) = (subject.height, subject.width, self.patch.max(1));
+    fn squares(&self, arrays: &CaseArrays<'_>) -> Result<Vec<Vec<usize>>> {
+        let (height, width, size) = (arrays.height, arrays.width, self.patch.max(1));
         self.checked(height, width)?;
         let shift = if self.product == Product::ColumnsWithRows { size - 1 } else { 0 };
         let range = |start: usize| start.saturating_sub(shift)..(start + size).saturating_sub(shift);
@@ -90,8 +90,8 @@ impl Infidelity {
     }
 
     /// What the map predicts when the image has changed by `change`, `C·H·W` values.
-    fn predicted(&self, subject: &Subject<'_>, map: &[f64], change: &[f64]) -> f64 {
-        let (pixels, width) = (subject.pixels(), subject.width);
+    fn predicted(&self, arrays: &CaseArrays<'_>, map: &[f64], change: &[f64]) -> f64 {
+        let (pixels, width) = (arrays.pixels(), arrays.width);
         match self.product {
             Product::Places => change
                 .chunks(pixels)
@@ -102,25 +102,25 @@ impl Infidelity {
                 let row = |y: usize| {
                     change.chunks(pixels).map(|p| p[y * width..][..width].iter().sum::<f64>()).sum::<f64>()
                 };
-                subject.channels as f64 * (0..width).map(|k| column(k) * row(k)).sum::<f64>()
+                arrays.channels as f64 * (0..width).map(|k| column(k) * row(k)).sum::<f64>()
             }
         }
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
-        let parts = Parts::of_pixels(self.squares(&subject)?);
-        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
+        let parts = Parts::of_pixels(self.squares(&arrays)?);
+        let removal = FeatureRemoval::new(&arrays, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         let curve = removal.curve(self.batch, &read)?;
-        let mut image = subject.image.to_vec();
+        let mut image = arrays.image.to_vec();
         let mut total = 0.0;
         for (step, output) in curve[1..].iter().enumerate() {
             removal.make(step, &mut image);
             let change: Vec<f64> =
-                subject.image.iter().zip(&image).map(|(x, now)| f64::from(x - now)).collect();
-            total += (curve[0] - output - self.predicted(&subject, &map, &change)).powi(2);
+                arrays.image.iter().zip(&image).map(|(x, now)| f64::from(x - now)).collect();
+            total += (curve[0] - output - self.predicted(&arrays, &map, &change)).powi(2);
         }
         Ok(total / parts.len() as f64)
     }
@@ -135,11 +135,11 @@ impl Metric for Infidelity {
         Better::Lower
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         self.checked(frame.height, frame.width)
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

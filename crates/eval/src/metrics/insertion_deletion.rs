@@ -3,13 +3,13 @@
 use monosplit_graph::{Options, Result, Tensor};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
+use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::removal::{Parts, Removal, Unit, area};
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The mean height of the curve of the class's output, from the first image to the last, while pixels of one image are
 /// replaced by those of another in the order of the map: from the image to an empty one (deletion) or from a blurred one to
@@ -25,7 +25,7 @@ pub struct InsertionDeletion {
     /// What is read from the network.
     pub output: Output,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -63,7 +63,7 @@ impl InsertionDeletion {
                 Direction::Deletion => Substrate::Level(Baseline::Value(0.0)),
             },
             output: Output::Probability,
-            treatment: Treatment::default(),
+            normalisation: MapNormalisation::default(),
             batch: None,
         }
     }
@@ -82,41 +82,41 @@ impl InsertionDeletion {
             step: options.count("step", default.step, 1..=MOST_PLACES)?,
             substrate: if blurred { Substrate::Blur } else { Substrate::Level(level) },
             output: default.output.read(options)?,
-            treatment: default.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: default.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
-    fn substrate(&self, subject: &Subject<'_>) -> Vec<f32> {
-        let pixels = subject.pixels();
+    fn substrate(&self, arrays: &CaseArrays<'_>) -> Vec<f32> {
+        let pixels = arrays.pixels();
         match self.substrate {
-            Substrate::Blur => subject
+            Substrate::Blur => arrays
                 .image
                 .chunks(pixels)
-                .flat_map(|plane| blurred(plane, subject.height, subject.width))
+                .flat_map(|plane| blurred(plane, arrays.height, arrays.width))
                 .collect(),
             Substrate::Level(level) => level
-                .levels(subject, &subject.image)
+                .levels(arrays, &arrays.image)
                 .into_iter()
                 .flat_map(|level| std::iter::repeat_n(level, pixels))
                 .collect(),
         }
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let order = descending(&self.treatment.of(&subject.map), Ties::LaterFirst);
-        let step = if self.step == 0 { subject.width } else { self.step.min(subject.pixels()) };
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let order = descending(&self.normalisation.of(&arrays.map), Ties::LaterFirst);
+        let step = if self.step == 0 { arrays.width } else { self.step.min(arrays.pixels()) };
         let parts = Parts::of(order, step, Unit::Pixel);
-        let substrate = self.substrate(&subject);
+        let substrate = self.substrate(&arrays);
         let (from, to) = match self.direction {
             Direction::Insertion => {
-                (Tensor::new(case.image.shape().to_vec(), substrate.clone())?, &subject.image[..])
+                (Tensor::new(case.image.shape().to_vec(), substrate.clone())?, &arrays.image[..])
             }
             Direction::Deletion => (case.image.clone(), &substrate[..]),
         };
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let curve = Removal::between(&subject, &parts, from, to).curve(self.batch, &read)?;
+        let curve = FeatureRemoval::between(&arrays, &parts, from, to).curve(self.batch, &read)?;
         Ok(area(&curve) / parts.len() as f64)
     }
 }
@@ -169,7 +169,7 @@ impl Metric for InsertionDeletion {
         }
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::copies;
-use super::neighbours::{FARTHEST, Neighbourhood, Spread};
+use super::map_normalisation::MapNormalisation;
+use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
+use super::perturbed_copies;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, settled};
+use crate::case_arrays::{MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Keeps the quotient finite where a neighbour is the image itself; Quantus's number.
 const LEAST_DISTANCE: f64 = 1e-10;
@@ -25,10 +25,10 @@ impl LocalLipschitz {
         LocalLipschitz {
             neighbourhood: Neighbourhood {
                 samples: 200,
-                spread: Spread::Gaussian(0.1),
+                spread: NoiseDistribution::Gaussian(0.1),
                 first_stays: preset == Preset::Quantus05,
                 same_decision: false,
-                treatment: Treatment::NORMALISED,
+                normalisation: MapNormalisation::NORMALISED,
                 batch: None,
             },
         }
@@ -39,16 +39,24 @@ impl LocalLipschitz {
         Ok(LocalLipschitz {
             neighbourhood: Neighbourhood {
                 samples: options.count("samples", preset.samples, 1..=100_000)?,
-                spread: Spread::Gaussian(options.number("deviation", 0.1, f64::MIN_POSITIVE..=FARTHEST)?),
+                spread: NoiseDistribution::Gaussian(options.number(
+                    "deviation",
+                    0.1,
+                    f64::MIN_POSITIVE..=MAX_NOISE,
+                )?),
                 first_stays: preset.first_stays,
                 same_decision: options.flag("same-decision", preset.same_decision)?,
-                treatment: preset.treatment.read(options)?,
-                batch: copies::batch(options)?,
+                normalisation: preset.normalisation.read(options)?,
+                batch: perturbed_copies::batch(options)?,
             },
         })
     }
 
-    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+    pub(crate) fn value(
+        &self,
+        case: &Case<'_>,
+        make: &dyn Fn(usize, &mut [f32]),
+    ) -> Result<f64, MeasureError> {
         let (distances, _) = self.neighbourhood.distances(case, make)?;
         Ok(distances.iter().map(|d| d.maps / (d.images + LEAST_DISTANCE)).fold(0.0, f64::max))
     }
@@ -63,7 +71,7 @@ impl Metric for LocalLipschitz {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
         settled(self.value(case, &make))
     }

@@ -2,41 +2,41 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::ranks;
-use crate::subject::{Stop, Subject, settled, silent};
 
 /// The chance that a pixel of the object has a higher value than one beside it, equal values counting half: the area under
 /// the ROC curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalisationAuc {
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for LocalisationAuc {
     fn default() -> Self {
-        LocalisationAuc { treatment: Treatment::NORMALISED }
+        LocalisationAuc { normalisation: MapNormalisation::NORMALISED }
     }
 }
 
 impl LocalisationAuc {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         Preset::read(options, Preset::Paper)?;
-        Ok(LocalisationAuc { treatment: Self::default().treatment.read(options)? })
+        Ok(LocalisationAuc { normalisation: Self::default().normalisation.read(options)? })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
         let inside = mask.iter().filter(|inside| **inside).count() as f64;
         let outside = mask.len() as f64 - inside;
         if outside == 0.0 {
             return Err(silent("the mask covers the whole image"));
         }
-        let ranks = ranks(&self.treatment.of(&subject.map));
+        let ranks = ranks(&self.normalisation.of(&arrays.map));
         let sum: f64 = ranks.iter().zip(mask).filter(|(_, inside)| **inside).map(|(rank, _)| rank).sum();
         Ok((sum - inside * (inside + 1.0) / 2.0) / (inside * outside))
     }
@@ -55,7 +55,7 @@ impl Metric for LocalisationAuc {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

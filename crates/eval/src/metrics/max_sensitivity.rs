@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::copies;
-use super::neighbours::{FARTHEST, Neighbourhood, Spread};
+use super::map_normalisation::MapNormalisation;
+use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
+use super::perturbed_copies;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, settled, silent};
+use crate::case_arrays::{MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `max ‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,10 +20,10 @@ pub struct MaxSensitivity {
 pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
     Neighbourhood {
         samples: if preset == Preset::Paper { 25 } else { 200 },
-        spread: Spread::Uniform(0.2),
+        spread: NoiseDistribution::Uniform(0.2),
         first_stays: preset == Preset::Quantus05,
         same_decision: false,
-        treatment: Treatment { normalise: false, absolute: preset == Preset::Paper },
+        normalisation: MapNormalisation { normalise: false, absolute: preset == Preset::Paper },
         batch: None,
     }
 }
@@ -33,11 +33,11 @@ pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
     let preset = neighbourhood(Preset::read(options, Preset::Paper)?);
     Ok(Neighbourhood {
         samples: options.count("samples", preset.samples, 1..=100_000)?,
-        spread: Spread::Uniform(options.number("radius", 0.2, f64::MIN_POSITIVE..=FARTHEST)?),
+        spread: NoiseDistribution::Uniform(options.number("radius", 0.2, f64::MIN_POSITIVE..=MAX_NOISE)?),
         first_stays: preset.first_stays,
         same_decision: options.flag("same-decision", preset.same_decision)?,
-        treatment: preset.treatment.read(options)?,
-        batch: copies::batch(options)?,
+        normalisation: preset.normalisation.read(options)?,
+        batch: perturbed_copies::batch(options)?,
     })
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn relative(
     neighbourhood: &Neighbourhood,
     case: &Case<'_>,
     make: &dyn Fn(usize, &mut [f32]),
-) -> Result<Vec<f64>, Stop> {
+) -> Result<Vec<f64>, MeasureError> {
     let (distances, size) = neighbourhood.distances(case, make)?;
     if size == 0.0 {
         return Err(silent("the map is zero everywhere"));
@@ -64,7 +64,11 @@ impl MaxSensitivity {
         Ok(MaxSensitivity { neighbourhood: read(options)? })
     }
 
-    pub(crate) fn value(&self, case: &Case<'_>, make: &dyn Fn(usize, &mut [f32])) -> Result<f64, Stop> {
+    pub(crate) fn value(
+        &self,
+        case: &Case<'_>,
+        make: &dyn Fn(usize, &mut [f32]),
+    ) -> Result<f64, MeasureError> {
         let found = relative(&self.neighbourhood, case, make)?;
         Ok(found.into_iter().fold(0.0, f64::max))
     }
@@ -79,7 +83,7 @@ impl Metric for MaxSensitivity {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
         settled(self.value(case, &make))
     }

@@ -2,11 +2,11 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
+use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::Similarity;
-use crate::subject::{Stop, Subject, plane, settled, silent};
 
 /// How alike the map is to those of networks of which ever more layers have been re-initialised.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Mprt {
     /// Whether the mean counts the map's likeness to itself, which is 1, as Quantus's does.
     pub itself: bool,
     /// What is done to all maps.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 /// Which of several comparisons is the value.
@@ -37,7 +37,7 @@ impl Mprt {
             similarity: Similarity::Spearman,
             summary: Summary::Average,
             itself: preset != Preset::Paper,
-            treatment: Treatment::SIZES,
+            normalisation: MapNormalisation::ABSOLUTE,
         }
     }
 
@@ -48,7 +48,7 @@ impl Mprt {
             similarity: preset.similarity.read(options)?,
             summary: options.one_of("summary", preset.summary, &summaries)?,
             itself: preset.itself,
-            treatment: preset.treatment.read(options)?,
+            normalisation: preset.normalisation.read(options)?,
         })
     }
 
@@ -58,12 +58,12 @@ impl Mprt {
         map: &[f64],
         randomised: &[f64],
         height: usize,
-    ) -> std::result::Result<f64, Silence> {
-        self.similarity.of(&self.treatment.of(map), &self.treatment.of(randomised), height)
+    ) -> std::result::Result<f64, Undefined> {
+        self.similarity.of(&self.normalisation.of(map), &self.normalisation.of(randomised), height)
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
         let maps = case.network.randomised_maps(case.image, case.class, case.seed)?;
         let maps = maps.filter(|maps| !maps.is_empty());
         let mut maps = maps.ok_or_else(|| silent("there are no re-initialised networks"))?;
@@ -72,8 +72,8 @@ impl Mprt {
         }
         let mut sum = 0.0;
         for map in &maps {
-            let map = plane(map, subject.height, subject.width)?;
-            sum += self.compare(&subject.map, &map, subject.height).map_err(Stop::Silent)?;
+            let map = plane(map, arrays.height, arrays.width)?;
+            sum += self.compare(&arrays.map, &map, arrays.height).map_err(MeasureError::Undefined)?;
         }
         let itself = self.itself && self.summary == Summary::Average;
         Ok((sum + f64::from(u8::from(itself))) / (maps.len() + usize::from(itself)) as f64)
@@ -89,7 +89,7 @@ impl Metric for Mprt {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

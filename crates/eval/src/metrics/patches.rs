@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::feature_removal::Parts;
 use super::order::{Ties, descending};
-use super::removal::Parts;
-use crate::subject::{Stop, Subject, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, silent};
 
 /// Where patches lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +36,18 @@ struct Patch {
 
 /// The patches of an image in the order they are removed, at most `most` of them; a silence if not one fits.
 pub(crate) fn ordered(
-    subject: &Subject<'_>,
+    arrays: &CaseArrays<'_>,
     map: &[f64],
     size: usize,
     tiling: Tiling,
     order: Order,
     most: usize,
-) -> Result<Parts, Stop> {
-    if size > subject.height.min(subject.width) {
-        let [height, width] = [subject.height, subject.width];
+) -> Result<Parts, MeasureError> {
+    if size > arrays.height.min(arrays.width) {
+        let [height, width] = [arrays.height, arrays.width];
         return Err(silent(format!("a patch of {size} pixels does not fit an image of {width}×{height}")));
     }
-    let sums = Sums::of(map, subject.height, subject.width);
+    let sums = Sums::of(map, arrays.height, arrays.width);
     let patches = match tiling {
         Tiling::Grid => grid(&sums, size),
         Tiling::Greedy => everywhere(&sums, size),

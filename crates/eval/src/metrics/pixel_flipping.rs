@@ -3,13 +3,13 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
+use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::removal::{Parts, Removal, Unit, area};
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
 ///
@@ -31,7 +31,7 @@ pub struct PixelFlipping {
     /// Percentage of the features after which the curve ends.
     pub auc: f64,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -55,7 +55,7 @@ impl PixelFlipping {
             output: Output::Probability,
             curve: Curve::Score,
             auc: 100.0,
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
             batch: None,
         };
         match preset {
@@ -85,15 +85,15 @@ impl PixelFlipping {
                 &[("score", Curve::Score), ("drop", Curve::Drop)],
             )?,
             auc: options.number("auc", preset.auc, f64::MIN_POSITIVE..=100.0)?,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
-        let map = if self.unit == Unit::Value { subject.spread(&map) } else { map };
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
+        let map = if self.unit == Unit::Value { arrays.spread(&map) } else { map };
         let features = map.len();
         let step = self.step.clamp(1, features);
         let end = features as f64 * self.auc.clamp(0.0, 100.0) / 100.0;
@@ -104,7 +104,7 @@ impl PixelFlipping {
             return Err(silent("the curve ends before the first pixel is removed"));
         }
         let read = |scores: &[f64]| self.output.of(scores, case.class);
-        let removal = Removal::new(&subject, &parts, self.baseline, steps);
+        let removal = FeatureRemoval::new(&arrays, &parts, self.baseline, steps);
         let curve = removal.curve(self.batch, &read)?;
         if self.curve == Curve::Score {
             return Ok(area(&curve[1..]));
@@ -139,7 +139,7 @@ impl Metric for PixelFlipping {
         }
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

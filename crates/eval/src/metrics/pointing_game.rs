@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, is_constant, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, is_constant, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// 1 if a maximum of the map lies in the mask, else 0. A constant map points nowhere: silent.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,12 +13,12 @@ pub struct PointingGame {
     /// Whether a hit counts as the share of the image outside the mask.
     pub weighted: bool,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for PointingGame {
     fn default() -> Self {
-        PointingGame { weighted: false, treatment: Treatment::NORMALISED }
+        PointingGame { weighted: false, normalisation: MapNormalisation::NORMALISED }
     }
 }
 
@@ -28,14 +28,14 @@ impl PointingGame {
         let default = Self::default();
         Ok(PointingGame {
             weighted: options.flag("weighted", default.weighted)?,
-            treatment: default.treatment.read(options)?,
+            normalisation: default.normalisation.read(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
-        let map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
+        let map = self.normalisation.of(&arrays.map);
         if map.len() > 1 && is_constant(&map) {
             return Err(silent("a constant map points nowhere"));
         }
@@ -65,7 +65,7 @@ impl Metric for PointingGame {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -2,11 +2,11 @@
 
 use monosplit_graph::{Error, Noise, Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
+use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::Similarity;
-use crate::subject::{Stop, Subject, plane, settled, silent};
 
 /// How alike the map is to the one of a class drawn from all others.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,12 +16,16 @@ pub struct RandomLogit {
     /// The other class; drawn if there is none.
     pub other: Option<usize>,
     /// What is done to both maps.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for RandomLogit {
     fn default() -> Self {
-        RandomLogit { similarity: Similarity::SsimFlat, other: None, treatment: Treatment::NORMALISED }
+        RandomLogit {
+            similarity: Similarity::SsimFlat,
+            other: None,
+            normalisation: MapNormalisation::NORMALISED,
+        }
     }
 }
 
@@ -33,12 +37,12 @@ impl RandomLogit {
         Ok(RandomLogit {
             similarity: default.similarity.read(options)?,
             other: other.transpose()?,
-            treatment: default.treatment.read(options)?,
+            normalisation: default.normalisation.read(options)?,
         })
     }
 
     /// A class that is not the one explained.
-    fn drawn(&self, case: &Case<'_>) -> Result<usize, Stop> {
+    fn drawn(&self, case: &Case<'_>) -> Result<usize, MeasureError> {
         let classes = case.network.scores(case.image)?.shape().get(1).copied().unwrap_or(0);
         if classes < 2 || case.class >= classes {
             return Err(silent("there is no other class"));
@@ -48,8 +52,8 @@ impl RandomLogit {
         Ok(place + usize::from(place >= case.class))
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
         let other = match self.other {
             Some(other) if other == case.class => {
                 return Err(Error::argument("the other class is the one explained; name another").into());
@@ -57,9 +61,9 @@ impl RandomLogit {
             Some(other) => other,
             None => self.drawn(case)?,
         };
-        let explained = plane(&case.network.maps(case.image, other)?, subject.height, subject.width)?;
-        let (a, b) = (self.treatment.of(&subject.map), self.treatment.of(&explained));
-        self.similarity.of(&a, &b, subject.height).map_err(Stop::Silent)
+        let explained = plane(&case.network.maps(case.image, other)?, arrays.height, arrays.width)?;
+        let (a, b) = (self.normalisation.of(&arrays.map), self.normalisation.of(&explained));
+        self.similarity.of(&a, &b, arrays.height).map_err(MeasureError::Undefined)
     }
 }
 
@@ -72,7 +76,7 @@ impl Metric for RandomLogit {
         Better::Lower
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         match self.other {
             Some(other) if other >= frame.classes => Err(Error::argument(format!(
                 "random-logit: option 'other' is a class from 0 to {}, found '{other}'",
@@ -82,7 +86,7 @@ impl Metric for RandomLogit {
         }
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

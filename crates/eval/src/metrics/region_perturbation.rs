@@ -3,15 +3,15 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::feature_removal::{FeatureRemoval, area};
+use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
 use super::patches::{Order, Tiling, ordered};
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::removal::{Removal, area};
 use super::selectivity::tiling;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// The drop `f(x) − f(x without the first k patches)` for `k = 1, …`, as the area under its curve or as its mean, which is
 /// the area over the perturbation curve of Samek et al. without the untouched image.
@@ -32,7 +32,7 @@ pub struct RegionPerturbation {
     /// Whether the value is the mean of the curve; else it is the area, points one apart.
     pub mean: bool,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -48,7 +48,7 @@ impl RegionPerturbation {
             baseline: Baseline::Black,
             output: Output::Probability,
             mean: false,
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
@@ -64,16 +64,16 @@ impl RegionPerturbation {
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             mean: options.one_of("summary", preset.mean, &[("area", false), ("mean", true)])?,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
-        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, self.order, self.regions)?;
-        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
+        let parts = ordered(&arrays, &map, self.patch.max(1), self.tiling, self.order, self.regions)?;
+        let removal = FeatureRemoval::new(&arrays, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         let curve = removal.curve(self.batch, &read)?;
         let drops: Vec<f64> = curve[1..].iter().map(|output| curve[0] - output).collect();
@@ -93,11 +93,11 @@ impl Metric for RegionPerturbation {
         }
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         frame.holds((self.name(), "patch"), self.patch, frame.height.min(frame.width))
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

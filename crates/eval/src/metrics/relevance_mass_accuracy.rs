@@ -2,34 +2,34 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`, whatever that is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelevanceMassAccuracy {
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for RelevanceMassAccuracy {
     fn default() -> Self {
-        RelevanceMassAccuracy { treatment: Treatment::NORMALISED }
+        RelevanceMassAccuracy { normalisation: MapNormalisation::NORMALISED }
     }
 }
 
 impl RelevanceMassAccuracy {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         Preset::read(options, Preset::Paper)?;
-        Ok(RelevanceMassAccuracy { treatment: Self::default().treatment.read(options)? })
+        Ok(RelevanceMassAccuracy { normalisation: Self::default().normalisation.read(options)? })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
-        let map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
+        let map = self.normalisation.of(&arrays.map);
         let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
         let total: f64 = map.iter().sum();
         if total == 0.0 {
@@ -52,7 +52,7 @@ impl Metric for RelevanceMassAccuracy {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -2,11 +2,11 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::order::{Ties, descending};
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Of the `k` highest places of the map, the share that lies in the mask, `k` the size of the mask.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct RelevanceRankAccuracy {
     /// Which of two equal places is the higher one.
     pub ties: Ties,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 /// Which of two equal places is the higher one.
@@ -25,19 +25,19 @@ pub(crate) fn ties(preset: Preset) -> Ties {
 impl RelevanceRankAccuracy {
     /// The numbers of a source.
     pub fn preset(preset: Preset) -> Self {
-        RelevanceRankAccuracy { ties: ties(preset), treatment: Treatment::NORMALISED }
+        RelevanceRankAccuracy { ties: ties(preset), normalisation: MapNormalisation::NORMALISED }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         let preset = Self::preset(Preset::read(options, Preset::Paper)?);
-        Ok(RelevanceRankAccuracy { treatment: preset.treatment.read(options)?, ..preset })
+        Ok(RelevanceRankAccuracy { normalisation: preset.normalisation.read(options)?, ..preset })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
         let size = mask.iter().filter(|inside| **inside).count();
-        let order = descending(&self.treatment.of(&subject.map), self.ties);
+        let order = descending(&self.normalisation.of(&arrays.map), self.ties);
         Ok(order.iter().take(size).filter(|&&place| mask[place]).count() as f64 / size as f64)
     }
 }
@@ -55,7 +55,7 @@ impl Metric for RelevanceRankAccuracy {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -6,15 +6,15 @@ use std::cell::RefCell;
 use monosplit_graph::{Error, Noise, Options, Result};
 use rayon::prelude::*;
 
-use super::copies::{self, each};
 use super::imputation::Imputation;
-use super::neighbours::best;
+use super::map_normalisation::MapNormalisation;
+use super::neighbourhood::best;
 use super::order::{Ties, descending};
+use super::perturbed_copies::{self, each};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The share of removed percentages at which the network still decides for the class. Each removed pixel becomes the mean of
 /// its neighbours, known and filled in alike, plus a little noise, all channels at once.
@@ -31,7 +31,7 @@ pub struct Road {
     /// Which of two equal pixels goes first.
     pub ties: Ties,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -45,7 +45,7 @@ impl Road {
             every: 2,
             noise: 0.01,
             ties: ties(preset),
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
@@ -58,8 +58,8 @@ impl Road {
             every: options.count("every", preset.every, 1..=99)?,
             noise: options.number("noise", preset.noise, 0.0..=f64::from(f32::MAX))?,
             ties: preset.ties,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         };
         match road.first <= road.last {
             true => Ok(road),
@@ -70,36 +70,32 @@ impl Road {
         }
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
         let percentages: Vec<usize> = (self.first..=self.last.min(99)).step_by(self.every.max(1)).collect();
         if percentages.is_empty() {
             return Err(silent("no percentage lies between the first and the last"));
         }
-        let order = descending(&self.treatment.of(&subject.map), self.ties);
+        let order = descending(&self.normalisation.of(&arrays.map), self.ties);
         // The solution at one percentage is close to the next one's: the equations start from it.
         let planes: RefCell<Vec<Vec<f64>>> = RefCell::new(
-            subject
-                .image
-                .chunks(subject.pixels())
-                .map(|p| p.iter().map(|&v| f64::from(v)).collect())
-                .collect(),
+            arrays.image.chunks(arrays.pixels()).map(|p| p.iter().map(|&v| f64::from(v)).collect()).collect(),
         );
         let make = |index: usize, copy: &mut [f32]| {
             let removed = &order[..order.len() * percentages[index] / 100];
-            let imputation = Imputation::new(removed.to_vec(), subject.height, subject.width);
+            let imputation = Imputation::new(removed.to_vec(), arrays.height, arrays.width);
             let mut planes = planes.borrow_mut();
             planes.par_iter_mut().for_each(|plane| imputation.fill(plane));
             let noise = Noise::new(case.seed).stream("imputation").numbered(index as u64);
             for (channel, plane) in planes.iter().enumerate() {
                 for &place in removed {
-                    let at = channel * subject.pixels() + place;
+                    let at = channel * arrays.pixels() + place;
                     copy[at] = (plane[place] + self.noise * noise.gaussian(at as u64)) as f32;
                 }
             }
         };
         let stays = |scores: &[f64]| f64::from(u8::from(best(scores) == case.class));
-        let kept = each(case, &subject.image, percentages.len(), self.batch, &make, &mut |copies| {
+        let kept = each(case, &arrays.image, percentages.len(), self.batch, &make, &mut |copies| {
             copies.scores(&stays)
         })?;
         Ok(kept.iter().sum::<f64>() / kept.len() as f64)
@@ -115,7 +111,7 @@ impl Metric for Road {
         Better::Lower
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

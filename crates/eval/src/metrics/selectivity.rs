@@ -3,13 +3,13 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::Baseline;
-use super::copies::{self, Output};
+use super::feature_removal::{FeatureRemoval, area};
+use super::map_normalisation::MapNormalisation;
 use super::patches::{Order, Tiling, ordered};
+use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use super::removal::{Removal, area};
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Frame, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// The area under the curve of the class's output while patches are removed in the order of the map's sum in each, the
 /// points one apart, the untouched image left out.
@@ -24,7 +24,7 @@ pub struct Selectivity {
     /// What is read from the network.
     pub output: Output,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -37,7 +37,7 @@ impl Selectivity {
             tiling: if preset == Preset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
             baseline: Baseline::Black,
             output: Output::Probability,
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
@@ -49,16 +49,16 @@ impl Selectivity {
             tiling: tiling(options, preset.tiling)?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
-            treatment: preset.treatment.read(options)?,
-            batch: copies::batch(options)?,
+            normalisation: preset.normalisation.read(options)?,
+            batch: perturbed_copies::batch(options)?,
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
-        let parts = ordered(&subject, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX)?;
-        let removal = Removal::new(&subject, &parts, self.baseline, parts.len());
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
+        let parts = ordered(&arrays, &map, self.patch.max(1), self.tiling, Order::MostFirst, usize::MAX)?;
+        let removal = FeatureRemoval::new(&arrays, &parts, self.baseline, parts.len());
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         Ok(area(&removal.curve(self.batch, &read)?[1..]))
     }
@@ -78,11 +78,11 @@ impl Metric for Selectivity {
         Better::Lower
     }
 
-    fn check(&self, frame: &Frame) -> Result<()> {
+    fn check(&self, frame: &CaseShape) -> Result<()> {
         frame.holds((self.name(), "patch"), self.patch, frame.height.min(frame.width))
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

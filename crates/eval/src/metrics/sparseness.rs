@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Added to every value, so that a map of zeros is an even one; Quantus's number.
 const LEAST: f64 = 1e-7;
@@ -14,24 +14,24 @@ const LEAST: f64 = 1e-7;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sparseness {
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl Default for Sparseness {
     fn default() -> Self {
-        Sparseness { treatment: Treatment::SIZES }
+        Sparseness { normalisation: MapNormalisation::ABSOLUTE }
     }
 }
 
 impl Sparseness {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
         Preset::read(options, Preset::Paper)?;
-        Ok(Sparseness { treatment: Self::default().treatment.read(options)? })
+        Ok(Sparseness { normalisation: Self::default().normalisation.read(options)? })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mut map = self.treatment.of(&subject.map);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mut map = self.normalisation.of(&arrays.map);
         map.iter_mut().for_each(|value| *value += LEAST);
         map.sort_by(f64::total_cmp);
         let (count, sum) = (map.len() as f64, map.iter().sum::<f64>());
@@ -52,7 +52,7 @@ impl Metric for Sparseness {
         Better::Higher
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result};
 
+use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
-use super::treatment::Treatment;
-use crate::metric::{Better, Case, Metric, Silence};
-use crate::subject::{Stop, Subject, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Of the `k` highest places of the map, the share that lies in the mask.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct TopKIntersection {
     /// Which of two equal places is the higher one.
     pub ties: Ties,
     /// What is done to the map.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
 }
 
 impl TopKIntersection {
@@ -32,7 +32,7 @@ impl TopKIntersection {
             concept_influence: false,
             of_k: preset == Preset::Quantus05,
             ties: ties(preset),
-            treatment: Treatment::NORMALISED,
+            normalisation: MapNormalisation::NORMALISED,
         }
     }
 
@@ -41,15 +41,15 @@ impl TopKIntersection {
         Ok(TopKIntersection {
             k: options.count("k", preset.k, 1..=MOST_PLACES)?,
             concept_influence: options.flag("concept-influence", preset.concept_influence)?,
-            treatment: preset.treatment.read(options)?,
+            normalisation: preset.normalisation.read(options)?,
             ..preset
         })
     }
 
-    fn value(&self, case: &Case<'_>) -> Result<f64, Stop> {
-        let subject = Subject::of(case)?;
-        let mask = subject.mask()?;
-        let order = descending(&self.treatment.of(&subject.map), self.ties);
+    fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let mask = arrays.mask()?;
+        let order = descending(&self.normalisation.of(&arrays.map), self.ties);
         let hits = order.iter().take(self.k).filter(|&&place| mask[place]).count();
         let share = hits as f64 / if self.of_k { self.k } else { self.k.min(mask.len()) } as f64;
         let size = mask.iter().filter(|inside| **inside).count() as f64 / mask.len() as f64;
@@ -70,7 +70,7 @@ impl Metric for TopKIntersection {
         true
     }
 
-    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Silence>> {
+    fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         settled(self.value(case))
     }
 }

@@ -3,13 +3,13 @@
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Graph, Op, Result};
 
-use super::{Catalogue, Known};
+use super::{Catalogue, ResolvedMethod};
 use crate::candidate::{Candidate, Source};
 use crate::experiment::{Fixed, Layers, MethodPart, about};
 use crate::store::Configuration;
 
 /// A method of an experiment with its candidates.
-pub(super) struct Choice {
+pub(super) struct MethodCandidates {
     /// What it is called.
     pub(super) title: String,
     /// What is to be chosen from.
@@ -17,24 +17,28 @@ pub(super) struct Choice {
 }
 
 /// The candidates of a method.
-pub(super) fn choices(part: &MethodPart, catalogue: &dyn Catalogue, graph: &Graph) -> Result<Choice> {
+pub(super) fn choices(
+    part: &MethodPart,
+    catalogue: &dyn Catalogue,
+    graph: &Graph,
+) -> Result<MethodCandidates> {
     let mut candidates = Vec::new();
     let mut title = part.title.clone();
     for formula in &part.formulas {
-        let known = catalogue.method(&with_options(&part.method, formula));
-        let known = known.map_err(|error| match (catalogue.method(&part.method), formula.trim()) {
+        let resolved = catalogue.method(&with_options(&part.method, formula));
+        let resolved = resolved.map_err(|error| match (catalogue.method(&part.method), formula.trim()) {
             (Ok(_), formula) if !formula.is_empty() => about("formulas", formula, &error),
             _ => about("method", &part.method, &error),
         })?;
-        let title = title.get_or_insert_with(|| known.title.clone());
-        for layer in layers(&part.layers, &known, catalogue, graph)? {
+        let title = title.get_or_insert_with(|| resolved.title.clone());
+        for layer in layers(&part.layers, &resolved, catalogue, graph)? {
             for &absolute in &part.absolute {
                 let named = (title.clone(), part.family.clone());
-                candidates.push(candidate(&known, layer.clone(), absolute, named, formula.clone()));
+                candidates.push(candidate(&resolved, layer.clone(), absolute, named, formula.clone()));
             }
         }
     }
-    Ok(Choice { title: title.unwrap_or_default(), candidates })
+    Ok(MethodCandidates { title: title.unwrap_or_default(), candidates })
 }
 
 /// The candidates of a settled configuration with further options: one for each of its layers.
@@ -46,41 +50,41 @@ pub(super) fn fixed(
     graph: &Graph,
 ) -> Result<Vec<Candidate>> {
     let text = with_options(&part.method, further);
-    let known = catalogue.method(&text).map_err(|error| about("method", &text, &error))?;
-    let layers = layers(&part.layers, &known, catalogue, graph)?;
+    let resolved = catalogue.method(&text).map_err(|error| about("method", &text, &error))?;
+    let layers = layers(&part.layers, &resolved, catalogue, graph)?;
     let one = |layer: Option<String>| {
-        let title = part.title.clone().unwrap_or_else(|| known.title.clone());
+        let title = part.title.clone().unwrap_or_else(|| resolved.title.clone());
         let place = place.map_or_else(|| layer.clone().unwrap_or_else(|| "image".into()), str::to_owned);
-        candidate(&known, layer, part.absolute, (title, part.family.clone()), place)
+        candidate(&resolved, layer, part.absolute, (title, part.family.clone()), place)
     };
     Ok(layers.into_iter().map(one).collect())
 }
 
 fn candidate(
-    known: &Known,
+    resolved: &ResolvedMethod,
     layer: Option<String>,
     absolute: bool,
     (title, family): (String, Option<String>),
     place: String,
 ) -> Candidate {
     let configuration = Configuration {
-        method: known.name.clone(),
-        options: known.options.clone(),
+        method: resolved.name.clone(),
+        options: resolved.options.clone(),
         layer: layer.clone().unwrap_or_default(),
         absolute,
     };
-    let source = match &known.method {
+    let source = match &resolved.method {
         Some(method) => Source::Method(method.clone(), layer),
         None => Source::Mask,
     };
     Candidate {
         configuration,
-        family: family.unwrap_or_else(|| known.family.clone()),
+        family: family.unwrap_or_else(|| resolved.family.clone()),
         title,
         place,
         note: String::new(),
         source,
-        settings: known.settings.clone(),
+        settings: resolved.settings.clone(),
     }
 }
 
@@ -95,12 +99,12 @@ fn with_options(method: &str, further: &str) -> String {
 
 fn layers(
     wanted: &Layers,
-    known: &Known,
+    resolved: &ResolvedMethod,
     catalogue: &dyn Catalogue,
     graph: &Graph,
 ) -> Result<Vec<Option<String>>> {
     match wanted {
-        Layers::Usual => Ok(vec![catalogue.usual_layer(known)]),
+        Layers::Usual => Ok(vec![catalogue.usual_layer(resolved)]),
         Layers::Image => Ok(vec![None]),
         Layers::Named(names) => {
             let one = |name: &String| match name.as_str() {

@@ -8,12 +8,12 @@ use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 use rayon::prelude::*;
 
-use crate::dataset::{DataSet, LeftOut, Photograph, Sample, Trouble};
-use crate::examinee::Examinee;
+use crate::dataset::{DataSet, ExcludedImage, ImageIssue, Photograph, Sample};
+use crate::evaluated_model::EvaluatedModel;
 use crate::experiment::{Experiment, ExplainedClass, about};
-use crate::metric::Frame;
+use crate::grid_evaluation::EvaluatedImage;
+use crate::metric::CaseShape;
 use crate::store::Store;
-use crate::sweep::Seen;
 
 /// A part of a data set, read once: every image has a number in the store.
 pub struct Part {
@@ -22,11 +22,11 @@ pub struct Part {
     /// Where images are read from.
     pub data: DataSet,
     /// The images that can be used.
-    pub images: Vec<Seen>,
+    pub images: Vec<EvaluatedImage>,
     /// Those that were left out.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedImage>,
     /// Those that have no mask, or an empty one, and are kept.
-    pub unmasked: Vec<LeftOut>,
+    pub unmasked: Vec<ExcludedImage>,
 }
 
 /// The data sets of an experiment.
@@ -103,10 +103,11 @@ impl Part {
         name: &'static str,
         data: DataSet,
         class: ExplainedClass,
-        (examinee, preprocess): (&Examinee<'_>, &Preprocess),
+        (evaluated_model, preprocess): (&EvaluatedModel<'_>, &Preprocess),
         store: &Store,
     ) -> Result<Self> {
-        type Read = std::result::Result<(usize, String, String, Option<usize>, Option<Trouble>), LeftOut>;
+        type Read =
+            std::result::Result<(usize, String, String, Option<usize>, Option<ImageIssue>), ExcludedImage>;
         let read = |index: usize| -> Result<Read> {
             let kept = |photograph: Photograph| {
                 let trouble = photograph.mask_trouble();
@@ -129,7 +130,7 @@ impl Part {
             let class = match (class, label) {
                 (ExplainedClass::Label, Some(label)) => {
                     if classes.is_none() {
-                        classes = Some(class_count(&data, index, examinee, preprocess)?);
+                        classes = Some(class_count(&data, index, evaluated_model, preprocess)?);
                     }
                     checked(&name, label, classes.unwrap_or(0))?
                 }
@@ -139,22 +140,22 @@ impl Part {
                          network finds"
                     )));
                 }
-                (ExplainedClass::Top, _) => found_class(&data, index, examinee, preprocess)?,
+                (ExplainedClass::Top, _) => found_class(&data, index, evaluated_model, preprocess)?,
             };
             let id = store.image(&hash, class, &name)?;
             // The same picture of the same class has one row in the store, and counts once.
             match entered.entry(id) {
                 Occupied(first) => {
                     let said = first.get().clone();
-                    left_out.push(LeftOut { name, trouble: Trouble::Repeated, said });
+                    left_out.push(ExcludedImage { name, trouble: ImageIssue::Repeated, said });
                     continue;
                 }
                 Vacant(first) => _ = first.insert(name.clone()),
             }
             if let Some(trouble) = mask_trouble {
-                unmasked.push(LeftOut { name: name.clone(), trouble, said: String::new() });
+                unmasked.push(ExcludedImage { name: name.clone(), trouble, said: String::new() });
             }
-            images.push(Seen { id, name, hash, class, index });
+            images.push(EvaluatedImage { id, name, hash, class, index });
         }
         if images.is_empty() {
             let why: Vec<String> =
@@ -169,7 +170,7 @@ impl Part {
     }
 
     /// The same images, at most `count` of them, evenly over the part.
-    pub(super) fn at_most(&self, count: Option<usize>) -> Vec<Seen> {
+    pub(super) fn at_most(&self, count: Option<usize>) -> Vec<EvaluatedImage> {
         let all = self.images.len();
         let count = count.unwrap_or(all).min(all);
         (0..count).map(|i| self.images[i * all / count.max(1)].clone()).collect()
@@ -186,25 +187,25 @@ fn sample(data: &DataSet, index: usize, preprocess: &Preprocess) -> Result<Sampl
 fn class_count(
     data: &DataSet,
     index: usize,
-    examinee: &Examinee<'_>,
+    evaluated_model: &EvaluatedModel<'_>,
     preprocess: &Preprocess,
 ) -> Result<usize> {
-    let scores = examinee.scores(&sample(data, index, preprocess)?.tensor)?;
+    let scores = evaluated_model.scores(&sample(data, index, preprocess)?.tensor)?;
     Ok(scores.shape().get(1).copied().unwrap_or(0))
 }
 
 /// What the images of a data set have in common, told by the first that can be read; none if there is none.
 pub(super) fn frame(
     data: &DataSet,
-    examinee: &Examinee<'_>,
+    evaluated_model: &EvaluatedModel<'_>,
     preprocess: &Preprocess,
-) -> Result<Option<Frame>> {
+) -> Result<Option<CaseShape>> {
     for index in 0..data.len() {
         let Ok(photograph) = data.load(index)? else { continue };
         let image = Sample::new(&photograph, preprocess)?.tensor;
         let &[_, channels, height, width] = image.shape() else { return Ok(None) };
-        let classes = examinee.scores(&image)?.shape().get(1).copied().unwrap_or(0);
-        return Ok(Some(Frame { channels, height, width, classes }));
+        let classes = evaluated_model.scores(&image)?.shape().get(1).copied().unwrap_or(0);
+        return Ok(Some(CaseShape { channels, height, width, classes }));
     }
     Ok(None)
 }
@@ -212,10 +213,10 @@ pub(super) fn frame(
 fn found_class(
     data: &DataSet,
     index: usize,
-    examinee: &Examinee<'_>,
+    evaluated_model: &EvaluatedModel<'_>,
     preprocess: &Preprocess,
 ) -> Result<usize> {
-    let found = examinee.classes(&sample(data, index, preprocess)?.tensor)?;
+    let found = evaluated_model.classes(&sample(data, index, preprocess)?.tensor)?;
     found.first().copied().ok_or_else(|| Error::argument("the network has no classes"))
 }
 

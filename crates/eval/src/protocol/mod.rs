@@ -14,24 +14,24 @@ use monosplit_graph::{Error, Graph, Result};
 use monosplit_image::Preprocess;
 
 use crate::candidate::{Candidate, Source};
-use crate::examinee::Examinee;
+use crate::evaluated_model::EvaluatedModel;
 use crate::experiment::{AblationPart, Experiment, Fixed, SanityPart, SelectionPart, TimingPart, about};
-use crate::judging::Judging;
-use crate::metric::{Better, Frame, Metric};
+use crate::grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEvaluation};
+use crate::metric::{Better, CaseShape, Metric};
+use crate::metric_evaluator::MetricEvaluator;
 use crate::metrics;
 use crate::randomisation::randomised;
 use crate::sanity::{SIMILARITIES, Sanity};
-use crate::selection::{self, Said};
+use crate::selection::{self, MetricValues};
 use crate::store::{Member, Stage, Store, Worker};
-use crate::sweep::{Examiner, Ground, Seen, Sweep};
 use crate::timing::Timing;
-use candidates::{Choice, choices, fixed};
+use candidates::{MethodCandidates, choices, fixed};
 
 pub use images::{Images, Part};
 
 /// A method that was found by its text.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ResolvedMethod {
     /// Its name.
     pub name: String,
     /// The options that differ from its own, in alphabetical order.
@@ -49,10 +49,10 @@ pub struct Known {
 /// Whoever knows methods by their texts.
 pub trait Catalogue {
     /// The method written as `text`.
-    fn method(&self, text: &str) -> Result<Known>;
+    fn method(&self, text: &str) -> Result<ResolvedMethod>;
 
     /// The layer a method is usually read off at; none is the image.
-    fn usual_layer(&self, method: &Known) -> Option<String>;
+    fn usual_layer(&self, method: &ResolvedMethod) -> Option<String>;
 }
 
 /// Whoever watches a run.
@@ -75,7 +75,7 @@ pub struct Protocol<'a> {
     /// What is asked.
     pub experiment: &'a Experiment,
     /// The network.
-    pub examinee: &'a Examinee<'a>,
+    pub evaluated_model: &'a EvaluatedModel<'a>,
     /// What other networks are compiled by.
     pub engine: &'a dyn Engine,
     /// The methods.
@@ -114,21 +114,21 @@ impl Protocol<'_> {
     /// Runs all stages over some images.
     pub fn run(&mut self, Images { validation, test, .. }: Images) -> Result<()> {
         let experiment = self.experiment;
-        let choices: Vec<Choice> = experiment
+        let choices: Vec<MethodCandidates> = experiment
             .methods
             .iter()
             .zip(1..)
             .map(|(part, number)| {
-                choices(part, self.catalogue, self.examinee.graph())
+                choices(part, self.catalogue, self.evaluated_model.graph())
                     .map_err(|error| inside(&format!("method[{number}]"), &error))
             })
             .collect::<Result<_>>()?;
         self.check_texts()?;
         self.check_parts(&choices, validation.is_some())?;
-        self.check_metrics(images::frame(&test, self.examinee, self.preprocess)?)?;
+        self.check_metrics(images::frame(&test, self.evaluated_model, self.preprocess)?)?;
         let asks_masks = self.asks_masks(&choices)?;
         let enter = |name, data| {
-            let how = (self.examinee, self.preprocess);
+            let how = (self.evaluated_model, self.preprocess);
             let mut part = Part::enter(name, data, experiment.data.class, how, self.store)?;
             part.unmasked.retain(|_| asks_masks);
             self.observer.part(&part);
@@ -193,7 +193,7 @@ impl Protocol<'_> {
     }
 
     /// Whoever asks for validation images must have some.
-    fn check_parts(&self, choices: &[Choice], is_validated: bool) -> Result<()> {
+    fn check_parts(&self, choices: &[MethodCandidates], is_validated: bool) -> Result<()> {
         let Experiment { selection, ablations, layers, .. } = self.experiment;
         let chooses = selection.is_some() && choices.iter().any(|choice| choice.candidates.len() > 1);
         let ablations = ablations.iter().zip(1..).filter(|(part, _)| part.on_validation);
@@ -207,7 +207,7 @@ impl Protocol<'_> {
     }
 
     /// So is every metric: whether it has a meaning on images like these.
-    fn check_metrics(&self, frame: Option<Frame>) -> Result<()> {
+    fn check_metrics(&self, frame: Option<CaseShape>) -> Result<()> {
         let Some(frame) = frame else { return Ok(()) };
         self.metrics().try_for_each(|(key, text)| {
             let fits = metrics::parse(text).and_then(|metric| metric.check(&frame));
@@ -229,7 +229,7 @@ impl Protocol<'_> {
     }
 
     /// Whether any metric, or any method, looks at masks.
-    fn asks_masks(&self, choices: &[Choice]) -> Result<bool> {
+    fn asks_masks(&self, choices: &[MethodCandidates]) -> Result<bool> {
         let mut candidates = choices.iter().flat_map(|choice| &choice.candidates);
         if candidates.any(|candidate| matches!(candidate.source, Source::Mask)) {
             return Ok(true);
@@ -244,7 +244,7 @@ impl Protocol<'_> {
 
     /// The network of the randomisation check.
     fn randomised(&self, sanity: &SanityPart) -> Result<Graph> {
-        let found = randomised(self.examinee.graph(), sanity.randomise, self.experiment.seed);
+        let found = randomised(self.evaluated_model.graph(), sanity.randomise, self.experiment.seed);
         found
             .map(|(graph, _)| graph)
             .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))
@@ -278,7 +278,7 @@ impl Protocol<'_> {
     fn all_fixed(&self, key: &str, of: &[Fixed]) -> Result<Vec<Candidate>> {
         let mut all = Vec::new();
         for (part, number) in of.iter().zip(1..) {
-            let found = fixed(part, "", None, self.catalogue, self.examinee.graph());
+            let found = fixed(part, "", None, self.catalogue, self.evaluated_model.graph());
             all.extend(found.map_err(|error| inside(&format!("{key}[{number}]"), &error))?);
         }
         Ok(all)
@@ -288,7 +288,7 @@ impl Protocol<'_> {
         let mut all = Vec::new();
         for (part, number) in ablation.of.iter().zip(1..) {
             let further = format!("{}={value}", ablation.vary);
-            let found = fixed(part, &further, Some(value), self.catalogue, self.examinee.graph());
+            let found = fixed(part, &further, Some(value), self.catalogue, self.evaluated_model.graph());
             all.extend(found.map_err(|error| inside(&format!("of[{number}]"), &error))?);
         }
         Ok(all)
@@ -302,16 +302,16 @@ impl Protocol<'_> {
             .collect::<Result<_>>()?;
         let names: Vec<(String, Better)> =
             judges.iter().map(|metric| (metric.name().to_owned(), metric.better())).collect();
-        let examinee = self.examinee;
-        let mut judging = Judging::new(examinee, &judges, self.experiment.seed);
-        self.sweep(task, &names, &mut judging, position)
+        let evaluated_model = self.evaluated_model;
+        let mut judging = MetricEvaluator::new(evaluated_model, &judges, self.experiment.seed);
+        self.grid_evaluation(task, &names, &mut judging, position)
     }
 
-    fn sweep(
+    fn grid_evaluation(
         &mut self,
         task: Task<'_>,
         names: &[(String, Better)],
-        examiner: &mut dyn Examiner,
+        evaluator: &mut dyn Evaluator,
         position: &mut usize,
     ) -> Result<Numbers> {
         let mut metrics = Vec::new();
@@ -339,19 +339,19 @@ impl Protocol<'_> {
         };
         self.store.set_stage(self.id, *position, &stage)?;
         *position += 1;
-        let images: Vec<Seen> = task.part.at_most(task.images);
+        let images: Vec<EvaluatedImage> = task.part.at_most(task.images);
         let rows = ids.len() * images.len() * metrics.len();
         let progress = self.observer.stage(&task.name, ids.len(), images.len(), rows);
         let metrics: Vec<(i64, Better)> = metrics.into_iter().map(|(id, _, better)| (id, better)).collect();
         let numbers: Vec<i64> = metrics.iter().map(|(id, _)| *id).collect();
-        let ground = Ground {
+        let grid = EvaluationGrid {
             candidates: task.candidates,
             ids: &ids,
             metrics: &numbers,
             images: &images,
             data: &task.part.data,
         };
-        let mut sweep = Sweep {
+        let mut grid_evaluation = GridEvaluation {
             store: self.store,
             worker: self.worker,
             model: self.model,
@@ -361,14 +361,14 @@ impl Protocol<'_> {
             maps: task.maps,
             progress: &*progress,
         };
-        sweep.run(&ground, examiner)?;
+        grid_evaluation.run(&grid, evaluator)?;
         Ok((ids, metrics))
     }
 
     /// The configurations to compare: those chosen on validation images, or all if nothing is chosen.
     fn select(
         &mut self,
-        choices: &[Choice],
+        choices: &[MethodCandidates],
         validation: Option<&Part>,
         position: &mut usize,
     ) -> Result<Vec<Candidate>> {
@@ -406,7 +406,7 @@ impl Protocol<'_> {
     /// For each criterion the candidate of best average rank; one that wins several is listed once.
     fn winners(
         &self,
-        choice: &Choice,
+        choice: &MethodCandidates,
         ids: &[i64],
         selection: &SelectionPart,
         (texts, metrics): (&[String], &[(i64, Better)]),
@@ -416,7 +416,7 @@ impl Protocol<'_> {
         for (criterion, wanted) in &selection.criteria {
             let mut columns = Vec::new();
             for text in wanted {
-                let Some(at) = texts.iter().position(|known| known == text) else { continue };
+                let Some(at) = texts.iter().position(|resolved| resolved == text) else { continue };
                 let (metric, better) = metrics[at];
                 let said = ids.iter().map(|&id| self.said(id, metric, part)).collect::<Result<Vec<_>>>()?;
                 columns.push((said, better));
@@ -439,7 +439,7 @@ impl Protocol<'_> {
         Ok(won.into_iter().map(winner).collect())
     }
 
-    fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<Said> {
+    fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<MetricValues> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
         Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
     }
@@ -463,12 +463,12 @@ impl Protocol<'_> {
         let own = self.all_fixed("sanity.of", &sanity.of)?;
         let candidates = if own.is_empty() { compared } else { &own };
         let graph = self.randomised(sanity)?;
-        let forgotten = Examinee::new(&graph, self.engine)?;
+        let forgotten = EvaluatedModel::new(&graph, self.engine)?;
         let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
-        let examinee = self.examinee;
-        let mut examiner = Sanity::new(examinee, &forgotten);
+        let evaluated_model = self.evaluated_model;
+        let mut evaluator = Sanity::new(evaluated_model, &forgotten);
         let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", candidates, test) };
-        self.sweep(task, &names, &mut examiner, position).map(|_| ())
+        self.grid_evaluation(task, &names, &mut evaluator, position).map(|_| ())
     }
 
     fn time(
@@ -484,11 +484,11 @@ impl Protocol<'_> {
         let candidates: Vec<Candidate> =
             all.iter().filter(|one| !matches!(one.source, Source::Mask)).cloned().collect();
         let names = Timing::METRICS.map(|(name, better)| (name.to_owned(), better));
-        let examinee = self.examinee;
-        let mut examiner = Timing::new(examinee);
+        let evaluated_model = self.evaluated_model;
+        let mut evaluator = Timing::new(evaluated_model);
         let task = self.task("timing", "timing", &candidates, test);
         let task = Task { images: timing.images, maps: 1, batch: 1, ..task };
-        self.sweep(task, &names, &mut examiner, position).map(|_| ())
+        self.grid_evaluation(task, &names, &mut evaluator, position).map(|_| ())
     }
 }
 

@@ -10,7 +10,7 @@ pub use ssim::{Ssim, Window};
 
 use monosplit_graph::{Options, Result};
 
-use crate::metric::Silence;
+use crate::metric::Undefined;
 
 /// A measure of how alike two maps are; 1 for a map and itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,13 +61,13 @@ impl Similarity {
     }
 
     /// How alike two maps of `height` rows are; silent where the measure has no value, as for constant or tiny maps.
-    pub fn of(self, a: &[f64], b: &[f64], height: usize) -> std::result::Result<f64, Silence> {
-        let silence = |why: &str| Err(Silence(why.to_owned()));
+    pub fn of(self, a: &[f64], b: &[f64], height: usize) -> std::result::Result<f64, Undefined> {
+        let undefined = |why: &str| Err(Undefined(why.to_owned()));
         if a.len() != b.len() || a.is_empty() || height == 0 || !a.len().is_multiple_of(height) {
-            return silence("the two maps differ in size");
+            return undefined("the two maps differ in size");
         }
         if a.iter().chain(b).any(|value| !value.is_finite()) {
-            return silence("a map holds numbers that are not finite");
+            return undefined("a map holds numbers that are not finite");
         }
         let width = a.len() / height;
         let sizes = |map: &[f64]| map.iter().map(|value| value.abs()).collect::<Vec<f64>>();
@@ -89,7 +89,7 @@ impl Similarity {
         };
         match found.filter(|value| value.is_finite()) {
             Some(value) => Ok(value),
-            None => silence("a map is constant or too small to be compared"),
+            None => undefined("a map is constant or too small to be compared"),
         }
     }
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use crate::metric::Better;
 
-pub use plan::{Member, Planned, Record, Stage, Troubled};
+pub use plan::{Member, Planned, Record, RecordedIssue, Stage};
 pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
@@ -30,7 +30,7 @@ const APPLICATION: i64 = 0x6d73_7031;
 /// Which tables there are.
 const VERSION: i64 = 1;
 /// How long one process waits for another that is writing.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open run store.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Row {
     /// The value; none where the metric is silent.
     pub value: Option<f64>,
     /// Why there is no value.
-    pub silence: Option<String>,
+    pub undefined: Option<String>,
     /// How long it took.
     pub seconds: f64,
 }
@@ -101,7 +101,7 @@ impl Store {
         }
         let opened = |name: &Path, flags: OpenFlags| {
             let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(LOCK_TIMEOUT)?;
             let store = Store { connection, path: path.to_owned() };
             let marks = store.marks()?;
             Ok((store, marks))
@@ -120,7 +120,7 @@ impl Store {
     }
 
     fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
-        self.connection.busy_timeout(PATIENCE)?;
+        self.connection.busy_timeout(LOCK_TIMEOUT)?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0))?;
         if tables == 0 {
@@ -256,7 +256,7 @@ impl Store {
         let stored = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for row in rows {
-                let Row { configuration, image, metric, value, silence, seconds } = row;
+                let Row { configuration, image, metric, value, undefined, seconds } = row;
                 transaction.prepare(add)?.execute(params![
                     model,
                     configuration,
@@ -264,7 +264,7 @@ impl Store {
                     metric,
                     seed as i64,
                     value,
-                    silence,
+                    undefined,
                     seconds,
                     env!("CARGO_PKG_VERSION")
                 ])?;
@@ -304,7 +304,7 @@ fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => io(format!(
             "{path}: another process has been writing for {} s; run again when it is done",
-            PATIENCE.as_secs()
+            LOCK_TIMEOUT.as_secs()
         )),
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             Error::malformed(format!("{path}: this is no run store, or a damaged one ({cause})"))
@@ -360,7 +360,7 @@ pub(crate) mod tests {
     }
 
     fn row(metric: i64, value: f64) -> Row {
-        Row { configuration: 1, image: 1, metric, value: Some(value), silence: None, seconds: 0.5 }
+        Row { configuration: 1, image: 1, metric, value: Some(value), undefined: None, seconds: 0.5 }
     }
 
     #[test]
@@ -422,7 +422,7 @@ pub(crate) mod tests {
         store.connection.pragma_update(None, "max_page_count", pages).unwrap();
         let more: Vec<Row> = (0..5000)
             .map(|seconds| Row {
-                silence: Some("x".repeat(100)),
+                undefined: Some("x".repeat(100)),
                 seconds: f64::from(seconds),
                 ..row(metric, 0.0)
             })

@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Result};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{Configuration, Store, failure};
-use crate::dataset::LeftOut;
+use crate::dataset::ExcludedImage;
 use crate::metric::Better;
 
 /// An experiment as it was run.
@@ -60,7 +60,7 @@ pub struct Member {
 
 /// An image that something is wrong with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Troubled {
+pub struct RecordedIssue {
     /// The part of the data set.
     pub part: String,
     /// The image's name.
@@ -117,8 +117,8 @@ impl Store {
         &mut self,
         experiment: i64,
         part: &str,
-        left_out: &[LeftOut],
-        unmasked: &[LeftOut],
+        left_out: &[ExcludedImage],
+        unmasked: &[ExcludedImage],
     ) -> Result<()> {
         let left_out = left_out.iter().map(|out| (&out.name, out.to_string(), false));
         let unmasked = unmasked.iter().map(|out| (&out.name, out.to_string(), true));
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// The images of an experiment that something is wrong with.
-    pub fn troubles(&self, experiment: i64) -> Result<Vec<Troubled>> {
+    pub fn troubles(&self, experiment: i64) -> Result<Vec<RecordedIssue>> {
         let tables = self.list("SELECT 1 FROM sqlite_master WHERE name = 'trouble'", &[], |_| Ok(()))?;
         if tables.is_empty() {
             return Ok(Vec::new());
@@ -146,7 +146,12 @@ impl Store {
             "SELECT part, image, said, kept FROM trouble WHERE experiment = ?1 ORDER BY part DESC, position",
             &[&experiment],
             |row| {
-                Ok(Troubled { part: row.get(0)?, image: row.get(1)?, said: row.get(2)?, kept: row.get(3)? })
+                Ok(RecordedIssue {
+                    part: row.get(0)?,
+                    image: row.get(1)?,
+                    said: row.get(2)?,
+                    kept: row.get(3)?,
+                })
             },
         )
     }
@@ -297,7 +302,7 @@ fn member(row: &Row<'_>) -> rusqlite::Result<Member> {
 mod tests {
     use super::super::tests::{Scratch, configuration};
     use super::*;
-    use crate::dataset::Trouble;
+    use crate::dataset::ImageIssue;
 
     #[test]
     fn a_plan_is_read_as_it_was_written_and_replaced_whole() {
@@ -345,8 +350,11 @@ mod tests {
     fn images_that_something_is_wrong_with_are_all_named_and_old_stores_name_none() {
         let scratch = Scratch::new("troubles");
         let mut store = Store::open(&scratch.store()).unwrap();
-        let broken =
-            |name: &str| LeftOut { name: name.into(), trouble: Trouble::Unreadable, said: "no PNG".into() };
+        let broken = |name: &str| ExcludedImage {
+            name: name.into(),
+            trouble: ImageIssue::Unreadable,
+            said: "no PNG".into(),
+        };
         store.set_troubles(7, "test", &[broken("a"), broken("b")], &[broken("c")]).unwrap();
         store.set_troubles(7, "test", &[broken("a")], &[broken("c")]).unwrap();
         store.set_troubles(8, "test", &[broken("z")], &[]).unwrap();

@@ -46,7 +46,7 @@ pub struct StoredRow {
     pub metric: String,
     pub better: String,
     pub value: Option<f64>,
-    pub silence: Option<String>,
+    pub undefined: Option<String>,
     pub seconds: f64,
     pub seed: i64,
     pub version: String,
@@ -113,7 +113,7 @@ impl Store {
                 metric: row.get(11)?,
                 better: row.get(12)?,
                 value: row.get(13)?,
-                silence: row.get(14)?,
+                undefined: row.get(14)?,
                 seconds: row.get(15)?,
                 seed: row.get(16)?,
                 version: row.get(17)?,
@@ -176,7 +176,7 @@ mod tests {
                 image,
                 metric,
                 value: Some(1.0),
-                silence: None,
+                undefined: None,
                 seconds: 0.0,
             };
             store.finish(&worker, (model, seed), &images.map(row), &[]).unwrap();

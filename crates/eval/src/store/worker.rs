@@ -81,7 +81,7 @@ impl Store {
     }
 
     /// Gives up the claims of processes that are no more; whether there were any.
-    pub fn bury(&mut self, worker: &Worker) -> Result<bool> {
+    pub fn release_abandoned_claims(&mut self, worker: &Worker) -> Result<bool> {
         let path = self.path.clone();
         let failed = |cause: rusqlite::Error| failure(&path, &cause);
         let others = || -> rusqlite::Result<Vec<i64>> {
@@ -146,13 +146,13 @@ mod tests {
         let (first, second) = (Worker::start(&one).unwrap(), Worker::start(&other).unwrap());
         assert_eq!(one.claim(&first, model, &[(id, 1), (id, 2)]).unwrap(), [(id, 1), (id, 2)]);
         assert_eq!(other.claim(&second, model, &[(id, 2), (id, 3)]).unwrap(), [(id, 3)]);
-        assert!(!other.bury(&second).unwrap(), "the first is at work");
+        assert!(!other.release_abandoned_claims(&second).unwrap(), "the first is at work");
         let dead = lock_path(&scratch.store(), 77);
         std::fs::write(&dead, "").unwrap();
         drop(Worker::start(&one).unwrap());
         assert!(!dead.exists() && first.path.exists() && second.path.exists());
         drop(first);
-        assert!(other.bury(&second).unwrap());
+        assert!(other.release_abandoned_claims(&second).unwrap());
         assert_eq!(other.claim(&second, model, &[(id, 1), (id, 2)]).unwrap(), [(id, 1), (id, 2)]);
     }
 }

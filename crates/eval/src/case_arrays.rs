@@ -3,38 +3,38 @@
 
 use monosplit_graph::{Buffer, Error, Result, Tensor};
 
-use crate::metric::{Case, Silence};
+use crate::metric::{Case, Undefined};
 
 /// Why there is no value: a failure, or a definition that has none.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum MeasureError {
     Failed(Error),
-    Silent(Silence),
+    Undefined(Undefined),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for MeasureError {
     fn from(error: Error) -> Self {
-        Stop::Failed(error)
+        MeasureError::Failed(error)
     }
 }
 
 /// A silence, as something to stop at.
-pub(crate) fn silent(why: impl Into<String>) -> Stop {
-    Stop::Silent(Silence(why.into()))
+pub(crate) fn silent(why: impl Into<String>) -> MeasureError {
+    MeasureError::Undefined(Undefined(why.into()))
 }
 
 /// What a metric hands out: a number that is not one is a silence.
-pub(crate) fn settled(found: Result<f64, Stop>) -> Result<std::result::Result<f64, Silence>> {
+pub(crate) fn settled(found: Result<f64, MeasureError>) -> Result<std::result::Result<f64, Undefined>> {
     match found {
         Ok(value) if value.is_finite() => Ok(Ok(value)),
-        Ok(value) => Ok(Err(Silence(format!("the value is {value}, which is not a finite number")))),
-        Err(Stop::Silent(silence)) => Ok(Err(silence)),
-        Err(Stop::Failed(error)) => Err(error),
+        Ok(value) => Ok(Err(Undefined(format!("the value is {value}, which is not a finite number")))),
+        Err(MeasureError::Undefined(undefined)) => Ok(Err(undefined)),
+        Err(MeasureError::Failed(error)) => Err(error),
     }
 }
 
 /// The arrays of a case.
-pub(crate) struct Subject<'a> {
+pub(crate) struct CaseArrays<'a> {
     pub(crate) case: &'a Case<'a>,
     /// `C·H·W` values.
     pub(crate) image: Buffer<f32>,
@@ -45,9 +45,9 @@ pub(crate) struct Subject<'a> {
     pub(crate) width: usize,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> CaseArrays<'a> {
     /// The arrays of a case, if they fit each other.
-    pub(crate) fn of(case: &'a Case<'a>) -> Result<Self, Stop> {
+    pub(crate) fn of(case: &'a Case<'a>) -> Result<Self, MeasureError> {
         let &[1, channels, height, width] = case.image.shape() else {
             return Err(Error::shape(format!(
                 "a metric takes one preprocessed image [1, channels, height, width], found {:?}",
@@ -63,7 +63,7 @@ impl<'a> Subject<'a> {
             return Err(silent("the image holds numbers that are not finite"));
         }
         let map = plane(case.map, height, width)?;
-        Ok(Subject { case, image, map, channels, height, width })
+        Ok(CaseArrays { case, image, map, channels, height, width })
     }
 
     /// Pixels of the image.
@@ -72,7 +72,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Where the object is: as many truth values as there are pixels, at least one of them true.
-    pub(crate) fn mask(&self) -> Result<&'a [bool], Stop> {
+    pub(crate) fn mask(&self) -> Result<&'a [bool], MeasureError> {
         let mask = self.case.mask.ok_or_else(|| silent("it is not known where the object is"))?;
         if mask.len() != self.pixels() {
             let (height, width, found) = (self.height, self.width, mask.len());
@@ -94,7 +94,7 @@ impl<'a> Subject<'a> {
 }
 
 /// A map of one image `[H, W]` or `[1, H, W]`, its values finite.
-pub(crate) fn plane(map: &Tensor, height: usize, width: usize) -> Result<Vec<f64>, Stop> {
+pub(crate) fn plane(map: &Tensor, height: usize, width: usize) -> Result<Vec<f64>, MeasureError> {
     let shape = map.shape();
     if shape != [height, width] && shape != [1, height, width] {
         return Err(Error::shape(format!(

@@ -12,18 +12,18 @@ use monosplit_graph::batch::{rows, samples_interact, stack};
 use monosplit_graph::{Dim, Graph, Kind, Result, Tensor};
 
 /// Rows and columns of an image.
-pub type Area = [Range<usize>; 2];
+pub type Region = [Range<usize>; 2];
 
 /// So many copies of an image at a time are enough for an engine that is not wide.
-const COPIES: usize = 16;
+const DEFAULT_BATCH_SIZE: usize = 16;
 /// So many at a time are computed fastest where only what changes reach is computed: changes that reach as far as each other
 /// share a batch.
 const INCREMENTAL_BATCH_SIZE: usize = 64;
 /// Scores that are remembered take no more bytes than this.
-const REMEMBERED: usize = 512 << 20;
+const CACHE_BYTES: usize = 512 << 20;
 
 /// Steps in which an image changes, each upon the ones before.
-pub trait Changes {
+pub trait Perturbations {
     /// How many steps there are.
     fn steps(&self) -> usize;
 
@@ -31,15 +31,15 @@ pub trait Changes {
     fn make(&self, step: usize, image: &mut [f32]);
 
     /// The area each step lies within, if these are small.
-    fn areas(&self) -> Option<Vec<Area>>;
+    fn regions(&self) -> Option<Vec<Region>>;
 
     /// All steps together, if every place changes once and what it becomes does not depend on when.
     fn cover(&self) -> Result<Option<Cover>>;
 }
 
 /// How many copies of an image are computed at a time: the number given, or the one the engine prefers.
-pub(crate) fn at_once(given: Option<usize>, preferred: Option<usize>) -> usize {
-    given.or(preferred).unwrap_or(COPIES).max(1)
+pub(crate) fn batch_size(given: Option<usize>, preferred: Option<usize>) -> usize {
+    given.or(preferred).unwrap_or(DEFAULT_BATCH_SIZE).max(1)
 }
 
 /// Compiled programs by what they were compiled for; `None` where there is no such program.
@@ -47,21 +47,21 @@ type Programs<K, V> = HashMap<K, Option<V>>;
 
 /// What a network was prepared for, and what it said.
 #[derive(Default)]
-pub struct Erosions {
+pub struct PerturbationScorer {
     by_size: Mutex<Programs<[usize; 2], Arc<dyn IncrementalProgram>>>,
     by_shape: Mutex<Programs<[Vec<usize>; 2], Covering>>,
-    known: Mutex<VecDeque<Known>>,
+    cached: Mutex<VecDeque<CachedScores>>,
 }
 
 /// What a network said of an image, a tensor for each batch.
-struct Known {
+struct CachedScores {
     image: Tensor,
     cover: Cover,
     batch: usize,
     scores: Vec<Tensor>,
 }
 
-impl Known {
+impl CachedScores {
     /// As if all were of double precision, and the image its own.
     fn bytes(&self) -> usize {
         let scores: usize = self.scores.iter().map(Tensor::len).sum();
@@ -69,7 +69,7 @@ impl Known {
     }
 }
 
-impl Erosions {
+impl PerturbationScorer {
     /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each step; `None` where all
     /// the changed images have to be made. So many images at a time are computed, or as many as the engine likes.
     pub fn scores(
@@ -77,22 +77,22 @@ impl Erosions {
         graph: &Graph,
         engine: &dyn Engine,
         image: &Tensor,
-        changes: &dyn Changes,
+        changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
         let (preferred, wanted) = (engine.preferred_batch_size(), changes.steps() + 1);
-        if let Some(areas) = changes.areas()
-            && let Some(scores) = self.eroded(graph, engine, image, (changes, areas), batch)?
+        if let Some(regions) = changes.regions()
+            && let Some(scores) = self.incremental_scores(graph, engine, image, (changes, regions), batch)?
         {
             return Ok(Some(scores));
         }
         let Some(cover) = changes.cover()? else { return Ok(None) };
         let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
-        let batch = at_once(batch, preferred);
+        let batch = batch_size(batch, preferred);
         // An engine that prefers a batch size is given no other, so that it is prepared for one.
         let batch = preferred.map_or(batch, |size| batch.min(wanted.next_multiple_of(size.max(1))));
         let whole = preferred.is_some();
-        let mut scores = self.recalled(image, &cover, batch);
+        let mut scores = self.cached_scores(image, &cover, batch);
         for first in (scores.len() * batch..wanted).step_by(batch) {
             let end = if whole { first + batch } else { wanted.min(first + batch) };
             scores.push(covering.scores(image, &cover, first..end)?);
@@ -100,32 +100,32 @@ impl Erosions {
         let found = rows(&stack(&scores, Kind::Float)?, 0..wanted)?;
         scores.retain(|part| part.shape().first() == Some(&batch));
         if !scores.is_empty() {
-            self.remember(Known { image: image.clone(), cover, batch, scores });
+            self.cache(CachedScores { image: image.clone(), cover, batch, scores });
         }
         Ok(Some(found))
     }
 
     /// Forgets what the network said.
-    pub fn forget(&self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    pub fn clear_cache(&self) {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn eroded(
+    fn incremental_scores(
         &self,
         graph: &Graph,
         engine: &dyn Engine,
         image: &Tensor,
-        (changes, areas): (&dyn Changes, Vec<Area>),
+        (changes, regions): (&dyn Perturbations, Vec<Region>),
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let longest = |axis: usize| areas.iter().map(|area| area[axis].len()).max().unwrap_or(0);
+        let longest = |axis: usize| regions.iter().map(|area| area[axis].len()).max().unwrap_or(0);
         let size = [longest(0), longest(1)];
         let program = prepared(&self.by_size, size, || incremental(graph, size, engine))?;
         let Some(program) = program else { return Ok(None) };
         let baseline = program.baseline(std::slice::from_ref(image))?;
         let [_, _, height, width] = *image.shape() else { return Ok(None) };
         let mut numbers = image.to_f32().to_vec();
-        let steps = areas.iter().enumerate().map(|(step, area)| {
+        let steps = regions.iter().enumerate().map(|(step, area)| {
             changes.make(step, &mut numbers);
             Ok(Change { sample: 0, region: area.clone(), values: cropped(&numbers, [height, width], area)? })
         });
@@ -141,19 +141,19 @@ impl Erosions {
     }
 
     /// What was said of the same images before, as far as it goes.
-    fn recalled(&self, image: &Tensor, cover: &Cover, batch: usize) -> Vec<Tensor> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |one: &Known| one.batch == batch && one.image.is(image) && one.cover == *cover;
-        let found = known.iter().position(same).and_then(|at| known.remove(at));
+    fn cached_scores(&self, image: &Tensor, cover: &Cover, batch: usize) -> Vec<Tensor> {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |one: &CachedScores| one.batch == batch && one.image.is(image) && one.cover == *cover;
+        let found = cached.iter().position(same).and_then(|at| cached.remove(at));
         found.map_or_else(Vec::new, |one| one.scores)
     }
 
-    fn remember(&self, one: Known) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push_back(one);
-        let mut bytes: usize = known.iter().map(Known::bytes).sum();
-        while bytes > REMEMBERED
-            && let Some(oldest) = known.pop_front()
+    fn cache(&self, one: CachedScores) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.push_back(one);
+        let mut bytes: usize = cached.iter().map(CachedScores::bytes).sum();
+        while bytes > CACHE_BYTES
+            && let Some(oldest) = cached.pop_front()
         {
             bytes -= oldest.bytes();
         }
@@ -176,7 +176,7 @@ fn incremental(
 }
 
 /// An area `[C, rows, columns]` of an image of this height and width.
-fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Area) -> Result<Tensor> {
+fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Region) -> Result<Tensor> {
     let lines = image.chunks(height * width).flat_map(|plane| {
         rows.clone().map(move |row| &plane[row * width + columns.start..row * width + columns.end])
     });
@@ -186,16 +186,16 @@ fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Area) -
 
 /// What was prepared under a key, or is now.
 fn prepared<K: std::hash::Hash + Eq, V: Clone>(
-    known: &Mutex<Programs<K, V>>,
+    cached: &Mutex<Programs<K, V>>,
     key: K,
     make: impl FnOnce() -> Result<Option<V>>,
 ) -> Result<Option<V>> {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.get(&key) {
+    let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = cached.get(&key) {
         return Ok(found.clone());
     }
     let made = make()?;
-    known.insert(key, made.clone());
+    cached.insert(key, made.clone());
     Ok(made)
 }
 
@@ -212,12 +212,12 @@ mod tests {
     use crate::metrics::parse;
 
     /// The processor, which says that it is wide and counts how often its programs are compiled.
-    struct Wide {
+    struct TestEngine {
         preferred: Option<usize>,
         compiled: AtomicUsize,
     }
 
-    impl Engine for Wide {
+    impl Engine for TestEngine {
         fn native_precision(&self) -> Precision {
             Precision::F64
         }
@@ -246,15 +246,15 @@ mod tests {
     }
 
     /// A network that may or may not be asked for changes of one image.
-    struct Asked<'a> {
+    struct TestNetwork<'a> {
         graph: &'a Graph,
-        engine: Wide,
-        erosions: Option<Erosions>,
+        engine: TestEngine,
+        perturbation_scorer: Option<PerturbationScorer>,
         /// Scores that were asked for image by image.
         shown: AtomicUsize,
     }
 
-    impl Network for Asked<'_> {
+    impl Network for TestNetwork<'_> {
         fn scores(&self, images: &Tensor) -> Result<Tensor> {
             self.shown.fetch_add(images.shape()[0], Ordering::Relaxed);
             Ok(self.engine.compile(self.graph)?.run(std::slice::from_ref(images))?.swap_remove(0))
@@ -267,11 +267,11 @@ mod tests {
         fn scores_after(
             &self,
             image: &Tensor,
-            changes: &dyn Changes,
+            changes: &dyn Perturbations,
             batch: Option<usize>,
         ) -> Result<Option<Tensor>> {
-            let Some(erosions) = &self.erosions else { return Ok(None) };
-            erosions.scores(self.graph, &self.engine, image, changes, batch)
+            let Some(perturbation_scorer) = &self.perturbation_scorer else { return Ok(None) };
+            perturbation_scorer.scores(self.graph, &self.engine, image, changes, batch)
         }
 
         fn maps(&self, _: &Tensor, _: usize) -> Result<Tensor> {
@@ -320,9 +320,10 @@ mod tests {
             "infidelity",
         ] {
             let metric = parse(text).unwrap();
-            let value = |erosions: Option<Erosions>, preferred: Option<usize>| {
-                let engine = Wide { preferred, compiled: AtomicUsize::new(0) };
-                let network = Asked { graph: &graph, engine, erosions, shown: AtomicUsize::new(0) };
+            let value = |perturbation_scorer: Option<PerturbationScorer>, preferred: Option<usize>| {
+                let engine = TestEngine { preferred, compiled: AtomicUsize::new(0) };
+                let network =
+                    TestNetwork { graph: &graph, engine, perturbation_scorer, shown: AtomicUsize::new(0) };
                 let case =
                     Case { image: &image, class: 2, map: &map, mask: None, network: &network, seed: 0 };
                 (metric.measure(&case).unwrap().unwrap(), network.shown.into_inner())
@@ -330,7 +331,7 @@ mod tests {
             let (whole, shown) = value(None, None);
             assert!(shown > 0);
             for preferred in [None, Some(5), Some(48)] {
-                let (found, shown) = value(Some(Erosions::default()), preferred);
+                let (found, shown) = value(Some(PerturbationScorer::default()), preferred);
                 assert!((whole - found).abs() < 1e-9 * whole.abs(), "{text} {preferred:?}: {whole} {found}");
                 assert_eq!(shown > 0, text.contains("running-mean"), "{text} {preferred:?}");
             }
@@ -343,14 +344,14 @@ mod tests {
         let graph = network();
         let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
         for preferred in [None, Some(7)] {
-            let engine = || Wide { preferred, compiled: AtomicUsize::new(0) };
-            let fresh = || Asked {
+            let engine = || TestEngine { preferred, compiled: AtomicUsize::new(0) };
+            let fresh = || TestNetwork {
                 graph: &graph,
                 engine: engine(),
-                erosions: Some(Erosions::default()),
+                perturbation_scorer: Some(PerturbationScorer::default()),
                 shown: AtomicUsize::new(0),
             };
-            let value = |network: &Asked<'_>, auc: usize| {
+            let value = |network: &TestNetwork<'_>, auc: usize| {
                 let metric = parse(&format!("pixel-flipping:step=60,auc={auc}")).unwrap();
                 let case = Case { image: &image, class: 1, map: &map, mask: None, network, seed: 0 };
                 metric.measure(&case).unwrap().unwrap()
@@ -360,12 +361,12 @@ mod tests {
                 assert_eq!(value(&one, auc).to_bits(), value(&fresh(), auc).to_bits(), "{auc}");
             }
             assert_eq!(one.engine.compiled.load(Ordering::Relaxed), 1);
-            let known = one.erosions.as_ref().unwrap().known.lock().unwrap();
-            assert_eq!(known.len(), 1);
-            let batch = preferred.unwrap_or(COPIES);
+            let cached = one.perturbation_scorer.as_ref().unwrap().cached.lock().unwrap();
+            assert_eq!(cached.len(), 1);
+            let batch = preferred.unwrap_or(DEFAULT_BATCH_SIZE);
             let states = 1 + (64 * 64 * 60 / 100usize).div_ceil(60);
             let whole = if preferred.is_some() { states.div_ceil(batch) } else { states / batch };
-            assert_eq!(known[0].scores.len(), whole);
+            assert_eq!(cached[0].scores.len(), whole);
         }
     }
 }

@@ -3,16 +3,16 @@
 
 use monosplit_graph::{Error, Options, Result, Tensor};
 
-use crate::erosions::at_once;
 use crate::metric::Case;
+use crate::perturbation::batch_size;
 
 /// More copies at once than this are not asked for.
-pub(crate) const MOST_COPIES: usize = 4096;
+pub(crate) const MAX_BATCH_SIZE: usize = 4096;
 
 /// The `batch` option: how many copies there are at once, unless the network is to say.
 pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
     match options.is_given("batch") {
-        true => options.count("batch", 1, 1..=MOST_COPIES).map(Some),
+        true => options.count("batch", 1, 1..=MAX_BATCH_SIZE).map(Some),
         false => Ok(None),
     }
 }
@@ -46,16 +46,16 @@ impl Output {
 }
 
 /// Copies of one image in one buffer, which the network gets to see and gives back.
-pub(crate) struct Copies<'a> {
+pub(crate) struct PerturbedCopies<'a> {
     case: &'a Case<'a>,
     size: usize,
     buffer: Vec<f32>,
 }
 
-impl<'a> Copies<'a> {
+impl<'a> PerturbedCopies<'a> {
     /// So many copies of `start`, an image of the case's shape.
     pub(crate) fn of(case: &'a Case<'a>, start: &[f32], count: usize) -> Self {
-        Copies { case, size: start.len(), buffer: start.repeat(count) }
+        PerturbedCopies { case, size: start.len(), buffer: start.repeat(count) }
     }
 
     /// One of the copies.
@@ -69,13 +69,13 @@ impl<'a> Copies<'a> {
     }
 
     /// Lends the copies as one tensor `[N, C, H, W]`.
-    fn shown<T>(&mut self, look: impl FnOnce(&Tensor) -> Result<T>) -> Result<T> {
+    fn shown<T>(&mut self, load: impl FnOnce(&Tensor) -> Result<T>) -> Result<T> {
         let mut shape = self.case.image.shape().to_vec();
         if let Some(samples) = shape.first_mut() {
             *samples = self.buffer.len() / self.size.max(1);
         }
         let tensor = Tensor::new(shape, std::mem::take(&mut self.buffer))?;
-        let found = look(&tensor);
+        let found = load(&tensor);
         if let monosplit_graph::Data::F32(buffer) = tensor.into_data() {
             self.buffer = buffer.into_vec();
         }
@@ -121,7 +121,7 @@ pub(crate) fn rows(scores: &Tensor, images: usize, class: usize) -> Result<Vec<V
 
 /// What the network says of one image.
 pub(crate) fn score(case: &Case<'_>, image: &[f32], read: &dyn Fn(&[f64]) -> f64) -> Result<f64> {
-    let found = Copies::of(case, image, 1).scores(read)?;
+    let found = PerturbedCopies::of(case, image, 1).scores(read)?;
     found.first().copied().ok_or_else(|| Error::shape("the network scored no image"))
 }
 
@@ -135,8 +135,8 @@ pub(crate) fn after_each(
     apply: &dyn Fn(usize, &mut [f32]),
     read: &dyn Fn(&[f64]) -> f64,
 ) -> Result<Vec<f64>> {
-    let batch = at_once(batch, case.network.preferred_batch_size()).clamp(1, steps.max(1));
-    let mut copies = Copies::of(case, start, batch);
+    let batch = batch_size(batch, case.network.preferred_batch_size()).clamp(1, steps.max(1));
+    let mut copies = PerturbedCopies::of(case, start, batch);
     let mut found = Vec::with_capacity(steps);
     for first in (0..steps).step_by(batch) {
         let count = batch.min(steps - first);
@@ -158,10 +158,10 @@ pub(crate) fn each<T>(
     count: usize,
     batch: Option<usize>,
     make: &dyn Fn(usize, &mut [f32]),
-    look: &mut dyn FnMut(&mut Copies<'_>) -> Result<Vec<T>>,
+    load: &mut dyn FnMut(&mut PerturbedCopies<'_>) -> Result<Vec<T>>,
 ) -> Result<Vec<T>> {
-    let batch = at_once(batch, case.network.preferred_batch_size()).clamp(1, count.max(1));
-    let mut copies = Copies::of(case, image, batch);
+    let batch = batch_size(batch, case.network.preferred_batch_size()).clamp(1, count.max(1));
+    let mut copies = PerturbedCopies::of(case, image, batch);
     let mut found = Vec::with_capacity(count);
     for first in (0..count).step_by(batch) {
         copies.truncate(batch.min(count - first));
@@ -170,7 +170,7 @@ pub(crate) fn each<T>(
             copy.copy_from_slice(image);
             make(first + index, copy);
         }
-        found.extend(look(&mut copies)?);
+        found.extend(load(&mut copies)?);
     }
     Ok(found)
 }

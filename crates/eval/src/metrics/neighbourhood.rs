@@ -2,28 +2,28 @@
 
 use monosplit_graph::{Noise, Result};
 
-use super::copies::{self, Copies, each};
-use super::treatment::Treatment;
+use super::map_normalisation::MapNormalisation;
+use super::perturbed_copies::{self, PerturbedCopies, each};
+use crate::case_arrays::{CaseArrays, MeasureError, silent};
 use crate::metric::Case;
-use crate::subject::{Stop, Subject, silent};
 
 /// Noise beyond this leaves nothing of an image.
-pub(super) const FARTHEST: f64 = 1e6;
+pub(super) const MAX_NOISE: f64 = 1e6;
 
 /// The noise that is added to every value of the image.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spread {
+pub enum NoiseDistribution {
     /// Evenly between minus and plus this.
     Uniform(f64),
     /// Normal, of this standard deviation.
     Gaussian(f64),
 }
 
-impl Spread {
+impl NoiseDistribution {
     fn draw(self, noise: Noise, index: u64) -> f64 {
         match self {
-            Spread::Uniform(radius) => radius * (2.0 * noise.uniform(index) - 1.0),
-            Spread::Gaussian(deviation) => deviation * noise.gaussian(index),
+            NoiseDistribution::Uniform(radius) => radius * (2.0 * noise.uniform(index) - 1.0),
+            NoiseDistribution::Gaussian(deviation) => deviation * noise.gaussian(index),
         }
     }
 }
@@ -34,13 +34,13 @@ pub struct Neighbourhood {
     /// How many there are.
     pub samples: usize,
     /// The noise that is added.
-    pub spread: Spread,
+    pub spread: NoiseDistribution,
     /// Whether the very first value of the image stays as it is, as it does in Quantus 0.5.
     pub first_stays: bool,
     /// Whether a neighbour for which the network's decision changes leaves the metric without a value.
     pub same_decision: bool,
     /// What is done to the maps.
-    pub treatment: Treatment,
+    pub normalisation: MapNormalisation,
     /// Copies of the image at once; as many as the network likes, if that is not given.
     pub batch: Option<usize>,
 }
@@ -67,26 +67,26 @@ impl Neighbourhood {
         &self,
         case: &Case<'_>,
         make: &dyn Fn(usize, &mut [f32]),
-    ) -> Result<(Vec<Distance>, f64), Stop> {
-        let subject = Subject::of(case)?;
-        let map = self.treatment.of(&subject.map);
-        let before = self.same_decision.then(|| decision(&subject)).transpose()?;
+    ) -> Result<(Vec<Distance>, f64), MeasureError> {
+        let arrays = CaseArrays::of(case)?;
+        let map = self.normalisation.of(&arrays.map);
+        let before = self.same_decision.then(|| decision(&arrays)).transpose()?;
         let mut changed = false;
-        let mut look = |copies: &mut Copies<'_>| -> Result<Vec<Distance>> {
+        let mut load = |copies: &mut PerturbedCopies<'_>| -> Result<Vec<Distance>> {
             if let Some(before) = before {
                 let decisions = copies.scores(&|scores| best(scores) as f64)?;
                 changed |= decisions.iter().any(|&decision| decision != before);
             }
             let maps = copies.maps()?;
             let distance = |(index, other): (usize, Vec<f64>)| Distance {
-                maps: apart(map.iter().zip(&self.treatment.of(&other)).map(|(a, b)| a - b)),
+                maps: apart(map.iter().zip(&self.normalisation.of(&other)).map(|(a, b)| a - b)),
                 images: apart(
-                    subject.image.iter().zip(copies.copy(index).iter()).map(|(a, b)| f64::from(a - b)),
+                    arrays.image.iter().zip(copies.copy(index).iter()).map(|(a, b)| f64::from(a - b)),
                 ),
             };
             Ok(maps.into_iter().enumerate().map(distance).collect())
         };
-        let distances = each(case, &subject.image, self.samples.max(1), self.batch, make, &mut look)?;
+        let distances = each(case, &arrays.image, self.samples.max(1), self.batch, make, &mut load)?;
         if changed {
             return Err(silent("the network decides otherwise near the image"));
         }
@@ -97,8 +97,8 @@ impl Neighbourhood {
     }
 }
 
-fn decision(subject: &Subject<'_>) -> Result<f64> {
-    copies::score(subject.case, &subject.image, &|scores| best(scores) as f64)
+fn decision(arrays: &CaseArrays<'_>) -> Result<f64> {
+    perturbed_copies::score(arrays.case, &arrays.image, &|scores| best(scores) as f64)
 }
 
 /// The class with the highest score, the first of several.

@@ -5,9 +5,9 @@ use monosplit_explain::Cover;
 use monosplit_graph::{Result, Tensor};
 
 use super::baseline::Baseline;
-use super::copies::{after_each, rows, score};
-use crate::erosions::{Area, Changes};
-use crate::subject::Subject;
+use super::perturbed_copies::{after_each, rows, score};
+use crate::case_arrays::CaseArrays;
+use crate::perturbation::{Perturbations, Region};
 
 /// A part is small if it spans no more than one in so many rows and columns.
 const SMALL: usize = 4;
@@ -58,8 +58,8 @@ impl Parts {
     }
 
     /// The rows and columns that each of the first `steps` parts lies within, if these are small.
-    fn areas(&self, steps: usize, height: usize, width: usize) -> Option<Vec<Area>> {
-        let area = |index: usize| -> Option<Area> {
+    fn regions(&self, steps: usize, height: usize, width: usize) -> Option<Vec<Region>> {
+        let area = |index: usize| -> Option<Region> {
             let places = || self.part(index).iter();
             let range = |of: fn(usize, usize) -> usize, length: usize| {
                 let (least, most) =
@@ -117,44 +117,55 @@ enum Filling<'a> {
 }
 
 /// A removal: what is removed, from which image, and what it becomes.
-pub(crate) struct Removal<'a> {
-    subject: &'a Subject<'a>,
+pub(crate) struct FeatureRemoval<'a> {
+    arrays: &'a CaseArrays<'a>,
     start: Tensor,
     parts: &'a Parts,
     filling: Filling<'a>,
     steps: usize,
 }
 
-impl<'a> Removal<'a> {
+impl<'a> FeatureRemoval<'a> {
     /// The first `steps` parts of the image fall to a baseline.
-    pub(crate) fn new(subject: &'a Subject<'a>, parts: &'a Parts, baseline: Baseline, steps: usize) -> Self {
+    pub(crate) fn new(
+        arrays: &'a CaseArrays<'a>,
+        parts: &'a Parts,
+        baseline: Baseline,
+        steps: usize,
+    ) -> Self {
         let mut levels = Vec::new();
         if baseline.moves() {
-            let mut image = subject.image.to_vec();
+            let mut image = arrays.image.to_vec();
             for step in 0..steps {
-                let now = baseline.levels(subject, &image);
-                parts.overwrite(step, &now, subject.pixels(), &mut image);
+                let now = baseline.levels(arrays, &image);
+                parts.overwrite(step, &now, arrays.pixels(), &mut image);
                 levels.push(now);
             }
         } else {
-            levels.push(baseline.levels(subject, &subject.image));
+            levels.push(baseline.levels(arrays, &arrays.image));
         }
-        Removal { subject, start: subject.case.image.clone(), parts, filling: Filling::Levels(levels), steps }
+        FeatureRemoval {
+            arrays,
+            start: arrays.case.image.clone(),
+            parts,
+            filling: Filling::Levels(levels),
+            steps,
+        }
     }
 
     /// One image becomes another, all parts of pixels one after the other.
     pub(crate) fn between(
-        subject: &'a Subject<'a>,
+        arrays: &'a CaseArrays<'a>,
         parts: &'a Parts,
         from: Tensor,
         to: &'a [f32],
-    ) -> Removal<'a> {
-        Removal { subject, start: from, parts, filling: Filling::Picture(to), steps: parts.len() }
+    ) -> FeatureRemoval<'a> {
+        FeatureRemoval { arrays, start: from, parts, filling: Filling::Picture(to), steps: parts.len() }
     }
 
     /// What the network says before anything is gone, and after each step.
     pub(crate) fn curve(&self, batch: Option<usize>, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
-        let case = self.subject.case;
+        let case = self.arrays.case;
         if let Some(scores) = case.network.scores_after(&self.start, self, batch)? {
             return Ok(rows(&scores, 1 + self.steps, case.class)?.iter().map(|row| read(row)).collect());
         }
@@ -166,13 +177,13 @@ impl<'a> Removal<'a> {
     }
 }
 
-impl Changes for Removal<'_> {
+impl Perturbations for FeatureRemoval<'_> {
     fn steps(&self) -> usize {
         self.steps
     }
 
     fn make(&self, step: usize, image: &mut [f32]) {
-        let pixels = self.subject.pixels();
+        let pixels = self.arrays.pixels();
         match &self.filling {
             Filling::Picture(picture) => self.parts.take_from(step, picture, pixels, image),
             Filling::Levels(levels) => {
@@ -181,12 +192,12 @@ impl Changes for Removal<'_> {
         }
     }
 
-    fn areas(&self) -> Option<Vec<Area>> {
-        self.parts.areas(self.steps, self.subject.height, self.subject.width)
+    fn regions(&self) -> Option<Vec<Region>> {
+        self.parts.regions(self.steps, self.arrays.height, self.arrays.width)
     }
 
     fn cover(&self) -> Result<Option<Cover>> {
-        let Subject { channels, height, width, .. } = *self.subject;
+        let CaseArrays { channels, height, width, .. } = *self.arrays;
         let levels = match &self.filling {
             Filling::Picture(picture) => Tensor::new([1, channels, height, width], picture.to_vec())?,
             Filling::Levels(levels) => match &levels[..] {

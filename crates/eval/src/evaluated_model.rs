@@ -11,24 +11,24 @@ use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
-use crate::erosions::{Changes, Erosions};
 use crate::metric::Network;
+use crate::perturbation::{PerturbationScorer, Perturbations};
 use crate::randomisation::{randomised, trained};
 
 /// Programs of this many groups stay compiled: an ablation goes through the same ones again and again.
-const REMEMBERED: usize = 3;
+const CACHED_PROGRAMS: usize = 3;
 
 /// A network that can be asked for scores and for maps.
-pub struct Examinee<'a> {
+pub struct EvaluatedModel<'a> {
     graph: &'a Graph,
     engine: &'a dyn Engine,
     /// An explanation without maps is the network alone, at any batch size.
     scores: Explainer,
     compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
-    erosions: Erosions,
+    perturbation_scorer: PerturbationScorer,
 }
 
-impl<'a> Examinee<'a> {
+impl<'a> EvaluatedModel<'a> {
     /// Compiles `graph`, whose first input is the image `[N, C, H, W]` and whose first output holds the class scores.
     pub fn new(graph: &'a Graph, engine: &'a dyn Engine) -> Result<Self> {
         if samples_interact(graph) {
@@ -38,12 +38,12 @@ impl<'a> Examinee<'a> {
             ));
         }
         let scores = Explainer::new(graph, &[], engine)?;
-        Ok(Examinee {
+        Ok(EvaluatedModel {
             graph,
             engine,
             scores,
             compiled: Mutex::new(Vec::new()),
-            erosions: Erosions::default(),
+            perturbation_scorer: PerturbationScorer::default(),
         })
     }
 
@@ -63,7 +63,7 @@ impl<'a> Examinee<'a> {
     }
 
     /// The programs of a group of candidates that take the same numbers at run time.
-    pub fn panel(&self, candidates: &[&Candidate]) -> Result<Panel> {
+    pub fn compile_group(&self, candidates: &[&Candidate]) -> Result<CompiledGroup> {
         let mut requests: Vec<MapRequest> = Vec::new();
         let mut keys: Vec<String> = Vec::new();
         let mut places = Vec::with_capacity(candidates.len());
@@ -86,7 +86,7 @@ impl<'a> Examinee<'a> {
         }
         let explainer = self.explainer(keys, &requests)?;
         let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
-        Ok(Panel { explainer, requests, settings, places, absolute })
+        Ok(CompiledGroup { explainer, requests, settings, places, absolute })
     }
 
     fn explainer(&self, keys: Vec<String>, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
@@ -99,7 +99,7 @@ impl<'a> Examinee<'a> {
             compiled.push(found);
             return Ok(explainer);
         }
-        if compiled.len() >= REMEMBERED {
+        if compiled.len() >= CACHED_PROGRAMS {
             compiled.remove(0);
         }
         let explainer = Arc::new(Explainer::new(self.graph, requests, self.engine)?);
@@ -109,7 +109,7 @@ impl<'a> Examinee<'a> {
 }
 
 /// Candidates whose maps are computed together.
-pub struct Panel {
+pub struct CompiledGroup {
     explainer: Arc<Explainer>,
     requests: Vec<MapRequest>,
     settings: Settings,
@@ -122,13 +122,13 @@ pub struct Panel {
 #[derive(Clone, Debug)]
 pub struct Maps(Vec<Tensor>);
 
-impl Panel {
+impl CompiledGroup {
     /// The maps `[N, H, W]` of images, each for a class of its own.
     pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
         let class = Class::PerSample(classes.to_vec());
         let batch = ExplainBatch { position: None, ..ExplainBatch::new(images, &class, &self.settings) };
         let explained = self.explainer.explain_batch(&batch)?;
-        explained.maps.into_iter().map(settled).collect::<Result<_>>().map(Maps)
+        explained.maps.into_iter().map(scaled).collect::<Result<_>>().map(Maps)
     }
 
     /// The maps of one candidate; those of the mask are the masks of the images, which must be given.
@@ -156,7 +156,7 @@ impl Panel {
 }
 
 /// A map with its exponents multiplied in, where it has any.
-fn settled(map: SaliencyMap) -> Result<Tensor> {
+fn scaled(map: SaliencyMap) -> Result<Tensor> {
     if map.exponents.iter().all(|&exponent| exponent == 0) {
         return Ok(map.values);
     }
@@ -182,17 +182,17 @@ fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
 
 /// What was computed for perturbed images: candidates of a panel that are asked about the same ones share the work.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Vec<Remembered>>);
+pub(crate) struct MapCache(Mutex<Vec<CachedMaps>>);
 
 /// Images, the class that was explained, and the maps.
-struct Remembered {
+struct CachedMaps {
     hash: u64,
     images: Tensor,
     class: usize,
     maps: Arc<Maps>,
 }
 
-impl Memory {
+impl MapCache {
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         if let Ok(mut known) = self.0.lock() {
@@ -200,62 +200,62 @@ impl Memory {
         }
     }
 
-    fn maps(&self, panel: &Panel, images: &Tensor, class: usize) -> Result<Arc<Maps>> {
+    fn maps(&self, compiled_group: &CompiledGroup, images: &Tensor, class: usize) -> Result<Arc<Maps>> {
         let mut hasher = DefaultHasher::new();
         images.to_f32().iter().for_each(|v| v.to_bits().hash(&mut hasher));
         let hash = hasher.finish();
         if let Ok(known) = self.0.lock() {
-            let same = |one: &&Remembered| one.hash == hash && one.class == class && one.images == *images;
+            let same = |one: &&CachedMaps| one.hash == hash && one.class == class && one.images == *images;
             if let Some(one) = known.iter().find(same) {
                 return Ok(one.maps.clone());
             }
         }
         let samples = images.shape().first().copied().unwrap_or(0);
-        let maps = Arc::new(panel.maps(images, &vec![class; samples])?);
+        let maps = Arc::new(compiled_group.maps(images, &vec![class; samples])?);
         if let Ok(mut known) = self.0.lock() {
-            known.push(Remembered { hash, images: images.clone(), class, maps: maps.clone() });
+            known.push(CachedMaps { hash, images: images.clone(), class, maps: maps.clone() });
         }
         Ok(maps)
     }
 }
 
 /// The network as the metrics of one candidate see it.
-pub(crate) struct Watched<'p> {
-    pub(crate) examinee: &'p Examinee<'p>,
-    pub(crate) panel: &'p Panel,
+pub(crate) struct CandidateNetwork<'p> {
+    pub(crate) evaluated_model: &'p EvaluatedModel<'p>,
+    pub(crate) compiled_group: &'p CompiledGroup,
     pub(crate) candidate: usize,
     pub(crate) mask: Option<&'p [bool]>,
-    pub(crate) memory: &'p Memory,
+    pub(crate) memory: &'p MapCache,
 }
 
-impl Network for Watched<'_> {
+impl Network for CandidateNetwork<'_> {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
-        self.examinee.scores(images)
+        self.evaluated_model.scores(images)
     }
 
     fn preferred_batch_size(&self) -> Option<usize> {
-        self.examinee.engine.preferred_batch_size()
+        self.evaluated_model.engine.preferred_batch_size()
     }
 
     fn scores_after(
         &self,
         image: &Tensor,
-        changes: &dyn Changes,
+        changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let Examinee { graph, engine, erosions, .. } = self.examinee;
-        erosions.scores(graph, *engine, image, changes, batch)
+        let EvaluatedModel { graph, engine, perturbation_scorer, .. } = self.evaluated_model;
+        perturbation_scorer.scores(graph, *engine, image, changes, batch)
     }
 
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
         let &[samples, _, height, width] = images.shape() else {
             return Err(Error::shape(format!("expected images [N, C, H, W], found {:?}", images.shape())));
         };
-        let maps = match self.panel.is_mask(self.candidate) {
+        let maps = match self.compiled_group.is_mask(self.candidate) {
             true => drawn(&vec![self.mask; samples])?,
             false => {
-                let maps = self.memory.maps(self.panel, images, class)?;
-                self.panel.of(&maps, self.candidate, &[])?
+                let maps = self.memory.maps(self.compiled_group, images, class)?;
+                self.compiled_group.of(&maps, self.candidate, &[])?
             }
         };
         let maps = maps.ok_or_else(|| Error::argument("the image has no mask to show"))?;
@@ -263,20 +263,20 @@ impl Network for Watched<'_> {
     }
 
     fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
-        let Some(place) = self.panel.places[self.candidate] else { return Ok(None) };
+        let Some(place) = self.compiled_group.places[self.candidate] else { return Ok(None) };
         let &[_, _, height, width] = image.shape() else {
             return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
         };
-        let request = std::slice::from_ref(&self.panel.requests[place]);
+        let request = std::slice::from_ref(&self.compiled_group.requests[place]);
         let mut maps = Vec::new();
         // One network at a time: all of them together would not fit into memory.
-        for count in 1..=trained(self.examinee.graph).len() {
-            let (forgotten, _) = randomised(self.examinee.graph, count, seed)?;
-            let explainer = Explainer::new(&forgotten, request, self.examinee.engine)?;
-            let explained = explainer.explain(image, &Class::Index(class), &self.panel.settings)?;
+        for count in 1..=trained(self.evaluated_model.graph).len() {
+            let (forgotten, _) = randomised(self.evaluated_model.graph, count, seed)?;
+            let explainer = Explainer::new(&forgotten, request, self.evaluated_model.engine)?;
+            let explained = explainer.explain(image, &Class::Index(class), &self.compiled_group.settings)?;
             let map = explained.maps.into_iter().next();
-            let map = settled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
-            maps.push(self.panel.signed(map, self.candidate)?.reshaped([height, width])?);
+            let map = scaled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
+            maps.push(self.compiled_group.signed(map, self.candidate)?.reshaped([height, width])?);
         }
         Ok(Some(maps))
     }

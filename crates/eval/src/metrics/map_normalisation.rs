@@ -4,19 +4,19 @@ use monosplit_graph::{Options, Result};
 
 /// What is done to a map before it is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Treatment {
+pub struct MapNormalisation {
     /// Whether the map is divided by its largest absolute value, so that it lies between −1 and 1.
     pub normalise: bool,
     /// Whether the sign is dropped, after that.
     pub absolute: bool,
 }
 
-impl Treatment {
-    pub(crate) const NORMALISED: Treatment = Treatment { normalise: true, absolute: false };
-    pub(crate) const SIZES: Treatment = Treatment { normalise: true, absolute: true };
+impl MapNormalisation {
+    pub(crate) const NORMALISED: MapNormalisation = MapNormalisation { normalise: true, absolute: false };
+    pub(crate) const ABSOLUTE: MapNormalisation = MapNormalisation { normalise: true, absolute: true };
 
     pub(crate) fn read(self, options: &mut Options) -> Result<Self> {
-        Ok(Treatment {
+        Ok(MapNormalisation {
             normalise: options.flag("normalise", self.normalise)?,
             absolute: options.flag("abs", self.absolute)?,
         })

@@ -10,18 +10,18 @@ use monosplit_image::Preprocess;
 
 use crate::candidate::{Candidate, groups};
 use crate::dataset::{DataSet, Sample};
-use crate::metric::Silence;
+use crate::metric::Undefined;
 use crate::store::{Row, Store, Worker};
 
 /// How often a process that has nothing left to claim looks whether the others are done.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Rows are written when this much work would be lost with them: a disk takes a few milliseconds for each writing.
-const AT_RISK: Duration = Duration::from_millis(200);
+const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An image of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct EvaluatedImage {
     /// Its number in the store.
     pub id: i64,
     /// Its name.
@@ -35,25 +35,25 @@ pub struct Seen {
 }
 
 /// What a value is, or why there is none.
-pub type Outcome = std::result::Result<f64, Silence>;
+pub type Outcome = std::result::Result<f64, Undefined>;
 
 /// Somebody who measures.
-pub trait Examiner {
+pub trait Evaluator {
     /// Makes ready for some candidates, which take the same numbers at run time.
     fn prepare(&mut self, group: &[&Candidate]) -> Result<()>;
 
     /// Looks at some images.
-    fn look(&mut self, samples: Vec<Sample>, images: &[Seen]) -> Result<()>;
+    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()>;
 
     /// The value of one metric for one of the candidates and one of the images.
-    fn examine(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome>;
+    fn evaluate(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome>;
 
     /// Another metric or image comes next.
-    fn turn(&mut self) {}
+    fn next_case(&mut self) {}
 }
 
 /// Where a sweep stores what it finds.
-pub struct Sweep<'a> {
+pub struct GridEvaluation<'a> {
     /// The store.
     pub store: &'a mut Store,
     /// This process.
@@ -73,7 +73,7 @@ pub struct Sweep<'a> {
 }
 
 /// What a sweep goes over.
-pub struct Ground<'a> {
+pub struct EvaluationGrid<'a> {
     /// The candidates, and their numbers in the store.
     pub candidates: &'a [Candidate],
     /// The same.
@@ -81,27 +81,28 @@ pub struct Ground<'a> {
     /// The metrics' numbers in the store.
     pub metrics: &'a [i64],
     /// The images.
-    pub images: &'a [Seen],
+    pub images: &'a [EvaluatedImage],
     /// Where they are read from.
     pub data: &'a DataSet,
 }
 
 /// Candidates of a group and an image, by their places, and the metrics that are missing.
-type Gap = (usize, usize, Vec<usize>);
+type MissingValues = (usize, usize, Vec<usize>);
 
-impl Sweep<'_> {
+impl GridEvaluation<'_> {
     /// Stores what is missing; returns when everything is there, whoever has done it.
-    pub fn run(&mut self, ground: &Ground<'_>, examiner: &mut dyn Examiner) -> Result<()> {
-        let groups = groups(ground.candidates, self.maps.max(1));
-        let total = ground.candidates.len() * ground.images.len() * ground.metrics.len();
-        let (batch, open) =
-            (self.batch.max(1), |gaps: &[Gap]| gaps.iter().map(|(.., metrics)| metrics.len()).sum::<usize>());
-        self.store.bury(self.worker)?;
+    pub fn run(&mut self, grid: &EvaluationGrid<'_>, evaluator: &mut dyn Evaluator) -> Result<()> {
+        let groups = groups(grid.candidates, self.maps.max(1));
+        let total = grid.candidates.len() * grid.images.len() * grid.metrics.len();
+        let (batch, open) = (self.batch.max(1), |missing_values: &[MissingValues]| {
+            missing_values.iter().map(|(.., metrics)| metrics.len()).sum::<usize>()
+        });
+        self.store.release_abandoned_claims(self.worker)?;
         // What is there counts from the beginning, wherever in the run it lies.
         let mut missing = Vec::new();
         for group in &groups {
-            for block in ground.images.chunks(batch) {
-                missing.push(open(&self.gaps(ground, group, block)?));
+            for block in grid.images.chunks(batch) {
+                missing.push(open(&self.missing_values(grid, group, block)?));
             }
         }
         let mut done = total - missing.iter().sum::<usize>();
@@ -110,24 +111,24 @@ impl Sweep<'_> {
             let mut missing = missing.iter_mut();
             for group in &groups {
                 let mut prepared = false;
-                for (block, missing) in ground.images.chunks(batch).zip(&mut missing) {
-                    let gaps = self.gaps(ground, group, block)?;
-                    done += *missing - open(&gaps).min(*missing);
-                    *missing = open(&gaps);
+                for (block, missing) in grid.images.chunks(batch).zip(&mut missing) {
+                    let missing_values = self.missing_values(grid, group, block)?;
+                    done += *missing - open(&missing_values).min(*missing);
+                    *missing = open(&missing_values);
                     self.progress.advance(done, total);
-                    let mine = self.claimed(ground, group, block, &gaps)?;
+                    let mine = self.claimed(grid, group, block, &missing_values)?;
                     if mine.is_empty() {
                         left |= *missing > 0;
                         continue;
                     }
-                    left |= mine.len() < gaps.len();
+                    left |= mine.len() < missing_values.len();
                     if !std::mem::replace(&mut prepared, true) {
                         let members: Vec<&Candidate> =
-                            group.iter().map(|&member| &ground.candidates[member]).collect();
-                        examiner.prepare(&members)?;
+                            group.iter().map(|&member| &grid.candidates[member]).collect();
+                        evaluator.prepare(&members)?;
                     }
                     let before = done;
-                    self.work(ground, group, block, &mine, examiner, (&mut done, total))?;
+                    self.work(grid, group, block, &mine, evaluator, (&mut done, total))?;
                     *missing -= (done - before).min(*missing);
                     worked = true;
                 }
@@ -136,48 +137,53 @@ impl Sweep<'_> {
                 self.progress.advance(total, total);
                 return Ok(());
             }
-            if !self.store.bury(self.worker)? && !worked {
-                std::thread::sleep(GLANCE);
+            if !self.store.release_abandoned_claims(self.worker)? && !worked {
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
 
     /// What is not in the store.
-    fn gaps(&self, ground: &Ground<'_>, group: &[usize], block: &[Seen]) -> Result<Vec<Gap>> {
-        let mut gaps = Vec::new();
+    fn missing_values(
+        &self,
+        grid: &EvaluationGrid<'_>,
+        group: &[usize],
+        block: &[EvaluatedImage],
+    ) -> Result<Vec<MissingValues>> {
+        let mut missing_values = Vec::new();
         for (member, &candidate) in group.iter().enumerate() {
             for (place, image) in block.iter().enumerate() {
-                let known = self.store.measured(self.model, self.seed, ground.ids[candidate], image.id)?;
-                let missing = (0..ground.metrics.len()).filter(|&m| !known.contains(&ground.metrics[m]));
+                let known = self.store.measured(self.model, self.seed, grid.ids[candidate], image.id)?;
+                let missing = (0..grid.metrics.len()).filter(|&m| !known.contains(&grid.metrics[m]));
                 let missing: Vec<usize> = missing.collect();
                 if !missing.is_empty() {
-                    gaps.push((member, place, missing));
+                    missing_values.push((member, place, missing));
                 }
             }
         }
-        Ok(gaps)
+        Ok(missing_values)
     }
 
     /// Those gaps that are this worker's to fill, looked at again: another may have filled one before it was claimed.
     fn claimed(
         &mut self,
-        ground: &Ground<'_>,
+        grid: &EvaluationGrid<'_>,
         group: &[usize],
-        block: &[Seen],
-        gaps: &[Gap],
-    ) -> Result<Vec<Gap>> {
-        if gaps.is_empty() {
+        block: &[EvaluatedImage],
+        missing_values: &[MissingValues],
+    ) -> Result<Vec<MissingValues>> {
+        if missing_values.is_empty() {
             return Ok(Vec::new());
         }
-        let key = |(member, place, _): &Gap| (ground.ids[group[*member]], block[*place].id);
-        let wanted: Vec<(i64, i64)> = gaps.iter().map(key).collect();
+        let key = |(member, place, _): &MissingValues| (grid.ids[group[*member]], block[*place].id);
+        let wanted: Vec<(i64, i64)> = missing_values.iter().map(key).collect();
         let mine = self.store.claim(self.worker, self.model, &wanted)?;
         if mine.is_empty() {
             return Ok(Vec::new());
         }
         let mine: HashSet<(i64, i64)> = mine.into_iter().collect();
-        let again = self.gaps(ground, group, block)?;
-        let (kept, filled): (Vec<Gap>, Vec<(i64, i64)>) = {
+        let again = self.missing_values(grid, group, block)?;
+        let (kept, filled): (Vec<MissingValues>, Vec<(i64, i64)>) = {
             let open: HashSet<(i64, i64)> = again.iter().map(key).collect();
             let kept = again.into_iter().filter(|gap| mine.contains(&key(gap))).collect();
             (kept, mine.iter().filter(|claim| !open.contains(claim)).copied().collect())
@@ -188,17 +194,17 @@ impl Sweep<'_> {
 
     fn work(
         &mut self,
-        ground: &Ground<'_>,
+        grid: &EvaluationGrid<'_>,
         group: &[usize],
-        block: &[Seen],
-        gaps: &[Gap],
-        examiner: &mut dyn Examiner,
+        block: &[EvaluatedImage],
+        missing_values: &[MissingValues],
+        evaluator: &mut dyn Evaluator,
         (done, total): (&mut usize, usize),
     ) -> Result<()> {
         // The whole block is looked at even if part of it is done: the bits must not depend on where a run was cut off.
         let mut samples = Vec::with_capacity(block.len());
         for image in block {
-            let photograph = ground.data.load(image.index)?.map_err(|left_out| {
+            let photograph = grid.data.load(image.index)?.map_err(|left_out| {
                 Error::malformed(format!(
                     "image '{}' {} since the run began",
                     left_out.name, left_out.trouble
@@ -206,21 +212,21 @@ impl Sweep<'_> {
             })?;
             samples.push(Sample::new(&photograph, self.preprocess)?);
         }
-        examiner.look(samples, block)?;
+        evaluator.load(samples, block)?;
         let (mut pending, mut stored) = (Vec::new(), Instant::now());
         for (place, image) in block.iter().enumerate() {
-            let here: Vec<&Gap> = gaps.iter().filter(|(_, at, _)| *at == place).collect();
-            for metric in 0..ground.metrics.len() {
+            let here: Vec<&MissingValues> = missing_values.iter().filter(|(_, at, _)| *at == place).collect();
+            for metric in 0..grid.metrics.len() {
                 for (member, ..) in here.iter().filter(|gap| gap.2.contains(&metric)) {
                     let candidate = group[*member];
                     let begun = Instant::now();
-                    let outcome = examiner.examine(metric, place, *member).map_err(|error| {
-                        let title = &ground.candidates[candidate].title;
+                    let outcome = evaluator.evaluate(metric, place, *member).map_err(|error| {
+                        let title = &grid.candidates[candidate].title;
                         Error::new(error.kind(), format!("{title}, image '{}': {error}", image.name))
                     })?;
-                    let key = (ground.ids[candidate], image.id, ground.metrics[metric]);
+                    let key = (grid.ids[candidate], image.id, grid.metrics[metric]);
                     pending.push(row(key, outcome, begun.elapsed().as_secs_f64()));
-                    if stored.elapsed() > AT_RISK {
+                    if stored.elapsed() > WRITE_INTERVAL {
                         self.store.finish(self.worker, (self.model, self.seed), &pending, &[])?;
                         *done += pending.len();
                         pending.clear();
@@ -228,10 +234,10 @@ impl Sweep<'_> {
                         self.progress.advance(*done, total);
                     }
                 }
-                examiner.turn();
+                evaluator.next_case();
             }
             let claims: Vec<(i64, i64)> =
-                here.iter().map(|(member, ..)| (ground.ids[group[*member]], image.id)).collect();
+                here.iter().map(|(member, ..)| (grid.ids[group[*member]], image.id)).collect();
             self.store.finish(self.worker, (self.model, self.seed), &pending, &claims)?;
             *done += pending.len();
             pending.clear();
@@ -242,10 +248,10 @@ impl Sweep<'_> {
 }
 
 fn row((configuration, image, metric): (i64, i64, i64), outcome: Outcome, seconds: f64) -> Row {
-    let (value, silence) = match outcome {
+    let (value, undefined) = match outcome {
         Ok(value) if value.is_finite() => (Some(value), None),
         Ok(value) => (None, Some(format!("the value is {value}"))),
-        Err(Silence(why)) => (None, Some(why)),
+        Err(Undefined(why)) => (None, Some(why)),
     };
-    Row { configuration, image, metric, value, silence, seconds }
+    Row { configuration, image, metric, value, undefined, seconds }
 }

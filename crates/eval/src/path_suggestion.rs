@@ -5,7 +5,7 @@ use std::path::Path;
 use monosplit_graph::options::closest;
 
 /// `did you mean 'x'? ` where nothing is called `path` and something in the same folder almost is, else nothing.
-pub fn nearby(path: &Path) -> String {
+pub fn suggest_path(path: &Path) -> String {
     if path.exists() {
         return String::new();
     }

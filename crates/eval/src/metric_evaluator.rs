@@ -1,0 +1,130 @@
+//! An examiner who judges maps by metrics.
+
+use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
+
+use crate::candidate::Candidate;
+use crate::dataset::Sample;
+use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, MapCache, Maps};
+use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
+use crate::metric::{Case, Metric, Undefined};
+
+/// Judges maps by metrics.
+pub struct MetricEvaluator<'a> {
+    evaluated_model: &'a EvaluatedModel<'a>,
+    metrics: &'a [Box<dyn Metric>],
+    seed: u64,
+    memory: MapCache,
+    compiled_group: Option<CompiledGroup>,
+    loaded: LoadedBatch,
+}
+
+/// Images and their maps.
+#[derive(Default)]
+pub(crate) struct LoadedBatch {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) classes: Vec<usize>,
+    seeds: Vec<u64>,
+    maps: Option<Maps>,
+}
+
+impl LoadedBatch {
+    /// The maps of all candidates of a panel for some images.
+    pub(crate) fn at(
+        compiled_group: &CompiledGroup,
+        samples: Vec<Sample>,
+        images: &[EvaluatedImage],
+        seed: u64,
+    ) -> Result<Self> {
+        let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
+        let classes: Vec<usize> = images.iter().map(|image| image.class).collect();
+        // Every candidate sees the same perturbations of an image: differences between them are their own.
+        let own = |image: &EvaluatedImage| Noise::new(seed).stream(&image.hash).bits(0);
+        let maps = compiled_group.maps(&stack(&tensors, Kind::Float)?, &classes)?;
+        Ok(LoadedBatch { samples, classes, seeds: images.iter().map(own).collect(), maps: Some(maps) })
+    }
+
+    /// The map `[H, W]` of one candidate for one image; none where it is the mask and there is none.
+    pub(crate) fn map(
+        &self,
+        compiled_group: &CompiledGroup,
+        image: usize,
+        candidate: usize,
+    ) -> Result<Option<Tensor>> {
+        let maps = self.maps.as_ref().ok_or_else(|| Error::argument("no image was looked at"))?;
+        let sample = &self.samples[image];
+        let &[_, _, height, width] = sample.tensor.shape() else {
+            return Err(Error::shape("expected an image [1, C, H, W]"));
+        };
+        if compiled_group.is_mask(candidate) {
+            let mask = compiled_group.of(maps, candidate, &[sample.mask.as_deref()])?;
+            return mask.map(|mask| mask.reshaped([height, width])).transpose();
+        }
+        let all =
+            compiled_group.of(maps, candidate, &[])?.ok_or_else(|| Error::argument("there is no map"))?;
+        rows(&all, image..image + 1)?.reshaped([height, width]).map(Some)
+    }
+}
+
+impl<'a> MetricEvaluator<'a> {
+    /// Judges the maps of `examinee` by `metrics`, whose random numbers come from `seed`.
+    pub fn new(evaluated_model: &'a EvaluatedModel<'a>, metrics: &'a [Box<dyn Metric>], seed: u64) -> Self {
+        MetricEvaluator {
+            evaluated_model,
+            metrics,
+            seed,
+            memory: MapCache::default(),
+            compiled_group: None,
+            loaded: LoadedBatch::default(),
+        }
+    }
+}
+
+impl Evaluator for MetricEvaluator<'_> {
+    fn prepare(&mut self, group: &[&Candidate]) -> Result<()> {
+        self.compiled_group = Some(self.evaluated_model.compile_group(group)?);
+        Ok(())
+    }
+
+    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
+        let compiled_group =
+            self.compiled_group.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
+        self.loaded = LoadedBatch::at(compiled_group, samples, images, self.seed)?;
+        Ok(())
+    }
+
+    fn evaluate(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome> {
+        let compiled_group =
+            self.compiled_group.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
+        let (metric, sample) = (&self.metrics[metric], &self.loaded.samples[image]);
+        if metric.needs_mask() && sample.mask.is_none() {
+            return Ok(Err(Undefined("the image has no mask".into())));
+        }
+        let Some(map) = self.loaded.map(compiled_group, image, candidate)? else {
+            return Ok(Err(Undefined("the image has no mask".into())));
+        };
+        if map.to_f64().iter().any(|v| !v.is_finite()) {
+            return Ok(Err(Undefined("the map holds numbers that are not finite".into())));
+        }
+        let mask = sample.mask.as_deref();
+        let network = CandidateNetwork {
+            evaluated_model: self.evaluated_model,
+            compiled_group,
+            candidate,
+            mask,
+            memory: &self.memory,
+        };
+        metric.measure(&Case {
+            image: &sample.tensor,
+            class: self.loaded.classes[image],
+            map: &map,
+            mask,
+            network: &network,
+            seed: self.loaded.seeds[image],
+        })
+    }
+
+    fn next_case(&mut self) {
+        self.memory.clear();
+    }
+}

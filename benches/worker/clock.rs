@@ -31,7 +31,7 @@ impl Clock {
 /// User and system time from the system's own account of this process, which counts hundredths of a second.
 fn on_processor() -> Result<Duration> {
     let path = Path::new("/proc/self/stat");
-    let account = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+    let account = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
     // The second field is the program's name in parentheses and may hold anything.
     let fields = account.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();

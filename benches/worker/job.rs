@@ -90,7 +90,7 @@ pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> 
     let model = Model::open(model)?;
     let (engine, clock) = engine(&options)?;
     let input = Path::new(options.need("input")?);
-    let bytes = std::fs::read(input).map_err(|cause| Error::io(input, &cause))?;
+    let bytes = std::fs::read(input).map_err(|cause| Error::io(input, cause))?;
     let images = npy::read(&bytes)?;
     let job: Option<Box<dyn Job>> = match kind {
         "forward" => Some(Box::new(Forward { inference: Inference::new(&model, &*engine)?, images })),

@@ -113,14 +113,14 @@ impl Worker {
             )
         };
         let text: String = nodes.iter().map(line).collect();
-        std::fs::write(file, text).map_err(|cause| Error::io(file, &cause))
+        std::fs::write(file, text).map_err(|cause| Error::io(file, cause))
     }
 
     fn save(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
         for (name, tensor) in &self.results {
             let path = folder.join(format!("{name}.npy"));
-            std::fs::write(&path, npy::write(tensor)).map_err(|cause| Error::io(&path, &cause))?;
+            std::fs::write(&path, npy::write(tensor)).map_err(|cause| Error::io(&path, cause))?;
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Worker {
 /// The high-water mark of resident memory, in bytes.
 fn peak_memory() -> Result<usize> {
     let path = Path::new("/proc/self/status");
-    let status = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+    let status = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = kilobytes.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
     kilobytes

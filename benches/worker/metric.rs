@@ -56,7 +56,7 @@ pub(crate) fn load(
 
 fn read(path: &str) -> Result<Tensor> {
     let path = Path::new(path);
-    npy::read(&std::fs::read(path).map_err(|cause| Error::io(path, &cause))?)
+    npy::read(&std::fs::read(path).map_err(|cause| Error::io(path, cause))?)
 }
 
 /// The samples of a tensor of so many axes.

@@ -39,9 +39,32 @@ impl Failure {
             // Whoever reads our output has seen enough.
             Failure::Output(cause) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Output(cause) => complain(&format!("the output could not be written: {cause}")),
-            Failure::Error(error) => complain(&error.to_string()),
+            Failure::Error(error) => complain(&text(error)),
         }
     }
+}
+
+/// The text of an error, with its hint in terms of commands and options.
+pub(crate) fn text(error: &Error) -> String {
+    error.text(|hint| {
+        let words = match hint.code {
+            "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
+            "evaluate" => "`monosplit evaluate` makes one",
+            "input-shape" => "give --input-shape 3,224,224",
+            "labels" => "give --labels FILE, or a number",
+            "layer-apart" => {
+                let layer = hint.value.as_deref().unwrap_or("NAME");
+                return Some(format!("a layer is named apart: --layer {layer}"));
+            }
+            "layers" | "survey" => "`monosplit inspect` lists all",
+            "methods" => "`monosplit methods` lists them",
+            "model" => "or --model FILE",
+            "model-instead" => "--model names another",
+            "operators" => "`monosplit ops` lists what is",
+            _ => return None,
+        };
+        Some(words.to_owned())
+    })
 }
 
 /// Prints one line on the error stream.

@@ -5,6 +5,7 @@ mod config;
 mod failure;
 mod interruption;
 mod json;
+mod logging;
 mod output_style;
 mod report;
 mod table;

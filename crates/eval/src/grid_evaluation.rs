@@ -222,7 +222,7 @@ impl GridEvaluation<'_> {
                     let begun = Instant::now();
                     let outcome = evaluator.evaluate(metric, place, *member).map_err(|error| {
                         let title = &grid.candidates[candidate].title;
-                        Error::new(error.kind(), format!("{title}, image '{}': {error}", image.name))
+                        error.context(format!("{title}, image '{}'", image.name))
                     })?;
                     let key = (grid.ids[candidate], image.id, grid.metrics[metric]);
                     pending.push(row(key, outcome, begun.elapsed().as_secs_f64()));

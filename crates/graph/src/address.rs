@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Hint, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
@@ -174,17 +174,14 @@ impl Graph {
         let closest: Vec<String> =
             ranked.iter().take(SUGGESTIONS).map(|(_, candidate)| format!("'{candidate}'")).collect();
         let hint = match (closest.is_empty(), &self.layers()[..]) {
-            (false, _) => format!("did you mean {}? ", closest.join(", ")),
+            (false, _) => format!("; did you mean {}?", closest.join(", ")),
             (true, [first, second, .., last]) => {
                 let names = [first, second, last].map(|layer| shortened(&layer.name));
-                format!("names here are '{}', '{}' … '{}'; ", names[0], names[1], names[2])
+                format!("; names here are '{}', '{}' … '{}'", names[0], names[1], names[2])
             }
             _ => String::new(),
         };
-        Error::new(
-            ErrorKind::UnknownName,
-            format!("no layer '{}'; {hint}`monosplit inspect` lists all", shortened(name)),
-        )
+        Error::new(ErrorKind::UnknownName, format!("no layer '{}'{hint}", shortened(name))).hint(Hint::LAYERS)
     }
 
     /// All layers in topological order: every node that is not constant.
@@ -423,7 +420,7 @@ mod tests {
         let said = error.to_string();
         assert!(said.starts_with("no layer 'features.conv'; did you mean 'features"), "{said}");
         assert!(said.contains("'features.0.conv', 'features.1.conv'"), "{said}");
-        assert!(said.ends_with("? `monosplit inspect` lists all"), "{said}");
+        assert!(said.ends_with("? the layers of the graph list all"), "{said}");
         assert!(said.matches('\'').count() <= 2 * (SUGGESTIONS + 1));
         let far = network().layer(&"z".repeat(100_000)).unwrap_err().to_string();
         assert!(far.len() < 1000 && !far.contains("did you mean"), "{far}");

@@ -1,6 +1,8 @@
 //! What can go wrong, said so that a person can act on it.
 
+use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,24 +27,67 @@ pub enum ErrorKind {
     Memory,
 }
 
+/// What may be done about an [`Error`], in the words of the library. A program that has other words for it (a
+/// command, an option) tells hints apart by their code: see [`Error::text`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hint {
+    /// The name by which programs know the hint.
+    pub code: &'static str,
+    /// The hint as a part of a sentence.
+    pub text: &'static str,
+    /// The value that the hint is about, where there is one.
+    pub value: Option<String>,
+}
+
+impl Hint {
+    /// The shape of a sample is to be given when the network is opened.
+    pub const INPUT_SHAPE: Hint =
+        Hint::new("input-shape", "give the shape of one sample, for example 3,224,224");
+    /// The layers of the network tell what there is.
+    pub const LAYERS: Hint = Hint::new("layers", "the layers of the graph list all");
+    /// The table of operators tells what there is.
+    pub const OPERATORS: Hint = Hint::new("operators", "the table of operators lists what is");
+    /// The survey of a file tells all that is wrong with it.
+    pub const SURVEY: Hint = Hint::new("survey", "a survey of the file lists all");
+
+    /// A hint of this code and text.
+    pub const fn new(code: &'static str, text: &'static str) -> Self {
+        Hint { code, text, value: None }
+    }
+
+    /// The same hint about a value.
+    #[must_use]
+    pub fn about(self, value: impl Into<String>) -> Self {
+        Hint { value: Some(value.into()), ..self }
+    }
+}
+
 /// A failure: its kind, the node it concerns where there is one, and a sentence that says what was
 /// expected, what was found and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+#[derive(Debug, Clone)]
+pub struct Error(Box<Failure>);
+
+#[derive(Debug, Clone)]
+struct Failure {
     kind: ErrorKind,
+    /// What the node belongs to, from the outside in; each part ends in a colon and a blank.
+    context: String,
     node: Option<String>,
     message: String,
+    hint: Option<Hint>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// A failure of `kind` described by `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, node: None, message: message.into() }
+        let (context, message) = (String::new(), message.into());
+        Error(Box::new(Failure { kind, context, node: None, message, hint: None, source: None }))
     }
 
     /// A file could not be read or written.
-    pub fn io(path: &std::path::Path, cause: &std::io::Error) -> Self {
-        Error::new(ErrorKind::Io, format!("{}: {cause}", path.display()))
+    pub fn io(path: &std::path::Path, cause: std::io::Error) -> Self {
+        Error::new(ErrorKind::Io, format!("{}: {cause}", path.display())).caused_by(cause)
     }
 
     /// A file is truncated, corrupt or hostile.
@@ -79,29 +124,120 @@ impl Error {
     pub fn at(mut self, node: impl Into<String>) -> Self {
         let node = node.into();
         if !node.is_empty() {
-            self.node.get_or_insert(node);
+            self.0.node.get_or_insert(node);
         }
+        self
+    }
+
+    /// The same failure without its node, for a caller that names another.
+    #[must_use]
+    pub fn without_node(mut self) -> Self {
+        self.0.node = None;
+        self
+    }
+
+    /// The same failure, said to be about `context`: a file, a key, an image. The text begins with it and a colon.
+    #[must_use]
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        self.prefixed(&format!("{context}: "))
+    }
+
+    /// The same failure with words in front of its text.
+    #[must_use]
+    pub fn prefixed(mut self, words: &str) -> Self {
+        // A node is a part of what is named later, so that it stands after that.
+        let text = if self.0.node.is_some() { &mut self.0.context } else { &mut self.0.message };
+        text.insert_str(0, words);
+        self
+    }
+
+    /// The same failure with what may be done about it; a hint given before stays.
+    #[must_use]
+    pub fn hint(mut self, hint: Hint) -> Self {
+        self.0.hint.get_or_insert(hint);
+        self
+    }
+
+    /// The same failure with the error that caused it, which [`source`](StdError::source) returns.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Arc::new(source));
         self
     }
 
     /// What sort of failure this is.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The node this concerns, if any.
     pub fn node(&self) -> Option<&str> {
-        self.node.as_deref()
+        self.0.node.as_deref()
+    }
+
+    /// What is wrong, without the node, what the node belongs to, and the hint.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The whole text, with the hint in the words that `words` has for it; the library's own words stand where it has
+    /// none.
+    pub fn text(&self, words: impl Fn(&Hint) -> Option<String>) -> String {
+        let Failure { context, node, message, hint, .. } = &*self.0;
+        let node = node.as_ref().map_or_else(String::new, |node| format!("in node '{node}': "));
+        let hint = hint.as_ref().map_or_else(String::new, |hint| {
+            let separator = if message.ends_with('?') { " " } else { "; " };
+            format!("{separator}{}", words(hint).unwrap_or_else(|| hint.text.to_owned()))
+        });
+        format!("{context}{node}{message}{hint}")
     }
 }
+
+impl PartialEq for Error {
+    /// Whether two failures are of the same kind and read the same.
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.node {
-            Some(node) => write!(f, "in node '{node}': {}", self.message),
-            None => f.write_str(&self.message),
-        }
+        f.write_str(&self.text(|_| None))
     }
 }
 
-impl std::error::Error for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn context_stands_before_the_node_and_the_hint_after_the_message() {
+        let error = Error::unsupported("the op LSTM is not supported").at("lstm_1").hint(Hint::OPERATORS);
+        let error = error.context("net.onnx").context("model.file");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let text = "model.file: net.onnx: in node 'lstm_1': the op LSTM is not supported; ";
+        assert_eq!(error.to_string(), format!("{text}the table of operators lists what is"));
+        let in_words = error.text(|hint| (hint.code == "operators").then(|| "see `ops`".to_owned()));
+        assert_eq!(in_words, format!("{text}see `ops`"));
+    }
+
+    #[test]
+    fn the_cause_of_a_failed_read_is_its_source() {
+        let cause = io::Error::new(io::ErrorKind::PermissionDenied, "permission denied");
+        let error = Error::io(Path::new("a.onnx"), cause).context("model.file");
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>()).unwrap();
+        assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(error.to_string(), "model.file: a.onnx: permission denied");
+    }
+}

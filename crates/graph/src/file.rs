@@ -30,7 +30,7 @@ impl FileBytes {
     /// Opens a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
         let path = path.as_ref();
-        let failed = |cause: std::io::Error| Error::io(path, &cause);
+        let failed = |cause: std::io::Error| Error::io(path, cause);
         // Asked before it is opened: opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             let found = if path.is_dir() { "a folder" } else { "a device or pipe" };

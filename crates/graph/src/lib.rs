@@ -30,7 +30,7 @@ mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use cut::{Cut, dependents};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Hint, Result};
 pub use file::FileBytes;
 pub use fingerprint::Fingerprint;
 pub use graph::{Graph, Label, Node, NodeId, Output};

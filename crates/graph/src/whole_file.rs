@@ -29,7 +29,7 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     unfinished().remove(&temporary);
-    written.map_err(|cause| Error::io(path, &cause))
+    written.map_err(|cause| Error::io(path, cause))
 }
 
 /// Removes what is being written at this moment, and lets nothing more be begun: for a process that is about to end.
@@ -97,7 +97,7 @@ pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
 /// The file that a path stands for: a link is followed.
 fn destination(path: &Path) -> Result<PathBuf> {
     match fs::metadata(path) {
-        Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, &cause)),
+        Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, cause)),
         Err(_) => match fs::read_link(path) {
             Ok(target) => Ok(path.parent().unwrap_or(Path::new("")).join(target)),
             Err(_) => Ok(path.to_owned()),

@@ -28,8 +28,8 @@ impl IdxArray {
 
     /// Reads the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|cause| Error::io(path, &cause))?;
-        IdxArray::read(&bytes).map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
+        let bytes = std::fs::read(path).map_err(|cause| Error::io(path, cause))?;
+        IdxArray::read(&bytes).map_err(|e| e.context(path.display()))
     }
 
     /// Reads an idx file, unpacking it first if it is gzipped.

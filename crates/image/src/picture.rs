@@ -49,11 +49,10 @@ impl Picture {
     /// Reads and decodes the JPEG or PNG file at `path`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|cause| Error::io(path, &cause))?;
+        let file = File::open(path).map_err(|cause| Error::io(path, cause))?;
         let mut bytes = Vec::new();
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|cause| Error::io(path, &cause))?;
-        Picture::decode(&bytes)
-            .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|cause| Error::io(path, cause))?;
+        Picture::decode(&bytes).map_err(|error| error.context(path.display()))
     }
 
     /// Decodes the bytes of a JPEG or PNG file.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, ResolvedMethod};
 use monosplit_eval::{Sha256, suggest_path};
-use monosplit_graph::{Error, Graph, Result, arch};
+use monosplit_graph::{Error, Graph, Hint, Result, arch};
 use monosplit_image::Preprocess;
 
 use crate::catalogue::{Entry, MethodChoice, ValueBounds, tidied};
@@ -17,6 +17,11 @@ use crate::model_options::Origin;
 
 /// A file of weights is not larger than this.
 const MAX_WEIGHTS: u64 = 64 << 30;
+
+/// The network may be given beside the experiment.
+const MODEL: Hint = Hint::new("model", "or a network beside the experiment");
+/// Another network may be given in place of the one that an experiment names.
+const MODEL_INSTEAD: Hint = Hint::new("model-instead", "another network may be given in its place");
 
 /// The network of an experiment, opened.
 pub struct EvaluationContext {
@@ -45,7 +50,9 @@ impl EvaluationContext {
                     "model: expected either `file` or `arch` with `weights`, found both",
                 ));
             }
-            _ => return Err(Error::argument("no network is named: expected model.file, or --model FILE")),
+            _ => {
+                return Err(Error::argument("no network is named: expected model.file").hint(MODEL));
+            }
         };
         let path = match &origin {
             Origin::Onnx(path) => path.clone(),
@@ -61,14 +68,10 @@ impl EvaluationContext {
         };
         let about = |error: Error| match instead {
             Some(_) => error,
-            None => Error::new(
-                error.kind(),
-                format!("{key}: {}{error}; --model names another", suggest_path(&path)),
-            ),
+            None => error.prefixed(&suggest_path(&path)).context(key).hint(MODEL_INSTEAD),
         };
         if let Origin::Architecture { name, .. } = &origin {
-            arch::parameters(name, 1)
-                .map_err(|error| Error::new(error.kind(), format!("model.arch: {error}")))?;
+            arch::parameters(name, 1).map_err(|error| error.context("model.arch"))?;
         }
         let file = model::read_file(&path, MAX_WEIGHTS).map_err(about)?;
         hash.update(&file);
@@ -87,9 +90,8 @@ impl EvaluationContext {
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
         let classes = model.expect_classes()?;
         let labels = match &part.labels {
-            Some(path) => Labels::open(path, classes).map_err(|error| {
-                Error::new(error.kind(), format!("model.labels: {}{error}", suggest_path(path)))
-            })?,
+            Some(path) => Labels::open(path, classes)
+                .map_err(|error| error.prefixed(&suggest_path(path)).context("model.labels"))?,
             None => Labels::of(&model, classes),
         };
         let bounds = ValueBounds::of(Some(&preprocess))?;

@@ -45,7 +45,7 @@ impl InputFile {
 
     /// Told by the first bytes of the file, not by its name.
     fn of_file(path: &Path) -> Result<InputFile> {
-        let failed = |cause| Error::io(path, &cause);
+        let failed = |cause| Error::io(path, cause);
         let mut first = Vec::new();
         let file = File::open(path).map_err(failed)?;
         file.take(NPY_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
@@ -55,7 +55,7 @@ impl InputFile {
 }
 
 fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause| Error::io(folder, &cause);
+    let failed = |cause| Error::io(folder, cause);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -259,7 +259,7 @@ fn about(path: &Path, error: Error) -> Error {
     let (prefix, said) = (path.display().to_string(), error.to_string());
     match said.starts_with(&prefix) {
         true => error,
-        false => Error::new(error.kind(), format!("{prefix}: {said}")),
+        false => error.context(prefix),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_graph::metadata::CLASSES;
-use monosplit_graph::{Error, ErrorKind, Result};
+use monosplit_graph::{Error, ErrorKind, Hint, Result};
 
 use crate::model::{self, Model};
 
@@ -11,6 +11,12 @@ use crate::model::{self, Model};
 const MAX_FILE: u64 = 1 << 30;
 
 const IMAGENET: &str = include_str!("../assets/imagenet-classes.txt");
+
+/// The names of the classes may be given.
+const LABELS: Hint = Hint::new("labels", "give its labels, or a number");
+/// A prediction tells which classes there are.
+const CLASSES_LIST: Hint =
+    Hint::new("classes", "give the name of a class as its labels have it, or a number");
 
 /// The names of a network's classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,14 +90,13 @@ impl Labels {
         }
         let similar = self.names.iter().filter(|name| plain(name).contains(&wanted)).map(String::as_str);
         let similar: Vec<&str> = similar.take(5).collect();
-        let hint = match (self.names.is_empty(), similar.is_empty()) {
-            (true, _) => {
-                "the network's class names are not known; give --labels FILE, or a number".to_owned()
-            }
-            (_, true) => "give a class name as `monosplit run` prints it, a number, or top1".to_owned(),
-            _ => format!("did you mean '{}'?", similar.join("', '")),
-        };
-        Err(Error::new(ErrorKind::UnknownName, format!("no class is called '{text}'; {hint}")))
+        let unknown =
+            |more: &str| Error::new(ErrorKind::UnknownName, format!("no class is called '{text}'{more}"));
+        Err(match (self.names.is_empty(), similar.is_empty()) {
+            (true, _) => unknown("; the network's class names are not known").hint(LABELS),
+            (_, true) => unknown("").hint(CLASSES_LIST),
+            _ => unknown(&format!("; did you mean '{}'?", similar.join("', '"))),
+        })
     }
 
     /// The name of a class; its number if it has none.

@@ -12,7 +12,7 @@ use monosplit_graph::passes::{
     Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
 };
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Dim, Error, FileBytes, Graph, Node, Result, Tensor};
+use monosplit_graph::{Dim, Error, FileBytes, Graph, Hint, Node, Result, Tensor};
 
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
@@ -114,8 +114,8 @@ impl Model {
     pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
         // Constants are computed in double precision so that a double-precision run is exact.
         let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
-        let (canonical, report) = canonicalise(&original, options.canonical, &evaluate)
-            .map_err(|error| Error::new(error.kind(), format!("{origin}: {error}")))?;
+        let (canonical, report) =
+            canonicalise(&original, options.canonical, &evaluate).map_err(|error| error.context(&origin))?;
         let (defaults, external) = (Vec::new(), Vec::new());
         Ok(Model { origin, original, canonical, report, defaults, external, options: options.clone() })
     }
@@ -274,8 +274,7 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     if options.optional_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
         import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
-    onnx::survey_file(&file, path.parent(), &import)
-        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+    onnx::survey_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
 }
 
 /// Whether a file holds its own explanation.
@@ -289,17 +288,15 @@ fn complete(path: &Path, survey: Survey) -> Result<Graph> {
     if let Some(graph) = survey.graph {
         return Ok(graph);
     }
-    let said = match &survey.problems[..] {
-        [] => "the network could not be read".to_owned(),
-        [only] => format!("in node '{}': {}", only.node, only.reason),
-        [first, rest @ ..] => format!(
-            "in node '{}': {} (and {} more, `monosplit inspect` lists all)",
-            first.node,
-            first.reason,
-            rest.len()
-        ),
+    let error = match &survey.problems[..] {
+        [] => Error::unsupported("the network could not be read"),
+        [only] => only.error.clone().at(&only.node),
+        [first, rest @ ..] => {
+            let message = format!("{} (and {} more)", first.error.message(), rest.len());
+            Error::unsupported(message).at(&first.node).hint(Hint::SURVEY)
+        }
     };
-    Err(Error::unsupported(format!("{}: {said}", path.display())))
+    Err(error.context(path.display()))
 }
 
 fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
@@ -311,13 +308,12 @@ fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
         Some(&[3, height, width]) => architecture.input = (height, width),
         Some(other) => {
             return Err(Error::argument(format!(
-                "'{name}' reads images of 3 channels; give --input-shape 3,HEIGHT,WIDTH instead of {other:?}"
+                "'{name}' reads images of 3 channels: expected an input shape of 3,HEIGHT,WIDTH, found {other:?}"
             )));
         }
     }
     let weights = Weights::open(path)?;
-    arch::build(name, &weights, &architecture)
-        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+    arch::build(name, &weights, &architecture).map_err(|error| error.context(path.display()))
 }
 
 /// The bytes of a file of at most `limit` bytes; a larger file is refused before it is read.

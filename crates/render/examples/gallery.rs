@@ -18,7 +18,7 @@ fn main() -> Result<()> {
         return Err(Error::argument("say which folder to draw into: gallery FOLDER"));
     };
     let folder = Path::new(&folder);
-    fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+    fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
     let photograph = concat!(env!("CARGO_MANIFEST_DIR"), "/../monosplit/assets/chelsea.png");
     let chelsea = Picture::open(photograph)?;
     let cropped = chelsea.centre_crop(300, 300)?.resize(224, 224, Filter::Bilinear)?;

@@ -152,9 +152,8 @@ impl FromStr for Architecture {
             let line = line.split('#').next().unwrap_or("");
             for layer in line.split(';').map(str::trim).filter(|layer| !layer.is_empty()) {
                 let layer = layer.parse::<Layer>();
-                layers.push(layer.map_err(|e| {
-                    Error::new(e.kind(), format!("line {} of the architecture: {e}", number + 1))
-                })?);
+                layers
+                    .push(layer.map_err(|e| e.context(format!("line {} of the architecture", number + 1)))?);
                 if layers.len() > MAX_LAYERS {
                     return Err(Error::argument(format!(
                         "the architecture has more than {MAX_LAYERS} layers"

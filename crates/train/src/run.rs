@@ -142,7 +142,7 @@ impl Outcome {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
         let value = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
             line.ok_or_else(|| Error::malformed(format!("{}: there is no '{key}'", path.display())))

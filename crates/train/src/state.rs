@@ -115,8 +115,7 @@ impl State {
 
     /// Reads a checkpoint of a training with these settings.
     pub(crate) fn load(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {
-        State::read(path, settings, data, plan)
-            .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
+        State::read(path, settings, data, plan).map_err(|e| e.context(path.display()))
     }
 
     fn read(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {

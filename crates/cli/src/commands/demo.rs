@@ -145,7 +145,7 @@ impl Demo {
         let begun = Instant::now();
         let path = self.out.join("index.html");
         self.check(&path)?;
-        std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, &cause))?;
+        std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, cause))?;
         for (name, bytes) in built_in() {
             write_atomically(self.out.join(name), bytes)?;
         }

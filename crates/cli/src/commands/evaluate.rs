@@ -14,7 +14,7 @@ use monosplit::eval::protocol::{Images, Observer, Part, Protocol};
 use monosplit::eval::store::{Record, Stage, Store, Worker};
 use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Sha256, Summary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
-use monosplit::graph::{Error, Result};
+use monosplit::graph::{Error, Hint, Result};
 
 use super::compute::{ComputeArgs, Precision};
 use super::progress::{Bar, spoken};
@@ -91,8 +91,8 @@ impl Evaluate {
         })?;
         let named_by = if self.data.is_some() { "--data" } else { "data.folder" };
         let images = Images::open(&experiment, (folder, named_by)).map_err(|error| {
-            let hint = if self.data.is_none() && !folder.is_dir() { "; --data names another" } else { "" };
-            Error::new(error.kind(), format!("{error}{hint}"))
+            let is_missing = self.data.is_none() && !folder.is_dir();
+            if is_missing { error.hint(Hint::new("data-instead", "--data names another")) } else { error }
         })?;
         let context = EvaluationContext::open(&experiment, self.model.as_deref())?;
         images.remarks.iter().for_each(|remark| note(remark));

@@ -109,7 +109,7 @@ impl<'a> CompiledFile<'a> {
         let maps = self.wanted(explain, choice);
         let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
-            .map_err(|error| self.model.unfit(error.to_string()))?;
+            .map_err(|error| error.context(self.model.origin()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
         let shown = maps.iter().map(|map| MapDescription {
             method: map.method.clone(),

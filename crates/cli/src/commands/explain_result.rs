@@ -118,7 +118,7 @@ impl ExplainContext {
             let again = self.shown.iter().filter(|other| other.method == shown.method).count() > 1;
             let layer = shown.layer.as_deref().filter(|_| again);
             let path = folder.join(names.next(&sample.name, &shown.method, layer));
-            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
             let caption = render::Caption {
                 method: shown.title.clone(),
                 layer: shown.layer_name().to_owned(),

@@ -11,7 +11,7 @@ use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tenso
 use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
 use super::network::NetworkArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, text};
 use crate::json::Json;
 use crate::table::{Align, Table, counted, grouped, printable, rounded};
 
@@ -261,7 +261,7 @@ impl Findings {
         writeln!(out, "\nwhat could not be read:\n")?;
         for problem in &self.problems {
             let [node, op, reason] =
-                [&problem.node, &problem.op, &problem.reason].map(|text| printable(text));
+                [&problem.node, &problem.op, &text(&problem.error)].map(|words| printable(words));
             writeln!(out, "  {op} at '{node}': {reason}")?;
         }
         Ok(())
@@ -345,7 +345,7 @@ fn problem_json(problem: &Problem) -> Json {
     Json::Object(vec![
         ("node", problem.node.as_str().into()),
         ("op", problem.op.as_str().into()),
-        ("reason", problem.reason.as_str().into()),
+        ("reason", text(&problem.error).into()),
     ])
 }
 

@@ -126,8 +126,8 @@ impl SplitNetwork {
         let options = self.ways.options()?;
         self.output.as_deref().map_or(Ok(()), check_writable)?;
         let network = open(&self.file)?;
-        let pair = split(&network, &options).map_err(|error| of(&self.file, &error))?;
-        let report = report(&network, &pair, &options).map_err(|error| of(&self.file, &error))?;
+        let pair = split(&network, &options).map_err(|error| of(&self.file, error))?;
+        let report = report(&network, &pair, &options).map_err(|error| of(&self.file, error))?;
         let remarks: String =
             report.iter().map(|line| format!("# {line}\n").replace("# \n", "#\n")).collect();
         let text = format!("{remarks}{}", pair.both);
@@ -222,7 +222,7 @@ impl Expand {
             true => Expansion::of(&network, Variables::Free),
             false => Expansion::of_split(&network, &options),
         };
-        let expansion = expansion.map_err(|error| of(&self.file, &error))?;
+        let expansion = expansion.map_err(|error| of(&self.file, error))?;
         let style = if self.latex { Style::Latex } else { Style::Text };
         let remark = match (&options.inputs, plain) {
             (_, true) => "no weight is negative; wherever all inputs are ≥ 0:".to_owned(),
@@ -286,11 +286,11 @@ impl Draw {
         self.output.as_deref().map_or(Ok(()), check_writable)?;
         let mut network = open(&self.file)?;
         if self.split {
-            network = split(&network, &options).map_err(|error| of(&self.file, &error))?.both;
+            network = split(&network, &options).map_err(|error| of(&self.file, error))?.both;
         }
         let ending = self.output.as_deref().and_then(|path| path.extension()?.to_str());
         let draw = if self.dot || (!self.svg && matches!(ending, Some("dot" | "gv"))) { dot } else { svg };
-        let picture = draw(&network).map_err(|error| of(&self.file, &error))?;
+        let picture = draw(&network).map_err(|error| of(&self.file, error))?;
         deliver(self.output.as_deref(), &picture, out)
     }
 }
@@ -308,7 +308,7 @@ fn deliver(path: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<(), F
 fn open(path: &Path) -> Result<Network> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) {
         let model = Model::options().precision(Precision::F64).open(path)?;
-        return from_graph(model.graph()).map_err(|error| of(path, &error));
+        return from_graph(model.graph()).map_err(|error| of(path, error));
     }
     let text =
         std::str::from_utf8(&monosplit::read_file(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
@@ -316,9 +316,9 @@ fn open(path: &Path) -> Result<Network> {
                 "expected the text of a network or a file ending in .onnx, found bytes that are no text";
             Error::malformed(format!("{}: {found}", path.display()))
         })?;
-    parse(&text).map_err(|error| of(path, &error))
+    parse(&text).map_err(|error| of(path, error))
 }
 
-fn of(path: &Path, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{}: {error}", path.display()))
+fn of(path: &Path, error: Error) -> Error {
+    error.context(path.display())
 }

@@ -45,7 +45,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
-use crate::failure::{Failure, complain, note};
+use crate::failure::{Failure, complain, note, text};
 use crate::output_style::OutputStyle;
 use read_files::keep_what_is_read;
 
@@ -216,6 +216,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     monosplit::engine::settle_threads();
+    crate::logging::install();
     let command = request.line.command.as_ref();
     OutputStyle { quiet: request.line.quiet, plain: request.line.no_color }.settle();
     request.remark.iter().for_each(|remark| note(remark));
@@ -244,7 +245,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             // What was computed before the failure is still worth having.
             let _ = out.flush();
             let Failure::Error(error) = &failure else { return failure.report() };
-            let said = error.to_string();
+            let said = text(error);
             match request.defaults.origin(&CommandLine::command(), &request.matches, &said) {
                 Some(origin) => complain(&format!("{said} ({origin})")),
                 None => failure.report(),
@@ -310,7 +311,7 @@ fn without_defaults(
     typed: Result<(CommandLine, ArgMatches), clap::Error>,
     error: &Error,
 ) -> Result<Request, ExitCode> {
-    let said = error.to_string();
+    let said = text(error);
     match typed {
         Err(answer) if is_help(&answer) => Err(refuse(&answer)),
         Ok((line, matches)) => match line.command {

@@ -8,7 +8,7 @@ use monosplit::eval::store::Store;
 use monosplit::graph::Error;
 
 use super::compute::ComputeArgs;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, text};
 use crate::json::Json;
 use crate::report::{Gallery, Report};
 use crate::table::printable;
@@ -62,11 +62,11 @@ impl ReportCommand {
         let gallery = if shows {
             let (model, data) = (self.model.as_deref(), self.data.as_deref());
             let opened = Gallery::open(&store, &planned, model, data, self.compute.engine()?);
-            opened.map_err(|error| note(&format!("without pictures: {error}"))).ok()
+            opened.map_err(|error| note(&format!("without pictures: {}", text(&error)))).ok()
         } else {
             None
         };
-        std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, &cause))?;
+        std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, cause))?;
         let names = Report::write(&store, &planned, gallery.as_ref(), &self.output)?;
         let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
         if self.json {

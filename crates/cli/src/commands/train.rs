@@ -218,7 +218,7 @@ impl Train {
         }
         match (&self.out, &self.runs) {
             (_, Some(folder)) if self.table => {
-                std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, &cause))?;
+                std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
                 self.fill_table(&architectures, &restrictions, &data, folder, out)
             }
             (Some(path), _) => {
@@ -423,12 +423,12 @@ fn architecture(name: &str) -> Result<Architecture> {
     if NAMED.iter().any(|(known, _)| *known == name) || !path.is_file() {
         return Architecture::named(name);
     }
-    let failed = |cause: std::io::Error| Error::io(path, &cause);
+    let failed = |cause: std::io::Error| Error::io(path, cause);
     if path.metadata().map_err(failed)?.len() > MAX_DESCRIPTION {
         return Err(Error::argument(format!("{name} is too long to describe an architecture")));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
     let stem = path.file_stem().map_or("network".into(), |stem| stem.to_string_lossy().into_owned());
     let described = text.parse::<Architecture>();
-    described.map(|a| a.with_name(&stem)).map_err(|e| Error::new(e.kind(), format!("{name}: {e}")))
+    described.map(|a| a.with_name(&stem)).map_err(|e| e.context(name))
 }

@@ -13,7 +13,7 @@ use monosplit::train::Promise;
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, text};
 use crate::json::Json;
 use crate::output_style::is_watched;
 use crate::table::{Align, Table};
@@ -253,7 +253,7 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
         Err(error) => {
             return vec![Finding {
                 claim: "f = g − h, monotone, convex",
-                found: error.to_string(),
+                found: text(&error),
                 verdict: Verdict::DoesNotApply,
             }];
         }

@@ -10,7 +10,7 @@ use monosplit::eval::{Better, Summary, metric_title};
 use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
-use crate::failure::note;
+use crate::failure::{note, text};
 
 pub(crate) use pictures::Gallery;
 use pictures::{Drawn, MOST_COLUMNS, best_and_worst, ranked};
@@ -182,7 +182,7 @@ impl<'a> Report<'a> {
             self.table("verdicts", &table)?;
         }
         let left_out = |error: Error| {
-            note(&format!("without pictures: {error}"));
+            note(&format!("without pictures: {}", text(&error)));
             error
         };
         let drawn = gallery.map(|gallery| gallery.draw(summary).map_err(left_out));

@@ -68,7 +68,7 @@ pub(super) fn entries(
 /// The names of pictures in a folder of a kind that is not read.
 fn unread(folder: &Path) -> Result<Vec<String>> {
     const ENDINGS: [&str; 7] = ["bmp", "gif", "webp", "tif", "tiff", "heic", "avif"];
-    let entries = std::fs::read_dir(folder).map_err(|cause| Error::io(folder, &cause))?;
+    let entries = std::fs::read_dir(folder).map_err(|cause| Error::io(folder, cause))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_other = |name: &String| {
         let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_lowercase());
@@ -85,16 +85,15 @@ struct Labels(HashMap<String, usize>);
 
 impl Labels {
     fn open(path: &Path, column: Option<&str>) -> Result<Self> {
-        let size = path.metadata().map_err(|cause| Error::io(path, &cause))?.len();
+        let size = path.metadata().map_err(|cause| Error::io(path, cause))?.len();
         if size > MAX_LIST {
             return Err(Error::malformed(format!(
                 "{}: a list of labels of {size} bytes is too long",
                 path.display()
             )));
         }
-        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
-        Labels::parse(&text, column)
-            .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
+        Labels::parse(&text, column).map_err(|error| error.context(path.display()))
     }
 
     fn parse(text: &str, column: Option<&str>) -> Result<Self> {

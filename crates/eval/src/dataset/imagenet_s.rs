@@ -23,7 +23,7 @@ pub(super) fn entries(folder: &Path, part: Option<&str>) -> Result<Vec<Entry>> {
             "{close}expected a folder of WordNet ids, found none at {images}"
         )));
     }
-    let failed = |cause| Error::io(&images, &cause);
+    let failed = |cause| Error::io(&images, cause);
     let mut synsets = Vec::new();
     for entry in std::fs::read_dir(&images).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

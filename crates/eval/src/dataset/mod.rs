@@ -362,7 +362,7 @@ fn whitened(mask: Picture) -> Result<Picture> {
 
 /// The pictures in a folder, sorted by name.
 fn pictures(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause| Error::io(folder, &cause);
+    let failed = |cause| Error::io(folder, cause);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

@@ -22,7 +22,7 @@ pub struct Sample {
 impl Sample {
     /// Scales, crops and normalises an image; its mask goes through the same scaling and crop, by nearest pixels.
     pub fn new(photograph: &Photograph, preprocess: &Preprocess) -> Result<Self> {
-        let about = |error: Error| Error::new(error.kind(), format!("image '{}': {error}", photograph.name));
+        let about = |error: Error| error.context(format!("image '{}'", photograph.name));
         let prepared = preprocess.apply(&photograph.picture).map_err(about)?;
         let nearest = preprocess.clone().filter(Filter::Nearest);
         let mask = photograph.mask.as_ref().map(|mask| {

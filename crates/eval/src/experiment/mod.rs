@@ -491,7 +491,7 @@ fn timing(section: &Section<'_>) -> Result<TimingPart> {
 
 /// An error about a text of an experiment that only the catalogue of methods or metrics could judge.
 pub(crate) fn about(what: &str, text: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{what} \"{text}\": {error}"))
+    error.clone().context(format!("{what} \"{text}\""))
 }
 
 #[cfg(test)]

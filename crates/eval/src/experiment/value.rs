@@ -79,14 +79,14 @@ impl Value {
     }
 
     fn open_within(path: &Path, depth: usize) -> Result<Value> {
-        let found = path.metadata().map_err(|cause| Error::io(path, &cause))?;
+        let found = path.metadata().map_err(|cause| Error::io(path, cause))?;
         if !found.is_file() || found.len() > MAX_FILE {
             return Err(Error::argument(format!(
                 "{}: expected a TOML file of at most 1 MiB",
                 path.display()
             )));
         }
-        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, &cause))?;
+        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
         let value = Value::parse(&text, path)?;
         let Some(base) = value.get("base") else { return Ok(value) };
         let Kind::Text(name) = &base.kind else {

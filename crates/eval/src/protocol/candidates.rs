@@ -116,7 +116,7 @@ fn layers(
                     let value = monosplit_graph::address::LayerName::parse(name).value(graph);
                     value.map_err(|error| match &*closest(name, &["convolutions", "usual", "image"]) {
                         "" => about("layers", name, &error),
-                        close => about("layers", name, &Error::new(error.kind(), format!("{close}{error}"))),
+                        close => about("layers", name, &error.prefixed(close)),
                     })?;
                     Ok(Some(name.to_owned()))
                 }

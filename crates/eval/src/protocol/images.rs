@@ -94,7 +94,7 @@ impl Images {
 }
 
 fn prefixed(key: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{key}: {error}"))
+    error.clone().context(key)
 }
 
 impl Part {

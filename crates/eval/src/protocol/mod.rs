@@ -494,7 +494,7 @@ impl Protocol<'_> {
 
 /// An error about a key inside of a table.
 fn inside(table: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{table}.{error}"))
+    error.clone().prefixed(&format!("{table}."))
 }
 
 fn no_validation(key: &str) -> Error {

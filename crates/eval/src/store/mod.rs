@@ -9,7 +9,7 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use monosplit_graph::{Error, ErrorKind, Result};
+use monosplit_graph::{Error, ErrorKind, Hint, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, ffi, params};
 
 use crate::metric::Better;
@@ -94,10 +94,8 @@ impl Store {
     /// Opens a store that is there, to read it.
     pub fn read(path: &Path) -> Result<Self> {
         if !path.is_file() {
-            return Err(Error::argument(format!(
-                "{}: there is no run store; `monosplit evaluate` makes one",
-                path.display()
-            )));
+            return Err(Error::argument(format!("{}: there is no run store", path.display()))
+                .hint(Hint::new("evaluate", "an evaluation makes one")));
         }
         let opened = |name: &Path, flags: OpenFlags| {
             let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;

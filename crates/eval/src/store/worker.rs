@@ -28,7 +28,7 @@ impl Worker {
         };
         let id = entered().map_err(|cause| store.failed(&cause))?;
         let path = lock_path(&store.path, id);
-        let failed = |cause| Error::io(&path, &cause);
+        let failed = |cause| Error::io(&path, cause);
         // Locked before it has its name: whoever finds a lock of that name free knows that its worker is no more.
         let mut unnamed = path.clone().into_os_string();
         unnamed.push(".new");

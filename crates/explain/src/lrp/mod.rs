@@ -27,7 +27,7 @@ use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, first_wins};
 use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Reduction, Unary};
-use monosplit_graph::{Error, Graph, NodeId, Op, Result};
+use monosplit_graph::{Error, Graph, Hint, NodeId, Op, Result};
 
 pub use composite::{Composite, NamedRule, Products};
 pub use conservation::{Conservation, LayerRelevance};
@@ -61,10 +61,11 @@ impl Relevance {
         for named in &composite.named {
             if !network.nodes().any(|(_, node)| affine(node) && named.fits(&node.label)) {
                 return Err(Error::argument(format!(
-                    "the rule '{}' is for '{}', but no affine layer has that name; `monosplit inspect` lists them",
+                    "the rule '{}' is for '{}', but no affine layer has that name",
                     named.rule.name(),
                     named.pattern
-                )));
+                ))
+                .hint(Hint::LAYERS));
             }
         }
         Ok(Relevance {

@@ -128,8 +128,8 @@ fn to_patches(builder: &mut ExplanationBuilder<'_>, rolled: NodeId, tokens: usiz
 
 fn no_attention() -> Error {
     Error::unsupported(
-        "the network has no attention: no softmax over one axis of a square of tokens (--piecewise spells softmaxes out; \
-         leave it away)",
+        "the network has no attention: no softmax over one axis of a square of tokens (in its piecewise-linear form \
+         softmaxes are spelled out)",
     )
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn tensor(proto: &TensorProto, files: &Files<'_>) -> Result<Tensor> {
         if proto.name.is_empty() {
             return e;
         }
-        Error::new(e.kind(), format!("tensor '{}': {e}", proto.name))
+        e.context(format!("tensor '{}'", proto.name))
     })
 }
 

@@ -44,8 +44,8 @@ pub struct Problem {
     pub node: String,
     /// Its op.
     pub op: String,
-    /// What is wrong.
-    pub reason: String,
+    /// What is wrong; its node is `node`.
+    pub error: Error,
 }
 
 /// What a file holds and what of it cannot be read.
@@ -198,8 +198,8 @@ impl<'m> Importer<'m> {
             (Ok(value), _) => Ok(Some(value)),
             (Err(error), None) => Err(error),
             (Err(error), Some(problems)) => {
-                let reason = strip_node(&error);
-                problems.push(Problem { node: node.to_owned(), op: op.to_owned(), reason });
+                let error = error.without_node();
+                problems.push(Problem { node: node.to_owned(), op: op.to_owned(), error });
                 Ok(None)
             }
         }
@@ -388,7 +388,7 @@ impl<'m> Importer<'m> {
 
     /// Adds a node on behalf of the node being read.
     pub(crate) fn add(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId> {
-        let id = self.graph.add(op, inputs).map_err(|e| Error::new(e.kind(), strip_node(&e)))?;
+        let id = self.graph.add(op, inputs).map_err(Error::without_node)?;
         let node = self.graph.node(id);
         match node.shape.count() {
             Some(Dim::Fixed(n) | Dim::Batch(n)) if node.is_constant() && n > MAX_CONSTANT => {
@@ -450,12 +450,6 @@ impl<'m> Importer<'m> {
         let present = (0..count).take_while(|&i| call.optional(i).is_some()).count();
         (0..present).map(|i| self.operand(call, i)).collect()
     }
-}
-
-fn strip_node(error: &Error) -> String {
-    let text = error.to_string();
-    let prefix = error.node().map(|n| format!("in node '{n}': ")).unwrap_or_default();
-    text.strip_prefix(&prefix).unwrap_or(&text).to_owned()
 }
 
 fn unknown(call: &Call) -> Vec<Value> {

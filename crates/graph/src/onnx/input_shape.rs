@@ -2,7 +2,7 @@
 //! caller.
 
 use super::model::{DimProto, ValueInfoProto};
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::shape::{Dim, Shape};
 
 /// What to decide where a file leaves something open.
@@ -68,10 +68,10 @@ impl ImportOptions {
         let named = self.named.iter().find(|(name, _)| *name == info.name).map(|(_, lengths)| lengths);
         let given = named.or(self.only.as_ref().filter(|_| is_only));
         match (&info.shape, given) {
-            (None, None) => Err(Error::unsupported(format!(
-                "the shape of input '{}' is not in the file; give --input-shape 3,224,224",
-                info.name
-            ))),
+            (None, None) => {
+                Err(Error::unsupported(format!("the shape of input '{}' is not in the file", info.name))
+                    .hint(Hint::INPUT_SHAPE))
+            }
             (None, Some(lengths)) => Ok(Shape::batched(lengths)),
             (Some(dims), given) => {
                 let shape = resolve(&info.name, dims, given.map(Vec::as_slice))?;
@@ -119,9 +119,7 @@ fn not_fixed(name: &str, axis: usize, dim: &DimProto) -> Error {
         DimProto::Param(symbol) if !symbol.is_empty() => format!(" ('{symbol}')"),
         _ => String::new(),
     };
-    Error::unsupported(format!(
-        "axis {axis}{symbol} of input '{name}' is not fixed; give --input-shape 3,224,224"
-    ))
+    Error::unsupported(format!("axis {axis}{symbol} of input '{name}' is not fixed")).hint(Hint::INPUT_SHAPE)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::import::Importer;
 use super::value::Value;
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::op::{Binary, Unary};
 
 use super::import_activation as activation;
@@ -138,15 +138,13 @@ pub(crate) fn operator(domain: &str, name: &str) -> Result<Import> {
     };
     found.filter(|_| own).ok_or_else(|| {
         let full = if own { name.to_owned() } else { format!("{domain}.{name}") };
-        Error::unsupported(format!("the op {full} is not supported; `monosplit ops` lists what is"))
+        Error::unsupported(format!("the op {full} is not supported")).hint(Hint::OPERATORS)
     })
 }
 
 fn known_only(_: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    Err(Error::unsupported(format!(
-        "{} is supported on shapes and constants only; `monosplit ops` lists what is supported",
-        call.op()
-    )))
+    Err(Error::unsupported(format!("{} is supported on shapes and constants only", call.op()))
+        .hint(Hint::OPERATORS))
 }
 
 fn branch(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
@@ -172,7 +170,8 @@ mod tests {
     fn what_is_missing_is_named() {
         let message = operator("com.microsoft", "FusedConv").err().map(|e| e.to_string());
         assert!(
-            message.is_some_and(|m| m.contains("com.microsoft.FusedConv") && m.contains("monosplit ops"))
+            message
+                .is_some_and(|m| m.contains("com.microsoft.FusedConv") && m.contains("table of operators"))
         );
     }
 }

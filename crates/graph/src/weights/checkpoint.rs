@@ -121,9 +121,8 @@ pub(super) fn tensors<'a>(pickle: &Pickle<'a>, storages: Storages<'a>) -> Result
     order
         .into_iter()
         .map(|(name, id)| {
-            let tensor = reader
-                .tensor(id)
-                .map_err(|error| Error::new(error.kind(), format!("tensor '{}': {error}", shown(name))))?;
+            let tensor =
+                reader.tensor(id).map_err(|error| error.context(format!("tensor '{}'", shown(name))))?;
             Ok((name.to_owned(), tensor))
         })
         .collect()

@@ -42,8 +42,7 @@ impl Weights {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = FileBytes::open(path)?;
-        Weights::of(&file, Some(&file))
-            .map_err(|error| Error::new(error.kind(), format!("{}: {error}", path.display())))
+        Weights::of(&file, Some(&file)).map_err(|error| error.context(path.display()))
     }
 
     /// Reads weights of any format this module knows.

@@ -244,7 +244,7 @@ fn element_named(name: &str) -> Result<Element> {
 }
 
 fn about(name: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("tensor '{}': {error}", shown(name)))
+    error.clone().context(format!("tensor '{}'", shown(name)))
 }
 
 #[cfg(test)]

@@ -18,10 +18,15 @@ use std::sync::Arc;
 use monosplit_explain::methods::Lrp;
 use monosplit_explain::{DecomposedMap, Method, Settings, Split};
 use monosplit_graph::options::closest;
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Hint, Result};
 use monosplit_image::Preprocess;
 
 pub use monosplit_graph::Options;
+
+/// The catalogue tells which methods there are.
+const METHODS: Hint = Hint::new("methods", "the catalogue lists them");
+/// A layer is not a part of a method's name.
+const LAYER_APART: Hint = Hint::new("layer-apart", "a layer is named apart from its method");
 
 /// A method that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -202,13 +207,16 @@ impl Entry {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         entries().find(|entry| entry.name == wanted).ok_or_else(|| {
             let names: Vec<&str> = entries().map(|entry| entry.name).collect();
-            let hint = match (wanted.split_once('@'), name.split_once('@')) {
+            match (wanted.split_once('@'), name.split_once('@')) {
                 (Some((method, _)), Some((_, layer))) if names.contains(&method) => {
-                    format!("a layer is named apart: --layer {layer}; ")
+                    Error::argument(format!("there is no method '{name}'")).hint(LAYER_APART.about(layer))
                 }
-                _ => closest(&wanted, &names),
-            };
-            Error::argument(format!("there is no method '{name}'; {hint}`monosplit methods` lists them"))
+                _ => {
+                    let close = closest(&wanted, &names);
+                    let close = if close.is_empty() { close } else { format!("; {}", close.trim_end()) };
+                    Error::argument(format!("there is no method '{name}'{close}")).hint(METHODS)
+                }
+            }
         })
     }
 

@@ -71,7 +71,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let text = std::fs::read_to_string(list).map_err(|cause| Error::io(list, &cause))?;
+    let text = std::fs::read_to_string(list).map_err(|cause| Error::io(list, cause))?;
     let mut entries = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let Some((file, class)) = line.split_once(',') else {
@@ -101,7 +101,7 @@ fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause| Error::io(folder, &cause);
+    let failed = |cause| Error::io(folder, cause);
     let entries: std::io::Result<Vec<_>> = std::fs::read_dir(folder).map_err(failed)?.collect();
     let mut paths: Vec<PathBuf> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
     paths.sort();

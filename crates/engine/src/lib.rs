@@ -16,7 +16,7 @@ mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-pub use cpu::{Cpu, settle_threads};
+pub use cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;

@@ -113,7 +113,8 @@ impl Model {
 
     pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
         // Constants are computed in double precision so that a double-precision run is exact.
-        let evaluate = |graph: &Graph| Cpu::default().precision(Precision::F64).compile(graph)?.run(&[]);
+        let engine = Cpu::default().precision(Precision::F64);
+        let evaluate = |graph: &Graph| engine.compile(graph)?.run(&[]);
         let (canonical, report) =
             canonicalise(&original, options.canonical, &evaluate).map_err(|error| error.context(&origin))?;
         let (defaults, external) = (Vec::new(), Vec::new());

@@ -215,7 +215,6 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(request) => request,
         Err(code) => return code,
     };
-    monosplit::engine::settle_threads();
     crate::logging::install();
     let command = request.line.command.as_ref();
     OutputStyle { quiet: request.line.quiet, plain: request.line.no_color }.settle();

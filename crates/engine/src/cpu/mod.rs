@@ -1,28 +1,25 @@
 //! The engine for ordinary processors.
 
-mod crew;
+mod core_affinity;
 mod fusion;
-mod gang;
+mod handover;
 pub(crate) mod kernels;
-mod placement;
 mod preparation;
 mod program;
 pub(crate) mod real;
 mod run;
+mod sync;
+pub(crate) mod thread_pool;
 mod value;
-mod wakefulness;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use monosplit_graph::{Error, Graph, Result};
-use rayon::ThreadPool;
-
-pub(crate) use crew::Crew;
+use monosplit_graph::{Graph, Result};
 
 use crate::incremental::TiledProgram;
 use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
-use kernels::denormal::flush_in_this_thread;
 use program::CpuProgram;
+use thread_pool::ThreadPool;
 
 /// Largest memory a run may ask for unless told otherwise.
 const DEFAULT_MEMORY_LIMIT: usize = 16 << 30;
@@ -49,7 +46,8 @@ pub struct Cpu {
     limits: Limits,
     threads: usize,
     flush_denormals: bool,
-    pool: Arc<OnceLock<Arc<ThreadPool>>>,
+    /// Started when first used; shared by all clones.
+    pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
 }
 
 /// Kernels for more samples at a time are those for so many.
@@ -79,26 +77,23 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// Uses `threads` threads of its own, shared by all programs compiled with this engine and its clones;
-    /// 0, the default, shares one thread per core with the rest of the process.
+    /// Uses this many threads; 0, the default, uses one per core. The threads belong to the engine, its clones and the programs
+    /// they compile. They start when the first program is compiled and end with the last of these.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Cpu { threads, pool: Arc::default(), ..self }
     }
 
-    /// Takes numbers too small to be normal for zero, where the machine can: they are slow to compute with. The engine
-    /// then has threads of its own.
+    /// Treats denormal numbers, which are slow to compute with, as zero, where the machine can. This is a property of the
+    /// engine's threads: programs of other engines are not affected, wherever they are called from.
     #[must_use]
     pub fn flush_denormals(self, flush: bool) -> Self {
         Cpu { flush_denormals: flush, pool: Arc::default(), ..self }
     }
 
-    /// Does `work` on the engine's threads, and what it shares out by `rayon` with it.
+    /// Runs `work` on the engine's threads, where `rayon`'s parallel iterators use them.
     pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        Ok(match self.pool()? {
-            Some(pool) => pool.install(work),
-            None => work(),
-        })
+        Ok(self.pool()?.install(work))
     }
 
     /// Computes real numbers in this precision.
@@ -121,37 +116,15 @@ impl Cpu {
         Cpu { limits: Limits { accurate, ..self.limits }, ..self }
     }
 
-    /// The threads that programs run on, for work between runs.
-    pub(crate) fn crew(&self) -> Result<Crew> {
-        Ok(Crew::new(self.pool()?))
-    }
-
-    fn pool(&self) -> Result<Option<Arc<ThreadPool>>> {
-        if self.threads == 0 && !self.flush_denormals {
-            return Ok(None);
+    /// The threads that programs run on.
+    pub(crate) fn pool(&self) -> Result<Arc<ThreadPool>> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(started) = &*pool {
+            return Ok(started.clone());
         }
-        if let Some(pool) = self.pool.get() {
-            return Ok(Some(pool.clone()));
-        }
-        let (threads, flush) = (self.threads, self.flush_denormals);
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(move |number| {
-            placement::settle(number, rayon::current_num_threads());
-            if flush {
-                flush_in_this_thread();
-            }
-        });
-        let pool = builder.build().map_err(|e| {
-            Error::argument(format!("{} threads could not be started ({e}); ask for fewer", self.threads))
-        })?;
-        Ok(Some(self.pool.get_or_init(|| Arc::new(pool)).clone()))
+        let started = Arc::new(ThreadPool::start(self.threads, self.flush_denormals)?);
+        Ok(pool.insert(started).clone())
     }
-}
-
-/// Starts the threads that all share who ask for no number of them, each on a core of its own. A program may call it when it
-/// begins; once they are running it changes nothing.
-pub fn settle_threads() {
-    let settle = |number| placement::settle(number, rayon::current_num_threads());
-    let _ = rayon::ThreadPoolBuilder::new().start_handler(settle).build_global();
 }
 
 impl Engine for Cpu {
@@ -174,7 +147,7 @@ impl Engine for Cpu {
         largest_change: [usize; 2],
         batch_size: usize,
     ) -> Result<Option<Box<dyn IncrementalProgram>>> {
-        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.crew()?)?;
+        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.pool()?)?;
         Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
     }
 }

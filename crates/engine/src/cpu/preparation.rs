@@ -48,7 +48,7 @@ impl<R: Real> CpuProgram<R> {
     }
 
     /// Computes what is known and chooses what carries out the steps. Weights that kernels keep in a layout of their
-    /// own are let go as soon as the last of these has them.
+    /// own are let go as soon as the last of these has them. To be called on a thread of the pool.
     pub(super) fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
         let reads = self.constants_read(graph, known);
         let mut left = vec![0usize; self.outline.values.len()];
@@ -195,7 +195,7 @@ impl<R: Real> CpuProgram<R> {
         storage.grow(count)?;
         let mut out = ViewMut { shape: &shape, data: storage.slice_mut(count) };
         if !out.is_empty() {
-            self.within_pool(|| (kernel.run)(&views, &mut out))?;
+            (kernel.run)(&views, &mut out)?;
         }
         Ok(storage.share(count))
     }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
-use rayon::ThreadPool;
 
 use super::Limits;
 use super::fusion::Fusion;
@@ -12,8 +11,8 @@ use super::kernels::policy::Kernel;
 use super::kernels::prepared::PreparedConvolution;
 use super::real::Real;
 use super::run::Run;
+use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
-use super::wakefulness::kept_awake;
 use crate::outline::Outline;
 use crate::plan::{Place, Plan, known, needed};
 use crate::profile::Profile;
@@ -56,7 +55,7 @@ pub(crate) struct CpuProgram<R> {
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
     pub(super) limits: Limits,
-    pool: Option<Arc<ThreadPool>>,
+    pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
     /// Operations this machine can do in a second, measured when first asked for.
@@ -64,17 +63,18 @@ pub(crate) struct CpuProgram<R> {
 }
 
 impl<R: Real> CpuProgram<R> {
-    pub(crate) fn compile(graph: &Graph, pool: Option<Arc<ThreadPool>>, limits: Limits) -> Result<Self> {
+    pub(crate) fn compile(graph: &Graph, pool: Arc<ThreadPool>, limits: Limits) -> Result<Self> {
         CpuProgram::compile_with(graph, pool, limits, Choices::ALL)
     }
 
     pub(crate) fn compile_with(
         graph: &Graph,
-        pool: Option<Arc<ThreadPool>>,
+        pool: Arc<ThreadPool>,
         limits: Limits,
         choices: Choices,
     ) -> Result<Self> {
         let (known, needed) = (known(graph), needed(graph));
+        let compiling = pool.clone();
         let plan = Plan::new(graph, &known, &needed, choices);
         let outline = Outline::new(graph, &plan);
         let mut program = CpuProgram {
@@ -87,7 +87,8 @@ impl<R: Real> CpuProgram<R> {
             arenas: Mutex::new(Vec::new()),
             peak: OnceLock::new(),
         };
-        program.prepare(graph, &known)?;
+        // Constants are computed, converted and packed in the denormal mode that runs have.
+        compiling.install(|| program.prepare(graph, &known))?;
         Ok(program)
     }
 
@@ -96,29 +97,20 @@ impl<R: Real> CpuProgram<R> {
         self.plan.bundled.get(&id).copied().unwrap_or(1)
     }
 
-    pub(super) fn within_pool<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match &self.pool {
-            Some(pool) => pool.install(work),
-            // Entered once for all steps: work handed in from outside wakes the pool every time.
-            None => rayon::scope(|_| work()),
-        }
-    }
-
     fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
         let batch = self.outline.batch(inputs)?;
         let shapes = self.outline.shapes(&self.plan, batch, size_of::<R>(), self.limits.memory)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fresh = || self.plan.slots.iter().map(|slot| Storage::empty(slot.kind)).collect();
-        let mut run = Run {
-            program: self,
-            shapes,
-            inputs: inputs.iter().map(Shared::of).collect(),
-            arena: kept.unwrap_or_else(fresh),
-        };
-        self.within_pool(|| kept_awake(self.plan.steps.len(), || run.steps(profile)))?;
-        let outputs = run.outputs()?;
-        self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
-        Ok(outputs)
+        let arena = kept.unwrap_or_else(fresh);
+        self.pool.run_steps(self.plan.steps.len(), || {
+            let inputs = inputs.iter().map(Shared::of).collect();
+            let mut run = Run { program: self, shapes, inputs, arena };
+            run.steps(profile)?;
+            let outputs = run.outputs()?;
+            self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
+            Ok(outputs)
+        })
     }
 }
 
@@ -146,7 +138,7 @@ impl<R: Real> crate::Program for CpuProgram<R> {
     }
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
-        self.within_pool(|| self.peak.get_or_init(peak::<R>));
+        self.pool.install(|| self.peak.get_or_init(peak::<R>));
         // The first run asks the system for memory, which is not what is to be timed.
         if self.arenas.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.execute(inputs, None)?;
@@ -340,9 +332,14 @@ mod tests {
         reorder: false,
     };
 
+    fn pool() -> Arc<ThreadPool> {
+        static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
+        POOL.get_or_init(|| Arc::new(ThreadPool::start(0, false).unwrap())).clone()
+    }
+
     fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
         let limits = Limits { memory: 1 << 30, accurate: false, samples: 1 };
-        CpuProgram::compile_with(graph, None, limits, choices).unwrap()
+        CpuProgram::compile_with(graph, pool(), limits, choices).unwrap()
     }
 
     fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {

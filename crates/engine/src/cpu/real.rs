@@ -2,12 +2,11 @@
 
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
-use std::sync::Mutex;
 
 use monosplit_graph::{Buffer, Data, Tensor};
 
 use super::kernels::level::Vectors;
-use super::kernels::scratch::Pool;
+use super::kernels::scratch::{FreeBuffers, ScratchBuffers};
 use crate::Precision;
 
 /// A number a kernel can store: it can be copied, compared and has a zero.
@@ -40,8 +39,8 @@ pub(crate) trait Real:
     /// Whether the precision leaves room for convolutions that trade some of it for speed.
     const FAST: bool;
 
-    /// Buffers for kernels.
-    fn scratch() -> &'static Pool<Self>;
+    /// The scratch buffers of this precision.
+    fn scratch(buffers: &ScratchBuffers) -> &FreeBuffers<Self>;
 
     fn from_f64(v: f64) -> Self;
     fn to_f64(self) -> f64;
@@ -76,9 +75,8 @@ macro_rules! real {
             const UNLIMITED: [Self; 2] = [$real::NEG_INFINITY, $real::INFINITY];
             const FAST: bool = $fast;
 
-            fn scratch() -> &'static Pool<Self> {
-                static POOL: Pool<$real> = Mutex::new(Vec::new());
-                &POOL
+            fn scratch(buffers: &ScratchBuffers) -> &FreeBuffers<Self> {
+                &buffers.$real
             }
 
             #[inline]

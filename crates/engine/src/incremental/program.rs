@@ -1,6 +1,6 @@
 //! The program of an incremental run.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use monosplit_graph::batch::{rows as rows_of, sample_axis, samples_interact, select_samples, stack};
 use monosplit_graph::{Buffer, Cut, Data, Dim, Error, Graph, NodeId, Op, Result, Tensor};
@@ -10,8 +10,8 @@ use super::segment::{InputWindow, Segment};
 use super::tiles::{Destination, TilePosition, TileRead, Tiles};
 use super::tiling::TilingPlanner;
 use super::{BaselineActivations, Change, IncrementalProgram};
-use crate::cpu::Crew;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::ThreadPool;
 use crate::{CompileOptions, Engine, Precision, Program, run_in_fixed_batches};
 
 /// Computes tiles up to an activation, and everything above it.
@@ -30,7 +30,7 @@ pub(crate) struct TiledProgram {
     samples: Dim,
     largest_change: [usize; 2],
     precision: Precision,
-    threads: Crew,
+    threads: Arc<ThreadPool>,
     /// Memory of earlier runs.
     scratch: Mutex<Vec<Data>>,
 }
@@ -43,7 +43,7 @@ impl TiledProgram {
         largest_change: [usize; 2],
         batch_size: usize,
         engine: &dyn Engine,
-        threads: Crew,
+        threads: Arc<ThreadPool>,
     ) -> Result<Option<Self>> {
         let Some(&image) = graph.inputs().first() else { return Ok(None) };
         let samples = graph.node(image).shape.dims().first();
@@ -63,7 +63,7 @@ impl TiledProgram {
         (planner, largest_change): (TilingPlanner<'_>, [usize; 2]),
         batch_size: usize,
         engine: &dyn Engine,
-        threads: Crew,
+        threads: Arc<ThreadPool>,
     ) -> Result<Option<Self>> {
         let Some(segments) = planner.segments(last) else { return Ok(None) };
         let Some(cut) = Cut::new(graph, last, graph.outputs()) else { return Ok(None) };
@@ -546,7 +546,7 @@ mod tests {
         graph.output("value", output);
         let (engine, largest) = (engine(), [5, 4]);
         let planner = TilingPlanner::new(&graph, graph.inputs()[0], largest);
-        let threads = engine.crew().unwrap();
+        let threads = engine.pool().unwrap();
         let program = TiledProgram::up_to(last, &graph, (planner, largest), 8, &engine, threads).unwrap();
         let Some(program) = program else { return false };
         let whole = engine.compile(&graph).unwrap();

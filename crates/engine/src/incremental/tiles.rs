@@ -6,8 +6,8 @@ use std::ops::Range;
 use monosplit_graph::Buffer;
 
 use super::segment::{InputWindow, Segment};
-use crate::cpu::Crew;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::ThreadPool;
 
 /// Channels are distributed as about this many tasks.
 const TASKS: usize = 32;
@@ -68,7 +68,7 @@ impl<R: Real> Tiles<'_, R> {
         &self,
         destination: &'b mut Destination<'_, R>,
         mut reads: Vec<TileRead<'b, R>>,
-        threads: &Crew,
+        threads: &ThreadPool,
     ) {
         let (shared, per_sample) = match destination {
             Destination::Shared(activations) => (Some(activations[self.index].as_mut_slice()), None),
@@ -77,7 +77,7 @@ impl<R: Real> Tiles<'_, R> {
             }
         };
         let mut tasks = self.tasks(shared, &mut reads);
-        threads.each(&mut tasks, |task| {
+        threads.for_each(&mut tasks, |task| {
             for copy in 0..self.positions.len() {
                 self.propagate_one(copy, task, per_sample, &reads);
             }

@@ -108,7 +108,7 @@ impl Engine for OnnxRuntime {
         largest_change: [usize; 2],
         batch_size: usize,
     ) -> Result<Option<Box<dyn IncrementalProgram>>> {
-        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.double.crew()?)?;
+        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.double.pool()?)?;
         Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
     }
 }

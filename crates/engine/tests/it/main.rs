@@ -4,3 +4,4 @@ mod networks;
 mod operators;
 mod portable;
 mod sizes;
+mod threads;

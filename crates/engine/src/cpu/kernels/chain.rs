@@ -10,8 +10,8 @@ use super::conv::{Convolution, Finish, PackedKernel};
 use super::gemm::Region;
 use super::scratch::Scratch;
 use super::threes::Threes;
-use crate::cpu::gang::share;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::parallel_for;
 
 /// Numbers between the two convolutions that are computed at a time, about, so that they stay in the second cache.
 const BETWEEN: usize = 3 << 14;
@@ -78,7 +78,7 @@ impl Chain {
         let rests: Vec<Vec<R>> = rests.map(rest).collect();
         let outside = vec![R::ZERO; width + 1];
         let y = Region::new(y, self.images * channels, self.output, self.output);
-        share(rests.len() * panels, |task| {
+        parallel_for(rests.len() * panels, |task| {
             let (index, panel) = (task / panels, task % panels..task % panels + 1);
             let (image, band) = (index / bands.len(), &bands[index % bands.len()]);
             let own = w.channels_of(&panel);
@@ -132,6 +132,7 @@ mod tests {
     use super::*;
     use crate::cpu::kernels::prepared::PreparedConvolution;
     use crate::cpu::kernels::testing::Random;
+    use crate::cpu::thread_pool::ThreadPool;
 
     #[test]
     fn together_two_convolutions_have_the_bits_of_one_after_the_other() {
@@ -167,7 +168,7 @@ mod tests {
             first.run((&x, &xs), endings[0].bias, endings[0].finish, (&mut whole, &between));
             then.run((&whole, &between), endings[1].bias, endings[1].finish, (&mut expected, &ys));
             for threads in [1, 3, 16] {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let pool = ThreadPool::start(threads, false).unwrap();
                 let mut y = vec![f32::NAN; other.len()];
                 let run = || first.run_both(&then, (&x, &xs), &between, endings, (&mut y, &ys));
                 assert!(pool.install(run));

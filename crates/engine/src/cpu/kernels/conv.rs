@@ -16,8 +16,8 @@ use super::right::RightPanels;
 use super::rows;
 use super::scratch::Scratch;
 use super::window::Walk;
-use crate::cpu::gang::share;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::parallel_for;
 
 /// From this many blocks of positions on there is enough to share out by positions.
 const MANY_BLOCKS: usize = 8;
@@ -223,7 +223,7 @@ impl Convolution {
         let (panels, blocks) = (outputs.div_ceil(width), outputs.div_ceil(COLUMNS));
         let depth = self.depth();
         let spans = depth.div_ceil(DEPTH).max(1);
-        share(blocks, |block| {
+        parallel_for(blocks, |block| {
             let first = block * panels / blocks * width;
             let positions = first..((block + 1) * panels / blocks * width).min(outputs);
             let plain = self.is_plain();
@@ -274,7 +274,7 @@ impl Convolution {
             });
             let patches = &patches[..depths.len() * padded];
             let right = self.right(plain, (part.x, patches), depths.clone(), 0..positions);
-            share(tasks * across, |task| {
+            parallel_for(tasks * across, |task| {
                 let (along, aside) = (task / across, task % across);
                 let panels = along * part.w.panels() / tasks..(along + 1) * part.w.panels() / tasks;
                 let columns =

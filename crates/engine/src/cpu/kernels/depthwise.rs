@@ -18,8 +18,8 @@ use super::rows::limit;
 use super::scratch::Scratch;
 use super::threes::Threes;
 use super::window::{Walk, pair};
-use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::parallel_for_chunks;
 
 /// Vectors summed up side by side.
 const ABREAST: usize = 4;
@@ -141,7 +141,7 @@ impl Depthwise {
         let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
         let outputs = self.channels * self.multiplier;
         let planes = GRAIN.div_ceil(plane.max(1));
-        share_chunks(y, planes * plane, |task, y| {
+        parallel_for_chunks(y, planes * plane, |task, y| {
             let mut desk = self.desk();
             let mut first = task * planes;
             let mut rest = y;

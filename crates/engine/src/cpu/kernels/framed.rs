@@ -12,8 +12,8 @@ use super::gemm::{Beginning, LeftPanels, Matrix, Region};
 use super::level::Level;
 use super::right::{BEYOND, RightPanels};
 use super::scratch::Scratch;
-use crate::cpu::gang::{share, share_chunks};
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
 /// Positions computed at a time, at most about.
 const POSITIONS: usize = 1 << 10;
@@ -158,7 +158,7 @@ impl Framed {
         let parts = y.len() / (outputs * plane).max(1);
         let (frames, bands) = (self.framed(x, parts * self.inputs), self.bands(parts * panels));
         let y = Region::new(y, parts * outputs, plane, plane);
-        share(parts * bands.len() * panels, |task| {
+        parallel_for(parts * bands.len() * panels, |task| {
             let (part, panel) = (task / panels / bands.len(), task % panels..task % panels + 1);
             let of_group = (before + part) % w.len();
             let band = &bands[task / panels % bands.len()];
@@ -212,7 +212,7 @@ impl Framed {
         let (frames, beyond) = all.split_at_mut(count * length);
         beyond.fill(R::ZERO);
         let planes = GRAIN.div_ceil(length.max(1));
-        share_chunks(frames, planes * length, |task, frames| {
+        parallel_for_chunks(frames, planes * length, |task, frames| {
             let mut apart = self.frames.row(self.input[1]);
             for (local, frames) in frames.chunks_mut(length.max(1)).enumerate() {
                 frames.fill(R::ZERO);

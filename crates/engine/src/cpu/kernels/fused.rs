@@ -11,8 +11,8 @@ use monosplit_graph::{Error, Kind, Result};
 use super::broadcast::{Broadcast, GRAIN};
 use super::conv::Finish;
 use super::{activation, elementwise, rows};
-use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::{Element, Real};
+use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 use crate::cpu::value::{Slice, SliceMut, View};
 
 /// Elements of a block.
@@ -211,7 +211,7 @@ impl Fused {
         }
         let (mut parts, failed) = (parts.into_iter().map(Some).collect::<Vec<_>>(), OnceLock::new());
         let per_task = parts.len().div_ceil(TASKS);
-        share_chunks(&mut parts, per_task, |_, parts| {
+        parallel_for_chunks(&mut parts, per_task, |_, parts| {
             let mut registers = registers();
             let mut parts = parts.iter_mut().filter_map(Option::take);
             if let Err(error) = parts.try_for_each(|part| self.part(&accesses, &mut registers, part)) {

@@ -8,8 +8,8 @@ use super::broadcast::{Broadcast, expand};
 use super::gemm::{Matrix, Region, dot, multiply};
 use super::right::PackedRight;
 use super::scratch::Scratch;
-use crate::cpu::gang::share_chunks;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::parallel_for_chunks;
 
 /// Rows (or columns) of the result one task computes.
 pub(crate) const BLOCK: usize = 64;
@@ -114,7 +114,7 @@ pub(crate) fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool)
 /// `y ← y + m·x` for a vector `x` (one column).
 fn vector_product<R: Real>(m: Matrix<'_, R>, x: Matrix<'_, R>, y: &mut [R]) {
     let gathered: Vec<R> = x.data.iter().step_by(x.row_stride.max(1)).take(x.rows).copied().collect();
-    share_chunks(y, VECTOR_BLOCK, |block, y| {
+    parallel_for_chunks(y, VECTOR_BLOCK, |block, y| {
         let m = m.rows(block * VECTOR_BLOCK, y.len());
         if m.column_stride == 1 {
             for (row, y) in y.iter_mut().enumerate() {

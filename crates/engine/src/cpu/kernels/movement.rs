@@ -5,8 +5,8 @@ use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
-use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Element;
+use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
 /// `out ← x` with axis `i` of the result being axis `order[i]` of `x`.
 pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize], out: &mut [T]) {
@@ -53,7 +53,7 @@ pub(crate) fn concat<T: Element>(axis: usize, parts: &[(&[T], &[usize])], out: &
     let rows = out.len() / row;
     if rows >= TASKS {
         let per_task = rows.div_ceil(TASKS);
-        return share_chunks(out, per_task * row, |task, out| {
+        return parallel_for_chunks(out, per_task * row, |task, out| {
             for (local, mut rest) in out.chunks_mut(row).enumerate() {
                 let outer = task * per_task + local;
                 for ((part, _), &width) in parts.iter().zip(&widths) {
@@ -73,7 +73,7 @@ pub(crate) fn concat<T: Element>(axis: usize, parts: &[(&[T], &[usize])], out: &
             pieces.push((piece, &part[outer * width..(outer + 1) * width]));
         }
     }
-    share_chunks(&mut pieces, 1, |_, pieces| {
+    parallel_for_chunks(&mut pieces, 1, |_, pieces| {
         pieces.iter_mut().for_each(|(piece, part)| piece.copy_from_slice(part));
     });
 }

@@ -7,8 +7,8 @@ use super::level::Level;
 use super::rows::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
 use super::threes::Threes;
 use super::window::{Walk, pair};
-use crate::cpu::gang::{TASKS, share_chunks};
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
 /// Planes one task takes the mean of, where that is one number each.
 const GRAIN: usize = 16;
@@ -140,7 +140,7 @@ fn each_plane<R: Real, S>(
 ) {
     let length = length.max(1);
     let planes = (y.len() / length).div_ceil(TASKS).max(1);
-    share_chunks(y, planes * length, |task, y| {
+    parallel_for_chunks(y, planes * length, |task, y| {
         let mut scratch = scratch();
         for (local, y) in y.chunks_mut(length).enumerate() {
             act(&mut scratch, task * planes + local, y);

@@ -1,20 +1,28 @@
-//! Memory for what a kernel lays out and throws away, kept for the next one: fresh memory would cost a page
-//! fault for every page of every run.
+//! Scratch memory of kernels. A thread pool keeps the buffers for the next kernel, because fresh memory would cost a page fault
+//! for every page in every run. A thread that belongs to no pool allocates.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::with_scratch;
 
-/// Bytes of a cache line, at which every loan begins.
+/// Bytes of a cache line, at which every buffer begins.
 const LINE: usize = 64;
-/// Buffers kept while nobody uses them.
-const KEPT: usize = 16;
+/// The number of free buffers that are kept.
+const MAX_FREE: usize = 16;
 
-/// Buffers nobody uses.
-pub(crate) type Pool<R> = Mutex<Vec<Vec<R>>>;
+/// Buffers that no kernel uses.
+pub(crate) type FreeBuffers<R> = Mutex<Vec<Vec<R>>>;
 
-/// A buffer, given back when dropped. What it holds at first is arbitrary.
+/// The free buffers of a thread pool.
+#[derive(Debug, Default)]
+pub(crate) struct ScratchBuffers {
+    pub(crate) f32: FreeBuffers<f32>,
+    pub(crate) f64: FreeBuffers<f64>,
+}
+
+/// A buffer that is given back when dropped. Its first contents are arbitrary.
 pub(crate) struct Scratch<R: Real> {
     buffer: Vec<R>,
     offset: usize,
@@ -26,13 +34,14 @@ impl<R: Real> Scratch<R> {
     pub(crate) fn new(length: usize) -> Self {
         let slack = LINE / size_of::<R>();
         let wanted = length + slack;
-        let mut buffer = {
-            let mut pool = R::scratch().lock().unwrap_or_else(PoisonError::into_inner);
-            // The smallest that is large enough; else the largest is grown.
+        let mut buffer = with_scratch(|buffers| {
+            let mut free = R::scratch(buffers?).lock().unwrap_or_else(PoisonError::into_inner);
+            // The smallest that is large enough; else the largest, which is replaced by a larger one.
             let fit = |buffer: &Vec<R>| (buffer.len() < wanted, buffer.len().abs_diff(wanted));
-            let best = (0..pool.len()).min_by_key(|&index| fit(&pool[index]));
-            best.map(|index| pool.swap_remove(index)).unwrap_or_default()
-        };
+            let best = (0..free.len()).min_by_key(|&index| fit(&free[index]));
+            best.map(|index| free.swap_remove(index))
+        })
+        .unwrap_or_default();
         if buffer.len() < wanted {
             buffer = vec![R::ZERO; wanted];
         }
@@ -57,25 +66,40 @@ impl<R: Real> DerefMut for Scratch<R> {
 
 impl<R: Real> Drop for Scratch<R> {
     fn drop(&mut self) {
-        let mut pool = R::scratch().lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.len() < KEPT {
-            pool.push(std::mem::take(&mut self.buffer));
-        }
+        with_scratch(|buffers| {
+            let Some(buffers) = buffers else { return };
+            let mut free = R::scratch(buffers).lock().unwrap_or_else(PoisonError::into_inner);
+            if free.len() < MAX_FREE {
+                free.push(std::mem::take(&mut self.buffer));
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::thread_pool::ThreadPool;
 
     #[test]
-    fn loans_are_aligned_and_as_long_as_asked_for() {
-        for length in [0, 1, 1000, 3, 100_000] {
-            let first = Scratch::<f32>::new(length);
-            let second = Scratch::<f32>::new(2 * length);
-            assert_eq!((first.len(), second.len()), (length, 2 * length));
-            assert_eq!(first.as_ptr().align_offset(LINE), 0);
-            assert_eq!(second.as_ptr().align_offset(LINE), 0);
-        }
+    fn buffers_are_aligned_and_as_long_as_asked_for() {
+        let check = || {
+            for length in [0, 1, 1000, 3, 100_000, 1000] {
+                let first = Scratch::<f32>::new(length);
+                let second = Scratch::<f32>::new(2 * length);
+                assert_eq!((first.len(), second.len()), (length, 2 * length));
+                assert_eq!(first.as_ptr().align_offset(LINE), 0);
+                assert_eq!(second.as_ptr().align_offset(LINE), 0);
+            }
+        };
+        check();
+        ThreadPool::start(1, false).unwrap().install(check);
+    }
+
+    #[test]
+    fn a_pool_keeps_buffers_for_the_next_kernel() {
+        let address = || Scratch::<f64>::new(5000).as_ptr() as usize;
+        let (first, second) = ThreadPool::start(1, false).unwrap().install(|| (address(), address()));
+        assert_eq!(first, second);
     }
 }

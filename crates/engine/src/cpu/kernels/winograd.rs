@@ -16,8 +16,8 @@ use super::right::RightPanels;
 use super::scratch::Scratch;
 use super::winograd_tiles::{Segment, Strips, Tiles};
 use super::winograd_transform::{Size, transform_input, transform_output};
-use crate::cpu::gang::{share, share_chunks};
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
 /// Tiles one task transforms and multiplies on its own, so that they stay in its cache.
 const OWN_TILES: usize = 64;
@@ -181,7 +181,7 @@ impl Winograd {
         let work = Work { w, bias, finish, x, y: Target::new(y) };
         let own = vectors.div_ceil(OWN_TILES / vector);
         if own >= MANY_BLOCKS && w.places.len() * self.inputs * self.outputs <= LARGE_KERNEL {
-            share(own, |block| {
+            parallel_for(own, |block| {
                 let vectors = block * vectors / own..(block + 1) * vectors / own;
                 self.alone(&work, vectors.start * vector..vectors.end * vector);
             });
@@ -214,15 +214,15 @@ impl Winograd {
         let mut transformed = Scratch::new(self.size.places() * depth);
         let mut sums = Scratch::new(self.size.places() * height);
         let target = Target::new(&mut transformed);
-        share(self.inputs.div_ceil(CHANNELS), |block| {
+        parallel_for(self.inputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
             self.transform(work, &tiles, channels, &target);
         });
-        share_chunks(&mut sums, height, |place, sums| {
+        parallel_for_chunks(&mut sums, height, |place, sums| {
             let data = &transformed[place * depth..(place + 1) * depth];
             self.multiply(&work.w.places[place], data, tiles.len(), sums);
         });
-        share(self.outputs.div_ceil(CHANNELS), |block| {
+        parallel_for(self.outputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.outputs);
             self.transform_back(work, &tiles, channels, &sums);
         });
@@ -371,6 +371,7 @@ mod tests {
     use super::*;
     use crate::cpu::kernels::conv::tests::{definition, output_shape};
     use crate::cpu::kernels::testing::{Random, assert_close};
+    use crate::cpu::thread_pool::ThreadPool;
 
     #[test]
     fn both_sizes_equal_direct_sums_at_every_level() {
@@ -430,7 +431,7 @@ mod tests {
             for size in [Size::Two, Size::Four] {
                 let kernel = TransformedKernel::new(Level::best(), size, (channels, channels), taps);
                 let results = [1, 2, 3].map(|threads| {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let pool = ThreadPool::start(threads, false).unwrap();
                     let mut y = vec![f32::NAN; x.len()];
                     let winograd = Winograd::new(size, false, [1, 1], &xs, &xs);
                     pool.install(|| winograd.run(&x, &kernel, None, None, &mut y));

@@ -256,6 +256,13 @@ mod loom_model {
 
     use super::*;
 
+    /// Orders in which a thread is preempted at most three times: all of them would take hours.
+    fn model() -> loom::model::Builder {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model
+    }
+
     /// A worker that polls up to `polls` times.
     fn spawn_worker(handover: &Arc<Handover>, index: usize, polls: usize) -> thread::JoinHandle<()> {
         let handover = handover.clone();
@@ -292,7 +299,7 @@ mod loom_model {
 
     #[test]
     fn one_worker_and_work_published_twice() {
-        loom::model(|| {
+        model().check(|| {
             let handover = Arc::new(Handover::new(2));
             let worker = spawn_worker(&handover, 1, 2);
             publish(&handover, 2);
@@ -304,9 +311,7 @@ mod loom_model {
 
     #[test]
     fn two_workers() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        model().check(|| {
             let handover = Arc::new(Handover::new(2));
             let workers = [1, 2].map(|index| spawn_worker(&handover, index, 1));
             publish(&handover, 2);
@@ -316,9 +321,7 @@ mod loom_model {
 
     #[test]
     fn two_publishers_and_a_worker() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        model().check(|| {
             let handover = Arc::new(Handover::new(2));
             let worker = spawn_worker(&handover, 1, 1);
             let other = handover.clone();

@@ -33,7 +33,7 @@ impl<R: Real> Ending<'_, R> {
     }
 
     /// Finishes rows that lie apart in a value, the first from element `first` on, unless their limits did that.
-    fn finish(&self, first: usize, apart: usize, y: &mut Region<R>) {
+    fn finish(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
         let Some(Finish::Pieces(finish)) = self.finish else { return };
         (0..y.rows).for_each(|row| finish(first + row * apart, y.row(row)));
     }

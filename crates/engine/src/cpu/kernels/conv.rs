@@ -98,7 +98,7 @@ struct Part<'a, R> {
     w: &'a LeftPanels<R>,
     bias: Option<&'a [R]>,
     /// The output: a row for every channel.
-    y: Region<R>,
+    y: Region<'a, R>,
     /// Where in the whole output it begins.
     first: usize,
     finish: Option<&'a Finish<'a, R>>,
@@ -309,7 +309,7 @@ impl Convolution {
         (w, panels): (&PackedKernel<R>, Range<usize>),
         (bias, limits): (Option<&[R]>, Option<[R; 2]>),
         positions: Range<usize>,
-        y: &mut Region<R>,
+        y: &mut Region<'_, R>,
     ) {
         assert!(self.flat && self.groups == 1, "expected a 1×1 convolution of one group");
         let w = &w.groups[0];
@@ -372,7 +372,7 @@ impl<R: Real> Part<'_, R> {
     }
 
     /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.
-    fn finish(&self, y: &mut Region<R>, rows: Range<usize>, first: usize) {
+    fn finish(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
         let Some(Finish::Pieces(finish)) = self.finish else { return };
         for (local, row) in rows.enumerate() {
             finish(self.first + row * self.y.stride() + first, y.row(local));

@@ -188,7 +188,7 @@ impl Framed {
         (w, panels): (&LeftPanels<R>, Range<usize>),
         band: &Range<usize>,
         (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
-        y: &mut Region<R>,
+        y: &mut Region<'_, R>,
     ) {
         let (sums, pitch) = (&self.frames.sums[sum], self.frames.pitch);
         let rows = band.start.min(sums.rows)..band.end.min(sums.rows);

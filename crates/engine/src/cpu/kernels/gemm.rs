@@ -2,6 +2,7 @@
 //! them decides what runs in parallel. A sum runs over the depth in an order that depends on the sizes alone.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::level::Level;
@@ -58,43 +59,57 @@ impl<'a, R> Matrix<'a, R> {
     }
 }
 
-/// A rectangle of memory that a task writes, row by row.
+/// A rectangle of a borrowed slice that a task writes, row by row.
 #[derive(Debug)]
-pub(crate) struct Region<R> {
+pub(crate) struct Region<'a, R> {
     at: *mut R,
     stride: usize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
+    borrowed: PhantomData<&'a mut [R]>,
 }
 
-// SAFETY: a region is an exclusive borrow in disguise: whoever makes one promises that its elements are touched
-// through no other.
-unsafe impl<R: Send> Send for Region<R> {}
-// SAFETY: sharing a region gives access to nothing but its sizes, except through `part`, which is unsafe.
-unsafe impl<R: Sync> Sync for Region<R> {}
+// SAFETY: a region is an exclusive borrow of its elements.
+unsafe impl<R: Send> Send for Region<'_, R> {}
+// SAFETY: a shared region gives access to nothing but its sizes, except through `part`, whose callers see to it that parts used
+// by different threads are disjoint.
+unsafe impl<R: Send> Sync for Region<'_, R> {}
 
-impl<R> Region<R> {
-    /// All of `data`, in rows of `columns` that begin `stride` apart.
-    pub(crate) fn new(data: &mut [R], rows: usize, columns: usize, stride: usize) -> Self {
+impl<'a, R> Region<'a, R> {
+    /// The first elements of `data`, in rows of `columns` that begin `stride` apart.
+    pub(crate) fn new(data: &'a mut [R], rows: usize, columns: usize, stride: usize) -> Self {
         assert!(rows == 0 || columns == 0 || (rows - 1) * stride + columns <= data.len(), "result matrix");
         assert!(rows <= 1 || stride >= columns, "rows of the result overlap");
-        Region { at: data.as_mut_ptr(), stride, rows, columns }
+        Region { at: data.as_mut_ptr(), stride, rows, columns, borrowed: PhantomData }
     }
 
-    /// A rectangle of it.
+    /// A rectangle of it, for a task that shares the region with others.
     ///
     /// # Safety
-    /// As long as the part lives, nothing else touches its elements: parts in use at a time are disjoint, and
-    /// the slice behind the region stays borrowed.
-    pub(crate) unsafe fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Region<R> {
+    /// Parts that exist at the same time are disjoint.
+    pub(crate) unsafe fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Region<'_, R> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows of a part");
         assert!(columns.start <= columns.end && columns.end <= self.columns, "columns of a part");
-        // SAFETY: the start of a part that is not empty lies within the region.
         let at = match rows.is_empty() || columns.is_empty() {
             true => self.at,
+            // SAFETY: the start of a part that is not empty lies within the region.
             false => unsafe { self.at.add(rows.start * self.stride + columns.start) },
         };
-        Region { at, stride: self.stride, rows: rows.len(), columns: columns.len() }
+        Region { at, stride: self.stride, rows: rows.len(), columns: columns.len(), borrowed: PhantomData }
+    }
+
+    /// A rectangle of it, while nothing else uses the region.
+    pub(crate) fn part_mut(&mut self, rows: Range<usize>, columns: Range<usize>) -> Region<'_, R> {
+        // SAFETY: the region is borrowed exclusively for as long as the part lives.
+        unsafe { self.part(rows, columns) }
+    }
+
+    /// A pointer to the first element of a rectangle, through which all of the rectangle may be accessed.
+    pub(crate) fn pointer_to(&mut self, rows: Range<usize>, columns: Range<usize>) -> *mut R {
+        assert!(rows.start < rows.end && rows.end <= self.rows, "rows of a rectangle");
+        assert!(columns.start < columns.end && columns.end <= self.columns, "columns of a rectangle");
+        // SAFETY: the element lies within the region.
+        unsafe { self.at.add(rows.start * self.stride + columns.start) }
     }
 
     /// Distance between the beginnings of rows.
@@ -102,14 +117,14 @@ impl<R> Region<R> {
         self.stride
     }
 
-    /// Where its first row begins.
+    /// A pointer to its first element, through which all of it may be accessed.
     pub(crate) fn start(&mut self) -> *mut R {
         self.at
     }
 
     pub(crate) fn row(&mut self, row: usize) -> &mut [R] {
         assert!(row < self.rows, "row of a region");
-        // SAFETY: the row lies within the region, which is exclusive.
+        // SAFETY: the row lies within the region, which is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(row * self.stride), self.columns) }
     }
 }
@@ -171,7 +186,7 @@ impl<R: Real> LeftPanels<R> {
         first: usize,
         right: RightPanels<'_, R>,
         start: Beginning<'_, R>,
-        result: &mut Region<R>,
+        result: &mut Region<'_, R>,
     ) {
         self.multiply_within(panels, first, right, start, None, result);
     }
@@ -184,7 +199,7 @@ impl<R: Real> LeftPanels<R> {
         right: RightPanels<'_, R>,
         start: Beginning<'_, R>,
         limits: Option<[R; 2]>,
-        result: &mut Region<R>,
+        result: &mut Region<'_, R>,
     ) {
         let (rows, height) = (self.rows_of(&panels), self.level.rows::<R>());
         assert!(first + right.depth <= self.depth, "depth of the product");
@@ -203,7 +218,7 @@ impl<R: Real> LeftPanels<R> {
     }
 
     /// `result ← leftᵀ·right`, all of it.
-    pub(crate) fn multiply_across(&self, right: RightPanels<'_, R>, result: &mut Region<R>) {
+    pub(crate) fn multiply_across(&self, right: RightPanels<'_, R>, result: &mut Region<'_, R>) {
         let height = self.level.rows::<R>();
         assert_eq!(right.depth, self.rows, "depth of the product");
         right.check(self.depth, Beginning::Zero, result);
@@ -269,7 +284,7 @@ pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &m
 pub(crate) fn multiply<R: Real>(
     left: Matrix<'_, R>,
     right: Matrix<'_, R>,
-    result: &mut Region<R>,
+    result: &mut Region<'_, R>,
     accumulate: bool,
 ) {
     assert_eq!(
@@ -285,8 +300,7 @@ pub(crate) fn multiply<R: Real>(
     let spans = right.rows.div_ceil(DEPTH).max(1);
     for first in (0..right.columns).step_by(COLUMNS) {
         let columns = (right.columns - first).min(COLUMNS);
-        // SAFETY: the result is borrowed exclusively, and one part of it is used at a time.
-        let mut part = unsafe { result.part(0..result.rows, first..first + columns) };
+        let mut part = result.part_mut(0..left.rows, first..first + columns);
         for span in 0..spans {
             let depths = span * right.rows / spans..(span + 1) * right.rows / spans;
             let block = right.columns(first, columns).rows(depths.start, depths.len());

@@ -117,7 +117,7 @@ pub(crate) trait Lanes: Copy {
         // SAFETY: the numbers read are those that the caller vouches for; the staging row holds a vector.
         unsafe {
             std::array::from_fn(|phase| {
-                let mut row = [*from; WIDEST];
+                let mut row = [Self::Scalar::default(); WIDEST];
                 for (i, value) in row[..Self::WIDTH].iter_mut().enumerate() {
                     *value = *from.add(i * N + phase);
                 }
@@ -135,7 +135,7 @@ pub(crate) trait Lanes: Copy {
         // SAFETY: the numbers written are those that the caller vouches for; the staging row holds a vector.
         unsafe {
             for (phase, vector) in vectors.into_iter().enumerate() {
-                let mut row = [*to; WIDEST];
+                let mut row = [Self::Scalar::default(); WIDEST];
                 vector.store(row.as_mut_ptr());
                 for (i, value) in row[..Self::WIDTH].iter().enumerate() {
                     *to.add(i * N + phase) = *value;
@@ -147,6 +147,16 @@ pub(crate) trait Lanes: Copy {
 
 /// Numbers in the widest vector there is.
 pub(crate) const WIDEST: usize = 16;
+/// Rows of the highest tile of a matrix product.
+pub(crate) const MAX_ROWS: usize = 14;
+
+/// Checks what kernels rely on of a vector type. Evaluated at compile time for each.
+const fn check<L: Lanes>() {
+    assert!(L::WIDTH <= WIDEST && L::WIDTH.is_power_of_two(), "staging rows have room for a vector");
+    assert!(L::ROWS <= MAX_ROWS && L::ROWS.is_multiple_of(2), "tiles have an even number of rows");
+    assert!(L::Half::WIDTH == L::WIDTH || 2 * L::Half::WIDTH == L::WIDTH, "half a vector");
+    assert!(L::Half::ROWS <= MAX_ROWS, "rows of half vectors");
+}
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes {
@@ -213,6 +223,8 @@ macro_rules! lanes {
 
             $($($shuffles)*)?
         }
+
+        const _: () = super::check::<$vector>();
     };
 }
 
@@ -279,6 +291,7 @@ mod x86 {
     }
     #[inline(always)]
     unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
+        const { assert!(N == 2 || N == 4) };
         // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
         unsafe {
             let v: [Self; N] = std::array::from_fn(|i| _mm512_loadu_ps(from.add(16 * i)));
@@ -300,6 +313,7 @@ mod x86 {
     }
     #[inline(always)]
     unsafe fn interleave<const N: usize>(v: [Self; N], to: *mut f32) {
+        const { assert!(N == 2 || N == 4) };
         // SAFETY: the caller vouches for the instructions and the extent of `N` vectors.
         unsafe {
             if N == 2 {
@@ -413,6 +427,8 @@ macro_rules! portable {
                 std::array::from_fn(|i| if self[i] > held[i] || self[i].is_nan() { self[i] } else { held[i] })
             }
         }
+
+        const _: () = check::<[$real; $width]>();
     };
 }
 

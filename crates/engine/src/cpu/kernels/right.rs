@@ -6,17 +6,15 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, interleave};
-use super::lanes::WIDEST;
+use super::lanes::{MAX_ROWS, WIDEST};
 use super::level::{Level, VECTORS};
-use super::tile::{Apart, Start, Tile, run_tile};
+use super::tile::{Depth, Start, Tile, run_tile};
 use crate::cpu::real::Real;
 
 /// Numbers that a right operand read where it lies, in rows at any places, must have after its last column.
 pub(crate) const BEYOND: usize = VECTORS * WIDEST;
-/// Rows of the highest tile of any level.
-const MOST_ROWS: usize = 14;
 /// Numbers in the largest tile of any level.
-const LARGEST_TILE: usize = MOST_ROWS * VECTORS * 16;
+const LARGEST_TILE: usize = MAX_ROWS * VECTORS * WIDEST;
 
 /// A right operand, packed or where it lies.
 #[derive(Clone, Copy, Debug)]
@@ -68,24 +66,35 @@ impl<'a, R: Real> RightPanels<'a, R> {
         RightPanels { data, depth: self.depth, columns: columns.len(), source }
     }
 
-    /// What a tile reads of the panel of this width at column `first`, and where its rows lie in it.
-    fn panel(&self, first: usize, width: usize, depths: &Range<usize>) -> (&'a [R], Apart) {
+    /// What a tile reads of the panel of this width at column `first`, and how the depth is walked. `across` is the distance
+    /// between left panels that are read across.
+    fn panel(
+        &self,
+        first: usize,
+        width: usize,
+        depths: &Range<usize>,
+        across: Option<usize>,
+    ) -> (&'a [R], Depth<'a>) {
+        let evenly = |right: usize| match across {
+            None => Depth::Even { right },
+            Some(panel) => Depth::Across { panel, right },
+        };
         let at = match self.source {
             Source::Rows(rows, stride) if first + width <= self.columns => {
                 let reach = depths.len().saturating_sub(1) * stride + width;
-                return (&rows[depths.start * stride + first..][..reach], Apart::Evenly(stride));
+                return (&rows[depths.start * stride + first..][..reach], evenly(stride));
             }
             Source::Places(data, places, furthest) => {
-                let places = &places[depths.clone()];
-                return (&data[first..][..furthest + width], Apart::At(places.as_ptr()));
+                assert!(across.is_none(), "rows at any places are not multiplied across");
+                return (&data[first..][..furthest + width], Depth::At(&places[depths.clone()]));
             }
             Source::Rows(..) => 0,
             Source::Panels => first * self.depth,
         };
-        (&self.data[at + depths.start * width..][..depths.len() * width], Apart::Evenly(width))
+        (&self.data[at + depths.start * width..][..depths.len() * width], evenly(width))
     }
 
-    pub(super) fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<R>) {
+    pub(super) fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<'_, R>) {
         assert_eq!((rows, self.columns), (result.rows, result.columns), "matrix sizes");
         if let Beginning::Rows(values) = start {
             assert!(values.len() >= rows, "numbers to start from");
@@ -100,7 +109,7 @@ impl<'a, R: Real> RightPanels<'a, R> {
         depths: Range<usize>,
         (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
         rows: Range<usize>,
-        result: &mut Region<R>,
+        result: &mut Region<'_, R>,
     ) {
         let height = level.rows::<R>();
         let even = rows.len().next_multiple_of(2);
@@ -112,14 +121,14 @@ impl<'a, R: Real> RightPanels<'a, R> {
             }
         };
         assert!(even <= height && left.len() >= reach, "left panel");
-        let mut values = [R::ZERO; MOST_ROWS];
+        let mut values = [R::ZERO; MAX_ROWS];
         if let Beginning::Rows(all) = start {
             values[..rows.len()].copy_from_slice(&all[rows.clone()]);
         }
         let mut scratch = [R::ZERO; LARGEST_TILE];
         for (first, width) in level.right_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
-            let (right, apart) = self.panel(first, width, &depths);
+            let (right, steps) = self.panel(first, width, &depths, across);
             let whole = columns == width && even == rows.len();
             if !whole && matches!(start, Beginning::Held) {
                 for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
@@ -131,11 +140,10 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 columns: width,
                 depth: depths.len(),
                 left: left.as_ptr(),
-                across,
                 right: right.as_ptr(),
-                apart,
+                steps,
                 result: match whole {
-                    true => result.row(rows.start)[first..].as_mut_ptr(),
+                    true => result.pointer_to(rows.clone(), first..first + columns),
                     false => scratch.as_mut_ptr(),
                 },
                 stride: if whole { result.stride() } else { width },
@@ -146,10 +154,9 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 },
                 limits,
             };
-            // SAFETY: `left` reaches as far as the assertion says, `right` holds a row for every depth, by slicing (across
-            // a left operand, rows lie evenly apart);
-            // the tile lies in rows of the region, which this function has to itself, or in the scratch tile,
-            // which holds the largest there is. The level is one of this machine.
+            // SAFETY: the assertion bounds what is read of `left`; `right` was sliced to hold a row for every depth. The tile is
+            // a rectangle of the region, which is borrowed exclusively, or the scratch tile, which has room for the largest.
+            // The level is one of this machine.
             unsafe { run_tile(level, &tile, R::ZERO) };
             if !whole {
                 for (row, scratch) in rows.clone().zip(scratch.chunks(width)) {
@@ -254,12 +261,12 @@ impl<R: Real> PackedRight<R> {
 
     /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as
     /// [`multiply`](super::gemm::multiply).
-    pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<R>, accumulate: bool) {
+    pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<'_, R>, accumulate: bool) {
         self.multiply_packed(&LeftPanels::pack(Level::best(), left), result, accumulate);
     }
 
     /// The same for a left operand that is packed.
-    pub(crate) fn multiply_packed(&self, left: &LeftPanels<R>, result: &mut Region<R>, accumulate: bool) {
+    pub(crate) fn multiply_packed(&self, left: &LeftPanels<R>, result: &mut Region<'_, R>, accumulate: bool) {
         assert_eq!(
             (left.rows, left.depth, self.columns),
             (result.rows, self.depth, result.columns),
@@ -269,8 +276,7 @@ impl<R: Real> PackedRight<R> {
             let held = accumulate || block.depths.start > 0;
             let beginning = if held { Beginning::Held } else { Beginning::Zero };
             let right = RightPanels::packed(&block.panels, block.depths.len(), block.columns.len());
-            // SAFETY: the result is borrowed exclusively, and one part of it is used at a time.
-            let mut part = unsafe { result.part(0..result.rows, block.columns.clone()) };
+            let mut part = result.part_mut(0..left.rows, block.columns.clone());
             left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
         }
     }

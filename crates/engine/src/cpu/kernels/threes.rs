@@ -16,8 +16,12 @@ const SIDE: usize = 3;
 const TAPS: usize = SIDE * SIDE;
 /// Rows of tiles of machines that have 32 vector registers, at least.
 const MANY_REGISTERS: usize = 12;
+/// Rows of the output computed together at stride 1 and at stride 2, where there are registers for them.
+const ROWS_ABREAST: [usize; 2] = [7, 4];
 /// The most rows of a plane that are read together.
-const MOST_LINES: usize = 9;
+const MAX_LINES: usize = 9;
+const _: () =
+    assert!(ROWS_ABREAST[0] - 1 + SIDE <= MAX_LINES && (ROWS_ABREAST[1] - 1) * 2 + SIDE <= MAX_LINES);
 
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +76,7 @@ impl Threes {
         w: &[R],
         bias: Option<&[R]>,
         limits: Option<[R; 2]>,
-        y: &mut Region<R>,
+        y: &mut Region<'_, R>,
     ) {
         let job = self.job((x, outside), (w, bias, R::ZERO), limits.unwrap_or(R::UNLIMITED), y);
         assert!(w.len() == job.count * TAPS && bias.is_none_or(|bias| bias.len() == job.count), "kernels");
@@ -103,7 +107,7 @@ impl Threes {
         (x, outside): (&[R], &[R]),
         (w, bias, otherwise): (&'a [R], Option<&'a [R]>, R),
         limits: [R; 2],
-        y: &mut Region<R>,
+        y: &mut Region<'_, R>,
     ) -> Job<'a, R> {
         let ([height, width], [rows, columns]) = (self.input, self.output);
         let count = y.rows;
@@ -199,7 +203,10 @@ unsafe fn read<L: Lanes>(row: *const L::Scalar, width: usize, offset: isize, who
 
 /// Writes a block once for every line under rows, with its number as a constant: a loop would keep results in memory.
 macro_rules! unrolled {
-    (|$number:ident| $block:expr) => { unrolled!(@ $number $block, 0 1 2 3 4 5 6 7 8) };
+    (|$number:ident| $block:expr) => {{
+        const _: () = assert!([0, 1, 2, 3, 4, 5, 6, 7, 8].len() == MAX_LINES);
+        unrolled!(@ $number $block, 0 1 2 3 4 5 6 7 8);
+    }};
     (@ $number:ident $block:expr, $($value:literal)*) => {
         $({
             const $number: usize = $value;
@@ -237,10 +244,12 @@ unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
     unsafe {
         while first < rows {
             first += match rows - first {
-                7.. if STRIDE == 1 && L::ROWS >= MANY_REGISTERS => {
-                    some::<L, M, STRIDE, 7>(job, meeting, first)
+                rest if STRIDE == 1 && rest >= ROWS_ABREAST[0] && L::ROWS >= MANY_REGISTERS => {
+                    some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, meeting, first)
                 }
-                4.. if L::ROWS >= MANY_REGISTERS => some::<L, M, STRIDE, 4>(job, meeting, first),
+                rest if rest >= ROWS_ABREAST[1] && L::ROWS >= MANY_REGISTERS => {
+                    some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, meeting, first)
+                }
                 2.. => some::<L, M, STRIDE, 2>(job, meeting, first),
                 _ => some::<L, M, STRIDE, 1>(job, meeting, first),
             };
@@ -293,7 +302,7 @@ unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize,
         let outside = L::splat(*job.outside);
         let (least, most) = (L::splat(job.limits[0]), L::splat(job.limits[1]));
         // Where rows begin, and how far it is to the same of the next plane.
-        let mut lines = [(job.outside, 0); MOST_LINES];
+        let mut lines = [(job.outside, 0); MAX_LINES];
         for (line, from) in lines[..under].iter_mut().enumerate() {
             let row = (first * STRIDE + line).wrapping_sub(job.planes.before[0]);
             if row < height {

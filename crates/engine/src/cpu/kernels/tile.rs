@@ -5,7 +5,7 @@
 //! of [`VECTORS`] vectors of columns, each stored depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
 #![allow(unsafe_code)]
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, MAX_ROWS};
 use super::level::{VECTORS, Vectors, compiled};
 
 /// How far ahead the left operand is fetched.
@@ -22,18 +22,20 @@ pub(crate) enum Start<R> {
     Rows(*const R),
 }
 
-/// Where the rows of a right operand lie.
+/// How the depth of a product is walked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Apart {
-    /// So far apart.
-    Evenly(usize),
-    /// Each so far from the beginning.
-    At(*const usize),
+pub(crate) enum Depth<'a> {
+    /// The left panel in order; rows of the right operand lie `right` apart.
+    Even { right: usize },
+    /// The left panel in order; the rows of the right operand begin at these distances from its start, one for every depth.
+    At(&'a [usize]),
+    /// The rows of left panels, which lie `panel` apart, are the depth; rows of the right operand lie `right` apart.
+    Across { panel: usize, right: usize },
 }
 
 /// A tile of a matrix product, as a micro-kernel sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tile<R> {
+pub(crate) struct Tile<'a, R> {
     /// Even, and no more than a panel has.
     pub(crate) rows: usize,
     /// Numbers side by side: whole vectors, at most [`VECTORS`], or half of one.
@@ -41,11 +43,9 @@ pub(crate) struct Tile<R> {
     pub(crate) depth: usize,
     /// `depth` times the rows of a panel.
     pub(crate) left: *const R,
-    /// If the left operand is read across, its rows taken for the depth: the distance from panel to panel.
-    pub(crate) across: Option<usize>,
-    /// A row of `columns` numbers for every depth, which lie `apart`.
+    /// A row of `columns` numbers for every depth.
     pub(crate) right: *const R,
-    pub(crate) apart: Apart,
+    pub(crate) steps: Depth<'a>,
     /// `rows` times `columns` numbers, `stride` apart.
     pub(crate) result: *mut R,
     pub(crate) stride: usize,
@@ -86,7 +86,7 @@ unsafe fn add_depth<L: Lanes, const ROWS: usize, const WIDE: usize>(
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
-    tile: &Tile<L::Scalar>,
+    tile: &Tile<'_, L::Scalar>,
     height: usize,
     zero: L::Scalar,
 ) {
@@ -108,8 +108,8 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
             L::prefetch(result);
             L::prefetch(result.wrapping_add(WIDE * L::WIDTH - 1));
         }
-        match (tile.across, tile.apart) {
-            (None, Apart::Evenly(apart)) => {
+        match tile.steps {
+            Depth::Even { right: apart } => {
                 for _ in 0..tile.depth {
                     // Kernels come from memory, in order, and nobody else asks for them ahead.
                     L::prefetch(left.wrapping_add(AHEAD));
@@ -118,15 +118,14 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                     right = right.wrapping_add(apart);
                 }
             }
-            (None, Apart::At(distances)) => {
-                for k in 0..tile.depth {
+            Depth::At(distances) => {
+                for &distance in distances {
                     L::prefetch(left.wrapping_add(AHEAD));
-                    sums = add_depth(sums, right.add(*distances.add(k)), |row| *left.add(row));
+                    sums = add_depth(sums, right.add(distance), |row| *left.add(row));
                     left = left.add(height);
                 }
             }
-            (Some(panel), apart) => {
-                let Apart::Evenly(apart) = apart else { return };
+            Depth::Across { panel, right: apart } => {
                 let mut remaining = tile.depth;
                 while remaining > 0 {
                     let count = remaining.min(height);
@@ -157,15 +156,26 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
     }
 }
 
+/// The last of some heights, if they are all even numbers up to it.
+const fn highest(heights: &[usize]) -> usize {
+    let mut index = 0;
+    while index < heights.len() {
+        assert!(heights[index] == 2 * (index + 1), "heights are even and increase by two");
+        index += 1;
+    }
+    2 * heights.len()
+}
+
 /// Computes a tile.
 ///
 /// # Safety
 /// The machine has the instructions of `L`, and the pointers of `tile` reach as far as its fields say.
 #[inline(always)]
-unsafe fn any<L: Lanes>(tile: &Tile<L::Scalar>, zero: L::Scalar) {
+unsafe fn any<L: Lanes>(tile: &Tile<'_, L::Scalar>, zero: L::Scalar) {
     let (whole, wide, half) = (L::WIDTH, VECTORS * L::WIDTH, L::Half::WIDTH);
     macro_rules! of_height {
         ($($rows:literal)*) => {
+            const _: () = assert!(highest(&[$($rows),*]) == MAX_ROWS, "a height of tiles has no branch");
             // SAFETY: the branches match the size.
             match tile.rows {
                 $($rows if $rows <= L::ROWS => unsafe {
@@ -175,13 +185,15 @@ unsafe fn any<L: Lanes>(tile: &Tile<L::Scalar>, zero: L::Scalar) {
                         sized::<L, $rows, 1>(tile, L::ROWS, zero);
                     } else if tile.columns == half {
                         sized::<L::Half, $rows, 1>(tile, L::ROWS, zero);
+                    } else {
+                        unreachable!("a tile of {} columns", tile.columns);
                     }
                 },)*
-                _ => {}
+                rows => unreachable!("a tile of {rows} rows"),
             }
         };
     }
     of_height!(2 4 6 8 10 12 14);
 }
 
-compiled!(run_tile<R: Vectors>(tile: &Tile<R>, zero: R), any);
+compiled!(run_tile<R: Vectors>(tile: &Tile<'_, R>, zero: R), any);

@@ -3,6 +3,7 @@
 //! 36 multiplications per pair of channels instead of 144, at the cost of a few bits; see [`Size`].
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use monosplit_graph::op::Window;
@@ -51,7 +52,7 @@ impl<R: Real> TransformedKernel<R> {
         let length = LeftPanels::<R>::length(level, outputs, inputs);
         let height = level.rows::<R>();
         let mut places: Vec<Vec<R>> = (0..size.places()).map(|_| vec![R::ZERO; length]).collect();
-        let targets: Vec<Target<R>> = places.iter_mut().map(|place| Target::new(place)).collect();
+        let targets: Vec<Target<'_, R>> = places.iter_mut().map(|place| Target::new(place)).collect();
         (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {
             let panel = panel * height..((panel + 1) * height).min(outputs);
             for input in 0..inputs {
@@ -88,20 +89,22 @@ pub(crate) fn applies(window: &Window) -> bool {
     window.kernel == [3, 3] && window.stride == [1, 1] && window.dilation == [1, 1]
 }
 
-/// Memory that tasks write at places of their own.
-pub(super) struct Target<R> {
+/// A borrowed slice that several tasks write, each at positions of its own.
+pub(super) struct Target<'a, R> {
     at: *mut R,
     length: usize,
+    borrowed: PhantomData<&'a mut [R]>,
 }
 
-// SAFETY: what a target hands out is only followed in unsafe code, which sees to it that tasks do not meet.
-unsafe impl<R: Send> Send for Target<R> {}
-// SAFETY: as above.
-unsafe impl<R: Send> Sync for Target<R> {}
+// SAFETY: a target is an exclusive borrow of its elements.
+unsafe impl<R: Send> Send for Target<'_, R> {}
+// SAFETY: a shared target gives out pointers, which only unsafe code follows, and slices, whose callers see to it that those of
+// different tasks are disjoint.
+unsafe impl<R: Send> Sync for Target<'_, R> {}
 
-impl<R> Target<R> {
-    pub(super) fn new(data: &mut [R]) -> Self {
-        Target { at: data.as_mut_ptr(), length: data.len() }
+impl<'a, R> Target<'a, R> {
+    pub(super) fn new(data: &'a mut [R]) -> Self {
+        Target { at: data.as_mut_ptr(), length: data.len(), borrowed: PhantomData }
     }
 
     /// Where an element lies, or would.
@@ -111,7 +114,7 @@ impl<R> Target<R> {
     }
 
     /// # Safety
-    /// Nothing else touches these elements while the slice lives, and the memory stays borrowed.
+    /// Slices that exist at the same time are disjoint, and nothing writes to one through a pointer meanwhile.
     #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at places of their own")]
     pub(super) unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
         assert!(range.start <= range.end && range.end <= self.length, "place in a target");
@@ -267,7 +270,7 @@ impl Winograd {
         work: &Work<'_, R>,
         tiles: &Range<usize>,
         channels: Range<usize>,
-        target: &Target<R>,
+        target: &Target<'_, R>,
     ) {
         let level = work.w.level;
         let (vector, places) = (level.width::<R>(), self.size.places());
@@ -363,7 +366,7 @@ struct Work<'a, R> {
     bias: Option<&'a [R]>,
     finish: Option<&'a Finish<'a, R>>,
     x: &'a [R],
-    y: Target<R>,
+    y: Target<'a, R>,
 }
 
 #[cfg(test)]

@@ -12,4 +12,4 @@ export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan_suppressions.txt"
 common=(-Zbuild-std --target "$target" --target-dir target/tsan -p monosplit-engine
     --config 'profile.dev.package.monosplit-engine.opt-level=1')
 cargo +nightly test "${common[@]}" --lib -- handover thread_pool scratch
-cargo +nightly test "${common[@]}" --test threads
+cargo +nightly test "${common[@]}" --test it -- threads

@@ -1,4 +1,4 @@
-//! Who is examined: a method with its options, at a layer, with or without signs.
+//! Candidates: configurations of methods that are evaluated and chosen from.
 
 use std::sync::Arc;
 
@@ -6,37 +6,37 @@ use monosplit_explain::{Finish, MapRequest, Method, Settings, Size};
 
 use crate::store::Configuration;
 
-/// What makes a map.
+/// What computes a map.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A method, read off at a layer; none is the image.
+    /// A method and the layer of its map; no layer is the image.
     Method(Arc<dyn Method>, Option<String>),
-    /// The mask of the image itself: what the metrics say of a map that marks the object and nothing else.
+    /// The object mask itself, as the reference of a map that marks exactly the object.
     Mask,
 }
 
-/// A configuration under examination.
+/// An evaluated configuration: a method with its options, a layer, and whether signs are kept.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What tells it from others, in a store.
+    /// The configuration that identifies it in a store.
     pub configuration: Configuration,
-    /// What it is listed under.
+    /// The family it is listed under.
     pub family: String,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// Where it stands on the axis of its stage: a layer, a value.
+    /// Its position on the axis of its stage: a layer, or the value of an option.
     pub place: String,
-    /// Why it is here.
+    /// A note on why it was chosen.
     pub note: String,
-    /// What makes its map.
+    /// What computes its map.
     pub source: Source,
-    /// The numbers the method takes at run time.
+    /// The run-time settings of the method.
     pub settings: Settings,
 }
 
 impl Candidate {
-    /// The map that is asked for, at the size of the image; the absolute value is taken afterwards, so that a
-    /// configuration with signs and one without share it.
+    /// The request of its map, at the size of the image. The absolute value is taken afterwards, so that candidates with and
+    /// without signs share one map.
     pub(crate) fn request(&self) -> Option<MapRequest> {
         match &self.source {
             Source::Method(method, layer) => {
@@ -47,7 +47,7 @@ impl Candidate {
         }
     }
 
-    /// What tells its map from others that take the same numbers at run time.
+    /// Identifies its map among candidates with the same run-time settings.
     pub(crate) fn map_key(&self) -> String {
         match &self.source {
             Source::Method(method, layer) => format!("{method:?} at {layer:?}"),
@@ -56,8 +56,8 @@ impl Candidate {
     }
 }
 
-/// Candidates by the programs that compute their maps: those of a group take the same numbers at run time, and have at
-/// most `most` different maps. The grouping depends on the candidates alone.
+/// Groups candidates whose maps are computed by one program. Those of a group have the same run-time settings and at most
+/// `most` different maps. The grouping depends on the candidates alone.
 pub(crate) fn groups(candidates: &[Candidate], most: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Settings, Vec<String>, Vec<usize>)> = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {

@@ -1,11 +1,10 @@
-//! A case as metrics read it: its arrays checked and at hand. Whatever makes a case unreadable, or leaves a metric without a
-//! value, is said once, here.
+//! The arrays of a case, checked once for all metrics.
 
 use monosplit_graph::{Buffer, Error, Result, Tensor};
 
 use crate::metric::{Case, Undefined};
 
-/// Why there is no value: a failure, or a definition that has none.
+/// Why a metric has no value: a failure, or an undefined value.
 #[derive(Debug)]
 pub(crate) enum MeasureError {
     Failed(Error),
@@ -18,12 +17,12 @@ impl From<Error> for MeasureError {
     }
 }
 
-/// A silence, as something to stop at.
+/// An undefined value as an error, for use with `?`.
 pub(crate) fn silent(why: impl Into<String>) -> MeasureError {
     MeasureError::Undefined(Undefined(why.into()))
 }
 
-/// What a metric hands out: a number that is not one is a silence.
+/// The result of a metric. A value that is not finite counts as undefined.
 pub(crate) fn settled(found: Result<f64, MeasureError>) -> Result<std::result::Result<f64, Undefined>> {
     match found {
         Ok(value) if value.is_finite() => Ok(Ok(value)),
@@ -46,7 +45,7 @@ pub(crate) struct CaseArrays<'a> {
 }
 
 impl<'a> CaseArrays<'a> {
-    /// The arrays of a case, if they fit each other.
+    /// Checks the shapes and values of a case.
     pub(crate) fn of(case: &'a Case<'a>) -> Result<Self, MeasureError> {
         let &[1, channels, height, width] = case.image.shape() else {
             return Err(Error::shape(format!(
@@ -71,7 +70,7 @@ impl<'a> CaseArrays<'a> {
         self.height * self.width
     }
 
-    /// Where the object is: as many truth values as there are pixels, at least one of them true.
+    /// The object mask: one truth value for each pixel, at least one of them true.
     pub(crate) fn mask(&self) -> Result<&'a [bool], MeasureError> {
         let mask = self.case.mask.ok_or_else(|| silent("it is not known where the object is"))?;
         if mask.len() != self.pixels() {
@@ -87,13 +86,13 @@ impl<'a> CaseArrays<'a> {
         Ok(mask)
     }
 
-    /// The map beside every channel of the image.
+    /// The map repeated for every channel of the image.
     pub(crate) fn spread(&self, map: &[f64]) -> Vec<f64> {
         map.repeat(self.channels)
     }
 }
 
-/// A map of one image `[H, W]` or `[1, H, W]`, its values finite.
+/// The values of a map `[H, W]` or `[1, H, W]`; undefined if one is not finite.
 pub(crate) fn plane(map: &Tensor, height: usize, width: usize) -> Result<Vec<f64>, MeasureError> {
     let shape = map.shape();
     if shape != [height, width] && shape != [1, height, width] {

@@ -1,5 +1,4 @@
-//! The network under examination: its scores, and the maps of groups of candidates, compiled once and asked for many
-//! images.
+//! The evaluated model: its class scores, and the maps of groups of candidates, compiled once and run on many images.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -15,14 +14,14 @@ use crate::metric::Network;
 use crate::perturbation::{PerturbationScorer, Perturbations};
 use crate::randomisation::{randomised, trained};
 
-/// Programs of this many groups stay compiled: an ablation goes through the same ones again and again.
+/// The number of groups whose programs stay compiled. An ablation evaluates the same groups repeatedly.
 const CACHED_PROGRAMS: usize = 3;
 
-/// A network that can be asked for scores and for maps.
+/// A network compiled for class scores and for maps.
 pub struct EvaluatedModel<'a> {
     graph: &'a Graph,
     engine: &'a dyn Engine,
-    /// An explanation without maps is the network alone, at any batch size.
+    /// An explainer without maps runs the network alone, at any batch size.
     scores: Explainer,
     compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
     perturbation_scorer: PerturbationScorer,
@@ -62,7 +61,7 @@ impl<'a> EvaluatedModel<'a> {
         Ok(self.scores.explain(images, &Class::Top, &Settings::default())?.classes)
     }
 
-    /// The programs of a group of candidates that take the same numbers at run time.
+    /// Compiles a group of candidates with the same run-time settings.
     pub fn compile_group(&self, candidates: &[&Candidate]) -> Result<CompiledGroup> {
         let mut requests: Vec<MapRequest> = Vec::new();
         let mut keys: Vec<String> = Vec::new();
@@ -82,7 +81,7 @@ impl<'a> EvaluatedModel<'a> {
         }
         let settings = candidates.first().map_or_else(Settings::default, |first| first.settings.clone());
         if candidates.iter().any(|c| c.settings != settings && matches!(c.source, Source::Method(..))) {
-            return Err(Error::argument("candidates of a group take the same numbers at run time"));
+            return Err(Error::argument("candidates of a group have the same run-time settings"));
         }
         let explainer = self.explainer(keys, &requests)?;
         let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
@@ -113,17 +112,17 @@ pub struct CompiledGroup {
     explainer: Arc<Explainer>,
     requests: Vec<MapRequest>,
     settings: Settings,
-    /// For each candidate its map among those of the explainer; none is the mask.
+    /// For each candidate the index of its map among those of the explainer; `None` is the mask.
     places: Vec<Option<usize>>,
     absolute: Vec<bool>,
 }
 
-/// The maps of all candidates of a panel for a batch of images.
+/// The maps of all candidates of a compiled group for a batch of images.
 #[derive(Clone, Debug)]
 pub struct Maps(Vec<Tensor>);
 
 impl CompiledGroup {
-    /// The maps `[N, H, W]` of images, each for a class of its own.
+    /// The maps `[N, H, W]` of images, each for its own class.
     pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
         let class = Class::PerSample(classes.to_vec());
         let batch = ExplainBatch { position: None, ..ExplainBatch::new(images, &class, &self.settings) };
@@ -131,13 +130,13 @@ impl CompiledGroup {
         explained.maps.into_iter().map(scaled).collect::<Result<_>>().map(Maps)
     }
 
-    /// The maps of one candidate; those of the mask are the masks of the images, which must be given.
+    /// The maps of one candidate. If the candidate is the mask, they are made of `masks`; `None` if one is missing.
     pub fn of(&self, maps: &Maps, candidate: usize, masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
         let Some(place) = self.places[candidate] else { return drawn(masks) };
         self.signed(maps.0[place].clone(), candidate).map(Some)
     }
 
-    /// A map with its signs, or without where the candidate has none.
+    /// A map, or its absolute value if the candidate asks for it.
     fn signed(&self, map: Tensor, candidate: usize) -> Result<Tensor> {
         if !self.absolute[candidate] {
             return Ok(map);
@@ -149,13 +148,13 @@ impl CompiledGroup {
         }
     }
 
-    /// Whether a candidate is the mask of the image.
+    /// Whether a candidate is the object mask.
     pub fn is_mask(&self, candidate: usize) -> bool {
         self.places[candidate].is_none()
     }
 }
 
-/// A map with its exponents multiplied in, where it has any.
+/// The values of a map multiplied by two to the power of its exponents.
 fn scaled(map: SaliencyMap) -> Result<Tensor> {
     if map.exponents.iter().all(|&exponent| exponent == 0) {
         return Ok(map.values);
@@ -169,7 +168,7 @@ fn scaled(map: SaliencyMap) -> Result<Tensor> {
     Tensor::new(map.values.shape().to_vec(), scaled.collect::<Vec<_>>())
 }
 
-/// Masks as maps, in a row; none if one is missing.
+/// Masks as maps of ones and zeros; `None` if one is missing.
 fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
     let mut values = Vec::new();
     for mask in masks {
@@ -180,7 +179,7 @@ fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
     Tensor::new([masks.len(), 1, size], values).map(Some)
 }
 
-/// What was computed for perturbed images: candidates of a panel that are asked about the same ones share the work.
+/// Maps of perturbed images. All candidates of a group read the maps of one run.
 #[derive(Default)]
 pub(crate) struct MapCache(Mutex<Vec<CachedMaps>>);
 
@@ -193,7 +192,7 @@ struct CachedMaps {
 }
 
 impl MapCache {
-    /// Forgets everything.
+    /// Removes all entries.
     pub(crate) fn clear(&self) {
         if let Ok(mut known) = self.0.lock() {
             known.clear();
@@ -219,7 +218,7 @@ impl MapCache {
     }
 }
 
-/// The network as the metrics of one candidate see it.
+/// The [`Network`] of one candidate.
 pub(crate) struct CandidateNetwork<'p> {
     pub(crate) evaluated_model: &'p EvaluatedModel<'p>,
     pub(crate) compiled_group: &'p CompiledGroup,
@@ -269,7 +268,7 @@ impl Network for CandidateNetwork<'_> {
         };
         let request = std::slice::from_ref(&self.compiled_group.requests[place]);
         let mut maps = Vec::new();
-        // One network at a time: all of them together would not fit into memory.
+        // Only one network is held at a time, because all of them might not fit into memory.
         for count in 1..=trained(self.evaluated_model.graph).len() {
             let (forgotten, _) = randomised(self.evaluated_model.graph, count, seed)?;
             let explainer = Explainer::new(&forgotten, request, self.evaluated_model.engine)?;

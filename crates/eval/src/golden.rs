@@ -1,5 +1,5 @@
-//! Every metric against numbers that Quantus, scikit-image, SciPy or a few lines of NumPy gave
-//! (`scripts/make_metric_fixtures.py`), and against maps nobody should hand over.
+//! Every metric against values computed by Quantus, scikit-image, SciPy or NumPy (`scripts/make_metric_fixtures.py`), and
+//! against degenerate maps.
 
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Error, Result, Tensor};

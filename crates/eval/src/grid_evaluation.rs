@@ -1,5 +1,5 @@
-//! A sweep over candidates and images: what is not in the store yet is claimed, examined and stored, row by row. Whoever
-//! is killed has lost at most the row he was at; several processes divide a sweep among them.
+//! The evaluation of a grid of candidates, images and metrics. Values that are not in the store are claimed, computed and
+//! stored row by row. A process that is killed loses at most the rows it had not written; several processes can share a grid.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use crate::dataset::{DataSet, Sample};
 use crate::metric::Undefined;
 use crate::store::{Row, Store, Worker};
 
-/// How often a process that has nothing left to claim looks whether the others are done.
+/// How long a process with nothing left to claim waits before it checks whether the others are done.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Rows are written when this much work would be lost with them: a disk takes a few milliseconds for each writing.
+/// Rows are written once they hold this much work. Each write takes the disk a few milliseconds.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// An image of a sweep.
+/// An image of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluatedImage {
-    /// Its number in the store.
+    /// Its id in the store.
     pub id: i64,
     /// Its name.
     pub name: String,
@@ -30,67 +30,67 @@ pub struct EvaluatedImage {
     pub hash: String,
     /// The class that is explained.
     pub class: usize,
-    /// Its place in the data set.
+    /// Its index in the data set.
     pub index: usize,
 }
 
-/// What a value is, or why there is none.
+/// The value of a metric, or why it is undefined.
 pub type Outcome = std::result::Result<f64, Undefined>;
 
-/// Somebody who measures.
+/// Computes the values of a grid.
 pub trait Evaluator {
-    /// Makes ready for some candidates, which take the same numbers at run time.
+    /// Prepares for candidates with the same run-time settings.
     fn prepare(&mut self, group: &[&Candidate]) -> Result<()>;
 
-    /// Looks at some images.
+    /// Loads a batch of images.
     fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()>;
 
-    /// The value of one metric for one of the candidates and one of the images.
+    /// The value of one metric for one of the prepared candidates and one of the loaded images.
     fn evaluate(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome>;
 
-    /// Another metric or image comes next.
+    /// Called before the next metric or image. Caches of the last one can be dropped.
     fn next_case(&mut self) {}
 }
 
-/// Where a sweep stores what it finds.
+/// Evaluates grids and stores their values.
 pub struct GridEvaluation<'a> {
     /// The store.
     pub store: &'a mut Store,
     /// This process.
     pub worker: &'a Worker,
-    /// The model's number.
+    /// The id of the model in the store.
     pub model: i64,
     /// The seed of the experiment.
     pub seed: u64,
-    /// How images are made ready.
+    /// How images are preprocessed.
     pub preprocess: &'a Preprocess,
-    /// How many images are looked at together. The same number gives the same bits, whatever was interrupted.
+    /// How many images are loaded together. The same number gives the same bits, wherever a run was interrupted.
     pub batch: usize,
     /// How many different maps are computed together.
     pub maps: usize,
-    /// Hears how far it has come.
+    /// Receives the progress.
     pub progress: &'a dyn Progress,
 }
 
-/// What a sweep goes over.
+/// Candidates, metrics and images.
 pub struct EvaluationGrid<'a> {
-    /// The candidates, and their numbers in the store.
+    /// The candidates.
     pub candidates: &'a [Candidate],
-    /// The same.
+    /// Their ids in the store.
     pub ids: &'a [i64],
-    /// The metrics' numbers in the store.
+    /// The ids of the metrics in the store.
     pub metrics: &'a [i64],
     /// The images.
     pub images: &'a [EvaluatedImage],
-    /// Where they are read from.
+    /// The data set they are read from.
     pub data: &'a DataSet,
 }
 
-/// Candidates of a group and an image, by their places, and the metrics that are missing.
+/// The index of a candidate in its group, the index of an image in its block, and the metrics not yet in the store.
 type MissingValues = (usize, usize, Vec<usize>);
 
 impl GridEvaluation<'_> {
-    /// Stores what is missing; returns when everything is there, whoever has done it.
+    /// Computes and stores the missing values. Returns when all values are in the store, whichever process computed them.
     pub fn run(&mut self, grid: &EvaluationGrid<'_>, evaluator: &mut dyn Evaluator) -> Result<()> {
         let groups = groups(grid.candidates, self.maps.max(1));
         let total = grid.candidates.len() * grid.images.len() * grid.metrics.len();
@@ -98,7 +98,7 @@ impl GridEvaluation<'_> {
             missing_values.iter().map(|(.., metrics)| metrics.len()).sum::<usize>()
         });
         self.store.release_abandoned_claims(self.worker)?;
-        // What is there counts from the beginning, wherever in the run it lies.
+        // Values that are already stored count as done from the start.
         let mut missing = Vec::new();
         for group in &groups {
             for block in grid.images.chunks(batch) {
@@ -143,7 +143,7 @@ impl GridEvaluation<'_> {
         }
     }
 
-    /// What is not in the store.
+    /// The values that are not in the store.
     fn missing_values(
         &self,
         grid: &EvaluationGrid<'_>,
@@ -164,7 +164,8 @@ impl GridEvaluation<'_> {
         Ok(missing_values)
     }
 
-    /// Those gaps that are this worker's to fill, looked at again: another may have filled one before it was claimed.
+    /// The missing values that this worker has claimed. They are read again, because another worker may have stored some
+    /// before the claim.
     fn claimed(
         &mut self,
         grid: &EvaluationGrid<'_>,
@@ -201,7 +202,7 @@ impl GridEvaluation<'_> {
         evaluator: &mut dyn Evaluator,
         (done, total): (&mut usize, usize),
     ) -> Result<()> {
-        // The whole block is looked at even if part of it is done: the bits must not depend on where a run was cut off.
+        // The whole block is loaded even if part of it is done: bits must not depend on where a run was interrupted.
         let mut samples = Vec::with_capacity(block.len());
         for image in block {
             let photograph = grid.data.load(image.index)?.map_err(|left_out| {

@@ -1,5 +1,6 @@
-//! Which explanation is right? Metrics that judge a saliency map by the network it explains, by what is known about the
-//! image, or by itself; data sets to judge it on; the protocol that does so fairly; and the store of the results.
+//! How good an explanation is: metrics of saliency maps, data sets, the evaluation protocol, and the store of results.
+//!
+//! A metric measures a map by the network it explains, by the object mask of the image, or by the map alone.
 
 mod candidate;
 mod case_arrays;

@@ -1,10 +1,10 @@
-//! What a metric is: a number for one map of one image, given the network it explains.
+//! The `Metric` trait: a number for one map of one image, given the network the map explains.
 
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::perturbation::Perturbations;
 
-/// The network under examination, as metrics see it.
+/// The evaluated network and method, as metrics see them.
 pub trait Network: Sync {
     /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
     fn scores(&self, images: &Tensor) -> Result<Tensor>;
@@ -14,8 +14,9 @@ pub trait Network: Sync {
         None
     }
 
-    /// The class scores `[1 + steps, classes]` of one image `[1, C, H, W]`, untouched and after each of several changes, so
-    /// many images at a time; `None` where the scores of all the changed images have to be asked for.
+    /// The class scores `[1 + steps, classes]` of one image `[1, C, H, W]`, unchanged and after each of several cumulative
+    /// perturbations, `batch` images at a time. `None` if there is no faster way than [`Network::scores`] of every perturbed
+    /// image.
     fn scores_after(
         &self,
         image: &Tensor,
@@ -26,11 +27,11 @@ pub trait Network: Sync {
         Ok(None)
     }
 
-    /// The explanations `[N, H, W]` of preprocessed images for one class, by the method under examination.
+    /// The maps `[N, H, W]` of preprocessed images for one class, by the evaluated method.
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;
 
-    /// The explanations `[H, W]` of one image `[1, C, H, W]` in networks of which ever more layers have been re-initialised,
-    /// by the same method; `None` where there are no such networks. Only the randomisation test asks for them.
+    /// The maps `[H, W]` of one image `[1, C, H, W]` in copies of the network with more and more layers re-initialised, by the
+    /// same method. `None` if there are no such copies. Only the parameter randomisation test calls it.
     fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
         let _ = (image, class, seed);
         Ok(None)
@@ -46,15 +47,15 @@ pub struct Case<'a> {
     pub class: usize,
     /// The map at the size of the image `[H, W]`, signed.
     pub map: &'a Tensor,
-    /// Where the object is, `H·W` places, if that is known.
+    /// The object mask, `H·W` pixels, if there is one.
     pub mask: Option<&'a [bool]>,
-    /// The network and the method that made the map.
+    /// The evaluated network and method.
     pub network: &'a dyn Network,
-    /// Seeds whatever the metric draws; the same seed, image and options give the same number.
+    /// The seed of the metric's random numbers. The same seed, image and options give the same value.
     pub seed: u64,
 }
 
-/// What all cases of an evaluation have in common.
+/// The sizes that all cases of an evaluation share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaseShape {
     /// Channels of an image.
@@ -73,7 +74,7 @@ impl CaseShape {
         self.height * self.width
     }
 
-    /// An error unless an option of a metric is at most `most`, which is as much as such an image has.
+    /// An error if the option `key` of a metric exceeds `most`, the largest value for such images.
     pub(crate) fn holds(&self, (metric, key): (&str, &str), value: usize, most: usize) -> Result<()> {
         match value <= most {
             true => Ok(()),
@@ -85,7 +86,7 @@ impl CaseShape {
     }
 }
 
-/// Which end of a metric is the good one.
+/// Whether larger or smaller values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// A larger value is a better explanation.
@@ -94,29 +95,29 @@ pub enum Better {
     Lower,
 }
 
-/// Why a metric has no value for a case.
+/// The reason why a metric is undefined for a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undefined(pub String);
 
-/// A way to judge a map.
+/// A metric of saliency maps.
 pub trait Metric: Send + Sync {
     /// The name it has in experiments, stores and reports.
     fn name(&self) -> &str;
 
-    /// Which end is the good one.
+    /// Whether larger or smaller values are better.
     fn better(&self) -> Better;
 
-    /// Whether it needs to know where the object is.
+    /// Whether the metric needs an object mask.
     fn needs_mask(&self) -> bool {
         false
     }
 
-    /// Refuses, before anything is computed, what has no value on such images whatever the map.
+    /// An error if the metric is undefined for every map of such images. It is called before anything is computed.
     fn check(&self, frame: &CaseShape) -> Result<()> {
         let _ = frame;
         Ok(())
     }
 
-    /// Its value for a case; silent where the definition has none, as for an empty mask or a map that is constant.
+    /// The value for a case, or why it is undefined, as for an empty mask or a constant map.
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>>;
 }

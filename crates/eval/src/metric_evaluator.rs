@@ -1,4 +1,4 @@
-//! An examiner who judges maps by metrics.
+//! The evaluator that measures maps by metrics.
 
 use monosplit_graph::batch::{rows, stack};
 use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
@@ -9,7 +9,7 @@ use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, Ma
 use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::{Case, Metric, Undefined};
 
-/// Judges maps by metrics.
+/// Measures maps by metrics.
 pub struct MetricEvaluator<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     metrics: &'a [Box<dyn Metric>],
@@ -19,7 +19,7 @@ pub struct MetricEvaluator<'a> {
     loaded: LoadedBatch,
 }
 
-/// Images and their maps.
+/// A batch of images and the maps of a group of candidates.
 #[derive(Default)]
 pub(crate) struct LoadedBatch {
     pub(crate) samples: Vec<Sample>,
@@ -29,7 +29,7 @@ pub(crate) struct LoadedBatch {
 }
 
 impl LoadedBatch {
-    /// The maps of all candidates of a panel for some images.
+    /// Computes the maps of a compiled group for some images.
     pub(crate) fn at(
         compiled_group: &CompiledGroup,
         samples: Vec<Sample>,
@@ -38,20 +38,20 @@ impl LoadedBatch {
     ) -> Result<Self> {
         let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
         let classes: Vec<usize> = images.iter().map(|image| image.class).collect();
-        // Every candidate sees the same perturbations of an image: differences between them are their own.
+        // All candidates get the same random perturbations of an image, so that their values can be compared.
         let own = |image: &EvaluatedImage| Noise::new(seed).stream(&image.hash).bits(0);
         let maps = compiled_group.maps(&stack(&tensors, Kind::Float)?, &classes)?;
         Ok(LoadedBatch { samples, classes, seeds: images.iter().map(own).collect(), maps: Some(maps) })
     }
 
-    /// The map `[H, W]` of one candidate for one image; none where it is the mask and there is none.
+    /// The map `[H, W]` of one candidate for one image; `None` if the candidate is the mask and the image has none.
     pub(crate) fn map(
         &self,
         compiled_group: &CompiledGroup,
         image: usize,
         candidate: usize,
     ) -> Result<Option<Tensor>> {
-        let maps = self.maps.as_ref().ok_or_else(|| Error::argument("no image was looked at"))?;
+        let maps = self.maps.as_ref().ok_or_else(|| Error::argument("no batch of images was loaded"))?;
         let sample = &self.samples[image];
         let &[_, _, height, width] = sample.tensor.shape() else {
             return Err(Error::shape("expected an image [1, C, H, W]"));
@@ -67,7 +67,7 @@ impl LoadedBatch {
 }
 
 impl<'a> MetricEvaluator<'a> {
-    /// Judges the maps of `examinee` by `metrics`, whose random numbers come from `seed`.
+    /// Measures the maps of `evaluated_model` by `metrics`, whose random numbers come from `seed`.
     pub fn new(evaluated_model: &'a EvaluatedModel<'a>, metrics: &'a [Box<dyn Metric>], seed: u64) -> Self {
         MetricEvaluator {
             evaluated_model,

@@ -1,18 +1,18 @@
-//! Columns as a Parquet file: plain values, not compressed, one page for each column of a row group. It is what every
-//! reader reads, and all that a few million rows need.
+//! A writer of Parquet files: plain uncompressed values, one page for each column of a row group. Every reader supports
+//! this, and it is enough for a few million rows.
 
 use monosplit_graph::{Error, Result};
 
-/// Rows in a group: a page counts its bytes with 31 bits.
+/// Rows in a group. The size of a page in bytes is a 31-bit number.
 const GROUP: usize = 100_000;
 const MAGIC: &[u8] = b"PAR1";
 
 /// A column and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// Texts, some of which may be missing.
+    /// Texts or nulls.
     Text(Vec<Option<String>>),
-    /// Real numbers, some of which may be missing.
+    /// Real numbers or nulls.
     Real(Vec<Option<f64>>),
     /// Whole numbers.
     Whole(Vec<i64>),
@@ -30,7 +30,7 @@ impl Column {
         }
     }
 
-    /// The format's number of the type.
+    /// The type's number in the format.
     fn kind(&self) -> i32 {
         match self {
             Column::Flag(_) => 0,
@@ -76,7 +76,7 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     flags.chunks(8).map(byte).collect()
 }
 
-/// Which values are there: one run of bits.
+/// The definition levels: one run of bits.
 fn levels(page: &mut Vec<u8>, present: impl Iterator<Item = bool>) {
     let packed = bits(present);
     let mut run = Vec::new();

@@ -1,10 +1,10 @@
-//! What a file may have been meant by that is not there.
+//! Suggestions for paths that do not exist.
 
 use std::path::Path;
 
 use monosplit_graph::options::closest;
 
-/// `did you mean 'x'? ` where nothing is called `path` and something in the same folder almost is, else nothing.
+/// `did you mean 'x'? ` if `path` does not exist and its folder has an entry with a similar name; else an empty text.
 pub fn suggest_path(path: &Path) -> String {
     if path.exists() {
         return String::new();

@@ -1,6 +1,6 @@
-//! What a network says of an image that loses one part after the other, found in whatever way is the cheapest: only what a
-//! small part reaches is computed again, or copies of the image are covered where they are computed. Orders that were
-//! asked about before are remembered.
+//! Class scores of an image under cumulative perturbations, computed the cheapest way there is: incrementally, where each
+//! perturbation is small, or on copies that are perturbed by the compiled graph itself. Scores are cached, so that metrics
+//! with the same perturbations share them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -14,30 +14,30 @@ use monosplit_graph::{Dim, Graph, Kind, Result, Tensor};
 /// Rows and columns of an image.
 pub type Region = [Range<usize>; 2];
 
-/// So many copies of an image at a time are enough for an engine that is not wide.
+/// The batch size for engines that prefer none.
 const DEFAULT_BATCH_SIZE: usize = 16;
-/// So many at a time are computed fastest where only what changes reach is computed: changes that reach as far as each other
-/// share a batch.
+/// The batch size of incremental runs. It is larger because tiles are small and only those of the same shape are computed
+/// together.
 const INCREMENTAL_BATCH_SIZE: usize = 64;
-/// Scores that are remembered take no more bytes than this.
+/// The largest number of bytes that cached scores take.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// Steps in which an image changes, each upon the ones before.
+/// Perturbations of an image that are applied one after another and add up.
 pub trait Perturbations {
-    /// How many steps there are.
+    /// The number of perturbations.
     fn steps(&self) -> usize;
 
-    /// Makes a step in the numbers `C·H·W` of the image.
+    /// Applies perturbation `step` to the `C·H·W` values of the image.
     fn make(&self, step: usize, image: &mut [f32]);
 
-    /// The area each step lies within, if these are small.
+    /// The rows and columns of each perturbation, if all of them are small.
     fn regions(&self) -> Option<Vec<Region>>;
 
-    /// All steps together, if every place changes once and what it becomes does not depend on when.
+    /// All perturbations together, if each pixel changes once and its new value does not depend on the step.
     fn cover(&self) -> Result<Option<Cover>>;
 }
 
-/// How many copies of an image are computed at a time: the number given, or the one the engine prefers.
+/// The batch size: the one given, or the one the engine prefers, or the default.
 pub(crate) fn batch_size(given: Option<usize>, preferred: Option<usize>) -> usize {
     given.or(preferred).unwrap_or(DEFAULT_BATCH_SIZE).max(1)
 }
@@ -45,7 +45,7 @@ pub(crate) fn batch_size(given: Option<usize>, preferred: Option<usize>) -> usiz
 /// Compiled programs by what they were compiled for; `None` where there is no such program.
 type Programs<K, V> = HashMap<K, Option<V>>;
 
-/// What a network was prepared for, and what it said.
+/// Computes and caches class scores of perturbed images for one network.
 #[derive(Default)]
 pub struct PerturbationScorer {
     by_size: Mutex<Programs<[usize; 2], Arc<dyn IncrementalProgram>>>,
@@ -53,7 +53,7 @@ pub struct PerturbationScorer {
     cached: Mutex<VecDeque<CachedScores>>,
 }
 
-/// What a network said of an image, a tensor for each batch.
+/// The class scores of an image under perturbations, one tensor per batch.
 struct CachedScores {
     image: Tensor,
     cover: Cover,
@@ -62,7 +62,7 @@ struct CachedScores {
 }
 
 impl CachedScores {
-    /// As if all were of double precision, and the image its own.
+    /// An upper bound of the memory: all values in double precision, and the image not shared.
     fn bytes(&self) -> usize {
         let scores: usize = self.scores.iter().map(Tensor::len).sum();
         (scores + self.cover.turns.len() + self.cover.levels.len() + self.image.len()) * size_of::<f64>()
@@ -70,8 +70,8 @@ impl CachedScores {
 }
 
 impl PerturbationScorer {
-    /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, untouched and after each step; `None` where all
-    /// the changed images have to be made. So many images at a time are computed, or as many as the engine likes.
+    /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, unchanged and after each perturbation. `None` if
+    /// the perturbed images must be made one by one. `batch` images are computed at a time, or as many as the engine prefers.
     pub fn scores(
         &self,
         graph: &Graph,
@@ -89,7 +89,7 @@ impl PerturbationScorer {
         let Some(cover) = changes.cover()? else { return Ok(None) };
         let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
         let batch = batch_size(batch, preferred);
-        // An engine that prefers a batch size is given no other, so that it is prepared for one.
+        // Further batch sizes cost such an engine preparation, so it gets full batches only.
         let batch = preferred.map_or(batch, |size| batch.min(wanted.next_multiple_of(size.max(1))));
         let whole = preferred.is_some();
         let mut scores = self.cached_scores(image, &cover, batch);
@@ -105,7 +105,7 @@ impl PerturbationScorer {
         Ok(Some(found))
     }
 
-    /// Forgets what the network said.
+    /// Removes all cached scores.
     pub fn clear_cache(&self) {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -140,7 +140,7 @@ impl PerturbationScorer {
         prepared(&self.by_shape, shapes, || Covering::new(graph, cover, engine))
     }
 
-    /// What was said of the same images before, as far as it goes.
+    /// The cached scores of the same image and perturbations, which may be fewer than needed. They leave the cache.
     fn cached_scores(&self, image: &Tensor, cover: &Cover, batch: usize) -> Vec<Tensor> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |one: &CachedScores| one.batch == batch && one.image.is(image) && one.cover == *cover;
@@ -160,8 +160,8 @@ impl PerturbationScorer {
     }
 }
 
-/// The program for one image that is changed within areas of at most this size; `None` where computing everything again is as
-/// good, and for networks of several inputs or of fixed batch size.
+/// The program for one image that is perturbed within rectangles of at most this size. `None` if computing everything again
+/// is as good, and for networks of several inputs or of fixed batch size.
 fn incremental(
     graph: &Graph,
     largest: [usize; 2],
@@ -175,7 +175,7 @@ fn incremental(
     Ok(program.map(Arc::from))
 }
 
-/// An area `[C, rows, columns]` of an image of this height and width.
+/// A region `[C, rows, columns]` of an image of this height and width.
 fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Region) -> Result<Tensor> {
     let lines = image.chunks(height * width).flat_map(|plane| {
         rows.clone().map(move |row| &plane[row * width + columns.start..row * width + columns.end])
@@ -184,7 +184,7 @@ fn cropped(image: &[f32], [height, width]: [usize; 2], [rows, columns]: &Region)
     Tensor::new([image.len() / (height * width), rows.len(), columns.len()], values)
 }
 
-/// What was prepared under a key, or is now.
+/// The program of a key, compiled if it is not yet known.
 fn prepared<K: std::hash::Hash + Eq, V: Clone>(
     cached: &Mutex<Programs<K, V>>,
     key: K,
@@ -211,7 +211,7 @@ mod tests {
     use crate::metric::{Case, Network};
     use crate::metrics::parse;
 
-    /// The processor, which says that it is wide and counts how often its programs are compiled.
+    /// The CPU engine with a preferred batch size. It counts how many programs are compiled.
     struct TestEngine {
         preferred: Option<usize>,
         compiled: AtomicUsize,
@@ -245,12 +245,12 @@ mod tests {
         }
     }
 
-    /// A network that may or may not be asked for changes of one image.
+    /// A network with or without a [`PerturbationScorer`].
     struct TestNetwork<'a> {
         graph: &'a Graph,
         engine: TestEngine,
         perturbation_scorer: Option<PerturbationScorer>,
-        /// Scores that were asked for image by image.
+        /// The number of images scored one by one.
         shown: AtomicUsize,
     }
 
@@ -275,7 +275,7 @@ mod tests {
         }
 
         fn maps(&self, _: &Tensor, _: usize) -> Result<Tensor> {
-            Err(monosplit_graph::Error::argument("nobody asks for maps"))
+            Err(monosplit_graph::Error::argument("this network has no maps"))
         }
     }
 
@@ -301,8 +301,8 @@ mod tests {
         graph
     }
 
-    /// Every way to find a curve finds the same one, within the rounding of double precision; and but for a baseline that
-    /// moves, no image is ever made by hand.
+    /// All ways to compute a curve agree within the rounding of double precision. Only a baseline that changes from step to
+    /// step needs perturbed images made one by one.
     #[test]
     fn metrics_find_the_same_in_every_way() {
         let graph = network();
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Steps of an order that are known are not computed again, and those that follow have the bits they have alone.
+    /// Cached steps are not computed again, and the steps after them have the bits of an uncached run.
     #[test]
     fn what_was_asked_before_is_remembered() {
         let graph = network();

@@ -1,5 +1,4 @@
-//! Networks that have forgotten: the weights of the last layers replaced by noise. An explanation that depends on what the
-//! network has learnt changes with them.
+//! Networks with random weights in their last layers, for the parameter randomisation test.
 
 use monosplit_graph::passes::{Rewrite, Step};
 use monosplit_graph::{Error, Graph, NodeId, Noise, Op, Result, Tensor};
@@ -23,8 +22,8 @@ pub(crate) fn trained(graph: &Graph) -> Vec<NodeId> {
     graph.nodes().map(|(id, _)| id).filter(weighted).collect()
 }
 
-/// The network with the weights of its last `count` layers drawn anew from a normal distribution of mean 0, with the
-/// deviation the layer's own weights have, and their biases zero; and the names of those layers.
+/// The network with the weights of its last `count` layers drawn from a normal distribution of mean 0 and the standard
+/// deviation of the layer's own weights, and their biases set to zero; and the names of those layers.
 pub fn randomised(graph: &Graph, count: usize, seed: u64) -> Result<(Graph, Vec<String>)> {
     let layers = trained(graph);
     if count == 0 || count > layers.len() {

@@ -1,5 +1,5 @@
-//! An examiner who asks whether maps depend on what the network has learnt: he compares each with the map of a network
-//! whose last layers are noise. The less they are alike, the more the map depends on those layers.
+//! The evaluator of the randomisation sanity check: it compares maps of the trained network with maps of a network whose last
+//! layers are random. The less similar they are, the more the map depends on what those layers have learnt.
 
 use monosplit_graph::{Error, Result};
 
@@ -11,11 +11,11 @@ use crate::metric::Undefined;
 use crate::metric_evaluator::LoadedBatch;
 use crate::similarity::Similarity;
 
-/// What the paper compares maps by, and the ranks of absolute values beside them.
+/// The similarities of the paper, and the rank correlation of absolute values.
 pub const SIMILARITIES: [Similarity; 4] =
     [Similarity::Hog, Similarity::Spearman, Similarity::SpearmanAbsolute, Similarity::Ssim];
 
-/// Compares the maps of a network with those of one that has forgotten.
+/// Compares the maps of a trained network with those of a randomised one.
 pub struct Sanity<'a> {
     trained: &'a EvaluatedModel<'a>,
     randomised: &'a EvaluatedModel<'a>,
@@ -29,7 +29,7 @@ impl<'a> Sanity<'a> {
         Sanity { trained, randomised, compiled_groups: None, loaded: Default::default() }
     }
 
-    /// What a comparison is called in a store.
+    /// The name of a comparison in a store.
     pub fn name(similarity: Similarity, layers: usize) -> String {
         format!("randomised-similarity:layers={layers},similarity={}", similarity.name())
     }

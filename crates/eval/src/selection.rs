@@ -1,24 +1,24 @@
-//! The paper's automated selection: of all layers, formulas and signs of a method, those of best average rank over some
-//! metrics on validation images. Where a metric is silent about a candidate, silence must not help it.
+//! The paper's automated selection: of all layers, formulas and signs of a method, those with the best average rank over some
+//! metrics on validation images. An undefined value must not help a candidate.
 
 use crate::metric::Better;
 use crate::statistics::mean;
 
-/// What a metric says of one candidate, image by image; nothing where it is silent.
+/// The values of a metric for one candidate, image by image; `None` where undefined.
 pub type MetricValues = Vec<Option<f64>>;
 
-/// Where a candidate stands by a metric.
+/// The mean of a metric for one candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CandidateMean {
-    /// The mean over the images on which any of the candidates has a value; none if there is no such image.
+    /// The mean over the images on which any candidate has a value; `None` if there is no such image.
     pub mean: Option<f64>,
-    /// On how many of them the candidate itself has none.
+    /// On how many of them the candidate's own value is undefined.
     pub silent: usize,
 }
 
-/// Where candidates stand by a metric. On an image about which the metric is silent a candidate has the worst value that any
-/// of them has there: left out of the mean instead, an image on which all do badly would count for those only that have a
-/// value. An image on which nobody has one tells nothing.
+/// The mean of a metric for each candidate. An undefined value is replaced by the worst value of any candidate on that image.
+/// If it were left out, a hard image would lower only the means of the candidates that have a value there. Images on which
+/// every value is undefined are left out.
 pub fn candidate_means(candidates: &[MetricValues], better: Better) -> Vec<CandidateMean> {
     let images = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let worst = |image: usize| {
@@ -38,8 +38,8 @@ pub fn candidate_means(candidates: &[MetricValues], better: Better) -> Vec<Candi
     candidates.iter().map(standing).collect()
 }
 
-/// The rank of each candidate by a metric, 1 for the best. Of equal means the one that is silent less often is first; equals
-/// in that too share the mean of their ranks.
+/// The rank of each candidate by a metric, 1 for the best. Of equal means the one with fewer undefined values is first;
+/// candidates equal in both share the mean of their ranks.
 pub fn ranks(candidates: &[MetricValues], better: Better) -> Vec<f64> {
     let sign = match better {
         Better::Higher => -1.0,
@@ -58,7 +58,7 @@ pub fn ranks(candidates: &[MetricValues], better: Better) -> Vec<f64> {
         .collect()
 }
 
-/// The mean of each candidate's ranks over several metrics, each given as what it says and its good end.
+/// The mean of each candidate's ranks over several metrics, each given by its values and whether higher is better.
 pub fn average_ranks(metrics: &[(Vec<MetricValues>, Better)]) -> Vec<f64> {
     let candidates = metrics.iter().map(|(said, _)| said.len()).max().unwrap_or(0);
     let mut sums = vec![0.0; candidates];
@@ -70,7 +70,7 @@ pub fn average_ranks(metrics: &[(Vec<MetricValues>, Better)]) -> Vec<f64> {
     sums.iter().map(|sum| sum / metrics.len().max(1) as f64).collect()
 }
 
-/// The candidate of best average rank, the first of equals; none if there are none.
+/// The candidate with the best average rank, the first of equals; `None` if there are no candidates.
 pub fn best(metrics: &[(Vec<MetricValues>, Better)]) -> Option<usize> {
     let averages = average_ranks(metrics);
     (0..averages.len()).min_by(|&a, &b| averages[a].total_cmp(&averages[b]))
@@ -80,7 +80,7 @@ pub fn best(metrics: &[(Vec<MetricValues>, Better)]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Candidates of which each has one value, on one image.
+    /// Candidates with one value each, on one image.
     fn on_one_image<const N: usize>(values: [f64; N]) -> Vec<MetricValues> {
         values.map(|value| vec![Some(value)]).to_vec()
     }
@@ -104,10 +104,10 @@ mod tests {
         assert_eq!(best(&[]), None);
     }
 
-    /// The second image is hard. One candidate has a value on it and is the better one on both; the other would be ahead if
-    /// its silence there were left out of its mean.
+    /// The second image is hard. One candidate has a value on it and is better on both; the other would be ahead if its
+    /// undefined value were left out of its mean.
     #[test]
-    fn silence_on_a_hard_image_does_not_help() {
+    fn an_undefined_value_on_a_hard_image_does_not_help() {
         for (better, sign) in [(Better::Higher, 1.0), (Better::Lower, -1.0)] {
             let value = |value: f64| Some(sign * value);
             let speaks = vec![value(0.8), value(0.3), value(0.7)];
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_comes_last_even_where_the_worst_is_all_there_is() {
+    fn a_candidate_without_values_comes_last_even_if_only_the_worst_value_is_known() {
         assert_eq!(ranks(&[vec![None, None], vec![Some(1.0), Some(2.0)]], Better::Higher), [2.0, 1.0]);
         assert_eq!(ranks(&[vec![None, Some(2.0)], vec![Some(1.0), Some(2.0)]], Better::Higher), [2.0, 1.0]);
     }
 
     #[test]
-    fn an_image_on_which_nobody_has_a_value_tells_nothing() {
+    fn an_image_without_any_value_is_left_out() {
         let candidates = [vec![Some(1.0), None], vec![Some(2.0), None], vec![None, None]];
         let counted: Vec<usize> =
             candidate_means(&candidates, Better::Higher).iter().map(|one| one.silent).collect();

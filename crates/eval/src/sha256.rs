@@ -1,4 +1,4 @@
-//! SHA-256 (FIPS 180-4): what a model or an image was, told from its bytes alone.
+//! SHA-256 (FIPS 180-4), which identifies models and images by their bytes.
 
 /// The first 32 bits of the fractions of the square roots of the first eight primes.
 const START: [u32; 8] =
@@ -17,7 +17,7 @@ const ROUNDS: [u32; 64] = [
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 ];
 
-/// A hash under construction.
+/// An incremental hash.
 #[derive(Clone, Debug)]
 pub struct Sha256 {
     state: [u32; 8],
@@ -39,7 +39,7 @@ impl Sha256 {
         hash.finish()
     }
 
-    /// Takes further bytes in.
+    /// Adds bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         self.length = self.length.wrapping_add(bytes.len() as u64);
         if !self.rest.is_empty() {

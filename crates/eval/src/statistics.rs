@@ -1,10 +1,10 @@
-//! Means over images and how far they can be trusted: percentile bootstrap, the images drawn again with repetition.
+//! Means over images with confidence intervals by the percentile bootstrap.
 
 use monosplit_graph::Noise;
 
-/// How often the images are drawn again.
+/// The number of bootstrap samples.
 const DRAWS: usize = 2000;
-/// The share of the draws outside an interval, on either side.
+/// The share of bootstrap means beyond each end of an interval.
 const TAIL: f64 = 0.025;
 
 /// A mean over images with its 95 % confidence interval.
@@ -21,7 +21,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The mean of `values`; none if there are none. The same values give the same interval.
+    /// The mean of `values`; `None` if there are none. The same values give the same interval.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mean = mean(values)?;
         let noise = Noise::new(values.len() as u64).stream("bootstrap");
@@ -38,27 +38,27 @@ impl Estimate {
     }
 }
 
-/// The mean of some values; none if there are none.
+/// The mean of some values; `None` if there are none.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// What a paired comparison says.
+/// The result of a paired comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The first is better, and the interval of the differences does not hold zero.
+    /// The first is better: the interval of the differences does not contain zero.
     Won,
-    /// It does.
+    /// The interval contains zero.
     Tied,
     /// The second is better.
     Lost,
 }
 
-/// Images without which there is no verdict: drawn from fewer, intervals are too narrow to say anything.
+/// The fewest images of a comparison. The bootstrap intervals of fewer images are too narrow.
 const LEAST: usize = 5;
 
-/// How the first of each pair does against the second, image by image, where `sign` is 1 if more is better, else −1; none if
-/// there are hardly any.
+/// Compares the first of each pair with the second; `sign` is 1 if more is better, else −1. `None` if there are too few
+/// pairs.
 pub fn verdict(pairs: &[(f64, f64)], sign: f64) -> Option<(Verdict, Estimate)> {
     if pairs.len() < LEAST {
         return None;

@@ -1,4 +1,4 @@
-//! What a stage found, in numbers: for every configuration and metric the mean over the images, and how sure it is.
+//! The summary of a stage: for every configuration and metric the mean over the images with its confidence interval.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,32 +8,32 @@ use crate::metric::Better;
 use crate::statistics::{Estimate, Verdict, verdict};
 use crate::store::{Planned, Stage, Store};
 
-/// What is known of one configuration by one metric.
+/// The values of one configuration by one metric.
 #[derive(Clone, Debug, Default)]
 pub struct MetricSummary {
-    /// The value of each image that has one, by the image's number.
+    /// The defined values by image id.
     pub values: HashMap<i64, f64>,
-    /// How many images were looked at and have none.
+    /// The number of undefined values.
     pub silent: usize,
-    /// The mean of the values; none if there is none.
+    /// The mean of the defined values; `None` if there are none.
     pub estimate: Option<Estimate>,
 }
 
-/// A stage and what it found.
+/// A stage and its values.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The stage.
     pub stage: Stage,
-    /// Its images: number, name and explained class.
+    /// Its images: id, name and explained class.
     pub images: Vec<(i64, String, usize)>,
-    /// How many of them were looked at: a stage may ask for some, or not be complete.
+    /// How many of them were evaluated. A stage may use only some, or not be complete.
     pub seen: usize,
-    /// For every configuration, in the order of the stage, what each metric says.
+    /// For every configuration, in the order of the stage, the values of each metric.
     pub rows: Vec<Vec<MetricSummary>>,
 }
 
 impl Summary {
-    /// What is in the store of a stage so far.
+    /// Reads the values of a stage that are in the store so far.
     pub fn of(store: &Store, planned: &Planned, stage: &Stage) -> Result<Self> {
         let images = store.images(planned.id, &stage.part)?;
         let key = (planned.record.model, planned.record.seed);
@@ -61,7 +61,7 @@ impl Summary {
         Ok(Summary { stage: stage.clone(), images, seen: seen.len(), rows })
     }
 
-    /// The images in words: `24 images`, or `12 of 24 images` where not all were looked at.
+    /// The images in words: `24 images`, or `12 of 24 images` if not all were evaluated.
     pub fn extent(&self) -> String {
         match self.images.len() {
             all if all == self.seen => format!("{all} images"),
@@ -69,7 +69,7 @@ impl Summary {
         }
     }
 
-    /// Which row has the best mean by a metric, among those `eligible`.
+    /// The eligible row with the best mean by a metric.
     pub fn best(&self, metric: usize, eligible: impl Fn(usize) -> bool) -> Option<usize> {
         let mean = |row: usize| self.rows[row][metric].estimate.map(|estimate| estimate.mean);
         let cost = |row: usize| mean(row).map(|mean| sign(self.stage.metrics[metric].2) * -mean);
@@ -78,7 +78,7 @@ impl Summary {
         costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row)
     }
 
-    /// How one row does against another by a metric, image by image.
+    /// The paired comparison of two rows by a metric.
     pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(Verdict, Estimate)> {
         let (first, second) = (&self.rows[one][metric].values, &self.rows[other][metric].values);
         let pairs: Vec<(f64, f64)> =
@@ -94,7 +94,7 @@ fn sign(better: Better) -> f64 {
     }
 }
 
-/// A metric's name as it stands over a column: `pixel-flipping:auc=5` is `Pixel flipping @5`.
+/// The title of a metric's column: `pixel-flipping:auc=5` is `Pixel flipping @5`.
 pub fn metric_title(name: &str) -> String {
     let (base, options) = name.split_once(':').unwrap_or((name, ""));
     let option = |part: &str| match part.split_once('=') {

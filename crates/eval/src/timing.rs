@@ -1,4 +1,4 @@
-//! An examiner with a watch: how long one map of one image takes, and how long a method takes to be made ready.
+//! The evaluator of run times: how long one map of one image takes, and how long a method takes to prepare.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
 use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::Better;
 
-/// A map is computed so often, and the shortest time counts: everything that disturbs makes it longer.
+/// How often a map is computed. The shortest time counts, because disturbances only make it longer.
 const REPEATS: usize = 3;
 
-/// Takes the time of maps, one image and one method at a time.
+/// Measures the time of maps, one image and one method at a time.
 pub struct Timing<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     compiled_group: Option<CompiledGroup>,
@@ -27,7 +27,7 @@ impl<'a> Timing<'a> {
     pub const METRICS: [(&'static str, Better); 2] =
         [("seconds-per-map", Better::Lower), ("seconds-to-prepare", Better::Lower)];
 
-    /// Takes the time of the maps of `examinee`.
+    /// Measures the maps of `evaluated_model`.
     pub fn new(evaluated_model: &'a EvaluatedModel<'a>) -> Self {
         Timing {
             evaluated_model,
@@ -64,7 +64,7 @@ impl Evaluator for Timing<'_> {
             let begun = Instant::now();
             compiled_group.maps(&self.samples[image].tensor, &[self.classes[image]])?;
             shortest = shortest.min(begun.elapsed().as_secs_f64());
-            // What takes minutes is not disturbed by milliseconds.
+            // Long times are not disturbed by milliseconds.
             if shortest > 1.0 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! A folder of images: `images/`, `masks/` and `labels.csv`, of which only the images have to be there.
+//! A folder with `images/` and, optionally, `masks/` and `labels.csv`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,13 +9,13 @@ use monosplit_graph::{Error, Result};
 use super::{Entry, Mask, Pixels, file_name, pictures};
 use crate::path_suggestion::suggest_path;
 
-/// A list of labels is not larger than this.
+/// The largest size of `labels.csv` in bytes.
 const MAX_LIST: u64 = 256 << 20;
 
-/// Names a column of class numbers usually has.
+/// Usual names of a column of class indices.
 const USUAL: [&str; 6] = ["label", "class", "class_index", "class_id", "index", "target"];
 
-/// The images of a folder, and what may have been meant to be one and is not.
+/// The images of a folder, and files that look like images but are of a kind that is not read.
 pub(super) fn entries(
     folder: &Path,
     part: Option<&str>,
@@ -65,7 +65,7 @@ pub(super) fn entries(
     Ok((entries, remarks))
 }
 
-/// The names of pictures in a folder of a kind that is not read.
+/// The names of image files of a kind that is not read.
 fn unread(folder: &Path) -> Result<Vec<String>> {
     const ENDINGS: [&str; 7] = ["bmp", "gif", "webp", "tif", "tiff", "heic", "avif"];
     let entries = std::fs::read_dir(folder).map_err(|cause| Error::io(folder, cause))?;
@@ -79,7 +79,7 @@ fn unread(folder: &Path) -> Result<Vec<String>> {
     Ok(others)
 }
 
-/// Class numbers by file name.
+/// Class indices by file name.
 #[derive(Default)]
 struct Labels(HashMap<String, usize>);
 
@@ -134,7 +134,7 @@ impl Labels {
     }
 }
 
-/// The column of class numbers: the one asked for, else the only one that holds whole numbers, else a usual name.
+/// The column of class indices: the one asked for, else the only one with whole numbers, else one with a usual name.
 fn chosen_column(
     header: &[String],
     rows: &[(usize, Vec<String>)],
@@ -172,7 +172,7 @@ fn chosen_column(
     }
 }
 
-/// The fields of a line, where quotes may hold commas, and two of them stand for one.
+/// The fields of a CSV line. Quoted fields may contain commas, and a doubled quote is a quote.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! MNIST and its relatives: two files of bytes, pictures and labels. There are no masks.
+//! The idx files of MNIST and similar data sets: one of images, one of labels. There are no masks.
 
 use std::path::Path;
 

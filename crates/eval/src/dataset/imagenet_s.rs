@@ -1,7 +1,7 @@
 //! ImageNet-S as it is distributed: images in folders by WordNet id, masks whose colours are class numbers.
 //!
-//! A pixel of a mask says `R + 256·G`: 0 is anything else, 1000 a region left open, which counts as that, and a class of the
-//! data set is its place, counted from 1, among the WordNet ids in alphabetical order.
+//! A pixel of a mask holds `R + 256·G`: 0 is background, 1000 is ignored and counts as background, and any other number is
+//! the index, counted from 1, of a class among the WordNet ids in alphabetical order.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn is_synset(name: &str) -> bool {
     name.len() == 9 && name.starts_with('n') && name[1..].bytes().all(|b| b.is_ascii_digit())
 }
 
-/// White where a mask says `class`.
+/// A mask that is white on the pixels of `class`.
 pub(super) fn object(coded: &Picture, class: u32) -> Result<Picture> {
     let white = |pixel: &[u8]| {
         let found = u32::from(pixel[0]) + 256 * u32::from(pixel[1]);

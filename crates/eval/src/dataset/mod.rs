@@ -1,5 +1,5 @@
-//! Data sets: images, the class of each and where its object is, in the layouts people have them in. What is missing or
-//! unreadable is named and counted, and skipped or fatal as asked.
+//! Data sets: images with labels and object masks, in common folder layouts. Missing and unreadable files are reported, and
+//! skipped or fatal as the options say.
 
 mod folder;
 mod idx;
@@ -17,7 +17,7 @@ use crate::sha256::Sha256;
 
 pub use sample::Sample;
 
-/// How the files of a data set are laid out.
+/// The folder layout of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FolderLayout {
     /// `images/NAME.jpg`, `masks/NAME.png` (white on the object) and `labels.csv`; masks and labels may be missing.
@@ -30,7 +30,7 @@ pub enum FolderLayout {
 }
 
 impl FolderLayout {
-    /// All of them with the names they go by.
+    /// All layouts with their names.
     pub const NAMED: [(&'static str, FolderLayout); 3] = [
         ("folder", FolderLayout::Folder),
         ("imagenet-s", FolderLayout::ImagenetS),
@@ -38,24 +38,24 @@ impl FolderLayout {
     ];
 }
 
-/// What becomes of an image whose mask is missing.
+/// What happens to an image without a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MissingMask {
-    /// It is evaluated; metrics that need a mask are silent.
+    /// It is evaluated. Metrics that need a mask are undefined.
     #[default]
     Keep,
-    /// It is left out, and counted.
+    /// It is excluded and counted.
     Skip,
-    /// The evaluation does not begin.
+    /// The evaluation fails at its start.
     Fail,
 }
 
-/// What becomes of an image that cannot be read, or whose mask has another size.
+/// What happens to an image that cannot be read, or whose mask has another size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unreadable {
-    /// It is left out, and counted.
+    /// It is excluded and counted.
     Skip,
-    /// The evaluation does not begin.
+    /// The evaluation fails at its start.
     #[default]
     Fail,
 }
@@ -63,13 +63,13 @@ pub enum Unreadable {
 /// How a data set is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataOptions {
-    /// The layout; told from the files if not given.
+    /// The layout; detected from the files if not given.
     pub layout: Option<FolderLayout>,
-    /// The column of `labels.csv` that holds the class number the network knows.
+    /// The column of `labels.csv` with the class index of the network.
     pub label_column: Option<String>,
-    /// What becomes of images without a mask.
+    /// What happens to images without a mask.
     pub missing_mask: MissingMask,
-    /// What becomes of images that cannot be used.
+    /// What happens to images that cannot be used.
     pub unreadable: Unreadable,
 }
 
@@ -82,7 +82,7 @@ pub enum ImageIssue {
     MissingMask,
     /// Image and mask have different sizes.
     SizesDiffer,
-    /// The mask shows no object.
+    /// The mask has no object pixel.
     EmptyMask,
     /// Another image has the same pixels, mask and class.
     Repeated,
@@ -100,19 +100,19 @@ impl fmt::Display for ImageIssue {
     }
 }
 
-/// An image that was left out, or whose mask cannot be used, and why.
+/// An image that was excluded, or whose mask cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExcludedImage {
     /// The image.
     pub name: String,
     /// What is wrong with it.
     pub trouble: ImageIssue,
-    /// More about it.
+    /// Details.
     pub said: String,
 }
 
 impl fmt::Display for ExcludedImage {
-    /// What is wrong, without the name.
+    /// The issue without the name of the image.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.said.as_str() {
             "" => write!(f, "{}", self.trouble),
@@ -127,7 +127,7 @@ struct Entry {
     name: String,
     pixels: Pixels,
     label: Option<usize>,
-    /// What images are grouped by when some are to be chosen.
+    /// The group of the image when a subset is drawn.
     stratum: String,
     mask: Mask,
 }
@@ -141,9 +141,9 @@ enum Pixels {
 #[derive(Clone, Debug)]
 enum Mask {
     Absent,
-    /// White on the object.
+    /// The mask; white on the object.
     File(PathBuf),
-    /// The object is where the colour is this class number.
+    /// The object is where the colour is this class index.
     Coded(PathBuf, u32),
 }
 
@@ -156,7 +156,7 @@ pub struct Photograph {
     pub label: Option<usize>,
     /// The pixels as they are in the file.
     pub picture: Picture,
-    /// White on the object.
+    /// The mask; white on the object.
     pub mask: Option<Picture>,
     /// SHA-256 of pixels and mask.
     pub hash: String,
@@ -167,12 +167,12 @@ pub struct Photograph {
 pub struct DataSet {
     entries: Vec<Entry>,
     options: DataOptions,
-    /// What may have been meant to be one of its images and is not.
+    /// Files that look like images but cannot be read.
     pub remarks: Vec<String>,
 }
 
 impl DataSet {
-    /// Opens `part` (`val`, `test`, …) of the data set in `folder`; all of it if no part is named.
+    /// Opens `part` (`val`, `test`, …) of the data set in `folder`, or all of it.
     pub fn open(folder: &Path, part: Option<&str>, options: &DataOptions) -> Result<Self> {
         if !folder.is_dir() {
             let (close, folder) = (suggest_path(folder), folder.display());
@@ -204,7 +204,7 @@ impl DataSet {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the data set is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -214,7 +214,7 @@ impl DataSet {
         &self.entries[index].name
     }
 
-    /// Some of the images, as evenly over the classes as their number allows, the same for the same seed.
+    /// A random subset, spread over the classes as evenly as possible. The same seed gives the same subset.
     #[must_use]
     pub fn thinned(self, count: usize, seed: u64) -> Self {
         let rounds = self.rounds(seed);
@@ -233,7 +233,7 @@ impl DataSet {
         (self.clone().only(&first), self.only(&others))
     }
 
-    /// One image of every class, then another one of every class that has another, and so on, at random.
+    /// A random order that takes one image of every class in turn.
     fn rounds(&self, seed: u64) -> Vec<Vec<usize>> {
         let noise = Noise::new(seed).stream("choice of images");
         let mut order = noise.permutation(self.len());
@@ -261,7 +261,7 @@ impl DataSet {
         self
     }
 
-    /// Reads an image; the inner error says why it is to be left out.
+    /// Reads an image. The inner error says why it is excluded.
     pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, ExcludedImage>> {
         let entry = &self.entries[index];
         let trouble = match entry.read() {
@@ -290,7 +290,7 @@ impl DataSet {
     }
 }
 
-/// Told by what is there; a folder of images if nothing else is recognised.
+/// The layout detected from the files; a folder of images if no other is recognised.
 fn layout_of(folder: &Path) -> FolderLayout {
     if folder.join("validation-segmentation").is_dir() || folder.join("train-semi-segmentation").is_dir() {
         FolderLayout::ImagenetS
@@ -302,7 +302,7 @@ fn layout_of(folder: &Path) -> FolderLayout {
 }
 
 impl Photograph {
-    /// Why metrics that need a mask have none to look at.
+    /// Why metrics that need a mask are undefined for this image.
     pub fn mask_trouble(&self) -> Option<ImageIssue> {
         match &self.mask {
             None => Some(ImageIssue::MissingMask),
@@ -318,7 +318,7 @@ impl Entry {
     fn read(&self) -> std::result::Result<Photograph, (ImageIssue, String)> {
         let unreadable = |what: &str, path: &Path, error: Error| {
             let said = error.to_string();
-            // Whoever hears of it is told the image's name already.
+            // The caller adds the name of the image.
             let said = said.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&said);
             (ImageIssue::Unreadable, format!("{what}{said}"))
         };
@@ -352,7 +352,7 @@ impl Entry {
     }
 }
 
-/// A mask whose ones are white: many are written as zeros and ones.
+/// A mask with ones turned to white: many masks are stored as zeros and ones.
 fn whitened(mask: Picture) -> Result<Picture> {
     match mask.rgb().iter().max() {
         Some(1) => Picture::new(mask.width(), mask.height(), mask.rgb().iter().map(|&v| v * 255).collect()),

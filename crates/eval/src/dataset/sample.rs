@@ -1,26 +1,26 @@
-//! An image as the network sees it, with its mask brought along.
+//! A preprocessed image with its mask.
 
 use monosplit_graph::{Error, Result, Tensor};
 use monosplit_image::{Filter, Picture, Preprocess};
 
 use super::Photograph;
 
-/// From here on a pixel of a mask is on the object.
+/// The smallest grey value of a mask pixel on the object.
 pub(super) const WHITE: u8 = 128;
 
-/// An image ready for the network.
+/// A preprocessed image.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// `[1, C, H, W]`
     pub tensor: Tensor,
-    /// What the network sees, to draw over.
+    /// The resized and cropped image, for overlays.
     pub picture: Picture,
-    /// Where the object is, `H·W` places.
+    /// The object mask, `H·W` pixels.
     pub mask: Option<Vec<bool>>,
 }
 
 impl Sample {
-    /// Scales, crops and normalises an image; its mask goes through the same scaling and crop, by nearest pixels.
+    /// Resizes, crops and normalises an image. Its mask is resized by nearest neighbours and cropped alike.
     pub fn new(photograph: &Photograph, preprocess: &Preprocess) -> Result<Self> {
         let about = |error: Error| error.context(format!("image '{}'", photograph.name));
         let prepared = preprocess.apply(&photograph.picture).map_err(about)?;

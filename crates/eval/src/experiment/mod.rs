@@ -1,5 +1,5 @@
-//! An experiment, described completely by one TOML file: the network, the images, the methods with everything about them
-//! that is to be chosen, and what is asked of them.
+//! An experiment, described by one TOML file: the network, the images, the methods with the options to choose from, and the
+//! stages to run.
 
 mod section;
 pub mod value;
@@ -17,11 +17,11 @@ use value::Value;
 /// An experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: String,
-    /// What all random numbers come from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How many images are explained together.
     pub batch: usize,
@@ -33,17 +33,17 @@ pub struct Experiment {
     pub data: DataPart,
     /// The methods.
     pub methods: Vec<MethodPart>,
-    /// How configurations are chosen; without it, all are compared.
+    /// How configurations are chosen. Without it, all are compared.
     pub selection: Option<SelectionPart>,
-    /// What the chosen ones are compared by.
+    /// The metrics of the comparison.
     pub comparison: Option<Vec<String>>,
-    /// One thing varied, all else equal.
+    /// Ablations of one option each.
     pub ablations: Vec<AblationPart>,
-    /// How methods depend on the layer.
+    /// Curves over layers.
     pub layers: Option<LayersPart>,
-    /// Whether maps depend on what the network has learnt.
+    /// The randomisation check.
     pub sanity: Option<SanityPart>,
-    /// How long maps take.
+    /// Run times.
     pub timing: Option<TimingPart>,
     /// How many images the report shows.
     pub shown: usize,
@@ -59,11 +59,11 @@ pub struct ModelPart {
     pub architecture: Option<String>,
     /// Its weights.
     pub weights: Option<PathBuf>,
-    /// How it was trained to see pictures; the file's own way, or ImageNet's, if not given.
+    /// Its preprocessing; that of the file, or ImageNet's, if not given.
     pub preset: Option<Preset>,
-    /// How pictures are brought to its size.
+    /// How images are resized and cropped.
     pub fit: Fit,
-    /// How pixels are weighted when scaling.
+    /// The interpolation of the resizing.
     pub filter: Filter,
     /// Names of its classes, one a line.
     pub labels: Option<PathBuf>,
@@ -93,40 +93,40 @@ pub struct DataPart {
 /// Which class of an image is explained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExplainedClass {
-    /// The one it is labelled with.
+    /// The label.
     #[default]
     Label,
-    /// The one the network finds.
+    /// The predicted class.
     Top,
 }
 
-/// Which layers a method is read off at.
+/// The layers of a method's maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// Where the method is usually read off.
+    /// The default layer of the method.
     Usual,
-    /// At the image.
+    /// The image.
     Image,
-    /// At every convolution, or evenly at so many of them.
+    /// Every convolution, or this many of them, evenly spaced.
     Convolutions(Option<usize>),
-    /// At these.
+    /// These layers.
     Named(Vec<String>),
 }
 
-/// A method with everything about it that is to be chosen.
+/// A method with the options to choose from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MethodPart {
-    /// What it is called.
+    /// Its name.
     pub title: Option<String>,
-    /// What it is listed under; its family in the catalogue if not given.
+    /// The family it is listed under; that of the catalogue if not given.
     pub family: Option<String>,
-    /// The method and the options that are settled.
+    /// The method with its fixed options.
     pub method: String,
     /// Further options, one configuration for each.
     pub formulas: Vec<String>,
     /// The layers, one configuration for each.
     pub layers: Layers,
-    /// With signs, without, or both.
+    /// Whether the absolute value is taken; both if both are listed.
     pub absolute: Vec<bool>,
 }
 
@@ -137,12 +137,12 @@ pub struct SelectionPart {
     pub criteria: Vec<(String, Vec<String>)>,
 }
 
-/// A configuration that is settled.
+/// A fixed configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fixed {
-    /// What it is called.
+    /// Its name.
     pub title: Option<String>,
-    /// What it is listed under.
+    /// The family it is listed under.
     pub family: Option<String>,
     /// The method with its options.
     pub method: String,
@@ -152,51 +152,51 @@ pub struct Fixed {
     pub absolute: bool,
 }
 
-/// One option varied, all else equal.
+/// An ablation: one option varied, all else equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AblationPart {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The option.
     pub vary: String,
     /// Its values.
     pub values: Vec<String>,
-    /// What it is varied of.
+    /// The configuration that is varied.
     pub of: Vec<Fixed>,
-    /// What is measured.
+    /// The metrics.
     pub metrics: Vec<String>,
     /// Whether on validation images rather than those of the comparison.
     pub on_validation: bool,
 }
 
-/// How methods depend on the layer.
+/// Curves over layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayersPart {
     /// The methods; their layers are those of the curves.
     pub of: Vec<Fixed>,
-    /// What is measured.
+    /// The metrics.
     pub metrics: Vec<String>,
     /// Whether on validation images, as in the paper, rather than those of the comparison.
     pub on_validation: bool,
 }
 
-/// Whether maps depend on what the network has learnt.
+/// The randomisation check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SanityPart {
-    /// How many layers, from the last, are drawn anew.
+    /// How many layers, counted from the last, are randomised.
     pub randomise: usize,
     /// The configurations; those of the comparison if empty.
     pub of: Vec<Fixed>,
-    /// On how many images at most.
+    /// The largest number of images.
     pub images: Option<usize>,
 }
 
-/// How long maps take.
+/// Run times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimingPart {
     /// The configurations; those of the comparison if empty.
     pub of: Vec<Fixed>,
-    /// On how many images at most.
+    /// The largest number of images.
     pub images: Option<usize>,
 }
 
@@ -222,12 +222,12 @@ impl Experiment {
         Experiment::read(&Value::open(path)?)
     }
 
-    /// Reads a description that was written out; `path` is where relative paths start and what errors name.
+    /// Parses a description. Relative paths start at `path`, and errors name it.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         Experiment::read(&Value::parse(text, path)?)
     }
 
-    /// The description, complete, without what it was based on.
+    /// The complete description, with what it is based on merged in.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -269,7 +269,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// What only the whole can tell.
+    /// Checks that involve several sections.
     fn check(&self, root: &Section<'_>) -> Result<()> {
         if (self.comparison.is_some() || self.selection.is_some()) && self.methods.is_empty() {
             return Err(root
@@ -326,7 +326,7 @@ fn data(root: &Section<'_>) -> Result<DataPart> {
             missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
             unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
         },
-        // An empty name takes back what a base has said.
+        // An empty name removes the value of the base file.
         validation: section.text("validation")?.filter(|name| !name.is_empty()),
         test: section.text("test")?,
         validation_per_class: section.count("validation-per-class", 1..=MOST)?,
@@ -412,7 +412,7 @@ fn metrics(section: &Section<'_>) -> Result<Vec<String>> {
     Ok(metrics)
 }
 
-/// Refuses what is no metric.
+/// An error if the text is not a metric.
 fn known(section: &Section<'_>, key: &str, metrics: &[String]) -> Result<()> {
     for text in metrics {
         crate::metrics::parse(text).map_err(|error| section.about(key, text, &error))?;
@@ -489,7 +489,7 @@ fn timing(section: &Section<'_>) -> Result<TimingPart> {
     Ok(part)
 }
 
-/// An error about a text of an experiment that only the catalogue of methods or metrics could judge.
+/// An error about a text of an experiment that the catalogue of methods or metrics refused.
 pub(crate) fn about(what: &str, text: &str, error: &Error) -> Error {
     error.clone().context(format!("{what} \"{text}\""))
 }

@@ -1,5 +1,5 @@
-//! A table of a description, read key by key. Whatever nobody asked for at the end is a mistake, and is answered with the
-//! closest key there is.
+//! A table of a description, read key by key. Keys that are left at the end are unknown; the error suggests the closest
+//! known key.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use monosplit_graph::{Error, Result};
 
 use super::value::{Kind, SourceLocation, Value};
 
-/// A table and the keys that were asked for.
+/// A table and the keys that were read.
 pub(super) struct Section<'a> {
     value: &'a Value,
     path: String,
@@ -42,7 +42,7 @@ impl<'a> Section<'a> {
         location.error(format!("{}: {said}", self.named(key)))
     }
 
-    /// An error about a text that stands under a key.
+    /// An error about the text of a key.
     pub(super) fn about(&self, key: &str, text: &str, error: &Error) -> Error {
         let location = self.value.get(key).map_or(&self.value.location, |value| &value.location);
         location.error(format!("{} \"{text}\": {error}", self.named(key)))
@@ -61,12 +61,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A text that must be there.
+    /// A required text.
     pub(super) fn needed(&self, key: &'static str, what: &str) -> Result<String> {
         self.text(key)?.ok_or_else(|| self.missing(key, what))
     }
 
-    /// Texts of which there must be at least one.
+    /// A required list of at least one text.
     pub(super) fn needed_texts(&self, key: &'static str, what: &str) -> Result<Vec<String>> {
         match self.texts(key)? {
             None => Err(self.missing(key, what)),
@@ -77,7 +77,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// An error about a key that is not there and must be; one that may have been meant by it is pointed to.
+    /// An error about a missing key. It suggests an unknown key that may be a misspelling of it.
     pub(super) fn missing(&self, key: &str, what: &str) -> Error {
         match self.misspelt(key) {
             Some((found, value)) => value.location.error(format!(
@@ -88,7 +88,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A key that nobody has asked for and that `key` may have been meant by.
+    /// An unread key that may be a misspelling of `key`.
     fn misspelt(&self, key: &str) -> Option<(&'a str, &'a Value)> {
         let Kind::Table(table) = &self.value.kind else { return None };
         let asked = self.asked.borrow();
@@ -96,7 +96,7 @@ impl<'a> Section<'a> {
         others.map(|(other, value)| (&**other, value)).find(|(other, _)| !closest(other, &[key]).is_empty())
     }
 
-    /// A file or folder, relative to the file the key stands in.
+    /// A file or folder, relative to the file of the key.
     pub(super) fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let beside = self.value.get(key).and_then(|value| value.location.file.parent().map(PathBuf::from));
@@ -116,7 +116,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Yes or no.
+    /// A truth value.
     pub(super) fn flag(&self, key: &'static str) -> Result<Option<bool>> {
         match self.get(key) {
             None => Ok(None),
@@ -179,7 +179,7 @@ impl<'a> Section<'a> {
         list.iter().enumerate().map(one).collect()
     }
 
-    /// All keys with their texts, for tables whose keys are the user's own.
+    /// All keys with their texts, for tables with keys chosen by the user.
     pub(super) fn named_texts(&self) -> Result<Vec<(String, Vec<String>)>> {
         let Kind::Table(table) = &self.value.kind else { return Ok(Vec::new()) };
         let texts = |(key, value): &(String, Value)| {
@@ -194,7 +194,7 @@ impl<'a> Section<'a> {
         table.iter().map(texts).collect()
     }
 
-    /// An error if there is a key nobody asked for.
+    /// An error if a key was not read.
     pub(super) fn finish(&self) -> Result<()> {
         let Kind::Table(table) = &self.value.kind else { return Ok(()) };
         let asked = self.asked.borrow();

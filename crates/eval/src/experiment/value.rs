@@ -1,5 +1,5 @@
-//! A TOML file as a tree in which every value knows the file and the line it stands in, so that whatever is wrong with it
-//! can be pointed at. A file may be based on another and say only what differs.
+//! A TOML file as a tree in which every value knows its file and line, for error messages. A file may be based on another and
+//! hold only the differences.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use toml::de::{DeTable, DeValue};
 
 use crate::path_suggestion::suggest_path;
 
-/// A description is not larger than this.
+/// The largest size of a description in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Files may be based on one another this deep.
+/// The largest number of files based on one another.
 const MAX_DEPTH: usize = 8;
 
-/// Where a value stands.
+/// The file and line of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The file.
@@ -25,34 +25,34 @@ pub struct SourceLocation {
     pub line: usize,
 }
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// Where it stands.
+    /// Its location.
     pub location: SourceLocation,
-    /// What it is.
+    /// The value.
     pub kind: Kind,
 }
 
-/// A value by itself.
+/// A value without its location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Words.
+    /// A text.
     Text(String),
     /// A whole number.
     Whole(i64),
     /// Any other number.
     Real(f64),
-    /// Yes or no.
+    /// A truth value.
     Flag(bool),
-    /// Several values.
+    /// A list.
     List(Vec<Value>),
-    /// Values with names, in their order.
+    /// A table, in the order of the file.
     Table(Vec<(String, Value)>),
 }
 
 impl Kind {
-    /// What is there, as a person would say it.
+    /// The value in words, for errors.
     pub fn said(&self) -> String {
         match self {
             Kind::Text(text) => format!("\"{text}\""),
@@ -66,14 +66,14 @@ impl Kind {
 }
 
 impl SourceLocation {
-    /// An error about what stands here.
+    /// An error about this value.
     pub fn error(&self, said: impl std::fmt::Display) -> Error {
         Error::malformed(format!("{}, line {}: {said}", self.file.display(), self.line))
     }
 }
 
 impl Value {
-    /// Reads a file, and those it is based on.
+    /// Reads a file and the files it is based on.
     pub fn open(path: &Path) -> Result<Value> {
         Value::open_within(path, 0)
     }
@@ -108,7 +108,7 @@ impl Value {
         Ok(below.overlaid(value))
     }
 
-    /// Reads a text; `path` is where it is said to stand.
+    /// Parses a text; errors name `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Value> {
         let file = Arc::new(path.to_owned());
         let line =
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// This with what `above` says instead; tables are merged key by key, everything else is replaced.
+    /// This value overridden by `above`. Tables are merged key by key, everything else is replaced.
     fn overlaid(mut self, above: Value) -> Value {
         let (Kind::Table(table), Kind::Table(_)) = (&mut self.kind, &above.kind) else { return above };
         let Kind::Table(others) = above.kind else { return self };
@@ -146,7 +146,7 @@ impl Value {
         self
     }
 
-    /// The tree as TOML, complete, whatever it was based on.
+    /// The complete tree as TOML.
     pub(super) fn to_toml(&self) -> String {
         let mut text = String::new();
         if let Kind::Table(table) = &self.kind {

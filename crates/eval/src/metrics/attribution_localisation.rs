@@ -7,21 +7,21 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// `Σ_{i in the mask} a_i / Σ_i a_i`; silent where a map of both signs makes that more than 1.
+/// `Σ_{i in the mask} a_i / Σ_i a_i`; undefined where a map of both signs makes it more than 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttributionLocalisation {
     /// Added to the denominator.
     pub stabiliser: f64,
     /// Whether the ratio is multiplied by the mask's share of the image.
     pub weighted: bool,
-    /// Whether what is below zero counts as zero.
+    /// Whether negative values count as zero.
     pub positive: bool,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
 impl AttributionLocalisation {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         AttributionLocalisation {
             stabiliser: if preset == Preset::Quantus05 { 0.0 } else { 1e-9 },

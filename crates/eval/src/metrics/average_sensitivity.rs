@@ -1,4 +1,4 @@
-//! Average Sensitivity: how far an explanation moves on average when the image hardly does.
+//! Average Sensitivity: the mean change of an explanation under small random perturbations of the image.
 
 use monosplit_graph::{Options, Result};
 
@@ -11,12 +11,12 @@ use crate::metric::{Better, Case, Metric, Undefined};
 /// The mean of `‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AverageSensitivity {
-    /// The images it is compared with.
+    /// The perturbed images.
     pub neighbourhood: Neighbourhood,
 }
 
 impl AverageSensitivity {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         AverageSensitivity { neighbourhood: max_sensitivity::neighbourhood(preset) }
     }

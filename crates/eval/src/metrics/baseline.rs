@@ -1,10 +1,10 @@
-//! What a removed pixel becomes.
+//! Baselines: what replaces removed pixels.
 
 use monosplit_graph::{Error, Options, Result};
 
 use crate::case_arrays::CaseArrays;
 
-/// What a removed pixel becomes, in units of the network's input.
+/// What replaces a removed pixel, in units of the network's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Baseline {
     /// The smallest value of the image, over all channels.
@@ -16,7 +16,7 @@ pub enum Baseline {
     Mean,
     /// The mean of each channel of the image.
     ChannelMean,
-    /// The mean of the image as it stands when the pixel is removed, over all channels; Quantus's `mean`.
+    /// The mean of the partly removed image at that step, over all channels; Quantus's `mean`.
     RunningMean,
     /// This number.
     Value(f64),
@@ -41,7 +41,7 @@ impl Baseline {
         })
     }
 
-    /// What removed values of each channel become in `image` as it stands.
+    /// The replacement for each channel, given the current image.
     pub(crate) fn levels(self, arrays: &CaseArrays<'_>, image: &[f32]) -> Vec<f32> {
         let original = &arrays.image;
         let level = match self {
@@ -55,7 +55,7 @@ impl Baseline {
         vec![level; arrays.channels]
     }
 
-    /// Whether removing pixels changes what further ones become.
+    /// Whether the replacement depends on the pixels removed before.
     pub(crate) fn moves(self) -> bool {
         self == Baseline::RunningMean
     }

@@ -1,5 +1,4 @@
-//! The metrics by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
-//! options here and nowhere below.
+//! The catalogue of metrics: their names, options and publications. Texts are parsed into typed options here.
 
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Options, Result};
@@ -13,12 +12,12 @@ use super::{
 };
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
-/// A metric that can be asked for by name.
+/// An entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The name in experiments.
     pub name: &'static str,
-    /// What it asks of a map.
+    /// The property it measures.
     pub family: Family,
     /// What it measures, in one line.
     pub summary: &'static str,
@@ -29,7 +28,7 @@ pub struct Entry {
     make: fn(&mut Options) -> Result<Box<dyn Metric>>,
 }
 
-/// What metrics ask of a map.
+/// The property of a map that metrics measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Does the network need what the map points at?
@@ -60,7 +59,7 @@ impl Family {
     }
 }
 
-/// A metric as it was asked for, which is its name.
+/// A metric under the text it was parsed from.
 struct Asked {
     text: String,
     metric: Box<dyn Metric>,
@@ -88,8 +87,8 @@ impl Metric for Asked {
     }
 }
 
-/// A metric as it is written in one word: `pixel-flipping:auc=5,preset=paper`. Its name is that word, tidied: options in
-/// the order of the alphabet.
+/// Parses a metric such as `pixel-flipping:auc=5,preset=paper`. Its name is that text with the options in alphabetical
+/// order.
 pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let entry = Entry::find(name)?;
@@ -105,7 +104,7 @@ pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
 }
 
 impl Entry {
-    /// The entry of that name; an error that names the closest.
+    /// The entry of that name, or an error that suggests the closest name.
     pub fn find(name: &str) -> Result<&'static Entry> {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         all().iter().find(|entry| entry.name == wanted).ok_or_else(|| {

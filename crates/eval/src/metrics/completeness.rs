@@ -1,4 +1,4 @@
-//! Completeness: whether a map adds up to what there is to explain.
+//! Completeness: whether a map adds up to the difference of the output from that of the baseline.
 
 use monosplit_graph::{Options, Result};
 
@@ -12,29 +12,29 @@ use crate::metric::{Better, Case, Metric, Undefined};
 /// Compares `Σ_i a_i` with `f(x) − f(baseline)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completeness {
-    /// The image with nothing on it.
+    /// The baseline image.
     pub baseline: Baseline,
     /// Whether only the first channel of the image is emptied, as Quantus 0.6 does for maps of one channel.
     pub first_channel: bool,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
     /// How the two are compared.
     pub verdict: Verdict,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
-/// How the sum of a map is compared with what it is to explain.
+/// How the sum of a map is compared with the difference of the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// 1 if they are equal to the last bit, else 0: Quantus's verdict, which floating point hardly ever meets.
+    /// 1 if they are equal to the last bit, else 0, as Quantus does. Rounding makes this 0 almost always.
     Exact,
     /// `|Σ_i a_i − (f(x) − f(baseline))| / |f(x) − f(baseline)|`
     Error,
 }
 
 impl Completeness {
-    /// The numbers of a source; the paper does not use this metric, and its preset is the error of the map as it is.
+    /// The options of a published protocol. The paper does not use this metric; its preset is the relative error.
     pub fn preset(preset: Preset) -> Self {
         let quantus = Completeness {
             baseline: Baseline::Black,

@@ -10,14 +10,14 @@ use crate::metric::{Better, Case, Metric, Undefined};
 /// The entropy `−Σ_i p_i·ln(p_i + ε)` of the map's shares `p_i = |a_i| / Σ_j |a_j|`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Complexity {
-    /// Keeps the logarithm finite; without it a share of nothing adds nothing.
+    /// Added inside the logarithm. If it is 0, zero shares add nothing.
     pub stabiliser: f64,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
 impl Complexity {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         let stabiliser = if preset == Preset::Quantus05 { 0.0 } else { 1e-12 };
         Complexity { stabiliser, normalisation: MapNormalisation::ABSOLUTE }

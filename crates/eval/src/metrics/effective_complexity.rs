@@ -1,4 +1,4 @@
-//! Effective Complexity: how many places of a map count at all.
+//! Effective Complexity: how many values of a map exceed a threshold.
 
 use monosplit_graph::{Options, Result};
 
@@ -12,7 +12,7 @@ use crate::metric::{Better, Case, Metric, Undefined};
 pub struct EffectiveComplexity {
     /// The threshold.
     pub threshold: f64,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 

@@ -1,4 +1,4 @@
-//! Faithfulness Correlation: whether removing what the map says counts more makes the class drop more.
+//! Faithfulness Correlation: whether removing features with larger attributions lowers the output more.
 
 use monosplit_graph::{Noise, Options, Result};
 
@@ -22,18 +22,18 @@ pub struct FaithfulnessCorrelation {
     pub subset: usize,
     /// What a feature is.
     pub unit: Unit,
-    /// What removed features become.
+    /// What replaces removed features.
     pub baseline: Baseline,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
 impl FaithfulnessCorrelation {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         FaithfulnessCorrelation {
             runs: 100,

@@ -1,4 +1,4 @@
-//! Parts of an image removed one after the other, and what the network says after each: the core of the faithfulness
+//! Features of an image removed one after another, and the network's output after each step: the core of the faithfulness
 //! metrics.
 
 use monosplit_explain::Cover;
@@ -9,7 +9,7 @@ use super::perturbed_copies::{after_each, rows, score};
 use crate::case_arrays::CaseArrays;
 use crate::perturbation::{Perturbations, Region};
 
-/// A part is small if it spans no more than one in so many rows and columns.
+/// A part is small if it spans at most one in this many rows and columns.
 const SMALL: usize = 4;
 
 /// What counts as one feature of an image.
@@ -22,7 +22,7 @@ pub enum Unit {
     Value,
 }
 
-/// Parts to remove: the places of all of them end to end, and where each part ends.
+/// The parts to remove: their positions end to end, and where each part ends.
 pub(crate) struct Parts {
     places: Vec<usize>,
     ends: Vec<usize>,
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Places in order, so many in each part.
+    /// Positions in order, `step` in each part.
     pub(crate) fn of(places: Vec<usize>, step: usize, unit: Unit) -> Self {
         let count = places.len().div_ceil(step);
         let ends = (1..=count).map(|part| (part * step).min(places.len())).collect();
@@ -47,7 +47,7 @@ impl Parts {
         Parts { places, ends, unit: Unit::Pixel }
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -71,7 +71,7 @@ impl Parts {
         (self.unit == Unit::Pixel && steps > 0).then(|| (0..steps).map(area).collect())?
     }
 
-    /// For each pixel, or each value of each channel, the part it is in; none if a place is in several.
+    /// For each pixel, or each value of each channel, the part it belongs to; `None` if one belongs to several.
     fn turns(&self, pixels: usize, channels: usize) -> Option<Vec<f32>> {
         if !Cover::can_count(self.len()) {
             return None;
@@ -88,7 +88,7 @@ impl Parts {
         Some(turns)
     }
 
-    /// Overwrites part `index` of an image of so many pixels with the level of each channel.
+    /// Replaces part `index` of an image by the level of each channel.
     fn overwrite(&self, index: usize, levels: &[f32], pixels: usize, image: &mut [f32]) {
         match self.unit {
             Unit::Value => self.part(index).iter().for_each(|&place| image[place] = levels[place / pixels]),
@@ -100,7 +100,7 @@ impl Parts {
         }
     }
 
-    /// Overwrites parts with those of another image.
+    /// Replaces part `index` of an image by that of another.
     fn take_from(&self, index: usize, source: &[f32], pixels: usize, image: &mut [f32]) {
         for (plane, from) in image.chunks_mut(pixels).zip(source.chunks(pixels)) {
             self.part(index).iter().for_each(|&place| plane[place] = from[place]);
@@ -108,15 +108,15 @@ impl Parts {
     }
 }
 
-/// What removed places become.
+/// What replaces removed positions.
 enum Filling<'a> {
-    /// Channels have levels: those at each step, or one for all steps.
+    /// A level for each channel, for each step or for all steps.
     Levels(Vec<Vec<f32>>),
-    /// The places of another image.
+    /// The pixels of another image.
     Picture(&'a [f32]),
 }
 
-/// A removal: what is removed, from which image, and what it becomes.
+/// The parts to remove, the image, and what replaces them.
 pub(crate) struct FeatureRemoval<'a> {
     arrays: &'a CaseArrays<'a>,
     start: Tensor,
@@ -126,7 +126,7 @@ pub(crate) struct FeatureRemoval<'a> {
 }
 
 impl<'a> FeatureRemoval<'a> {
-    /// The first `steps` parts of the image fall to a baseline.
+    /// Replaces the first `steps` parts of the image by a baseline.
     pub(crate) fn new(
         arrays: &'a CaseArrays<'a>,
         parts: &'a Parts,
@@ -153,7 +153,7 @@ impl<'a> FeatureRemoval<'a> {
         }
     }
 
-    /// One image becomes another, all parts of pixels one after the other.
+    /// Turns one image into another, part by part.
     pub(crate) fn between(
         arrays: &'a CaseArrays<'a>,
         parts: &'a Parts,
@@ -163,7 +163,7 @@ impl<'a> FeatureRemoval<'a> {
         FeatureRemoval { arrays, start: from, parts, filling: Filling::Picture(to), steps: parts.len() }
     }
 
-    /// What the network says before anything is gone, and after each step.
+    /// The output before the first step and after each step.
     pub(crate) fn curve(&self, batch: Option<usize>, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
         let case = self.arrays.case;
         if let Some(scores) = case.network.scores_after(&self.start, self, batch)? {
@@ -211,7 +211,7 @@ impl Perturbations for FeatureRemoval<'_> {
     }
 }
 
-/// The area under a curve whose points are one apart, by trapezoids; nothing for a single point.
+/// The area under a curve with points one apart, by trapezoids; 0 for a single point.
 pub(crate) fn area(curve: &[f64]) -> f64 {
     curve.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).sum()
 }

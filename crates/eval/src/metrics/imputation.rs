@@ -1,7 +1,6 @@
-//! Removed pixels filled in from those that are left: each becomes the weighted mean of its eight neighbours, all at
-//! once.
+//! Noisy linear imputation: removed pixels are the weighted means of their eight neighbours, solved for all of them together.
 
-/// Neighbours by row and column, and their weights; straight ones count double.
+/// The offsets of the neighbours and their weights. Horizontal and vertical ones count double.
 const NEIGHBOURS: [(isize, isize, f64); 8] = [
     (-1, -1, 1.0 / 12.0),
     (-1, 0, 1.0 / 6.0),
@@ -12,20 +11,20 @@ const NEIGHBOURS: [(isize, isize, f64); 8] = [
     (1, 0, 1.0 / 6.0),
     (1, 1, 1.0 / 12.0),
 ];
-/// How exactly the equations are solved, relative to their right side.
+/// The tolerance of the solver, relative to the right-hand side.
 const TOLERANCE: f64 = 1e-10;
 
-/// The equations of the removed pixels: `Σ_j w_ij·(x_i − x_j) = 0` for each of them.
+/// The linear system of the removed pixels: `Σ_j w_ij·(x_i − x_j) = 0` for each of them.
 pub(crate) struct Imputation {
     unknown: Vec<usize>,
-    /// The neighbours of each removed pixel: those left by place, those removed by number.
+    /// The neighbours of each removed pixel: known ones by position, removed ones by index.
     known: Vec<Vec<(usize, f64)>>,
     removed: Vec<Vec<(usize, f64)>>,
     weights: Vec<f64>,
 }
 
 impl Imputation {
-    /// For an image of which `unknown` are removed, at least one pixel being left.
+    /// The system of an image without the pixels `unknown`. At least one pixel is known.
     pub(crate) fn new(unknown: Vec<usize>, height: usize, width: usize) -> Self {
         let mut numbers = vec![usize::MAX; height * width];
         unknown.iter().enumerate().for_each(|(number, &place)| numbers[place] = number);
@@ -47,7 +46,7 @@ impl Imputation {
         Imputation { unknown, known, removed, weights }
     }
 
-    /// Fills in one plane of an image by the method of conjugate gradients, starting from the values that are there.
+    /// Solves for one plane by conjugate gradients, starting from its present values.
     pub(crate) fn fill(&self, plane: &mut [f64]) {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let right: Vec<f64> =

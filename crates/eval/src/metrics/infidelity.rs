@@ -1,4 +1,4 @@
-//! Infidelity: whether a map, as a linear model, predicts the drop of the class.
+//! Infidelity: how well a map, as a linear model, predicts the drop of the output.
 
 use monosplit_graph::{Error, Options, Result};
 
@@ -19,20 +19,20 @@ pub struct Infidelity {
     pub patch: usize,
     /// What the map is multiplied with.
     pub product: Product,
-    /// What removed pixels become.
+    /// What replaces removed pixels.
     pub baseline: Baseline,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
 /// How map and change are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Place by place, `Σ_i a_i·(x − x_k)_i`.
+    /// Elementwise, `Σ_i a_i·(x − x_k)_i`.
     Places,
     /// As Quantus 0.5 does: the columns of the map with the rows of the change, channels added up on both sides, and squares
     /// that begin a side less one above and left of the grid.
@@ -40,7 +40,7 @@ pub enum Product {
 }
 
 impl Infidelity {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         Infidelity {
             patch: 4,
@@ -64,7 +64,7 @@ impl Infidelity {
         })
     }
 
-    /// Refuses squares that do not divide an image.
+    /// An error if the squares do not divide the image.
     fn checked(&self, height: usize, width: usize) -> Result<()> {
         let (size, crossed) = (self.patch.max(1), self.product == Product::ColumnsWithRows);
         if !height.is_multiple_of(size) || !width.is_multiple_of(size) || (crossed && height != width) {
@@ -89,7 +89,7 @@ impl Infidelity {
         Ok(tops.flat_map(|top| (0..width).step_by(size).map(move |left| square(top, left))).collect())
     }
 
-    /// What the map predicts when the image has changed by `change`, `C·H·W` values.
+    /// The predicted drop of the output when the image changes by `change`, `C·H·W` values.
     fn predicted(&self, arrays: &CaseArrays<'_>, map: &[f64], change: &[f64]) -> f64 {
         let (pixels, width) = (arrays.pixels(), arrays.width);
         match self.product {

@@ -1,4 +1,4 @@
-//! Insertion and Deletion: how fast the class appears, or goes, pixel by pixel.
+//! Insertion and Deletion: how fast the output rises or falls, pixel by pixel.
 
 use monosplit_graph::{Options, Result, Tensor};
 
@@ -20,31 +20,31 @@ pub struct InsertionDeletion {
     pub direction: Direction,
     /// Pixels replaced in one step; a row of the image if 0.
     pub step: usize,
-    /// What the image is compared with.
+    /// The other image.
     pub substrate: Substrate,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
-/// Which way pixels go.
+/// Whether pixels are inserted or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Into a substrate.
+    /// Pixels of the image are inserted into the substrate.
     Insertion,
-    /// Out of the image.
+    /// Pixels of the image are replaced by the substrate.
     Deletion,
 }
 
-/// An image with nothing on it.
+/// The image without information.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Substrate {
     /// The image blurred by a kernel of 11×11, zero beyond its border.
     Blur,
-    /// One level for each channel.
+    /// A constant level for each channel.
     Level(Baseline),
 }
 
@@ -53,7 +53,7 @@ const REACH: usize = 5;
 const DEVIATION: f64 = 5.0;
 
 impl InsertionDeletion {
-    /// As published.
+    /// The published options.
     pub fn new(direction: Direction) -> Self {
         InsertionDeletion {
             direction,

@@ -9,18 +9,18 @@ use super::preset::Preset;
 use crate::case_arrays::{MeasureError, settled};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// Keeps the quotient finite where a neighbour is the image itself; Quantus's number.
+/// Keeps the quotient finite where a perturbed image equals the image; Quantus's value.
 const LEAST_DISTANCE: f64 = 1e-10;
 
 /// `max ‖a(x) − a(x')‖ / ‖x − x'‖` over random `x'` near `x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalLipschitz {
-    /// The images it is compared with.
+    /// The perturbed images.
     pub neighbourhood: Neighbourhood,
 }
 
 impl LocalLipschitz {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         LocalLipschitz {
             neighbourhood: Neighbourhood {

@@ -1,4 +1,4 @@
-//! The area under the ROC curve of a map that is to tell the object from the rest.
+//! The area under the ROC curve of a map as a classifier of object pixels.
 
 use monosplit_graph::{Options, Result};
 
@@ -12,7 +12,7 @@ use crate::similarity::ranks;
 /// the ROC curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalisationAuc {
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 

@@ -1,13 +1,13 @@
-//! What is done to a map before it is judged: divided by its largest size, and stripped of its sign, in this order.
+//! The normalisation of a map before it is measured: division by its largest absolute value, then the absolute value.
 
 use monosplit_graph::{Options, Result};
 
-/// What is done to a map before it is judged.
+/// How a map is normalised before it is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapNormalisation {
     /// Whether the map is divided by its largest absolute value, so that it lies between −1 and 1.
     pub normalise: bool,
-    /// Whether the sign is dropped, after that.
+    /// Whether the absolute value is taken after that.
     pub absolute: bool,
 }
 
@@ -22,14 +22,14 @@ impl MapNormalisation {
         })
     }
 
-    /// The treated map. One of zeros stays as it is.
+    /// The normalised map. A map of zeros stays as it is.
     pub(crate) fn of(self, map: &[f64]) -> Vec<f64> {
         let largest = map.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
         let divisor = if self.normalise && largest > 0.0 { largest } else { 1.0 };
-        let treated = |value: &f64| {
+        let normalised = |value: &f64| {
             let value = value / divisor;
             if self.absolute { value.abs() } else { value }
         };
-        map.iter().map(treated).collect()
+        map.iter().map(normalised).collect()
     }
 }

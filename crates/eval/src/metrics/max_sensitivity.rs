@@ -1,4 +1,4 @@
-//! Max Sensitivity: how far an explanation can move when the image hardly does.
+//! Max Sensitivity: the largest change of an explanation under small random perturbations of the image.
 
 use monosplit_graph::{Options, Result};
 
@@ -12,11 +12,11 @@ use crate::metric::{Better, Case, Metric, Undefined};
 /// `max ‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaxSensitivity {
-    /// The images it is compared with.
+    /// The perturbed images.
     pub neighbourhood: Neighbourhood,
 }
 
-/// The neighbourhood of the sensitivities.
+/// The default perturbations of both sensitivities.
 pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
     Neighbourhood {
         samples: if preset == Preset::Paper { 25 } else { 200 },
@@ -28,7 +28,7 @@ pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
     }
 }
 
-/// The options of the sensitivities.
+/// Reads the options of both sensitivities.
 pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
     let preset = neighbourhood(Preset::read(options, Preset::Paper)?);
     Ok(Neighbourhood {
@@ -41,7 +41,7 @@ pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
     })
 }
 
-/// The relative distances of the explanations of all neighbours.
+/// The relative distance of the explanation of each perturbed image.
 pub(crate) fn relative(
     neighbourhood: &Neighbourhood,
     case: &Case<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn relative(
 }
 
 impl MaxSensitivity {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         MaxSensitivity { neighbourhood: neighbourhood(preset) }
     }

@@ -8,20 +8,20 @@ use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::Similarity;
 
-/// How alike the map is to those of networks of which ever more layers have been re-initialised.
+/// The similarity of the map to those of networks with more and more layers re-initialised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mprt {
-    /// How two maps are compared.
+    /// The similarity of two maps.
     pub similarity: Similarity,
-    /// Which of the comparisons is the value.
+    /// How the similarities are summarised.
     pub summary: Summary,
-    /// Whether the mean counts the map's likeness to itself, which is 1, as Quantus's does.
+    /// Whether the mean includes the similarity of the map to itself, which is 1, as Quantus's does.
     pub itself: bool,
-    /// What is done to all maps.
+    /// How all maps are normalised.
     pub normalisation: MapNormalisation,
 }
 
-/// Which of several comparisons is the value.
+/// How several similarities are summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summary {
     /// The mean of all.
@@ -31,7 +31,7 @@ pub enum Summary {
 }
 
 impl Mprt {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         Mprt {
             similarity: Similarity::Spearman,
@@ -52,7 +52,7 @@ impl Mprt {
         })
     }
 
-    /// How alike a map of `height` rows is to another of the same image.
+    /// The similarity of two maps of `height` rows.
     pub fn compare(
         &self,
         map: &[f64],

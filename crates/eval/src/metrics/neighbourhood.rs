@@ -1,4 +1,4 @@
-//! Noisy copies of an image and their explanations: the core of the robustness metrics.
+//! Random perturbations of an image and their explanations: the core of the robustness metrics.
 
 use monosplit_graph::{Noise, Result};
 
@@ -7,15 +7,15 @@ use super::perturbed_copies::{self, PerturbedCopies, each};
 use crate::case_arrays::{CaseArrays, MeasureError, silent};
 use crate::metric::Case;
 
-/// Noise beyond this leaves nothing of an image.
+/// The largest noise that options may ask for.
 pub(super) const MAX_NOISE: f64 = 1e6;
 
 /// The noise that is added to every value of the image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoiseDistribution {
-    /// Evenly between minus and plus this.
+    /// Uniform between minus and plus this.
     Uniform(f64),
-    /// Normal, of this standard deviation.
+    /// Normal with this standard deviation.
     Gaussian(f64),
 }
 
@@ -28,24 +28,24 @@ impl NoiseDistribution {
     }
 }
 
-/// How the neighbours of an image are drawn and explained.
+/// How perturbed images are drawn and explained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbourhood {
-    /// How many there are.
+    /// The number of perturbed images.
     pub samples: usize,
     /// The noise that is added.
     pub spread: NoiseDistribution,
-    /// Whether the very first value of the image stays as it is, as it does in Quantus 0.5.
+    /// Whether the first value of the image is left unchanged, as in Quantus 0.5.
     pub first_stays: bool,
-    /// Whether a neighbour for which the network's decision changes leaves the metric without a value.
+    /// Whether the metric is undefined if the predicted class changes for one of them.
     pub same_decision: bool,
-    /// What is done to the maps.
+    /// How the maps are normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
-/// How far a neighbour and its explanation are from the image and its own.
+/// The distances of a perturbed image and its explanation from the original ones.
 pub(crate) struct Distance {
     /// ‖a − a'‖
     pub(crate) maps: f64,
@@ -54,7 +54,7 @@ pub(crate) struct Distance {
 }
 
 impl Neighbourhood {
-    /// Turns a copy of the image into neighbour `sample`.
+    /// Turns a copy of the image into perturbed image `sample`.
     pub(crate) fn make(&self, seed: u64, sample: usize, copy: &mut [f32]) {
         let noise = Noise::new(seed).stream("neighbours").numbered(sample as u64);
         for (index, value) in copy.iter_mut().enumerate().skip(usize::from(self.first_stays)) {
@@ -62,7 +62,7 @@ impl Neighbourhood {
         }
     }
 
-    /// The distance of each neighbour and its explanation, the neighbours made by `make`; and ‖a‖.
+    /// The distances of each perturbed image made by `make`, and ‖a‖.
     pub(crate) fn distances(
         &self,
         case: &Case<'_>,

@@ -1,11 +1,11 @@
-//! Places from the most to the least important, with a rule for ties: NumPy leaves them to chance, a stored number must not.
+//! Positions from the most to the least important, with a defined order of ties, so that stored values are reproducible.
 
 use std::cmp::Ordering;
 
-/// No image has more places than this.
+/// The largest number of positions of an image.
 pub(super) const MOST_PLACES: usize = 1 << 30;
 
-/// Which of two equally important places comes first.
+/// Which of two equally important positions comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {
     /// The earlier one, as in a stable sort of the negated values.

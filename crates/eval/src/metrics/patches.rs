@@ -1,4 +1,4 @@
-//! Square patches of an image and how much of a map lies in each.
+//! Square patches of an image, ordered by the sum of a map in each.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub enum Order {
     LeastFirst,
 }
 
-/// A square by its upper left corner, which may lie outside the image, with what the map adds up to in it.
+/// A square by its upper left corner, which may lie outside the image, and the sum of the map in it.
 #[derive(Clone, Copy)]
 struct Patch {
     top: isize,
@@ -34,7 +34,7 @@ struct Patch {
     sum: f64,
 }
 
-/// The patches of an image in the order they are removed, at most `most` of them; a silence if not one fits.
+/// The patches of an image in the order they are removed, at most `most` of them; undefined if none fits.
 pub(crate) fn ordered(
     arrays: &CaseArrays<'_>,
     map: &[f64],
@@ -89,7 +89,7 @@ fn everywhere(sums: &Sums, size: usize) -> Vec<Patch> {
         .collect()
 }
 
-/// Patches of which none overlaps one before.
+/// The patches that do not overlap an earlier one.
 fn apart(patches: impl Iterator<Item = Patch>, size: usize, most: usize) -> Vec<Patch> {
     let cell = |patch: &Patch| (patch.top / size as isize, patch.left / size as isize);
     let mut by_cell: HashMap<(isize, isize), (isize, isize)> = HashMap::new();
@@ -115,7 +115,7 @@ fn apart(patches: impl Iterator<Item = Patch>, size: usize, most: usize) -> Vec<
     chosen
 }
 
-/// Sums of a map over rectangles, by the table of sums from the upper left corner.
+/// Sums of a map over rectangles, by a summed-area table.
 struct Sums {
     height: usize,
     width: usize,
@@ -135,7 +135,7 @@ impl Sums {
         Sums { height, width, table }
     }
 
-    /// The part of a square that lies in the image: rows and columns from, to.
+    /// The part of a square inside the image: first and last row, first and last column.
     fn clipped(&self, top: isize, left: isize, size: usize) -> [usize; 4] {
         let clip = |start: isize, length: usize| {
             let end = start.saturating_add_unsigned(size).clamp(0, length as isize);

@@ -1,15 +1,15 @@
-//! Perturbed copies of an image, shown to the network a bounded number at a time. Of copies that follow from each other only
-//! what changed is rewritten.
+//! Perturbed copies of an image, run through the network in batches. Copies that follow from each other are updated in
+//! place.
 
 use monosplit_graph::{Error, Options, Result, Tensor};
 
 use crate::metric::Case;
 use crate::perturbation::batch_size;
 
-/// More copies at once than this are not asked for.
+/// The largest batch size that options may ask for.
 pub(crate) const MAX_BATCH_SIZE: usize = 4096;
 
-/// The `batch` option: how many copies there are at once, unless the network is to say.
+/// The `batch` option; `None` if it is not given.
 pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
     match options.is_given("batch") {
         true => options.count("batch", 1, 1..=MAX_BATCH_SIZE).map(Some),
@@ -17,7 +17,7 @@ pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
     }
 }
 
-/// What is read from the scores of a network.
+/// Which output of the network is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// The probability of the class: the softmax of the scores.
@@ -32,7 +32,7 @@ impl Output {
         options.one_of("output", self, &[("probability", Output::Probability), ("logit", Output::Logit)])
     }
 
-    /// What is said of `class` in a row of scores.
+    /// The output for `class`, given a row of scores.
     pub(crate) fn of(self, scores: &[f64], class: usize) -> f64 {
         match self {
             Output::Logit => scores[class],
@@ -45,7 +45,7 @@ impl Output {
     }
 }
 
-/// Copies of one image in one buffer, which the network gets to see and gives back.
+/// Copies of one image in one buffer that is used again for every batch.
 pub(crate) struct PerturbedCopies<'a> {
     case: &'a Case<'a>,
     size: usize,
@@ -53,7 +53,7 @@ pub(crate) struct PerturbedCopies<'a> {
 }
 
 impl<'a> PerturbedCopies<'a> {
-    /// So many copies of `start`, an image of the case's shape.
+    /// `count` copies of `start`, an image of the case's shape.
     pub(crate) fn of(case: &'a Case<'a>, start: &[f32], count: usize) -> Self {
         PerturbedCopies { case, size: start.len(), buffer: start.repeat(count) }
     }
@@ -63,12 +63,12 @@ impl<'a> PerturbedCopies<'a> {
         &mut self.buffer[index * self.size..(index + 1) * self.size]
     }
 
-    /// Fewer copies, where the last batch is not full.
+    /// Keeps the first `count` copies, for a last batch that is not full.
     fn truncate(&mut self, count: usize) {
         self.buffer.truncate(count * self.size);
     }
 
-    /// Lends the copies as one tensor `[N, C, H, W]`.
+    /// Calls `look` with the copies as one tensor `[N, C, H, W]` and takes the memory back.
     fn shown<T>(&mut self, load: impl FnOnce(&Tensor) -> Result<T>) -> Result<T> {
         let mut shape = self.case.image.shape().to_vec();
         if let Some(samples) = shape.first_mut() {
@@ -82,14 +82,14 @@ impl<'a> PerturbedCopies<'a> {
         found
     }
 
-    /// What `read` makes of the scores of each copy.
+    /// `read` of the scores of each copy.
     pub(crate) fn scores(&mut self, read: &dyn Fn(&[f64]) -> f64) -> Result<Vec<f64>> {
         let (network, class) = (self.case.network, self.case.class);
         let scores = self.shown(|images| rows(&network.scores(images)?, images.shape()[0], class))?;
         Ok(scores.iter().map(|row| read(row)).collect())
     }
 
-    /// The explanation of each copy, `H·W` values.
+    /// The map of each copy, `H·W` values.
     pub(crate) fn maps(&mut self) -> Result<Vec<Vec<f64>>> {
         let (network, class) = (self.case.network, self.case.class);
         let (pixels, shape) = (self.case.map.len(), self.case.image.shape().to_vec());
@@ -119,14 +119,14 @@ pub(crate) fn rows(scores: &Tensor, images: usize, class: usize) -> Result<Vec<V
     }
 }
 
-/// What the network says of one image.
+/// `read` of the scores of one image.
 pub(crate) fn score(case: &Case<'_>, image: &[f32], read: &dyn Fn(&[f64]) -> f64) -> Result<f64> {
     let found = PerturbedCopies::of(case, image, 1).scores(read)?;
     found.first().copied().ok_or_else(|| Error::shape("the network scored no image"))
 }
 
-/// What the network says after each of `steps` changes, which add up: change `s` is made by `apply(s, image)`, starting from
-/// `start`. Each copy in the batch is one change ahead of the one before and is brought forward by the changes between.
+/// `read` of the scores after each of `steps` cumulative changes of `start`; `apply(s, image)` makes change `s`. Each copy of
+/// a batch is one change ahead of the one before, and is updated by the changes between two batches.
 pub(crate) fn after_each(
     case: &Case<'_>,
     start: &[f32],
@@ -150,8 +150,7 @@ pub(crate) fn after_each(
     Ok(found)
 }
 
-/// What `look` finds in `count` copies that do not depend on each other: number `i` is made by `make(i, copy)` of a copy
-/// of the image.
+/// The results of `look` for `count` independent copies of the image; `make(i, copy)` makes copy `i`.
 pub(crate) fn each<T>(
     case: &Case<'_>,
     image: &[f32],

@@ -1,4 +1,4 @@
-//! Pixel Flipping: remove pixels from the most to the least important and watch the class go.
+//! Pixel Flipping: the output while pixels are removed from the most to the least important.
 
 use monosplit_graph::{Options, Result};
 
@@ -13,7 +13,7 @@ use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
 ///
-/// As a score, the area is that of the outputs after each step, one apart, the untouched image left out: Quantus's number,
+/// As a score, the area is that of the outputs after each step, one apart, the unchanged image left out: Quantus's number,
 /// small for a good map. As a drop, it is that of `f(x) − f(x without the first pixels)` over the fraction removed, from
 /// nothing removed on: the paper's number, large for a good map.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,17 +22,17 @@ pub struct PixelFlipping {
     pub step: usize,
     /// What a feature is.
     pub unit: Unit,
-    /// What they become.
+    /// What replaces them.
     pub baseline: Baseline,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
     /// Which curve the area is under.
     pub curve: Curve,
     /// Percentage of the features after which the curve ends.
     pub auc: f64,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ pub enum Curve {
 }
 
 impl PixelFlipping {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         let quantus = PixelFlipping {
             step: 1,

@@ -1,4 +1,4 @@
-//! The Pointing Game: whether a map's highest place lies on the object.
+//! The Pointing Game: whether the maximum of a map lies on the object.
 
 use monosplit_graph::{Options, Result};
 
@@ -7,12 +7,12 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, is_constant, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// 1 if a maximum of the map lies in the mask, else 0. A constant map points nowhere: silent.
+/// 1 if a maximum of the map lies in the mask, else 0. Undefined for a constant map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointingGame {
     /// Whether a hit counts as the share of the image outside the mask.
     pub weighted: bool,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 

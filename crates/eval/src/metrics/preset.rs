@@ -1,8 +1,8 @@
-//! Whose numbers a metric is to give: definitions differ between versions of Quantus and from the paper's.
+//! Presets: definitions of metrics differ between versions of Quantus and the paper.
 
 use monosplit_graph::{Options, Result};
 
-/// Whose numbers a metric is to give.
+/// The definition a metric follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// Quantus 0.6.0.
@@ -17,7 +17,7 @@ impl Preset {
     /// All of them.
     pub const ALL: [Preset; 3] = [Preset::Quantus06, Preset::Quantus05, Preset::Paper];
 
-    /// What it is called in options.
+    /// Its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Preset::Quantus06 => "quantus-0.6",

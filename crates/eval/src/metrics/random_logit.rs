@@ -1,4 +1,4 @@
-//! Random Logit: whether another class is explained otherwise.
+//! Random Logit: whether the explanation of another class differs.
 
 use monosplit_graph::{Error, Noise, Options, Result};
 
@@ -8,14 +8,14 @@ use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::Similarity;
 
-/// How alike the map is to the one of a class drawn from all others.
+/// The similarity of the map to that of another, randomly drawn class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomLogit {
-    /// How the two are compared.
+    /// The similarity.
     pub similarity: Similarity,
     /// The other class; drawn if there is none.
     pub other: Option<usize>,
-    /// What is done to both maps.
+    /// How both maps are normalised.
     pub normalisation: MapNormalisation,
 }
 

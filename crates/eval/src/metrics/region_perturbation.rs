@@ -1,4 +1,4 @@
-//! Region Perturbation: remove the most important patches and watch how far the class drops.
+//! Region Perturbation: the drop of the output while patches are removed.
 
 use monosplit_graph::{Options, Result};
 
@@ -19,26 +19,26 @@ use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 pub struct RegionPerturbation {
     /// Side of a patch in pixels.
     pub patch: usize,
-    /// Patches removed at most.
+    /// The largest number of removed patches.
     pub regions: usize,
     /// Where patches lie.
     pub tiling: Tiling,
-    /// Which patch goes first.
+    /// The order of the patches.
     pub order: Order,
-    /// What removed pixels become.
+    /// What replaces removed pixels.
     pub baseline: Baseline,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
     /// Whether the value is the mean of the curve; else it is the area, points one apart.
     pub mean: bool,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
 impl RegionPerturbation {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         RegionPerturbation {
             patch: 8,

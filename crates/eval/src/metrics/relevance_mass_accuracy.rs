@@ -1,4 +1,4 @@
-//! Relevance Mass Accuracy: how much of a map lies on the object, sign and all.
+//! Relevance Mass Accuracy: the share of a map's signed sum that lies on the object.
 
 use monosplit_graph::{Options, Result};
 
@@ -7,10 +7,10 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// `Σ_{i in the mask} a_i / Σ_i a_i`, whatever that is.
+/// `Σ_{i in the mask} a_i / Σ_i a_i`, also where that is below 0 or above 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelevanceMassAccuracy {
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 

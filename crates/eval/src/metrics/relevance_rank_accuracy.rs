@@ -1,4 +1,4 @@
-//! Relevance Rank Accuracy: how many of a map's highest places lie on the object.
+//! Relevance Rank Accuracy: how many of a map's highest values lie on the object.
 
 use monosplit_graph::{Options, Result};
 
@@ -8,22 +8,22 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, settled};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// Of the `k` highest places of the map, the share that lies in the mask, `k` the size of the mask.
+/// Of the `k` highest values of the map, the share that lies in the mask, `k` the size of the mask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelevanceRankAccuracy {
-    /// Which of two equal places is the higher one.
+    /// Which of two equal values ranks higher.
     pub ties: Ties,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
-/// Which of two equal places is the higher one.
+/// Which of two equal values ranks higher.
 pub(crate) fn ties(preset: Preset) -> Ties {
     if preset == Preset::Quantus05 { Ties::LaterFirst } else { Ties::EarlierFirst }
 }
 
 impl RelevanceRankAccuracy {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         RelevanceRankAccuracy { ties: ties(preset), normalisation: MapNormalisation::NORMALISED }
     }

@@ -1,5 +1,4 @@
-//! ROAD: whether the network still decides for the class when the most important pixels are filled in from the others, so
-//! that nothing but their content is missing.
+//! ROAD: whether the network still predicts the class when the most important pixels are imputed from the others.
 
 use std::cell::RefCell;
 
@@ -16,7 +15,7 @@ use super::relevance_rank_accuracy::ties;
 use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// The share of removed percentages at which the network still decides for the class. Each removed pixel becomes the mean of
+/// The share of removed percentages at which the network still predicts the class. Each removed pixel becomes the mean of
 /// its neighbours, known and filled in alike, plus a little noise, all channels at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Road {
@@ -24,20 +23,20 @@ pub struct Road {
     pub first: usize,
     /// The highest percentage removed, below 100.
     pub last: usize,
-    /// From one percentage to the next.
+    /// The step from one percentage to the next.
     pub every: usize,
     /// Standard deviation of the noise.
     pub noise: f64,
-    /// Which of two equal pixels goes first.
+    /// Which of two equal pixels is removed first.
     pub ties: Ties,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
 impl Road {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         Road {
             first: 1,
@@ -77,7 +76,7 @@ impl Road {
             return Err(silent("no percentage lies between the first and the last"));
         }
         let order = descending(&self.normalisation.of(&arrays.map), self.ties);
-        // The solution at one percentage is close to the next one's: the equations start from it.
+        // The solution at one percentage is close to the next, so the solver starts from it.
         let planes: RefCell<Vec<Vec<f64>>> = RefCell::new(
             arrays.image.chunks(arrays.pixels()).map(|p| p.iter().map(|&v| f64::from(v)).collect()).collect(),
         );

@@ -1,4 +1,4 @@
-//! Selectivity: remove patches from the most to the least important and watch the class go.
+//! Selectivity: the output while patches are removed from the most to the least important.
 
 use monosplit_graph::{Options, Result};
 
@@ -12,25 +12,25 @@ use crate::case_arrays::{CaseArrays, MeasureError, settled};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// The area under the curve of the class's output while patches are removed in the order of the map's sum in each, the
-/// points one apart, the untouched image left out.
+/// points one apart, the unchanged image left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selectivity {
     /// Side of a patch in pixels.
     pub patch: usize,
     /// Where patches lie.
     pub tiling: Tiling,
-    /// What removed pixels become.
+    /// What replaces removed pixels.
     pub baseline: Baseline,
-    /// What is read from the network.
+    /// Which output of the network is measured.
     pub output: Output,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
-    /// Copies of the image at once; as many as the network likes, if that is not given.
+    /// The batch size; the one the engine prefers if none is given.
     pub batch: Option<usize>,
 }
 
 impl Selectivity {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         Selectivity {
             patch: 8,

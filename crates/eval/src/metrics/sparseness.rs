@@ -7,13 +7,13 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// Added to every value, so that a map of zeros is an even one; Quantus's number.
+/// Added to every value, so that a map of zeros counts as uniform; Quantus's value.
 const LEAST: f64 = 1e-7;
 
 /// The Gini index of the map: `Σ_i (2i − n − 1)·a_i / (n·Σ_i a_i)` over its values in ascending order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sparseness {
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 

@@ -1,4 +1,4 @@
-//! Top-K Intersection: how many of a map's highest places lie on the object.
+//! Top-K Intersection: how many of a map's highest values lie on the object.
 
 use monosplit_graph::{Options, Result};
 
@@ -9,23 +9,23 @@ use super::relevance_rank_accuracy::ties;
 use crate::case_arrays::{CaseArrays, MeasureError, settled};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// Of the `k` highest places of the map, the share that lies in the mask.
+/// Of the `k` highest values of the map, the share that lies in the mask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopKIntersection {
-    /// Places that count.
+    /// The number `k`.
     pub k: usize,
     /// Whether the share is divided by the mask's share of the image.
     pub concept_influence: bool,
     /// Whether the share of an image with fewer than `k` pixels is one of `k`, as in Quantus 0.5; else of its pixels.
     pub of_k: bool,
-    /// Which of two equal places is the higher one.
+    /// Which of two equal values ranks higher.
     pub ties: Ties,
-    /// What is done to the map.
+    /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
 impl TopKIntersection {
-    /// The numbers of a source.
+    /// The options of a published protocol.
     pub fn preset(preset: Preset) -> Self {
         TopKIntersection {
             k: 1000,

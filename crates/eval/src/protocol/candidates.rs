@@ -1,4 +1,4 @@
-//! From the texts of an experiment to candidates: every combination of formula, layer and sign.
+//! The candidates of an experiment: every combination of formula, layer and sign.
 
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Graph, Op, Result};
@@ -10,9 +10,9 @@ use crate::store::Configuration;
 
 /// A method of an experiment with its candidates.
 pub(super) struct MethodCandidates {
-    /// What it is called.
+    /// Its title.
     pub(super) title: String,
-    /// What is to be chosen from.
+    /// The candidates.
     pub(super) candidates: Vec<Candidate>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn choices(
     Ok(MethodCandidates { title: title.unwrap_or_default(), candidates })
 }
 
-/// The candidates of a settled configuration with further options: one for each of its layers.
+/// The candidates of a fixed configuration with further options: one for each of its layers.
 pub(super) fn fixed(
     part: &Fixed,
     further: &str,
@@ -129,7 +129,7 @@ fn layers(
                 return Err(Error::argument("layers: the network has no convolutions; name its layers"));
             }
             let count = most.unwrap_or(all.len()).min(all.len());
-            // Evenly from the first to the last, both among them.
+            // Evenly spaced from the first to the last, both included.
             let pick = |i: usize| match count {
                 1 => all.len() - 1,
                 count => (i * (all.len() - 1) + (count - 1) / 2) / (count - 1),

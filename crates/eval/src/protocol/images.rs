@@ -1,4 +1,4 @@
-//! The images of an experiment: the part configurations are chosen on and the part they are compared on.
+//! The images of an experiment: one part to choose configurations on, and one to compare them on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
@@ -15,33 +15,33 @@ use crate::grid_evaluation::EvaluatedImage;
 use crate::metric::CaseShape;
 use crate::store::Store;
 
-/// A part of a data set, read once: every image has a number in the store.
+/// A part of a data set. Every image has an id in the store.
 pub struct Part {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Where images are read from.
+    /// The data set the images are read from.
     pub data: DataSet,
     /// The images that can be used.
     pub images: Vec<EvaluatedImage>,
-    /// Those that were left out.
+    /// Images that were excluded.
     pub left_out: Vec<ExcludedImage>,
-    /// Those that have no mask, or an empty one, and are kept.
+    /// Images without a mask, or with an empty one, that are kept.
     pub unmasked: Vec<ExcludedImage>,
 }
 
 /// The data sets of an experiment.
 #[derive(Clone, Debug)]
 pub struct Images {
-    /// For validation, if there is one.
+    /// The validation part, if there is one.
     pub validation: Option<DataSet>,
-    /// To compare on.
+    /// The part configurations are compared on.
     pub test: DataSet,
-    /// What was asked and cannot be had, which is no reason to stop.
+    /// Warnings about the images.
     pub remarks: Vec<String>,
 }
 
 impl Images {
-    /// Opens the data sets of an experiment in `folder`, which `named_by` has named: a key, or an option.
+    /// Opens the data sets of an experiment in `folder`; `named_by` is the key or option that named it, for errors.
     pub fn open(experiment: &Experiment, (folder, named_by): (&Path, &str)) -> Result<Self> {
         let (part, seed) = (&experiment.data, experiment.seed);
         if !folder.is_dir() {
@@ -143,7 +143,7 @@ impl Part {
                 (ExplainedClass::Top, _) => found_class(&data, index, evaluated_model, preprocess)?,
             };
             let id = store.image(&hash, class, &name)?;
-            // The same picture of the same class has one row in the store, and counts once.
+            // The same image with the same class has one row in the store and counts once.
             match entered.entry(id) {
                 Occupied(first) => {
                     let said = first.get().clone();
@@ -169,7 +169,7 @@ impl Part {
         Ok(Part { name, data, images, left_out, unmasked })
     }
 
-    /// The same images, at most `count` of them, evenly over the part.
+    /// At most `count` of the images, evenly spaced over the part.
     pub(super) fn at_most(&self, count: Option<usize>) -> Vec<EvaluatedImage> {
         let all = self.images.len();
         let count = count.unwrap_or(all).min(all);
@@ -194,7 +194,7 @@ fn class_count(
     Ok(scores.shape().get(1).copied().unwrap_or(0))
 }
 
-/// What the images of a data set have in common, told by the first that can be read; none if there is none.
+/// The shape of the images of a data set, read from the first that can be used; `None` if there is none.
 pub(super) fn frame(
     data: &DataSet,
     evaluated_model: &EvaluatedModel<'_>,

@@ -1,6 +1,6 @@
-//! The protocol: configurations are chosen on validation images and compared on others; one option is varied with all
-//! else equal; curves over layers; the randomisation check; the watch. Every stage is a sweep over the store, so that a
-//! run goes on wherever it was cut off.
+//! The evaluation protocol. Its stages are the selection of configurations on validation images, their comparison on other
+//! images, ablations of one option, curves over layers, the randomisation check, and run times. Every stage stores its values
+//! row by row, so that an interrupted run can be resumed.
 
 mod candidates;
 mod images;
@@ -29,72 +29,72 @@ use candidates::{MethodCandidates, choices, fixed};
 
 pub use images::{Images, Part};
 
-/// A method that was found by its text.
+/// A method resolved from its text.
 #[derive(Clone, Debug)]
 pub struct ResolvedMethod {
     /// Its name.
     pub name: String,
-    /// The options that differ from its own, in alphabetical order.
+    /// The options that differ from its defaults, in alphabetical order.
     pub options: String,
-    /// What it is called in print.
+    /// Its title in reports.
     pub title: String,
-    /// What it is listed under.
+    /// The family it is listed under.
     pub family: String,
-    /// The method; none is the mask of the image.
+    /// The method; `None` is the object mask.
     pub method: Option<Arc<dyn Method>>,
-    /// The numbers it takes at run time.
+    /// Its run-time settings.
     pub settings: Settings,
 }
 
-/// Whoever knows methods by their texts.
+/// Resolves methods from their texts.
 pub trait Catalogue {
     /// The method written as `text`.
     fn method(&self, text: &str) -> Result<ResolvedMethod>;
 
-    /// The layer a method is usually read off at; none is the image.
+    /// The default layer of a method; `None` is the image.
     fn usual_layer(&self, method: &ResolvedMethod) -> Option<String>;
 }
 
-/// Whoever watches a run.
+/// Receives the events of a run.
 pub trait Observer {
     /// The images of a part were read.
     fn part(&self, part: &Part);
 
-    /// A stage begins: so many rows, of which some may be there.
+    /// A stage begins. Some of its rows may already be stored.
     fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress>;
 
-    /// Something about the experiment is worth knowing.
+    /// A warning about the experiment.
     fn remark(&self, said: &str);
 
     /// A method's configuration was chosen.
     fn chosen(&self, title: &str, criterion: &str, configuration: &str);
 }
 
-/// Everything a run needs.
+/// The protocol of one experiment with everything it needs.
 pub struct Protocol<'a> {
-    /// What is asked.
+    /// The experiment.
     pub experiment: &'a Experiment,
     /// The network.
     pub evaluated_model: &'a EvaluatedModel<'a>,
-    /// What other networks are compiled by.
+    /// The engine that compiles randomised networks.
     pub engine: &'a dyn Engine,
     /// The methods.
     pub catalogue: &'a dyn Catalogue,
-    /// How images are made ready.
+    /// How images are preprocessed.
     pub preprocess: &'a Preprocess,
-    /// Where results go.
+    /// The store of the results.
     pub store: &'a mut Store,
     /// This process.
     pub worker: &'a Worker,
-    /// The model's number in the store.
+    /// The id of the model in the store.
     pub model: i64,
-    /// The experiment's.
+    /// The id of the experiment in the store.
     pub id: i64,
-    /// Who watches.
+    /// Receives events and progress.
     pub observer: &'a dyn Observer,
 }
 
-/// What one stage sweeps over.
+/// What one stage evaluates.
 struct Task<'t> {
     name: String,
     kind: &'static str,
@@ -107,7 +107,7 @@ struct Task<'t> {
     batch: usize,
 }
 
-/// The numbers of a stage's configurations in the store, and those of its metrics with their good ends.
+/// The ids of a stage's configurations in the store, and of its metrics with whether higher is better.
 type Numbers = (Vec<i64>, Vec<(i64, Better)>);
 
 impl Protocol<'_> {
@@ -174,7 +174,7 @@ impl Protocol<'_> {
         Ok(())
     }
 
-    /// Every method is tried before anything is computed: a slip in the last line must not be found in the last hour.
+    /// Resolves and compiles every method before anything is computed, so that a mistake is found at once.
     fn check_texts(&self) -> Result<()> {
         let experiment = self.experiment;
         for (ablation, number) in experiment.ablations.iter().zip(1..) {
@@ -192,7 +192,7 @@ impl Protocol<'_> {
         sanity.chain(timing).chain(curves).try_for_each(|(key, of)| self.all_fixed(key, of).map(|_| ()))
     }
 
-    /// Whoever asks for validation images must have some.
+    /// An error if a stage needs validation images and there are none.
     fn check_parts(&self, choices: &[MethodCandidates], is_validated: bool) -> Result<()> {
         let Experiment { selection, ablations, layers, .. } = self.experiment;
         let chooses = selection.is_some() && choices.iter().any(|choice| choice.candidates.len() > 1);
@@ -206,7 +206,7 @@ impl Protocol<'_> {
         }
     }
 
-    /// So is every metric: whether it has a meaning on images like these.
+    /// An error if a metric is undefined on images of this shape.
     fn check_metrics(&self, frame: Option<CaseShape>) -> Result<()> {
         let Some(frame) = frame else { return Ok(()) };
         self.metrics().try_for_each(|(key, text)| {
@@ -215,7 +215,7 @@ impl Protocol<'_> {
         })
     }
 
-    /// Every metric that is asked for, and the key it is asked for by.
+    /// All metrics of the experiment, and the key that names each.
     fn metrics(&self) -> impl Iterator<Item = (String, &String)> {
         let experiment = self.experiment;
         let criteria = experiment.selection.iter().flat_map(|part| &part.criteria);
@@ -228,7 +228,7 @@ impl Protocol<'_> {
         all.flat_map(|(key, texts)| texts.iter().map(move |text| (key.clone(), text)))
     }
 
-    /// Whether any metric, or any method, looks at masks.
+    /// Whether any metric or method needs masks.
     fn asks_masks(&self, choices: &[MethodCandidates]) -> Result<bool> {
         let mut candidates = choices.iter().flat_map(|choice| &choice.candidates);
         if candidates.any(|candidate| matches!(candidate.source, Source::Mask)) {
@@ -294,7 +294,7 @@ impl Protocol<'_> {
         Ok(all)
     }
 
-    /// Judges candidates by metrics; returns their numbers and those of the metrics.
+    /// Measures candidates by metrics; returns their ids and those of the metrics.
     fn judge(&mut self, task: Task<'_>, texts: &[String], position: &mut usize) -> Result<Numbers> {
         let judges: Vec<Box<dyn Metric>> = texts
             .iter()
@@ -403,7 +403,7 @@ impl Protocol<'_> {
         Ok(compared)
     }
 
-    /// For each criterion the candidate of best average rank; one that wins several is listed once.
+    /// For each criterion the candidate with the best average rank. One that wins several is listed once.
     fn winners(
         &self,
         choice: &MethodCandidates,

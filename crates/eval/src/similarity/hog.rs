@@ -2,7 +2,7 @@
 
 /// Keeps the norm of a block of zeros away from zero.
 const LEAST_NORM: f64 = 1e-5;
-/// What L2-Hys cuts values to.
+/// The clipping value of L2-Hys.
 const CLIP: f64 = 0.2;
 
 /// Histograms of oriented gradients of Dalal and Triggs (2005): central differences, unsigned orientations in even bins,
@@ -18,14 +18,14 @@ pub struct Hog {
 }
 
 impl Default for Hog {
-    /// scikit-image's.
+    /// The defaults of scikit-image.
     fn default() -> Self {
         Hog { orientations: 9, cell: 8, block: 3 }
     }
 }
 
 impl Hog {
-    /// The features of an image, block by block; `None` where not one block fits in.
+    /// The features of an image, block by block; `None` if no block fits.
     pub fn features(&self, image: &[f64], height: usize, width: usize) -> Option<Vec<f64>> {
         let (cell, block) = (self.cell.max(1), self.block.max(1));
         let (rows, columns) = (height / cell, width / cell);
@@ -72,7 +72,7 @@ impl Hog {
     }
 }
 
-/// L2-Hys: divided by the norm, cut, and divided again.
+/// L2-Hys: normalised, clipped and normalised again.
 fn normalised(mut block: Vec<f64>) -> Vec<f64> {
     for clip in [CLIP, f64::INFINITY] {
         let norm = (block.iter().map(|v| v * v).sum::<f64>() + LEAST_NORM * LEAST_NORM).sqrt();

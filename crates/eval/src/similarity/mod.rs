@@ -1,4 +1,4 @@
-//! How alike two maps are: what randomisation tests ask.
+//! Similarities of two maps, for randomisation tests.
 
 mod correlation;
 mod hog;
@@ -12,7 +12,7 @@ use monosplit_graph::{Options, Result};
 
 use crate::metric::Undefined;
 
-/// A measure of how alike two maps are; 1 for a map and itself.
+/// A similarity of two maps; 1 for a map and itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Similarity {
     /// The structural similarity index, in windows of 7×7.
@@ -43,7 +43,7 @@ impl Similarity {
         Similarity::Pearson,
     ];
 
-    /// What it is called in options.
+    /// Its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Similarity::Ssim => "ssim",
@@ -60,7 +60,7 @@ impl Similarity {
         options.one_of("similarity", self, &Similarity::ALL.map(|one| (one.name(), one)))
     }
 
-    /// How alike two maps of `height` rows are; silent where the measure has no value, as for constant or tiny maps.
+    /// The similarity of two maps of `height` rows; undefined for constant or tiny maps.
     pub fn of(self, a: &[f64], b: &[f64], height: usize) -> std::result::Result<f64, Undefined> {
         let undefined = |why: &str| Err(Undefined(why.to_owned()));
         if a.len() != b.len() || a.is_empty() || height == 0 || !a.len().is_multiple_of(height) {
@@ -94,7 +94,7 @@ impl Similarity {
     }
 }
 
-/// From the smallest value of two maps to the largest.
+/// The range of the values of two maps.
 fn range(a: &[f64], b: &[f64]) -> f64 {
     let all = || a.iter().chain(b).copied();
     all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)

@@ -10,14 +10,14 @@ pub struct Ssim {
     pub k1: f64,
     /// `K₂`
     pub k2: f64,
-    /// Whether variances are divided by one less than the number of places.
+    /// Whether variances are divided by one less than the number of elements.
     pub sample_covariance: bool,
 }
 
 /// A window, the product of the same weights along both axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Window {
-    /// Equal weights on so many places, an odd number.
+    /// Equal weights on this odd number of elements.
     Uniform(usize),
     /// A Gaussian of this deviation, out to 3.5 deviations.
     Gaussian(f64),
@@ -41,7 +41,7 @@ impl Window {
 }
 
 impl Default for Ssim {
-    /// scikit-image's.
+    /// The defaults of scikit-image.
     fn default() -> Self {
         Ssim { window: Window::Uniform(7), k1: 0.01, k2: 0.03, sample_covariance: true }
     }

@@ -1,6 +1,6 @@
 //! The run store: one SQLite file with a row for every (model, method, configuration, layer, image, metric) that was
-//! measured. A row is there or it is not: whoever is killed at any moment has lost what he was computing and nothing
-//! else, and several processes may work on one store.
+//! measured. Rows are written in transactions: a process that is killed loses only what it had not written. Several processes
+//! may work on one store.
 
 mod plan;
 mod query;
@@ -19,17 +19,17 @@ pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
-/// Images that something is wrong with.
+/// The table of images with issues.
 const TROUBLE: &str = "CREATE TABLE IF NOT EXISTS trouble (experiment INTEGER NOT NULL, part TEXT NOT NULL, \
                        position INTEGER NOT NULL, image TEXT NOT NULL, said TEXT NOT NULL, kept INTEGER NOT NULL, \
                        PRIMARY KEY (experiment, part, position)) WITHOUT ROWID";
-/// The rows in words.
+/// The query that joins results with names.
 const RESULTS: &str = include_str!("results.sql");
-/// `msp1`, the mark in the header of the file that says whose it is.
+/// `msp1`, the application id in the header of the file.
 const APPLICATION: i64 = 0x6d73_7031;
-/// Which tables there are.
+/// The version of the schema.
 const VERSION: i64 = 1;
-/// How long one process waits for another that is writing.
+/// How long a process waits for another that is writing.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open run store.
@@ -39,12 +39,12 @@ pub struct Store {
     path: PathBuf,
 }
 
-/// What was measured: a method with its options, at a layer, with or without signs.
+/// A measured configuration: a method with its options, a layer, and whether signs are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Configuration {
     /// The method's name.
     pub method: String,
-    /// The options that differ from the method's own, `key=value,key=value` in alphabetical order.
+    /// The options that differ from the method's defaults, `key=value,key=value` in alphabetical order.
     pub options: String,
     /// The layer; empty for the image.
     pub layer: String,
@@ -55,22 +55,22 @@ pub struct Configuration {
 /// A result to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its configuration.
+    /// The id of its configuration.
     pub configuration: i64,
-    /// Its image.
+    /// The id of its image.
     pub image: i64,
-    /// Its metric.
+    /// The id of its metric.
     pub metric: i64,
-    /// The value; none where the metric is silent.
+    /// The value; `None` if it is undefined.
     pub value: Option<f64>,
-    /// Why there is no value.
+    /// Why the value is undefined.
     pub undefined: Option<String>,
-    /// How long it took.
+    /// The time it took in seconds.
     pub seconds: f64,
 }
 
 impl Store {
-    /// Opens the store at `path` to write to it, making it if there is none.
+    /// Opens the store at `path` for writing; creates it if it does not exist.
     pub fn open(path: &Path) -> Result<Self> {
         let connection = Connection::open(path).map_err(|cause| failure(path, &cause))?;
         let mut store = Store { connection, path: path.to_owned() };
@@ -78,7 +78,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Removes the store if nothing was found yet and nobody is at work on it.
+    /// Removes the store if it holds no results and no process works on it.
     pub fn discard_if_empty(self) {
         let rows = self.connection.query_row("SELECT count(*) FROM result", [], |row| row.get::<_, i64>(0));
         if rows.is_ok_and(|rows| rows == 0) && !worker::is_anybody_at_work(&self.path) {
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Opens a store that is there, to read it.
+    /// Opens an existing store for reading.
     pub fn read(path: &Path) -> Result<Self> {
         if !path.is_file() {
             return Err(Error::argument(format!("{}: there is no run store", path.display()))
@@ -104,7 +104,7 @@ impl Store {
             let marks = store.marks()?;
             Ok((store, marks))
         };
-        // Whoever may write clears away what others have left beside the store; who may not reads it as it is.
+        // With write permission, SQLite recovers from its journal; without it, the file is read as it is.
         let found = opened(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| opened(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
             .or_else(|cause| match unchanging(path) {
@@ -132,9 +132,9 @@ impl Store {
         if marks != (APPLICATION, VERSION) {
             return Ok(Err(self.foreign(marks)));
         }
-        // Stores that were begun before there was such a table do without it until they are written to.
+        // Older stores get this table when they are next written to.
         self.connection.execute_batch(TROUBLE)?;
-        // A commit has reached the disk when it returns: a finished row survives a power cut.
+        // A commit returns after the data has reached the disk, so that finished rows survive a power cut.
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
         self.connection.pragma_update(None, "foreign_keys", "ON")?;
@@ -156,12 +156,12 @@ impl Store {
         Error::malformed(format!("{path}: this SQLite file is no run store; name another file"))
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number of a model with its preprocessing.
+    /// The id of a model with its preprocessing.
     pub fn model(&self, hash: &str, preprocessing: &str, name: &str) -> Result<i64> {
         self.numbered(
             "SELECT id FROM model WHERE hash = ?1 AND preprocessing = ?2",
@@ -171,7 +171,7 @@ impl Store {
         )
     }
 
-    /// The number of a configuration.
+    /// The id of a configuration.
     pub fn configuration(&self, of: &Configuration) -> Result<i64> {
         self.numbered(
             "SELECT id FROM configuration WHERE method = ?1 AND options = ?2 AND layer = ?3 AND absolute = ?4",
@@ -181,7 +181,7 @@ impl Store {
         )
     }
 
-    /// The number of an image of which a class is explained.
+    /// The id of an image and its explained class.
     pub fn image(&self, hash: &str, class: usize, name: &str) -> Result<i64> {
         self.numbered(
             "SELECT id FROM image WHERE hash = ?1 AND class = ?2",
@@ -191,7 +191,7 @@ impl Store {
         )
     }
 
-    /// The number of a metric.
+    /// The id of a metric.
     pub fn metric(&self, name: &str, better: Better) -> Result<i64> {
         let better = match better {
             Better::Higher => "higher",
@@ -205,7 +205,7 @@ impl Store {
         )
     }
 
-    /// The number of what is told by `key`, stored with `rest` if it is new.
+    /// The id of the row with `key`, which is inserted with `rest` if it is new.
     fn numbered(
         &self,
         find: &str,
@@ -227,7 +227,7 @@ impl Store {
         number().map_err(|cause| self.failed(&cause))
     }
 
-    /// Which metrics of `(configuration, image)` are stored already.
+    /// The metrics of `(configuration, image)` that are already stored.
     pub fn measured(&self, model: i64, seed: u64, configuration: i64, image: i64) -> Result<Vec<i64>> {
         let find =
             "SELECT metric FROM result WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND seed = ?4";
@@ -239,7 +239,7 @@ impl Store {
         found().map_err(|cause| self.failed(&cause))
     }
 
-    /// Stores finished rows and gives up the claims on them, both or neither.
+    /// Stores finished rows and releases the claims on them in one transaction.
     pub fn finish(
         &mut self,
         worker: &Worker,
@@ -281,9 +281,7 @@ impl Store {
     }
 }
 
-/// What SQLite says, in words that help.
-/// The name by which SQLite reads a file that nobody changes, without a file beside it; none if something was left to be
-/// written into it.
+/// The URI by which SQLite reads an unchanging file without creating files beside it; `None` if a write-ahead log is left.
 fn unchanging(path: &Path) -> Option<PathBuf> {
     let left = PathBuf::from(format!("{}-wal", path.display()));
     if left.metadata().is_ok_and(|left| left.len() > 0) {
@@ -293,6 +291,7 @@ fn unchanging(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("file:{name}?immutable=1")))
 }
 
+/// An error of SQLite in words that help.
 fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
     let path = path.display();
     let io = |said: String| Error::new(ErrorKind::Io, said);

@@ -1,4 +1,4 @@
-//! What an experiment asked for, kept beside what was measured, so that a report needs the store alone.
+//! The plans of experiments, stored beside the results, so that a report needs the store alone.
 
 use monosplit_graph::{Error, Result};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -10,80 +10,80 @@ use crate::metric::Better;
 /// An experiment as it was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The file that describes it, complete.
+    /// Its complete description.
     pub text: String,
-    /// The model's number.
+    /// The id of the model.
     pub model: i64,
-    /// Where the model was.
+    /// The path of the model.
     pub model_path: String,
-    /// Where the data set was.
+    /// The path of the data set.
     pub data_path: String,
     /// Its seed.
     pub seed: u64,
-    /// The version of the program that began it.
+    /// The version of the program that started it.
     pub version: String,
 }
 
 /// A part of an experiment: some configurations, measured by some metrics on some images.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is: `selection`, `comparison`, `ablation`, `layers`, `sanity` or `timing`.
+    /// Its kind: `selection`, `comparison`, `ablation`, `layers`, `sanity` or `timing`.
     pub kind: String,
-    /// The images it is about.
+    /// The part of the data set.
     pub part: String,
     /// Its configurations, in order.
     pub members: Vec<Member>,
-    /// Its metrics, in order: number, name, and the good end.
+    /// Its metrics, in order: id, name, and whether higher is better.
     pub metrics: Vec<(i64, String, Better)>,
 }
 
 /// A configuration in a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its number.
+    /// Its id.
     pub id: i64,
     /// The configuration.
     pub configuration: Configuration,
-    /// What it is listed under.
+    /// The family it is listed under.
     pub family: String,
-    /// What it is called.
+    /// Its name.
     pub title: String,
-    /// Where it stands on the axis of its stage: a layer, a value.
+    /// Its position on the axis of its stage: a layer, or the value of an option.
     pub place: String,
-    /// Why it is here.
+    /// A note on why it was chosen.
     pub note: String,
 }
 
-/// An image that something is wrong with.
+/// An image with an issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedIssue {
     /// The part of the data set.
     pub part: String,
     /// The image's name.
     pub image: String,
-    /// What is wrong with it.
+    /// The issue in words.
     pub said: String,
-    /// Whether it is evaluated all the same.
+    /// Whether it is evaluated nevertheless.
     pub kept: bool,
 }
 
 /// An experiment with its stages.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Its number.
+    /// Its id.
     pub id: i64,
-    /// What was asked for.
+    /// The experiment.
     pub record: Record,
-    /// The stages that have begun, in order.
+    /// The stages that have started, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Store {
-    /// The number of an experiment; `hash` tells it from others.
+    /// The id of an experiment, which `hash` identifies.
     pub fn experiment(&self, hash: &str, record: &Record) -> Result<i64> {
         let add = "INSERT INTO experiment (hash, name, text, model, model_path, data_path, seed, version) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (hash) DO UPDATE SET \
@@ -97,7 +97,7 @@ impl Store {
         entered().map_err(|cause| self.failed(&cause))
     }
 
-    /// Says which images a part of an experiment has, in order.
+    /// Stores the images of a part of an experiment, in order.
     pub fn set_images(&mut self, experiment: i64, part: &str, images: &[i64]) -> Result<()> {
         self.within(|transaction| {
             transaction.execute(
@@ -112,7 +112,7 @@ impl Store {
         })
     }
 
-    /// Says which images of a part were left out, and which are kept without a mask to look at though masks are asked for.
+    /// Stores which images of a part were excluded, and which are kept without a mask although masks are needed.
     pub fn set_troubles(
         &mut self,
         experiment: i64,
@@ -136,7 +136,7 @@ impl Store {
         })
     }
 
-    /// The images of an experiment that something is wrong with.
+    /// The images of an experiment that have issues.
     pub fn troubles(&self, experiment: i64) -> Result<Vec<RecordedIssue>> {
         let tables = self.list("SELECT 1 FROM sqlite_master WHERE name = 'trouble'", &[], |_| Ok(()))?;
         if tables.is_empty() {
@@ -156,7 +156,7 @@ impl Store {
         )
     }
 
-    /// Says what a stage of an experiment is.
+    /// Stores a stage of an experiment.
     pub fn set_stage(&mut self, experiment: i64, position: usize, stage: &Stage) -> Result<()> {
         let at = position as i64;
         self.within(|transaction| {
@@ -191,7 +191,7 @@ impl Store {
         done().map_err(|cause| failure(&path, &cause))
     }
 
-    /// The names of all experiments, the first begun first.
+    /// The names of all experiments, the oldest first.
     pub fn experiments(&self) -> Result<Vec<String>> {
         self.list("SELECT name FROM experiment ORDER BY id", &[], |row| row.get(0))
     }
@@ -257,7 +257,7 @@ impl Store {
         heads.into_iter().map(stage).collect()
     }
 
-    /// The images of a part of an experiment: number, name, explained class.
+    /// The images of a part of an experiment: id, name, explained class.
     pub fn images(&self, experiment: i64, part: &str) -> Result<Vec<(i64, String, usize)>> {
         self.list(
             "SELECT i.id, i.name, i.class FROM sight s JOIN image i ON i.id = s.image \

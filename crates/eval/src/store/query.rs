@@ -1,4 +1,4 @@
-//! Questions to a store: the rows that fit, and the values of a configuration image by image.
+//! Queries of a store: the rows that match a filter, and the values of a configuration by image.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use monosplit_graph::Result;
 
 use super::{RESULTS, Store};
 
-/// Which rows are wanted; a text fits if it occurs anywhere in the row's, whatever its case.
+/// A filter of rows. A text matches if the row's text contains it, regardless of case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In the model's name or hash.
@@ -23,11 +23,11 @@ pub struct Filter {
     pub image: Option<String>,
     /// In the metric's name.
     pub metric: Option<String>,
-    /// This very seed.
+    /// The exact seed.
     pub seed: Option<u64>,
 }
 
-/// A row of a store, in words.
+/// A row of a store with names instead of ids.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct StoredRow {
@@ -53,26 +53,26 @@ pub struct StoredRow {
 }
 
 impl Store {
-    /// What tells the network of this number from others.
+    /// The hash of the model with this id.
     pub fn model_hash(&self, model: i64) -> Result<String> {
         let found = self.list("SELECT hash FROM model WHERE id = ?1", &[&model], |row| row.get(0))?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
-    /// What tells images apart, by their numbers.
+    /// The hashes of all images by id.
     pub fn image_hashes(&self) -> Result<HashMap<i64, String>> {
         let rows = self.list("SELECT id, hash FROM image", &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.into_iter().collect())
     }
 
-    /// The rows that fit, in an order that does not depend on who computed them when.
+    /// The matching rows, in an order that does not depend on when or by which process they were computed.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
         let columns = ["model || model_hash", "method", "configuration", "layer", "part", "image", "metric"];
         let fits: Vec<String> = (1..)
             .zip(columns)
             .map(|(n, column)| format!("(?{n} IS NULL OR instr(lower({column}), ?{n}) > 0)"))
             .collect();
-        // Old stores have a view that does not know of parts, so it is not asked.
+        // The view of older stores has no column of parts, so the query is spelled out here.
         let find = format!(
             "SELECT model, model_hash, preprocessing, method, configuration, layer, absolute, part, image, image_hash, class, \
              metric, better, value, silence, seconds, seed, version FROM ({RESULTS}) \
@@ -121,7 +121,7 @@ impl Store {
         })
     }
 
-    /// The values of a configuration by one metric, by image; none where the metric was silent.
+    /// The values of a configuration by one metric, by image; `None` where undefined.
     pub fn values(
         &self,
         (model, seed): (i64, u64),

@@ -1,5 +1,5 @@
-//! Several processes on one store. Each claims what it is going to compute; a claim is good as long as its process
-//! lives, which is told by a lock the operating system gives back when a process ends, however it ends.
+//! Several processes on one store. Each claims what it is going to compute. A claim is valid as long as its process lives:
+//! the process holds a file lock, which the operating system releases when the process ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rusqlite::{TransactionBehavior, params};
 
 use super::{Store, failure};
 
-/// A process at work on a store.
+/// A process that works on a store.
 #[derive(Debug)]
 pub struct Worker {
     id: i64,
@@ -19,7 +19,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Enters the store as one who works on it.
+    /// Registers this process as a worker of the store.
     pub fn start(store: &Store) -> Result<Self> {
         let entered = || -> rusqlite::Result<i64> {
             let add = "INSERT INTO worker (process) VALUES (?1)";
@@ -29,7 +29,7 @@ impl Worker {
         let id = entered().map_err(|cause| store.failed(&cause))?;
         let path = lock_path(&store.path, id);
         let failed = |cause| Error::io(&path, cause);
-        // Locked before it has its name: whoever finds a lock of that name free knows that its worker is no more.
+        // The file is locked before it gets its name, so that an unlocked file of that name means a dead worker.
         let mut unnamed = path.clone().into_os_string();
         unnamed.push(".new");
         let lock =
@@ -47,7 +47,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A lock that stays behind is recognised as a dead one's by the next worker.
+        // If the file cannot be removed, the next worker recognises it as that of a dead worker.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -59,7 +59,7 @@ fn lock_path(store: &Path, id: i64) -> PathBuf {
 }
 
 impl Store {
-    /// Claims those of `(configuration, image)` that nobody else has claimed, and returns them.
+    /// Claims the pairs `(configuration, image)` that no other worker has claimed, and returns them.
     pub fn claim(&mut self, worker: &Worker, model: i64, wanted: &[(i64, i64)]) -> Result<Vec<(i64, i64)>> {
         let add = "INSERT INTO claim (model, configuration, image, worker) VALUES (?1, ?2, ?3, ?4) \
                    ON CONFLICT DO NOTHING";
@@ -80,7 +80,7 @@ impl Store {
         claimed().map_err(|cause| failure(&path, &cause))
     }
 
-    /// Gives up the claims of processes that are no more; whether there were any.
+    /// Releases the claims of processes that have ended; returns whether there were any.
     pub fn release_abandoned_claims(&mut self, worker: &Worker) -> Result<bool> {
         let path = self.path.clone();
         let failed = |cause: rusqlite::Error| failure(&path, &cause);
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Removes the locks of workers that are no more and had claimed nothing.
+/// Removes the lock files of ended workers without claims.
 fn remove_dead(store: &Path) {
     for lock in locks(store).filter(|lock| !is_alive(lock)) {
         let _ = std::fs::remove_file(lock);
@@ -126,7 +126,7 @@ fn locks(store: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether somebody holds a lock.
+/// Whether a process holds the lock.
 fn is_alive(lock: &Path) -> bool {
     let Ok(file) = OpenOptions::new().write(true).open(lock) else { return false };
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))

@@ -210,3 +210,46 @@ fn decomposed(source: &Graph) -> Result<Decomposed> {
     }
     Ok(Decomposed { graph, map, decompositions, inner })
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::Shape;
+    use monosplit_graph::op::Unary;
+
+    use super::*;
+
+    #[test]
+    fn a_decomposed_node_is_reached_through_its_decomposition() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::fixed(&[2, 3]), Kind::Float);
+        let softmax = g.add(Op::Softmax { axis: 1 }, &[x]).unwrap();
+        let y = g.unary(Unary::Exp, softmax).unwrap();
+        let active = ActiveGraph::new(&g, y, &[x]).unwrap();
+        let (x, y) = (active.inputs()[0], active.output());
+        let [(_, softmax)] = active.active_inputs(y)[..] else { panic!("one input") };
+        let result = active.decomposition(softmax).expect("a softmax has no rule of its own");
+        assert_eq!(active.users(result), [User { node: softmax, input: None }]);
+        assert_eq!(active.predecessors(softmax), [result]);
+        assert!(!active.is_decomposition_step(result));
+        assert!(active.users(x).iter().all(|user| active.is_decomposition_step(user.node)));
+        // Its value is still computed by the original node.
+        assert!(matches!(active.graph().node(softmax).op, Op::Softmax { .. }));
+        assert_eq!(active.graph().node(y).inputs, [softmax]);
+    }
+
+    #[test]
+    fn only_what_lies_between_input_and_output_is_active_and_needed() {
+        let mut g = Graph::new();
+        let a = g.input("a", Shape::fixed(&[3]), Kind::Float);
+        let b = g.input("b", Shape::fixed(&[3]), Kind::Float);
+        let sum = g.plus(a, b).unwrap();
+        let aside = g.unary(Unary::Exp, a).unwrap();
+        let active = ActiveGraph::new(&g, sum, &[a]).unwrap();
+        assert_eq!([a, b, sum, aside].map(|id| active.is_active(id)), [true, false, true, true]);
+        let dependencies = active.output_dependencies();
+        assert_eq!([a, sum, aside].map(|id| dependencies[id.index()]), [true, true, false]);
+        let dependents = active.dependents(&[sum]);
+        assert_eq!([a, sum, aside].map(|id| dependents[id.index()]), [false, true, false]);
+        assert!(ActiveGraph::new(&g, b, &[a]).is_err());
+    }
+}

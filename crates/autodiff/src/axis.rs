@@ -1,10 +1,10 @@
-//! Linear maps along one axis, as matrices: what slicing, padding, gathering and resizing do to the elements
-//! of that axis. Their transposes need no kernels of their own.
+//! Linear maps along one axis, as matrices. Strided slices, reflecting pads, gathers and resizes are such maps, and their
+//! transposes are matrix products.
 
 use monosplit_graph::op::{Coordinates, Interpolation, Padding, ResizeAxis};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
-/// A matrix with one row per output element and one column per input element.
+/// A matrix with one row for each output element and one column for each input element along an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisMap {
     rows: usize,
@@ -30,12 +30,12 @@ impl AxisMap {
     }
 
     /// Elements `start, start + step, …`.
-    pub fn slice(columns: usize, start: usize, step: isize, length: usize) -> Self {
+    pub(crate) fn slice(columns: usize, start: usize, step: isize, length: usize) -> Self {
         AxisMap::selecting(columns, (0..length).map(|i| start.wrapping_add_signed(i as isize * step)))
     }
 
     /// Elements added by reflection or repetition of the edge.
-    pub fn pad(columns: usize, before: usize, after: usize, padding: Padding) -> Self {
+    pub(crate) fn pad(columns: usize, before: usize, after: usize, padding: Padding) -> Self {
         let last = columns as isize - 1;
         let source = |position: usize| {
             let i = position as isize - before as isize;
@@ -50,7 +50,7 @@ impl AxisMap {
     }
 
     /// The elements at `indices`, negative ones counted from the end.
-    pub fn gather(columns: usize, indices: &[i64]) -> Result<Self> {
+    pub(crate) fn gather(columns: usize, indices: &[i64]) -> Result<Self> {
         let picks: Option<Vec<usize>> = indices
             .iter()
             .map(|&i| {
@@ -62,7 +62,7 @@ impl AxisMap {
     }
 
     /// Interpolation at another resolution.
-    pub fn resize(
+    pub(crate) fn resize(
         columns: usize,
         axis: &ResizeAxis,
         interpolation: Interpolation,
@@ -85,7 +85,7 @@ impl AxisMap {
     }
 
     /// The positive and the negative part: non-negative matrices whose difference this is.
-    pub fn parts(&self) -> (Self, Self) {
+    pub(crate) fn parts(&self) -> (Self, Self) {
         let part = |sign: f64| {
             let weights = self.weights.iter().map(|w| (sign * w).max(0.0)).collect();
             AxisMap { weights, ..*self }
@@ -94,7 +94,7 @@ impl AxisMap {
     }
 
     /// Replaces every weight by its magnitude.
-    pub fn make_absolute(&mut self) {
+    pub(crate) fn make_absolute(&mut self) {
         self.weights.iter_mut().for_each(|w| *w = w.abs());
     }
 }

@@ -1,4 +1,4 @@
-//! Slopes of the smooth elementwise functions, written as graphs.
+//! Derivatives of elementwise functions, as nodes of a graph.
 
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, NodeId, Result};

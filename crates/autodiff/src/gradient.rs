@@ -1,32 +1,32 @@
-//! The ordinary gradient, as a rule set over the walk. Its message is one value.
+//! The ordinary gradient as a rule set. Its message is one value.
 
-use monosplit_graph::op::{Binary, Unary};
-use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
+use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
 use crate::derivative::{power_slope, slope};
-use crate::linear::{Coefficients, is_multilinear, transpose};
+use crate::linear::{Coefficients, transpose};
 use crate::rectifier::rectifier;
 use crate::walk::{Edge, Rules};
-use crate::window_max::{WindowMax, first_wins};
+use crate::window_max::{WindowMax, selects_first};
 
-/// Rules of the chain rule. PyTorch's ReLU is closed at zero, the paper's is open.
+/// The chain rule, with two choices at ReLUs. The default is the gradient PyTorch computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gradient {
-    /// Whether a ReLU passes the gradient where its input is exactly zero.
+    /// Whether a ReLU passes the gradient where its input is exactly zero. PyTorch's does not, the paper's does.
     pub open_at_zero: bool,
-    /// What a ReLU does instead of the chain rule.
+    /// What passes backwards through a ReLU.
     pub relu: ReluBackward,
 }
 
-/// What passes backwards through a ReLU. Its relatives with a slope on the left, and ReLU6, follow the chain rule.
+/// What passes backwards through a ReLU. Leaky and parametric ReLUs and ReLU6 always follow the chain rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReluBackward {
     /// The gradient, where the ReLU is open.
     #[default]
     ChainRule,
-    /// The positive part of it, where the ReLU is open.
+    /// Guided Backprop: the positive part of the gradient, where the ReLU is open.
     Guided,
-    /// The positive part of it, everywhere.
+    /// Deconvolution: the positive part of the gradient, everywhere.
     Deconvolution,
 }
 
@@ -38,75 +38,141 @@ impl Rules for Gradient {
     }
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
-        gradient_to(g, edge, d, *self)
+        match &edge.node.op {
+            Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::MatMul { .. }
+            | Op::BatchNorm { .. }
+            | Op::Where
+            | Op::AveragePool { .. }
+            | Op::AveragePoolTranspose { .. }
+            | Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. }
+            | Op::Concat { .. }
+            | Op::Slice { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Gather { .. }
+            | Op::Resize { .. }
+            | Op::Cast { .. }
+            | Op::Identity
+            | Op::Dropout { .. } => linear(g, edge, d),
+            Op::MaxPool(_) | Op::Reduce { reduction: Reduction::Max | Reduction::Min, .. } => {
+                match WindowMax::of(g, edge.node)? {
+                    Some(maximum) => maximum.select_transposed(g, d).map(Some),
+                    None => refused(edge),
+                }
+            }
+            Op::Unary(function) => self.unary(g, edge, *function, d),
+            Op::Binary(function) => self.binary(g, edge, *function, d),
+            Op::Input
+            | Op::Constant(_)
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::WinnerGather(_)
+            | Op::WinnerScatter(_)
+            | Op::Reduce { reduction: Reduction::Product, .. }
+            | Op::ArgMax { .. } => refused(edge),
+        }
     }
 }
 
-/// The gradient at an input of a node, given the gradient `d` at its output; `None` where it is zero.
-fn gradient_to(g: &mut Graph, edge: &Edge<'_>, d: NodeId, rules: Gradient) -> Result<Option<NodeId>> {
-    let Edge { id, node, index, .. } = *edge;
-    let Gradient { open_at_zero, relu } = rules;
-    if relu == ReluBackward::Deconvolution && node.op == Op::Unary(Unary::Relu) {
-        return g.rectified(d).map(Some);
+impl Gradient {
+    fn unary(self, g: &mut Graph, edge: &Edge<'_>, function: Unary, d: NodeId) -> Result<Option<NodeId>> {
+        let z = edge.node.inputs[0];
+        if function == Unary::Neg {
+            return linear(g, edge, d);
+        }
+        if function == Unary::Relu && self.relu == ReluBackward::Deconvolution {
+            return g.rectified(d).map(Some);
+        }
+        if let Some(rectified) = self.rectifier(g, edge, d)? {
+            return Ok(Some(rectified));
+        }
+        if let (Unary::Clip { min, max }, true) = (function, self.open_at_zero) {
+            let above = g.at_least(z, min)?;
+            let bound = g.number(max);
+            let below = g.binary(Binary::Less, z, bound)?;
+            let inside = g.binary(Binary::And, above, below)?;
+            return g.masked(inside, d).map(Some);
+        }
+        let Some(slope) = slope(g, function, z, edge.id)? else { return Ok(None) };
+        g.times(slope, d).map(Some)
     }
-    if is_multilinear(&node.op) {
-        return transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false })
-            .map(Some);
+
+    fn binary(self, g: &mut Graph, edge: &Edge<'_>, function: Binary, d: NodeId) -> Result<Option<NodeId>> {
+        let Edge { node, index, .. } = *edge;
+        match (function, index) {
+            (Binary::Add | Binary::Sub | Binary::Mul | Binary::Div, _) => linear(g, edge, d),
+            (Binary::Max | Binary::Min, _) => {
+                let first = selects_first(g, node, function)?;
+                let zero = g.number(0.0);
+                let routed = if index == 0 { g.select(first, d, zero)? } else { g.select(first, zero, d)? };
+                let shape = g.node(node.inputs[index]).shape.clone();
+                g.summed_to(routed, &shape).map(Some)
+            }
+            (Binary::PRelu, _) => match self.rectifier(g, edge, d)? {
+                Some(rectified) => Ok(Some(rectified)),
+                None if index == 0 => {
+                    let on = g.more_than(node.inputs[0], 0.0)?;
+                    let sloped = g.times(node.inputs[1], d)?;
+                    g.select(on, d, sloped).map(Some)
+                }
+                None => refused(edge),
+            },
+            (Binary::Pow, 0) => {
+                let slope = power_slope(g, node.inputs[0], node.inputs[1])?;
+                let product = g.times(slope, d)?;
+                let shape = g.node(node.inputs[0]).shape.clone();
+                g.summed_to(product, &shape).map(Some)
+            }
+            (
+                Binary::Pow
+                | Binary::Equal
+                | Binary::Less
+                | Binary::LessOrEqual
+                | Binary::Greater
+                | Binary::GreaterOrEqual
+                | Binary::And
+                | Binary::Or
+                | Binary::Xor,
+                _,
+            ) => refused(edge),
+        }
     }
-    if let Some(maximum) = WindowMax::of(g, node)? {
-        return maximum.scatter(g, d).map(Some);
-    }
-    if let Some(rectifier) = rectifier(g, node)? {
-        let z = node.inputs[0];
-        let on = if open_at_zero { g.at_least(z, 0.0)? } else { g.more_than(z, 0.0)? };
-        return match rectifier.slope {
+
+    /// The gradient at the input of a ReLU, or of a leaky or parametric one; `None` if the node is neither.
+    fn rectifier(self, g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
+        let Some(rectifier) = rectifier(g, edge.node)? else { return Ok(None) };
+        let z = edge.node.inputs[0];
+        let on = if self.open_at_zero { g.at_least(z, 0.0)? } else { g.more_than(z, 0.0)? };
+        match rectifier.slope {
             None => {
-                let d = if relu == ReluBackward::Guided { g.rectified(d)? } else { d };
+                let d = if self.relu == ReluBackward::Guided { g.rectified(d)? } else { d };
                 g.masked(on, d).map(Some)
             }
             Some(slope) => {
                 let sloped = g.times(slope, d)?;
                 g.select(on, d, sloped).map(Some)
             }
-        };
+        }
     }
-    if let (Op::Unary(Unary::Clip { min, max }), true) = (&node.op, open_at_zero) {
-        let above = g.at_least(node.inputs[0], *min)?;
-        let bound = g.number(*max);
-        let below = g.binary(Binary::Less, node.inputs[0], bound)?;
-        let inside = g.binary(Binary::And, above, below)?;
-        return g.masked(inside, d).map(Some);
-    }
-    local_gradient(g, node, id, index, d)
 }
 
-fn local_gradient(g: &mut Graph, node: &Node, id: NodeId, index: usize, d: NodeId) -> Result<Option<NodeId>> {
-    match &node.op {
-        Op::Unary(function) => {
-            let Some(slope) = slope(g, *function, node.inputs[0], id)? else { return Ok(None) };
-            g.times(slope, d).map(Some)
-        }
-        Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
-            let wins = first_wins(g, node, *binary)?;
-            let zero = g.number(0.0);
-            let routed = if index == 0 { g.select(wins, d, zero)? } else { g.select(wins, zero, d)? };
-            let shape = g.node(node.inputs[index]).shape.clone();
-            g.summed_to(routed, &shape).map(Some)
-        }
-        Op::Binary(Binary::PRelu) if index == 0 => {
-            let on = g.more_than(node.inputs[0], 0.0)?;
-            let sloped = g.times(node.inputs[1], d)?;
-            g.select(on, d, sloped).map(Some)
-        }
-        Op::Binary(Binary::Pow) if index == 0 => {
-            let slope = power_slope(g, node.inputs[0], node.inputs[1])?;
-            let product = g.times(slope, d)?;
-            let shape = g.node(node.inputs[0]).shape.clone();
-            g.summed_to(product, &shape).map(Some)
-        }
-        op => Err(Error::unsupported(format!(
-            "{} has no gradient rule for its input {index}; choose a layer above it",
-            op.name()
-        ))),
-    }
+/// The gradient at an input that the node is linear in.
+fn linear(g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
+    let Edge { id, node, index, .. } = *edge;
+    transpose(g, id, index, d, Coefficients { operands: &node.inputs, magnitude: false }).map(Some)
+}
+
+fn refused(edge: &Edge<'_>) -> Result<Option<NodeId>> {
+    Err(Error::unsupported(format!(
+        "{} has no gradient rule for its input {}; choose a layer above it",
+        edge.node.op.name(),
+        edge.index
+    )))
 }

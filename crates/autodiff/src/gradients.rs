@@ -1,5 +1,4 @@
-//! Gradients of one number with respect to any values of a graph, as more nodes of that graph. Training reads the
-//! gradients of a loss with respect to parameters here; the walk and its rules are those of every explanation.
+//! Gradients of one number with respect to any values of a graph, as nodes of that graph: what training needs of a loss.
 
 use monosplit_graph::{Error, Graph, NodeId, Op, Result, Tensor};
 
@@ -10,8 +9,8 @@ use crate::walk::Walk;
 /// `graph` with nodes appended that compute `∂ of / ∂ v` for every value `v` in `with_respect_to`, and the nodes that
 /// hold these gradients, in that order. The graph's inputs, outputs and labels are those of `graph`; node ids are not.
 ///
-/// `of` must hold one number. ReLU is closed at zero, as PyTorch has it; among equal contestants of a maximum the first
-/// wins. A value that `of` does not depend on has the gradient zero.
+/// `of` must hold one number. A ReLU passes nothing where its input is zero, as in PyTorch; of equal elements a maximum
+/// selects the first. A value that `of` does not depend on has the gradient zero.
 ///
 /// ```
 /// use monosplit_engine::{Cpu, Engine};
@@ -42,8 +41,10 @@ pub fn gradients(graph: &Graph, of: NodeId, with_respect_to: &[NodeId]) -> Resul
         node.shape.at(1).filter(|dims| !node.shape.is_batched() && dims.iter().all(|&n| n == 1))
     else {
         let found = &node.shape;
-        return Err(Error::shape(format!("only one number has gradients, found a value of shape {found}"))
-            .at(node.label.display()));
+        return Err(Error::shape(format!(
+            "gradients are those of one number, found a value of shape {found}"
+        ))
+        .at(node.label.display()));
     };
     let seed = g.constant(Tensor::new(lengths, vec![1f32])?);
     let mut walk = Walk::new(Gradient::default(), of, seed);

@@ -1,49 +1,24 @@
-//! The linear part of a node: how it answers to one of its inputs, transposed, and the same with every
-//! coefficient replaced by its magnitude. Every rule set is built from these two.
+//! Transposes of linear ops. For a node that is linear in one of its inputs, `y = W x`, this module writes `Wᵀ y`, and
+//! `|W|ᵀ y` with every coefficient replaced by its magnitude. Rule sets are built from these two.
 
 use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary, Window};
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
 
-use crate::axis::{AxisMap, apply_transposed};
+pub use crate::axis::AxisMap;
+use crate::axis::apply_transposed;
 
-/// The values a node's coefficients are read from.
+/// The values that the coefficients of a linear node are read from.
 #[derive(Clone, Copy)]
 pub struct Coefficients<'a> {
-    /// Stand-ins for the node's inputs: the inputs themselves, or their magnitudes.
+    /// One value for each input of the node: the input itself, or its magnitude.
     pub operands: &'a [NodeId],
-    /// Whether signs that the op itself carries (a subtraction, a negative interpolation weight) are dropped.
+    /// Whether the signs that the op itself has (a subtraction, a negative interpolation weight) are dropped.
     pub magnitude: bool,
 }
 
-/// Whether the node is linear in each of its inputs, the others held.
-pub fn is_multilinear(op: &Op) -> bool {
-    match op {
-        Op::Conv { .. }
-        | Op::ConvTranspose { .. }
-        | Op::MatMul { .. }
-        | Op::BatchNorm { .. }
-        | Op::Where
-        | Op::AveragePool { .. }
-        | Op::AveragePoolTranspose { .. }
-        | Op::Concat { .. }
-        | Op::Slice { .. }
-        | Op::Pad { .. }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::Expand { .. }
-        | Op::Gather { .. }
-        | Op::Resize { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Dropout { .. }
-        | Op::Unary(Unary::Neg)
-        | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => true,
-        Op::Reduce { reduction, .. } => matches!(reduction, Reduction::Sum | Reduction::Mean),
-        _ => false,
-    }
-}
-
-/// The transpose of the node's linear dependence on its input `index`, applied to `y`.
+/// `Wᵀ y`, where `W` is the linear dependence of the node `id` on its input `index`, all other inputs held.
+///
+/// Fails for nodes that are not linear in that input, naming the node.
 pub fn transpose(
     g: &mut Graph,
     id: NodeId,
@@ -182,15 +157,37 @@ fn transpose_node(
             Ok(value)
         }
         (Op::Identity | Op::Dropout { .. } | Op::Cast { .. }, _) => Ok(y),
-        (op, index) => Err(Error::unsupported(format!(
-            "{} cannot be explained through its input {index}; make that input a constant",
-            op.name()
+        (
+            Op::Input
+            | Op::Constant(_)
+            | Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::MatMul { .. }
+            | Op::BatchNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Where
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::MaxPool(_)
+            | Op::WinnerGather(_)
+            | Op::WinnerScatter(_)
+            | Op::Reduce { reduction: Reduction::Max | Reduction::Min | Reduction::Product, .. }
+            | Op::ArgMax { .. }
+            | Op::Gather { .. },
+            index,
+        ) => Err(Error::unsupported(format!(
+            "{} has no transpose for its input {index}; make that input a constant",
+            node.op.name()
         ))),
     }
 }
 
 /// The transpose of a convolution's dependence on its weights, the input `x` held: `x` and `y` correlated over samples
-/// and places, which is a convolution with samples for channels, and stride and dilation exchanged.
+/// and positions, which is a convolution with samples for channels, and stride and dilation exchanged.
 fn weight_transpose(g: &mut Graph, window: &Window, groups: usize, x: NodeId, y: NodeId) -> Result<NodeId> {
     let (xs, ys) = (g.node(x).shape.dims().to_vec(), g.node(y).shape.dims().to_vec());
     let fixed: Option<Vec<usize>> = xs.iter().chain(&ys).map(|d| d.fixed()).collect();
@@ -242,7 +239,7 @@ fn transpose_matmul(
     g.add(Op::MatMul { trans_a: flags.0, trans_b: flags.1 }, &pair)
 }
 
-/// `scale/√(variance + ε)`, shaped to multiply a value of the node's rank.
+/// `scale/√(variance + ε)` of a batch normalisation, shaped to multiply its input.
 pub fn batch_norm_scale(g: &mut Graph, node: &Node, epsilon: f64) -> Result<NodeId> {
     let variance = g.offset(epsilon, node.inputs[4])?;
     let deviation = g.unary(Unary::Sqrt, variance)?;
@@ -275,7 +272,8 @@ fn count(g: &mut Graph, shape: &Shape, axes: &[usize]) -> Result<NodeId> {
 
 fn transpose_concat(g: &mut Graph, node: &Node, index: usize, y: NodeId, axis: usize) -> Result<NodeId> {
     let lengths: Option<Vec<usize>> = node.inputs.iter().map(|&i| g.node(i).shape.fixed_at(axis)).collect();
-    let lengths = lengths.ok_or_else(|| Error::unsupported("joining along the batch cannot be explained"))?;
+    let lengths =
+        lengths.ok_or_else(|| Error::unsupported("a concatenation along the batch axis has no transpose"))?;
     let start = lengths[..index].iter().sum();
     g.add(Op::Slice { axis, start, step: 1, length: lengths[index] }, &[y])
 }
@@ -295,10 +293,10 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
     let indices = g
         .constant_value(node.inputs[1])
         .and_then(|t| t.to_i64())
-        .ok_or_else(|| Error::unsupported("Gather can only be explained where its indices are constant"))?;
+        .ok_or_else(|| Error::unsupported("Gather has a transpose only where its indices are constant"))?;
     let length = input
         .fixed_at(axis)
-        .ok_or_else(|| Error::unsupported("gathering from the batch cannot be explained"))?;
+        .ok_or_else(|| Error::unsupported("a Gather along the batch axis has no transpose"))?;
     let map = AxisMap::gather(length, &indices)?;
     let dims = input.dims();
     let flat = [&dims[..axis], &[Dim::Fixed(indices.len())], &dims[axis + 1..]].concat();
@@ -306,7 +304,7 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
     apply_transposed(g, y, axis, map)
 }
 
-/// A resized value with every interpolation weight replaced by its magnitude.
+/// `value` resized as `node` does, with every interpolation weight replaced by its magnitude.
 pub fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result<NodeId> {
     let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
         &node.op
@@ -323,7 +321,7 @@ pub fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result
     Ok(value)
 }
 
-/// The coefficients of a resize along each of its axes, if some are negative.
+/// The matrices of a resize along its axes, if some of their coefficients are negative; `None` for all other ops.
 pub fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, AxisMap)>> {
     let Op::Resize { axes, interpolation: interpolation @ Interpolation::Cubic { .. }, coordinates } =
         &node.op
@@ -338,7 +336,8 @@ pub fn signed_resize(node: &Node, input: &Shape) -> Option<Vec<(usize, AxisMap)>
     Some(axes.iter().map(map).collect())
 }
 
-/// `(M⁺ᵀp + M⁻ᵀn, M⁻ᵀp + M⁺ᵀn)` along an axis, of a pair `(p, n)`.
+/// `(M⁺ᵀp + M⁻ᵀn, M⁻ᵀp + M⁺ᵀn)` of a pair `(p, n)`, where `M⁺` and `M⁻` are the positive and the negative part of a matrix
+/// along an axis.
 pub fn apply_parts_transposed(
     g: &mut Graph,
     (p, n): (NodeId, NodeId),

@@ -1,16 +1,16 @@
-//! Rectifiers: ReLU and its relatives with a smaller slope on the left.
+//! Rectifiers: ReLU, leaky ReLU and parametric ReLU.
 
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
-/// A node that passes `z ≥ 0` and multiplies `z < 0` by a slope between 0 and 1.
+/// A node that computes `z` where `z ≥ 0` and `slope·z` elsewhere, with a slope between 0 and 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Rectifier {
-    /// The slope; none is 0.
+    /// The slope for negative `z`; none is 0.
     pub slope: Option<NodeId>,
 }
 
-/// The rectifier a node is, if it is one.
+/// The rectifier that a node is; `None` for other ops, and for slopes outside 0 to 1.
 pub fn rectifier(g: &mut Graph, node: &Node) -> Result<Option<Rectifier>> {
     let within = |slope: f64| (0.0..=1.0).contains(&slope);
     Ok(match &node.op {

@@ -1,6 +1,5 @@
-//! The one backward walk. A method is a rule set: the message it carries and what a node does to it. The walk
-//! pulls the message of a value from the values that were made of it, joins what arrives through different readers,
-//! and remembers every message, so that asking for many layers costs no more than asking for the deepest.
+//! The one backward walk. It visits nodes in reverse topological order, computes the message of each value from the messages
+//! of the nodes that use it, and keeps every message: asking for many values costs no more than asking for the deepest.
 
 use std::collections::HashMap;
 
@@ -8,28 +7,31 @@ use monosplit_graph::{Graph, Node, NodeId, Result};
 
 use crate::active_graph::{ActiveGraph, User};
 
-/// One input of one node, seen from the node.
+/// An edge of the graph: one input of one node.
 pub struct Edge<'a> {
-    /// The node.
+    /// The id of the node. In the graph under construction it is also the id of the value the node computes.
     pub id: NodeId,
-    /// What it is.
+    /// The node itself: its op, its inputs, its shape.
     pub node: &'a Node,
-    /// Which of its inputs.
+    /// The position of the input among the inputs of the node.
     pub index: usize,
-    /// How many of its inputs depend on the explained input.
+    /// The number of active inputs of the node.
     pub active: usize,
 }
 
-/// What a method carries backwards and how nodes change it.
+/// A backward method: the message it carries and what nodes do to it.
+///
+/// Rules add nodes to a graph and compute nothing. They need no state: the walk keeps the messages. `&mut self` lets a rule
+/// set keep what it wants to share between nodes.
 pub trait Rules {
-    /// What is known of a value's influence on the output: nodes of the graph being written.
+    /// What is carried for each value: one or more nodes of the graph under construction, such as its gradient.
     type Message: Clone;
 
-    /// Two messages that reach the same value through different readers, as one.
+    /// Combines the messages that reach one value through two of its users. For gradients this is the sum.
     fn join(&mut self, g: &mut Graph, a: Self::Message, b: Self::Message) -> Result<Self::Message>;
 
-    /// The message that crosses an edge towards a node's input, given the message of the value the node produces;
-    /// `None` if nothing passes. Only edges that lead to the explained input are asked.
+    /// The message at an input of a node, given the `message` at its output; `None` if it is zero. It is called for active
+    /// inputs only, and never for nodes that are decomposed.
     fn pass(
         &mut self,
         g: &mut Graph,
@@ -38,7 +40,8 @@ pub trait Rules {
     ) -> Result<Option<Self::Message>>;
 }
 
-/// A walk under way: the messages found so far. A value's message is the same whatever else was asked for.
+/// A walk: a rule set, and the messages computed so far. The message of a value does not depend on which other messages were
+/// asked for.
 pub struct Walk<R: Rules> {
     rules: R,
     start: NodeId,
@@ -51,8 +54,10 @@ impl<R: Rules> Walk<R> {
         Walk { rules, start, messages: HashMap::from([(start, Some(seed))]) }
     }
 
-    /// The message of the value `at`; `None` if it has no influence on where the walk began. Nodes that do not lie
-    /// above it are not asked.
+    /// The message of the value `at`; `None` if `start` does not depend on it, or if it is zero.
+    ///
+    /// `g` is the graph under construction. It must begin with the nodes of `network`, and be the same in all calls. Nodes are
+    /// added for the values on paths from `at` to `start` alone.
     pub fn message(
         &mut self,
         g: &mut Graph,
@@ -66,15 +71,15 @@ impl<R: Rules> Walk<R> {
         for index in (at.index()..self.start.index()).rev() {
             let id = network.id(index);
             if dependents[index] && !self.messages.contains_key(&id) {
-                let pulled = self.pull(g, network, id)?;
-                self.messages.insert(id, pulled);
+                let message = self.combine(g, network, id)?;
+                self.messages.insert(id, message);
             }
         }
         Ok(self.messages.get(&at).cloned().flatten())
     }
 
-    /// What arrives at a value from its readers, whose messages are known; the last reader's comes first.
-    fn pull(&mut self, g: &mut Graph, network: &ActiveGraph, id: NodeId) -> Result<Option<R::Message>> {
+    /// The message of a value, from those of its users. The last user comes first: the order of the sum is fixed.
+    fn combine(&mut self, g: &mut Graph, network: &ActiveGraph, id: NodeId) -> Result<Option<R::Message>> {
         let mut joined: Option<R::Message> = None;
         for &User { node: user, input } in network.users(id) {
             let Some(message) = self.messages.get(&user).cloned().flatten() else { continue };

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
+use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::WindowMax;
 use monosplit_autodiff::{Edge, Gradient, Rules, Walk, rectifier};
 use monosplit_engine::{Engine, Program};
@@ -166,7 +166,7 @@ fn injection(g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Option<NodeId>> 
         return g.times(share, lost).map(Some);
     }
     let Some(maximum) = WindowMax::of(g, &node)? else { return Ok(None) };
-    let (all, won) = (maximum.spread(g, mass)?, maximum.scatter(g, mass)?);
+    let (all, won) = (maximum.sum_transposed(g, mass)?, maximum.select_transposed(g, mass)?);
     if maximum.minimum { g.minus(won, all).map(Some) } else { g.minus(all, won).map(Some) }
 }
 
@@ -199,10 +199,10 @@ impl Masses {
             return Ok(mass);
         }
         if let Some(maximum) = WindowMax::of(g, node)? {
-            return maximum.spread(g, mass);
+            return maximum.sum_transposed(g, mass);
         }
         let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
-        if !is_multilinear(&node.op) || (product && active > 1) {
+        if !node.op.is_linear() || (product && active > 1) {
             let message = format!(
                 "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}",
                 node.op.name()

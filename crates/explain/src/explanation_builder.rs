@@ -1,5 +1,5 @@
-//! The graph under construction: the network, untouched, and beside it what methods have added. Walks and streams are
-//! kept, so that methods which need the same one share it.
+//! The graph under construction: the network, untouched, and the nodes that methods have added. Walks and streams are kept,
+//! so that methods which need the same one share it.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -15,7 +15,8 @@ use crate::explanation_graph::{ClassInput, inputs};
 use crate::network::Network;
 use crate::scaled::Scale;
 
-/// A graph that starts as a copy of the network, so that a value of the network has the same id in it.
+/// The graph that a method adds its nodes to. It starts as a copy of the network: a value of the network has the same id in
+/// both.
 pub struct ExplanationBuilder<'a> {
     pub(crate) network: &'a Rc<Network>,
     pub(crate) graph: Graph,
@@ -38,7 +39,7 @@ impl<'a> ExplanationBuilder<'a> {
         Ok(ExplanationBuilder { network, graph, scale, class, seed, shared: HashMap::new() })
     }
 
-    /// The graph, to be added to.
+    /// The graph.
     pub fn graph(&mut self) -> &mut Graph {
         &mut self.graph
     }
@@ -68,23 +69,98 @@ impl<'a> ExplanationBuilder<'a> {
         self.backward(Gradient::default(), at)
     }
 
-    /// A gradient with rules of its own for some nodes.
-    pub(crate) fn backward(&mut self, rules: Gradient, at: NodeId) -> Result<NodeId> {
-        self.message(&rules, at, |builder| Ok(Walk::new(rules, builder.scores(), builder.seed)))
+    /// The message that `rules` carry from the class scores to the value `at`. The message of the class scores is
+    /// [`ExplanationBuilder::seed`].
+    ///
+    /// Walks are shared by rule sets of the same type and the same `Debug` output: it must show all options.
+    ///
+    /// A backward method outside this crate is a set of [`Rules`] and a [`Method`](crate::Method) that names it:
+    ///
+    /// ```
+    /// use monosplit_autodiff::{Edge, Gradient, Rules};
+    /// use monosplit_explain::{Attribution, ExplanationBuilder, Method, Procedure, Rewrite};
+    /// use monosplit_graph::op::{Reduction, Unary};
+    /// use monosplit_graph::{Graph, NodeId, Op, Result};
+    ///
+    /// /// RectGrad with a fixed threshold: at a ReLU with output `a`, a message `r` passes where `a·r` exceeds it.
+    /// #[derive(Clone, Copy, Debug)]
+    /// struct RectGrad {
+    ///     threshold: f64,
+    /// }
+    ///
+    /// impl Rules for RectGrad {
+    ///     type Message = NodeId;
+    ///
+    ///     fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+    ///         g.plus(a, b)
+    ///     }
+    ///
+    ///     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
+    ///         if edge.node.op != Op::Unary(Unary::Relu) {
+    ///             return Gradient::default().pass(g, edge, r);
+    ///         }
+    ///         let importance = g.times(edge.id, r)?;
+    ///         let passes = g.more_than(importance, self.threshold)?;
+    ///         g.masked(passes, r).map(Some)
+    ///     }
+    /// }
+    ///
+    /// impl Method for RectGrad {
+    ///     fn name(&self) -> String {
+    ///         "rectgrad".to_owned()
+    ///     }
+    ///
+    ///     fn procedure(&self) -> Procedure<'_> {
+    ///         Procedure::Rewrite(self)
+    ///     }
+    /// }
+    ///
+    /// impl Rewrite for RectGrad {
+    ///     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
+    ///         let message = builder.backward(*self, at)?;
+    ///         let value = builder.graph().times(message, at)?;
+    ///         Ok(Attribution::per_element(value, at, Reduction::Sum))
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # use monosplit_engine::Cpu;
+    /// # use monosplit_explain::{Class, Explainer, MapRequest, Settings};
+    /// # use monosplit_graph::{Kind, Shape, Tensor};
+    /// # let mut network = Graph::new();
+    /// # let image = network.input("image", Shape::batched(&[1, 2, 2]), Kind::Float);
+    /// # let rectified = network.unary(Unary::Relu, image)?;
+    /// # let scores = network.reshaped(rectified, Shape::batched(&[4]))?;
+    /// # network.output("scores", scores);
+    /// # let images = Tensor::new([1, 1, 2, 2], vec![1f32, 2.0, 3.0, 4.0])?;
+    /// let requests = [MapRequest::at_input(RectGrad { threshold: 3.5 })];
+    /// let explainer = Explainer::new(&network, &requests, &Cpu::default())?;
+    /// let explanation = explainer.explain(&images, &Class::Top, &Settings::default())?;
+    /// # assert_eq!(explanation.classes, [3]);
+    /// # assert_eq!(&*explanation.maps[0].values.to_f32(), &[0.0, 0.0, 0.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backward<R>(&mut self, rules: R, at: NodeId) -> Result<NodeId>
+    where
+        R: Rules<Message = NodeId> + Debug + 'static,
+    {
+        let key = format!("{rules:?}");
+        self.message(&key, at, |builder| Ok(Walk::new(rules, builder.scores(), builder.seed)))
     }
 
-    /// The message of the value `at` in the walk that `key` tells apart from others of its rule set, begun where it
-    /// is first asked for.
+    /// The message of the value `at` in the walk that `key` tells apart from others of its rule set. `begin` starts the walk
+    /// where it is first asked for.
     pub(crate) fn message<R: Rules + 'static>(
         &mut self,
         key: &dyn Debug,
         at: NodeId,
         begin: impl FnOnce(&mut Self) -> Result<Walk<R>>,
     ) -> Result<R::Message> {
-        self.message_if_any(key, at, begin)?.ok_or_else(|| self.unreached(at))
+        self.message_if_any(key, at, begin)?.ok_or_else(|| self.unused_layer(at))
     }
 
-    /// The same; none where the walk does not come by.
+    /// The same; none where the class scores do not depend on the value.
     pub(crate) fn message_if_any<R: Rules + 'static>(
         &mut self,
         key: &dyn Debug,
@@ -101,7 +177,7 @@ impl<'a> ExplanationBuilder<'a> {
         Ok(message)
     }
 
-    /// What `key` names, built where it is first asked for.
+    /// The value cached under `key`; `build` makes it where it is first asked for.
     pub(crate) fn shared<T: 'static>(
         &mut self,
         key: &dyn Debug,
@@ -116,19 +192,19 @@ impl<'a> ExplanationBuilder<'a> {
         Ok(built)
     }
 
-    /// An input of the explanation's own, added where it is first asked for.
+    /// An input of the explanation, added where it is first asked for.
     pub(crate) fn added_input(&mut self, name: &'static str, shape: Shape) -> Result<NodeId> {
         let key = (name, shape.clone());
         let id = self.shared(&key, |builder| Ok(builder.graph.input(name, shape, Kind::Float)))?;
         Ok(*id)
     }
 
-    /// The axes of a value of the network that a map is made of.
+    /// Which axes of a value of the network hold channels and which are spatial.
     pub(crate) fn axes(&self, at: NodeId) -> Result<Axes> {
         self.network.axes(at)
     }
 
-    fn unreached(&self, at: NodeId) -> Error {
+    fn unused_layer(&self, at: NodeId) -> Error {
         Error::argument(
             "the layer does not lie between the image and the class scores; name one on the way from the first to the second",
         )
@@ -136,7 +212,7 @@ impl<'a> ExplanationBuilder<'a> {
     }
 }
 
-/// The explained class of each sample, from wherever it comes; `table` has the numbers of all classes.
+/// The explained class of each sample; `table` holds the numbers of all classes.
 fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: NodeId) -> Result<NodeId> {
     let top = |g: &mut Graph| g.add(Op::ArgMax { axis: 1, keep: false }, &[network.logits()]);
     let samples = Shape::new([network.samples()]);
@@ -153,13 +229,13 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: Nod
             if class == ClassInput::GivenOrTop {
                 return Ok(picked);
             }
-            // Nobody checks what a file is given, but a runtime checks what is looked up in a table.
+            // Nothing checks the inputs of an exported graph, but runtimes check the bounds of a Gather.
             g.add(Op::Gather { axis: 0 }, &[table, picked])
         }
     }
 }
 
-/// One at the class of each sample, zero elsewhere; `table` has the numbers of all classes.
+/// One at the class of each sample, zero elsewhere; `table` holds the numbers of all classes.
 fn one_hot(g: &mut Graph, class: NodeId, table: NodeId) -> Result<NodeId> {
     let samples: Vec<Dim> = g.node(class).shape.dims().to_vec();
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use monosplit_autodiff::linear::{
-    Coefficients, apply_parts_transposed, batch_norm_scale, is_multilinear, signed_resize, transpose,
+    Coefficients, apply_parts_transposed, batch_norm_scale, signed_resize, transpose,
 };
-use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
@@ -79,14 +79,14 @@ impl Relevances {
         r: Relevance,
     ) -> Result<Relevance> {
         if let Some(maximum) = WindowMax::of(g, node)? {
-            return r.map(g, |g, v| maximum.scatter(g, v));
+            return r.map(g, |g, v| maximum.select_transposed(g, v));
         }
         let shape = g.node(node.inputs[index]).shape.clone();
         match &node.op {
             Op::Unary(Unary::Neg) => Ok(r.swapped()),
             Op::Unary(_) | Op::Binary(Binary::PRelu | Binary::Pow) => Ok(r),
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
-                let first = first_wins(g, node, *binary)?;
+                let first = selects_first(g, node, *binary)?;
                 let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
                 r.map(g, |g, v| {
                     let won = g.masked(on, v)?;
@@ -105,7 +105,7 @@ impl Relevances {
                 let operands = Coefficients { operands: &node.inputs, magnitude: true };
                 r.map(g, |g, v| transpose(g, id, index, v, operands))
             }
-            op if is_multilinear(op) => self.affine(g, id, node, index, r),
+            op if op.is_linear() => self.affine(g, id, node, index, r),
             op => Err(Error::unsupported(format!("SplitLRP has no rule for {}", op.name()))),
         }
     }

@@ -4,8 +4,8 @@
 
 use std::rc::Rc;
 
-use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
-use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::linear::{Coefficients, transpose};
+use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Gradient, Rules};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
@@ -33,12 +33,12 @@ impl Rules for Rescale {
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, m: NodeId) -> Result<Option<NodeId>> {
         let Edge { id, node, index, active } = *edge;
-        if is_multilinear(&node.op) {
+        if node.op.is_linear() {
             return self.linear(g, edge, m).map(Some);
         }
         let routed = if let Some(maximum) = WindowMax::of(g, node)? {
             if self.pool == PoolChange::Winner {
-                return maximum.scatter(g, m).map(Some);
+                return maximum.select_transposed(g, m).map(Some);
             }
             self.maximum(g, id, node, &maximum, m)?
         } else if let (Op::Binary(binary @ (Binary::Max | Binary::Min)), 2) = (&node.op, active) {
@@ -93,10 +93,10 @@ impl Rescale {
     ) -> Result<NodeId> {
         let mut before = node.clone();
         before.inputs.iter_mut().for_each(|input| *input = self.reference.at(*input));
-        let Some(earlier) = WindowMax::of(g, &before)? else { return maximum.scatter(g, m) };
+        let Some(earlier) = WindowMax::of(g, &before)? else { return maximum.select_transposed(g, m) };
         let best = if maximum.minimum { Binary::Min } else { Binary::Max };
         let (rise, fall) = self.rise_and_fall(g, id, best, m)?;
-        let (won, lost) = (maximum.scatter(g, rise)?, earlier.scatter(g, fall)?);
+        let (won, lost) = (maximum.select_transposed(g, rise)?, earlier.select_transposed(g, fall)?);
         g.plus(won, lost)
     }
 
@@ -106,7 +106,7 @@ impl Rescale {
         before.inputs.iter_mut().for_each(|input| *input = self.reference.at(*input));
         let (rise, fall) = self.rise_and_fall(g, edge.id, binary, m)?;
         let mut part = |node: &Node, change: NodeId| {
-            let first = first_wins(g, node, binary)?;
+            let first = selects_first(g, node, binary)?;
             let on = if edge.index == 0 { first } else { g.unary(Unary::Not, first)? };
             g.masked(on, change)
         };

@@ -9,8 +9,8 @@
 use std::rc::Rc;
 
 use monosplit_autodiff::derivative::{power_slope, slope};
-use monosplit_autodiff::linear::{Coefficients, is_multilinear, transpose};
-use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::linear::{Coefficients, transpose};
+use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rectifier, Rules, rectifier};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
@@ -79,7 +79,7 @@ impl Sensitivities {
             }
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max, m).map(Some),
             Op::Unary(Unary::Abs) => self.absolute(g, node.inputs[0], m).map(Some),
-            op if is_multilinear(op) => self.linear(g, id, node, index, m).map(Some),
+            op if op.is_linear() => self.linear(g, id, node, index, m).map(Some),
             Op::Unary(function) => {
                 let slope = slope(g, *function, node.inputs[0], id)?;
                 let steepest = steepest(*function);
@@ -221,19 +221,19 @@ impl Sensitivities {
     }
 
     fn maximum(&self, g: &mut Graph, maximum: &WindowMax, m: Sensitivity) -> Result<Sensitivity> {
-        let gradient = maximum.scatter(g, m.gradient)?;
-        let growth = (maximum.size() as f64).log2();
+        let gradient = maximum.select_transposed(g, m.gradient)?;
+        let growth = (maximum.window_size() as f64).log2();
         let ready = m.hidden.map(|e| self.scale.ready(g, e, growth)).transpose()?;
         let won = match ready {
-            Some(hidden) => Some(hidden.grown(maximum.scatter(g, hidden.value)?, growth)),
+            Some(hidden) => Some(hidden.grown(maximum.select_transposed(g, hidden.value)?, growth)),
             None => None,
         };
         let mass = self.scale.ready(g, m.mass, growth)?;
-        let won_mass = mass.grown(maximum.scatter(g, mass.value)?, growth);
+        let won_mass = mass.grown(maximum.select_transposed(g, mass.value)?, growth);
         if self.split.pooling == Pooling::Winner {
             return Ok(Sensitivity { gradient, hidden: won, mass: won_mass });
         }
-        let spread = mass.grown(maximum.spread(g, mass.value)?, growth);
+        let spread = mass.grown(maximum.sum_transposed(g, mass.value)?, growth);
         let lost = self.scale.combine(g, spread, won_mass, |g, all, won| {
             if maximum.minimum { g.minus(won, all) } else { g.minus(all, won) }
         })?;
@@ -249,7 +249,7 @@ impl Sensitivities {
         binary: Binary,
         m: Sensitivity,
     ) -> Result<Sensitivity> {
-        let first = first_wins(g, node, binary)?;
+        let first = selects_first(g, node, binary)?;
         let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
         let shape = g.node(node.inputs[index]).shape.clone();
         let to_input = |g: &mut Graph, v: NodeId| g.summed_to(v, &shape);

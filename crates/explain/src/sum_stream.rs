@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use monosplit_autodiff::linear::{batch_norm_scale, is_multilinear, resized_in_magnitude};
-use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::linear::{batch_norm_scale, resized_in_magnitude};
+use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Rectifier, rectifier};
 use monosplit_graph::op::{Binary, Padding, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
@@ -123,7 +123,7 @@ impl Builder<'_> {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, id, node, *binary),
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max),
             Op::Unary(Unary::Abs) => self.absolute(g, id, node.inputs[0]),
-            op if is_multilinear(op) => self.multilinear(g, id, node),
+            op if op.is_linear() => self.multilinear(g, id, node),
             _ => Ok(Scaled::plain(g.magnitude(id)?, ACTIVATION_BOUND)),
         }
     }
@@ -147,14 +147,14 @@ impl Builder<'_> {
     }
 
     fn maximum(&self, g: &mut Graph, id: NodeId, node: &Node, maximum: &WindowMax) -> Result<Scaled> {
-        let growth = (maximum.size() as f64).log2() + 1.0;
+        let growth = (maximum.window_size() as f64).log2() + 1.0;
         let s = self.scale.ready(g, self.stream.at(node.inputs[0]), growth)?;
         if self.split.pooling == Pooling::Winner {
-            return s.map(g, |g, value| maximum.gather(g, value));
+            return s.map(g, |g, value| maximum.select(g, value));
         }
         let a = self.scale.under(g, node.inputs[0], s)?;
         let rest = if maximum.minimum { g.plus(s.value, a)? } else { g.minus(s.value, a)? };
-        let total = maximum.total(g, rest)?;
+        let total = maximum.sum(g, rest)?;
         let won = self.scale.under(g, id, s.grown(total, 0.0))?;
         let value = if maximum.minimum { g.minus(total, won)? } else { g.plus(total, won)? };
         Ok(Scaled { value, bound: s.bound.max(ACTIVATION_BOUND) + growth, ..s })
@@ -164,7 +164,7 @@ impl Builder<'_> {
         let [a, b] = [node.inputs[0], node.inputs[1]];
         let (sa, sb) = (self.stream.operand(g, a)?, self.stream.operand(g, b)?);
         if self.split.pooling == Pooling::Winner {
-            let wins = first_wins(g, node, binary)?;
+            let wins = selects_first(g, node, binary)?;
             return self.scale.combine(g, sa, sb, |g, sa, sb| g.select(wins, sa, sb));
         }
         let maximum = binary == Binary::Max;

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use monosplit_autodiff::linear::{Coefficients, transpose};
-use monosplit_autodiff::window_max::{WindowMax, first_wins};
+use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, Hint, NodeId, Op, Result};
@@ -171,7 +171,7 @@ impl Rules for Relevance {
             return rule.hand_down(g, &layer, r, setting).map(Some);
         }
         if let Some(maximum) = WindowMax::of(g, node)? {
-            return maximum.scatter(g, r).map(Some);
+            return maximum.select_transposed(g, r).map(Some);
         }
         let shape = g.node(node.inputs[index]).shape.clone();
         // The rule of the layer below counts its bias.
@@ -180,7 +180,7 @@ impl Rules for Relevance {
             Op::Unary(_) => Ok(Some(r)),
             Op::Binary(Binary::PRelu | Binary::Pow) if index == 0 => g.summed_to(r, &shape).map(Some),
             Op::Binary(binary @ (Binary::Max | Binary::Min)) if active == 2 => {
-                let first = first_wins(g, node, *binary)?;
+                let first = selects_first(g, node, *binary)?;
                 let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
                 let won = g.masked(on, r)?;
                 g.summed_to(won, &shape).map(Some)

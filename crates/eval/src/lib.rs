@@ -13,6 +13,7 @@ mod grid_evaluation;
 mod metric;
 mod metric_evaluator;
 pub mod metrics;
+mod parallel;
 mod parquet;
 mod path_suggestion;
 mod perturbation;

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 
 use monosplit_graph::{Error, Noise, Options, Result};
-use rayon::prelude::*;
 
 use super::imputation::Imputation;
 use super::map_normalisation::MapNormalisation;
@@ -14,6 +13,7 @@ use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
 use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
 use crate::metric::{Better, Case, Metric, Undefined};
+use crate::parallel::each_mut;
 
 /// The share of removed percentages at which the network still predicts the class. Each removed pixel becomes the mean of
 /// its neighbours, known and filled in alike, plus a little noise, all channels at once.
@@ -84,7 +84,7 @@ impl Road {
             let removed = &order[..order.len() * percentages[index] / 100];
             let imputation = Imputation::new(removed.to_vec(), arrays.height, arrays.width);
             let mut planes = planes.borrow_mut();
-            planes.par_iter_mut().for_each(|plane| imputation.fill(plane));
+            each_mut(&mut planes, |plane| imputation.fill(plane));
             let noise = Noise::new(case.seed).stream("imputation").numbered(index as u64);
             for (channel, plane) in planes.iter().enumerate() {
                 for &place in removed {

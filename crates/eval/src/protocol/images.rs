@@ -6,13 +6,13 @@ use std::path::Path;
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
-use rayon::prelude::*;
 
 use crate::dataset::{DataSet, ExcludedImage, ImageIssue, Photograph, Sample};
 use crate::evaluated_model::EvaluatedModel;
 use crate::experiment::{Experiment, ExplainedClass, about};
 use crate::grid_evaluation::EvaluatedImage;
 use crate::metric::CaseShape;
+use crate::parallel;
 use crate::store::Store;
 
 /// A part of a data set. Every image has an id in the store.
@@ -115,7 +115,7 @@ impl Part {
             };
             Ok(data.load(index)?.map(kept))
         };
-        let found: Vec<Read> = (0..data.len()).into_par_iter().map(read).collect::<Result<_>>()?;
+        let found: Vec<Read> = parallel::map(data.len(), read).into_iter().collect::<Result<_>>()?;
         let (mut images, mut left_out, mut unmasked, mut classes) =
             (Vec::new(), Vec::new(), Vec::new(), None);
         let mut entered: HashMap<i64, String> = HashMap::new();

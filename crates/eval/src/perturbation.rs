@@ -7,9 +7,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use monosplit_engine::{Change, Engine, IncrementalProgram};
-use monosplit_explain::{Cover, Covering, class_scores};
+use monosplit_explain::class_scores;
 use monosplit_graph::batch::{rows, samples_interact, stack};
 use monosplit_graph::{Dim, Graph, Kind, Result, Tensor};
+
+use crate::replacement::{PixelReplacement, ReplacementProgram};
 
 /// Rows and columns of an image.
 pub type Region = [Range<usize>; 2];
@@ -28,13 +30,13 @@ pub trait Perturbations {
     fn steps(&self) -> usize;
 
     /// Applies perturbation `step` to the `C·H·W` values of the image.
-    fn make(&self, step: usize, image: &mut [f32]);
+    fn apply(&self, step: usize, image: &mut [f32]);
 
     /// The rows and columns of each perturbation, if all of them are small.
     fn regions(&self) -> Option<Vec<Region>>;
 
     /// All perturbations together, if each pixel changes once and its new value does not depend on the step.
-    fn cover(&self) -> Result<Option<Cover>>;
+    fn replacement(&self) -> Result<Option<PixelReplacement>>;
 }
 
 /// The batch size: the one given, or the one the engine prefers, or the default.
@@ -49,14 +51,14 @@ type Programs<K, V> = HashMap<K, Option<V>>;
 #[derive(Default)]
 pub struct PerturbationScorer {
     by_size: Mutex<Programs<[usize; 2], Arc<dyn IncrementalProgram>>>,
-    by_shape: Mutex<Programs<[Vec<usize>; 2], Covering>>,
+    by_shape: Mutex<Programs<[Vec<usize>; 2], ReplacementProgram>>,
     cached: Mutex<VecDeque<CachedScores>>,
 }
 
 /// The class scores of an image under perturbations, one tensor per batch.
 struct CachedScores {
     image: Tensor,
-    cover: Cover,
+    replacement: PixelReplacement,
     batch: usize,
     scores: Vec<Tensor>,
 }
@@ -65,7 +67,8 @@ impl CachedScores {
     /// An upper bound of the memory: all values in double precision, and the image not shared.
     fn bytes(&self) -> usize {
         let scores: usize = self.scores.iter().map(Tensor::len).sum();
-        (scores + self.cover.turns.len() + self.cover.levels.len() + self.image.len()) * size_of::<f64>()
+        (scores + self.replacement.steps.len() + self.replacement.values.len() + self.image.len())
+            * size_of::<f64>()
     }
 }
 
@@ -86,21 +89,23 @@ impl PerturbationScorer {
         {
             return Ok(Some(scores));
         }
-        let Some(cover) = changes.cover()? else { return Ok(None) };
-        let Some(covering) = self.covering(graph, engine, &cover)? else { return Ok(None) };
+        let Some(replacement) = changes.replacement()? else { return Ok(None) };
+        let Some(replacement_program) = self.replacement_program(graph, engine, &replacement)? else {
+            return Ok(None);
+        };
         let batch = batch_size(batch, preferred);
         // Further batch sizes cost such an engine preparation, so it gets full batches only.
         let batch = preferred.map_or(batch, |size| batch.min(wanted.next_multiple_of(size.max(1))));
         let whole = preferred.is_some();
-        let mut scores = self.cached_scores(image, &cover, batch);
+        let mut scores = self.cached_scores(image, &replacement, batch);
         for first in (scores.len() * batch..wanted).step_by(batch) {
             let end = if whole { first + batch } else { wanted.min(first + batch) };
-            scores.push(covering.scores(image, &cover, first..end)?);
+            scores.push(replacement_program.scores(image, &replacement, first..end)?);
         }
         let found = rows(&stack(&scores, Kind::Float)?, 0..wanted)?;
         scores.retain(|part| part.shape().first() == Some(&batch));
         if !scores.is_empty() {
-            self.cache(CachedScores { image: image.clone(), cover, batch, scores });
+            self.cache(CachedScores { image: image.clone(), replacement, batch, scores });
         }
         Ok(Some(found))
     }
@@ -126,7 +131,7 @@ impl PerturbationScorer {
         let [_, _, height, width] = *image.shape() else { return Ok(None) };
         let mut numbers = image.to_f32().to_vec();
         let steps = regions.iter().enumerate().map(|(step, area)| {
-            changes.make(step, &mut numbers);
+            changes.apply(step, &mut numbers);
             Ok(Change { sample: 0, region: area.clone(), values: cropped(&numbers, [height, width], area)? })
         });
         let steps = steps.collect::<Result<Vec<_>>>()?;
@@ -135,15 +140,21 @@ impl PerturbationScorer {
         Ok(scores.into_iter().next())
     }
 
-    fn covering(&self, graph: &Graph, engine: &dyn Engine, cover: &Cover) -> Result<Option<Covering>> {
-        let shapes = [cover.turns.shape().to_vec(), cover.levels.shape().to_vec()];
-        prepared(&self.by_shape, shapes, || Covering::new(graph, cover, engine))
+    fn replacement_program(
+        &self,
+        graph: &Graph,
+        engine: &dyn Engine,
+        replacement: &PixelReplacement,
+    ) -> Result<Option<ReplacementProgram>> {
+        let shapes = [replacement.steps.shape().to_vec(), replacement.values.shape().to_vec()];
+        prepared(&self.by_shape, shapes, || ReplacementProgram::new(graph, replacement, engine))
     }
 
     /// The cached scores of the same image and perturbations, which may be fewer than needed. They leave the cache.
-    fn cached_scores(&self, image: &Tensor, cover: &Cover, batch: usize) -> Vec<Tensor> {
+    fn cached_scores(&self, image: &Tensor, replacement: &PixelReplacement, batch: usize) -> Vec<Tensor> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |one: &CachedScores| one.batch == batch && one.image.is(image) && one.cover == *cover;
+        let same =
+            |one: &CachedScores| one.batch == batch && one.image.is(image) && one.replacement == *replacement;
         let found = cached.iter().position(same).and_then(|at| cached.remove(at));
         found.map_or_else(Vec::new, |one| one.scores)
     }

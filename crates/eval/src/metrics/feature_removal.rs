@@ -1,13 +1,13 @@
 //! Features of an image removed one after another, and the network's output after each step: the core of the faithfulness
 //! metrics.
 
-use monosplit_explain::Cover;
 use monosplit_graph::{Result, Tensor};
 
 use super::baseline::Baseline;
 use super::perturbed_copies::{after_each, rows, score};
 use crate::case_arrays::CaseArrays;
 use crate::perturbation::{Perturbations, Region};
+use crate::replacement::PixelReplacement;
 
 /// A part is small if it spans at most one in this many rows and columns.
 const SMALL: usize = 4;
@@ -72,20 +72,21 @@ impl Parts {
     }
 
     /// For each pixel, or each value of each channel, the part it belongs to; `None` if one belongs to several.
-    fn turns(&self, pixels: usize, channels: usize) -> Option<Vec<f32>> {
-        if !Cover::can_count(self.len()) {
+    fn steps_of_pixels(&self, pixels: usize, channels: usize) -> Option<Vec<f32>> {
+        if !PixelReplacement::can_represent(self.len()) {
             return None;
         }
         let never = self.len() as f32;
-        let mut turns = vec![never; if self.unit == Unit::Value { pixels * channels } else { pixels }];
+        let mut steps_of_pixels =
+            vec![never; if self.unit == Unit::Value { pixels * channels } else { pixels }];
         for index in 0..self.len() {
             for &place in self.part(index) {
-                if std::mem::replace(&mut turns[place], index as f32) != never {
+                if std::mem::replace(&mut steps_of_pixels[place], index as f32) != never {
                     return None;
                 }
             }
         }
-        Some(turns)
+        Some(steps_of_pixels)
     }
 
     /// Replaces part `index` of an image by the level of each channel.
@@ -171,7 +172,7 @@ impl<'a> FeatureRemoval<'a> {
         }
         let start = self.start.to_f32();
         let mut curve = vec![score(case, &start, read)?];
-        let make = |step: usize, image: &mut [f32]| self.make(step, image);
+        let make = |step: usize, image: &mut [f32]| self.apply(step, image);
         curve.extend(after_each(case, &start, self.steps, batch, &make, read)?);
         Ok(curve)
     }
@@ -182,7 +183,7 @@ impl Perturbations for FeatureRemoval<'_> {
         self.steps
     }
 
-    fn make(&self, step: usize, image: &mut [f32]) {
+    fn apply(&self, step: usize, image: &mut [f32]) {
         let pixels = self.arrays.pixels();
         match &self.filling {
             Filling::Picture(picture) => self.parts.take_from(step, picture, pixels, image),
@@ -196,7 +197,7 @@ impl Perturbations for FeatureRemoval<'_> {
         self.parts.regions(self.steps, self.arrays.height, self.arrays.width)
     }
 
-    fn cover(&self) -> Result<Option<Cover>> {
+    fn replacement(&self) -> Result<Option<PixelReplacement>> {
         let CaseArrays { channels, height, width, .. } = *self.arrays;
         let levels = match &self.filling {
             Filling::Picture(picture) => Tensor::new([1, channels, height, width], picture.to_vec())?,
@@ -205,9 +206,14 @@ impl Perturbations for FeatureRemoval<'_> {
                 _ => return Ok(None),
             },
         };
-        let Some(turns) = self.parts.turns(height * width, channels) else { return Ok(None) };
-        let planes = turns.len() / (height * width);
-        Ok(Some(Cover { turns: Tensor::new([1, planes, height, width], turns)?, levels }))
+        let Some(steps_of_pixels) = self.parts.steps_of_pixels(height * width, channels) else {
+            return Ok(None);
+        };
+        let planes = steps_of_pixels.len() / (height * width);
+        Ok(Some(PixelReplacement {
+            steps: Tensor::new([1, planes, height, width], steps_of_pixels)?,
+            values: levels,
+        }))
     }
 }
 

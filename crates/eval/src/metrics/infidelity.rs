@@ -117,7 +117,7 @@ impl Infidelity {
         let mut image = arrays.image.to_vec();
         let mut total = 0.0;
         for (step, output) in curve[1..].iter().enumerate() {
-            removal.make(step, &mut image);
+            removal.apply(step, &mut image);
             let change: Vec<f64> =
                 arrays.image.iter().zip(&image).map(|(x, now)| f64::from(x - now)).collect();
             total += (curve[0] - output - self.predicted(&arrays, &map, &change)).powi(2);

@@ -162,13 +162,17 @@ fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut
             return Err(value.location.error(unknown(command, key, &option, path)));
         }
         if let Kind::Table(_) = value.kind {
-            let said =
-                format!("{key}: expected words, a number, or true or false, found {}", value.kind.said());
+            let said = format!(
+                "{key}: expected words, a number, or true or false, found {}",
+                value.kind.description()
+            );
             return Err(value.location.error(said));
         }
         let form = form(value)?;
         if let Some(said) = unfit(&args, &form) {
-            return Err(value.location.error(format!("{key}: expected {said}, found {}", value.kind.said())));
+            return Err(value
+                .location
+                .error(format!("{key}: expected {said}, found {}", value.kind.description())));
         }
         found.push(Setting { location: value.location.clone(), command: path.clone(), option, value: form });
     }
@@ -219,10 +223,10 @@ fn options(command: &Command, all: bool) -> Vec<&str> {
 fn form(value: &Value) -> Result<Form> {
     let plain = |value: &Value| match &value.kind {
         Kind::Text(text) => Ok(text.clone()),
-        Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.said()),
-        Kind::List(_) | Kind::Table(_) => {
-            Err(value.location.error(format!("expected words or a number, found {}", value.kind.said())))
-        }
+        Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.description()),
+        Kind::List(_) | Kind::Table(_) => Err(value
+            .location
+            .error(format!("expected words or a number, found {}", value.kind.description()))),
     };
     Ok(match &value.kind {
         Kind::Flag(flag) => Form::Flag(*flag),

@@ -205,11 +205,8 @@ impl GridEvaluation<'_> {
         // The whole block is loaded even if part of it is done: bits must not depend on where a run was interrupted.
         let mut samples = Vec::with_capacity(block.len());
         for image in block {
-            let photograph = grid.data.load(image.index)?.map_err(|left_out| {
-                Error::malformed(format!(
-                    "image '{}' {} since the run began",
-                    left_out.name, left_out.trouble
-                ))
+            let photograph = grid.data.load(image.index)?.map_err(|excluded| {
+                Error::malformed(format!("image '{}' {} since the run began", excluded.name, excluded.issue))
             })?;
             samples.push(Sample::new(&photograph, self.preprocess)?);
         }

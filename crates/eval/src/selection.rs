@@ -22,20 +22,20 @@ pub struct CandidateMean {
 pub fn candidate_means(candidates: &[MetricValues], better: Better) -> Vec<CandidateMean> {
     let images = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let worst = |image: usize| {
-        let values = candidates.iter().filter_map(|said| said.get(image).copied().flatten());
+        let values = candidates.iter().filter_map(|values| values.get(image).copied().flatten());
         values.reduce(match better {
             Better::Higher => f64::min,
             Better::Lower => f64::max,
         })
     };
     let worst: Vec<Option<f64>> = (0..images).map(worst).collect();
-    let standing = |said: &MetricValues| {
-        let own = |image: usize| said.get(image).copied().flatten();
+    let candidate_mean = |values: &MetricValues| {
+        let own = |image: usize| values.get(image).copied().flatten();
         let counted = || (0..images).filter_map(|image| Some((own(image), worst[image]?)));
         let values: Vec<f64> = counted().map(|(own, worst)| own.unwrap_or(worst)).collect();
         CandidateMean { mean: mean(&values), silent: counted().filter(|(own, _)| own.is_none()).count() }
     };
-    candidates.iter().map(standing).collect()
+    candidates.iter().map(candidate_mean).collect()
 }
 
 /// The rank of each candidate by a metric, 1 for the best. Of equal means the one with fewer undefined values is first;
@@ -60,10 +60,10 @@ pub fn ranks(candidates: &[MetricValues], better: Better) -> Vec<f64> {
 
 /// The mean of each candidate's ranks over several metrics, each given by its values and whether higher is better.
 pub fn average_ranks(metrics: &[(Vec<MetricValues>, Better)]) -> Vec<f64> {
-    let candidates = metrics.iter().map(|(said, _)| said.len()).max().unwrap_or(0);
+    let candidates = metrics.iter().map(|(values, _)| values.len()).max().unwrap_or(0);
     let mut sums = vec![0.0; candidates];
-    for (said, better) in metrics {
-        for (sum, rank) in sums.iter_mut().zip(ranks(said, *better)) {
+    for (values, better) in metrics {
+        for (sum, rank) in sums.iter_mut().zip(ranks(values, *better)) {
             *sum += rank;
         }
     }
@@ -110,11 +110,14 @@ mod tests {
     fn an_undefined_value_on_a_hard_image_does_not_help() {
         for (better, sign) in [(Better::Higher, 1.0), (Better::Lower, -1.0)] {
             let value = |value: f64| Some(sign * value);
-            let speaks = vec![value(0.8), value(0.3), value(0.7)];
+            let defined_everywhere = vec![value(0.8), value(0.3), value(0.7)];
             let silent = vec![value(0.7), None, value(0.7)];
             let poor = vec![value(0.1), value(0.1), value(0.1)];
-            assert_eq!(ranks(&[silent.clone(), speaks.clone(), poor.clone()], better), [2.0, 1.0, 3.0]);
-            let means: Vec<f64> = candidate_means(&[silent, speaks, poor], better)
+            assert_eq!(
+                ranks(&[silent.clone(), defined_everywhere.clone(), poor.clone()], better),
+                [2.0, 1.0, 3.0]
+            );
+            let means: Vec<f64> = candidate_means(&[silent, defined_everywhere, poor], better)
                 .iter()
                 .map(|one| sign * one.mean.unwrap())
                 .collect();

@@ -108,8 +108,8 @@ pub fn metric_title(name: &str) -> String {
     if let Some(first) = words.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    let said: Vec<String> = options.split(',').filter(|part| !part.is_empty()).map(option).collect();
-    let (at, rest): (Vec<String>, Vec<String>) = said.into_iter().partition(|part| part.starts_with('@'));
+    let parts: Vec<String> = options.split(',').filter(|part| !part.is_empty()).map(option).collect();
+    let (at, rest): (Vec<String>, Vec<String>) = parts.into_iter().partition(|part| part.starts_with('@'));
     let at: String = at.iter().map(|part| format!(" {part}")).collect();
     match rest.is_empty() {
         true => format!("{words}{at}"),

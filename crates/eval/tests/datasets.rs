@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 /// Four images: whole, without a mask, with a mask of another size, and broken.
-fn troubled() -> Folder {
+fn folder_with_issues() -> Folder {
     let folder = Folder::new("troubled");
     for name in ["whole", "bare", "uneven"] {
         folder.picture(&format!("images/{name}.png"), 8, [9, 9, 9]);
@@ -45,12 +45,12 @@ fn troubled() -> Folder {
     folder
 }
 
-fn troubles(folder: &Path, options: &DataOptions) -> Result<Vec<(String, ImageIssue)>, String> {
+fn issues(folder: &Path, options: &DataOptions) -> Result<Vec<(String, ImageIssue)>, String> {
     let data = DataSet::open(folder, None, options).unwrap();
     let mut found = Vec::new();
     for index in 0..data.len() {
         if let Err(out) = data.load(index).map_err(|error| error.to_string())? {
-            found.push((out.name, out.trouble));
+            found.push((out.name, out.issue));
         }
     }
     Ok(found)
@@ -58,27 +58,27 @@ fn troubles(folder: &Path, options: &DataOptions) -> Result<Vec<(String, ImageIs
 
 #[test]
 fn what_is_wrong_is_named_and_skipped_or_fatal_as_asked() {
-    let folder = troubled();
+    let folder = folder_with_issues();
     let skip = DataOptions { unreadable: Unreadable::Skip, ..DataOptions::default() };
     let broken = ("broken.png".to_owned(), ImageIssue::Unreadable);
     let uneven = ("uneven.png".to_owned(), ImageIssue::SizesDiffer);
-    assert_eq!(troubles(&folder.0, &skip).unwrap(), [broken.clone(), uneven.clone()]);
+    assert_eq!(issues(&folder.0, &skip).unwrap(), [broken.clone(), uneven.clone()]);
     let strict = DataOptions { missing_mask: MissingMask::Skip, ..skip.clone() };
     let bare = ("bare.png".to_owned(), ImageIssue::MissingMask);
-    assert_eq!(troubles(&folder.0, &strict).unwrap(), [bare, broken, uneven]);
+    assert_eq!(issues(&folder.0, &strict).unwrap(), [bare, broken, uneven]);
     let fatal = DataOptions { missing_mask: MissingMask::Fail, ..skip };
-    let said = troubles(&folder.0, &fatal).unwrap_err();
-    assert!(said.contains("bare.png") && said.contains("data.missing-mask"), "{said}");
-    let said = troubles(&folder.0, &DataOptions::default()).unwrap_err();
-    assert!(said.contains("broken.png") && said.contains("data.unreadable"), "{said}");
+    let message = issues(&folder.0, &fatal).unwrap_err();
+    assert!(message.contains("bare.png") && message.contains("data.missing-mask"), "{message}");
+    let message = issues(&folder.0, &DataOptions::default()).unwrap_err();
+    assert!(message.contains("broken.png") && message.contains("data.unreadable"), "{message}");
 }
 
 #[test]
 fn an_image_without_a_line_in_the_list_is_named() {
-    let folder = troubled();
+    let folder = folder_with_issues();
     folder.picture("images/new.png", 8, [0; 3]);
-    let said = DataSet::open(&folder.0, None, &DataOptions::default()).unwrap_err().to_string();
-    assert!(said.contains("new.png"), "{said}");
+    let message = DataSet::open(&folder.0, None, &DataOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("new.png"), "{message}");
 }
 
 #[test]

@@ -278,16 +278,16 @@ impl Observer for Teller<'_> {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let of = |trouble: ImageIssue| part.unmasked.iter().filter(|one| one.trouble == trouble).count();
+        let of = |trouble: ImageIssue| part.unmasked.iter().filter(|one| one.issue == trouble).count();
         let unmasked = count(of(ImageIssue::MissingMask), "of them without a mask");
         let empty = count(of(ImageIssue::EmptyMask), "of them with an empty mask");
-        let out = count(part.left_out.len(), "left out");
+        let out = count(part.excluded.len(), "left out");
         self.say(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
-        for out in part.left_out.iter().take(NAMED) {
+        for out in part.excluded.iter().take(NAMED) {
             self.say(&format!("  {} {out}", out.name));
         }
-        if part.left_out.len() > NAMED {
-            let more = part.left_out.len() - NAMED;
+        if part.excluded.len() > NAMED {
+            let more = part.excluded.len() - NAMED;
             self.say(&format!("  and {more} more, which `monosplit report` names"));
         }
     }

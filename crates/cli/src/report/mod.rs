@@ -56,7 +56,7 @@ impl<'a> Report<'a> {
                 _ => {}
             }
         }
-        report.troubles(&store.troubles(planned.id)?)?;
+        report.troubles(&store.image_issues(planned.id)?)?;
         let Report { page, mut written, .. } = report;
         write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
         written.insert(0, "index.html".into());
@@ -111,7 +111,7 @@ impl<'a> Report<'a> {
         let file = |path: &str| {
             Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
-        let troubles = store.troubles(planned.id)?;
+        let troubles = store.image_issues(planned.id)?;
         let troubled = |part: &str, kept: bool, what: &str| {
             let found = troubles.iter().filter(|one| one.part == part && one.kept == kept).count();
             if found > 0 { format!(" ({found} {what})") } else { String::new() }

@@ -80,7 +80,7 @@ impl Gallery {
         let photograph = self
             .test
             .load(index)?
-            .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+            .map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.issue)))?;
         if self.hashes.get(id) != Some(&photograph.hash) {
             return Err(Error::argument(format!(
                 "image '{name}' is not the one that was measured: it has changed"

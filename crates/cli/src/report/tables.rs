@@ -262,7 +262,7 @@ pub(super) fn timing(summary: &Summary) -> Table {
 pub(super) fn troubles(troubles: &[RecordedIssue]) -> Table {
     let row = |one: &RecordedIssue| {
         let fate = if one.kept { "yes" } else { "no" };
-        vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.said)]
+        vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.detail)]
     };
     Table {
         columns: ["Image", "Part", "Kept", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),

@@ -106,17 +106,17 @@ pub struct ExcludedImage {
     /// The image.
     pub name: String,
     /// What is wrong with it.
-    pub trouble: ImageIssue,
+    pub issue: ImageIssue,
     /// Details.
-    pub said: String,
+    pub detail: String,
 }
 
 impl fmt::Display for ExcludedImage {
     /// The issue without the name of the image.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.said.as_str() {
-            "" => write!(f, "{}", self.trouble),
-            said => write!(f, "{} ({said})", self.trouble),
+        match self.detail.as_str() {
+            "" => write!(f, "{}", self.issue),
+            detail => write!(f, "{} ({detail})", self.issue),
         }
     }
 }
@@ -264,28 +264,28 @@ impl DataSet {
     /// Reads an image. The inner error says why it is excluded.
     pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, ExcludedImage>> {
         let entry = &self.entries[index];
-        let trouble = match entry.read() {
+        let issue = match entry.read() {
             Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => {
                 ExcludedImage {
                     name: entry.name.clone(),
-                    trouble: ImageIssue::MissingMask,
-                    said: String::new(),
+                    issue: ImageIssue::MissingMask,
+                    detail: String::new(),
                 }
             }
             Ok(found) => return Ok(Ok(found)),
-            Err((trouble, said)) => ExcludedImage { name: entry.name.clone(), trouble, said },
+            Err((issue, detail)) => ExcludedImage { name: entry.name.clone(), issue, detail },
         };
-        let fatal = match trouble.trouble {
+        let fatal = match issue.issue {
             ImageIssue::MissingMask => self.options.missing_mask == MissingMask::Fail,
             _ => self.options.unreadable == Unreadable::Fail,
         };
         if !fatal {
-            return Ok(Err(trouble));
+            return Ok(Err(issue));
         }
-        let key = if trouble.trouble == ImageIssue::MissingMask { "missing-mask" } else { "unreadable" };
+        let key = if issue.issue == ImageIssue::MissingMask { "missing-mask" } else { "unreadable" };
         Err(Error::malformed(format!(
-            "image '{}' {trouble}; set data.{key} to \"skip\" to go on without such images",
-            trouble.name
+            "image '{}' {issue}; set data.{key} to \"skip\" to go on without such images",
+            issue.name
         )))
     }
 }
@@ -303,7 +303,7 @@ fn layout_of(folder: &Path) -> FolderLayout {
 
 impl Photograph {
     /// Why metrics that need a mask are undefined for this image.
-    pub fn mask_trouble(&self) -> Option<ImageIssue> {
+    pub fn mask_issue(&self) -> Option<ImageIssue> {
         match &self.mask {
             None => Some(ImageIssue::MissingMask),
             Some(mask) if mask.rgb().chunks_exact(3).all(|pixel| pixel[0] < sample::WHITE) => {
@@ -317,10 +317,10 @@ impl Photograph {
 impl Entry {
     fn read(&self) -> std::result::Result<Photograph, (ImageIssue, String)> {
         let unreadable = |what: &str, path: &Path, error: Error| {
-            let said = error.to_string();
+            let detail = error.to_string();
             // The caller adds the name of the image.
-            let said = said.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&said);
-            (ImageIssue::Unreadable, format!("{what}{said}"))
+            let detail = detail.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&detail);
+            (ImageIssue::Unreadable, format!("{what}{detail}"))
         };
         let picture = match &self.pixels {
             Pixels::File(path) => Picture::open(path).map_err(|error| unreadable("", path, error))?,

@@ -593,11 +593,11 @@ images = 2
             ("file = \"m.onnx\"", "weights = \"m.pth\"", &["model.weights", "`arch` beside it"]),
         ];
         for (right, wrong, words) in cases {
-            let said = parse(&WHOLE.replacen(right, wrong, 1)).unwrap_err().to_string();
+            let message = parse(&WHOLE.replacen(right, wrong, 1)).unwrap_err().to_string();
             for word in words {
-                assert!(said.contains(word), "'{word}' is not in: {said}");
+                assert!(message.contains(word), "'{word}' is not in: {message}");
             }
-            assert_eq!(said.lines().count(), 1, "{said}");
+            assert_eq!(message.lines().count(), 1, "{message}");
         }
     }
 
@@ -607,17 +607,17 @@ images = 2
         std::fs::write(scratch.0.join("pets.toml"), "").unwrap();
         let file = scratch.0.join("e.toml");
         std::fs::write(&file, "# a\nbase = \"pet.toml\"\n").unwrap();
-        let said = Experiment::open(&file).unwrap_err().to_string();
+        let message = Experiment::open(&file).unwrap_err().to_string();
         for word in ["e.toml, line 2", "base", "did you mean 'pets.toml'?", "expected a file", "pet.toml"] {
-            assert!(said.contains(word), "'{word}' is not in: {said}");
+            assert!(message.contains(word), "'{word}' is not in: {message}");
         }
     }
 
     #[test]
     fn an_experiment_that_asks_nothing_is_refused() {
-        let said = parse("name = \"a\"\n[data]\nfolder = \"x\"\n").unwrap_err().to_string();
-        assert!(said.contains("nothing is asked"), "{said}");
-        let said = parse("name = \"a\"\n[data]\n[sanity]\n").unwrap_err().to_string();
-        assert!(said.contains("sanity") && said.contains("[comparison]"), "{said}");
+        let message = parse("name = \"a\"\n[data]\nfolder = \"x\"\n").unwrap_err().to_string();
+        assert!(message.contains("nothing is asked"), "{message}");
+        let message = parse("name = \"a\"\n[data]\n[sanity]\n").unwrap_err().to_string();
+        assert!(message.contains("sanity") && message.contains("[comparison]"), "{message}");
     }
 }

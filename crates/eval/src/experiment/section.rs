@@ -37,9 +37,9 @@ impl<'a> Section<'a> {
     }
 
     /// An error about a key.
-    pub(super) fn error(&self, key: &str, said: impl std::fmt::Display) -> Error {
+    pub(super) fn error(&self, key: &str, description: impl std::fmt::Display) -> Error {
         let location = self.value.get(key).map_or(&self.value.location, |value| &value.location);
-        location.error(format!("{}: {said}", self.named(key)))
+        location.error(format!("{}: {description}", self.named(key)))
     }
 
     /// An error about the text of a key.
@@ -49,7 +49,11 @@ impl<'a> Section<'a> {
     }
 
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> Error {
-        found.location.error(format!("{}: expected {expected}, found {}", self.named(key), found.kind.said()))
+        found.location.error(format!(
+            "{}: expected {expected}, found {}",
+            self.named(key),
+            found.kind.description()
+        ))
     }
 
     /// A text, if given.
@@ -147,7 +151,7 @@ impl<'a> Section<'a> {
         };
         let text = |value: &Value| match &value.kind {
             Kind::Text(text) => Ok(text.clone()),
-            Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.said()),
+            Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.description()),
             _ => Err(self.wrong(key, "a text or a list of texts", value)),
         };
         list.into_iter().map(text).collect::<Result<Vec<_>>>().map(Some)

@@ -53,7 +53,7 @@ pub enum Kind {
 
 impl Kind {
     /// The value in words, for errors.
-    pub fn said(&self) -> String {
+    pub fn description(&self) -> String {
         match self {
             Kind::Text(text) => format!("\"{text}\""),
             Kind::Whole(number) => number.to_string(),
@@ -67,8 +67,8 @@ impl Kind {
 
 impl SourceLocation {
     /// An error about this value.
-    pub fn error(&self, said: impl std::fmt::Display) -> Error {
-        Error::malformed(format!("{}, line {}: {said}", self.file.display(), self.line))
+    pub fn error(&self, description: impl std::fmt::Display) -> Error {
+        Error::malformed(format!("{}, line {}: {description}", self.file.display(), self.line))
     }
 }
 
@@ -92,7 +92,7 @@ impl Value {
         let Kind::Text(name) = &base.kind else {
             return Err(base
                 .location
-                .error(format!("base: expected the name of a file, found {}", base.kind.said())));
+                .error(format!("base: expected the name of a file, found {}", base.kind.description())));
         };
         if depth == MAX_DEPTH {
             return Err(base.location.error("base: files are based on one another in a circle, or too deep"));

@@ -24,7 +24,7 @@ pub struct Part {
     /// The images that can be used.
     pub images: Vec<EvaluatedImage>,
     /// Images that were excluded.
-    pub left_out: Vec<ExcludedImage>,
+    pub excluded: Vec<ExcludedImage>,
     /// Images without a mask, or with an empty one, that are kept.
     pub unmasked: Vec<ExcludedImage>,
 }
@@ -110,20 +110,20 @@ impl Part {
             std::result::Result<(usize, String, String, Option<usize>, Option<ImageIssue>), ExcludedImage>;
         let read = |index: usize| -> Result<Read> {
             let kept = |photograph: Photograph| {
-                let trouble = photograph.mask_trouble();
-                (index, photograph.name, photograph.hash, photograph.label, trouble)
+                let issue = photograph.mask_issue();
+                (index, photograph.name, photograph.hash, photograph.label, issue)
             };
             Ok(data.load(index)?.map(kept))
         };
         let found: Vec<Read> = parallel::map(data.len(), read).into_iter().collect::<Result<_>>()?;
-        let (mut images, mut left_out, mut unmasked, mut classes) =
+        let (mut images, mut excluded, mut unmasked, mut classes) =
             (Vec::new(), Vec::new(), Vec::new(), None);
         let mut entered: HashMap<i64, String> = HashMap::new();
         for one in found {
-            let (index, name, hash, label, mask_trouble) = match one {
+            let (index, name, hash, label, mask_issue) = match one {
                 Ok(found) => found,
-                Err(trouble) => {
-                    left_out.push(trouble);
+                Err(issue) => {
+                    excluded.push(issue);
                     continue;
                 }
             };
@@ -146,27 +146,27 @@ impl Part {
             // The same image with the same class has one row in the store and counts once.
             match entered.entry(id) {
                 Occupied(first) => {
-                    let said = first.get().clone();
-                    left_out.push(ExcludedImage { name, trouble: ImageIssue::Repeated, said });
+                    let detail = first.get().clone();
+                    excluded.push(ExcludedImage { name, issue: ImageIssue::Repeated, detail });
                     continue;
                 }
                 Vacant(first) => _ = first.insert(name.clone()),
             }
-            if let Some(trouble) = mask_trouble {
-                unmasked.push(ExcludedImage { name: name.clone(), trouble, said: String::new() });
+            if let Some(issue) = mask_issue {
+                unmasked.push(ExcludedImage { name: name.clone(), issue, detail: String::new() });
             }
             images.push(EvaluatedImage { id, name, hash, class, index });
         }
         if images.is_empty() {
             let why: Vec<String> =
-                left_out.iter().take(1).map(|out| format!("; '{}' {out}", out.name)).collect();
+                excluded.iter().take(1).map(|out| format!("; '{}' {out}", out.name)).collect();
             let why = why.concat();
             return Err(Error::argument(format!(
                 "data.{name}: none of {} images can be used{why}",
                 data.len()
             )));
         }
-        Ok(Part { name, data, images, left_out, unmasked })
+        Ok(Part { name, data, images, excluded, unmasked })
     }
 
     /// At most `count` of the images, evenly spaced over the part.
@@ -179,8 +179,7 @@ impl Part {
 
 fn sample(data: &DataSet, index: usize, preprocess: &Preprocess) -> Result<Sample> {
     let loaded = data.load(index)?;
-    let photograph =
-        loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.trouble)))?;
+    let photograph = loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.issue)))?;
     Sample::new(&photograph, preprocess)
 }
 

@@ -64,7 +64,7 @@ pub trait Observer {
     fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress>;
 
     /// A warning about the experiment.
-    fn remark(&self, said: &str);
+    fn remark(&self, message: &str);
 
     /// A method's configuration was chosen.
     fn chosen(&self, title: &str, criterion: &str, configuration: &str);
@@ -147,7 +147,7 @@ impl Protocol<'_> {
         for part in validation.iter().chain([&test]) {
             let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
             self.store.set_images(self.id, part.name, &ids)?;
-            self.store.set_troubles(self.id, part.name, &part.left_out, &part.unmasked)?;
+            self.store.set_image_issues(self.id, part.name, &part.excluded, &part.unmasked)?;
         }
         let mut position = 0;
         let compared = self.select(&choices, validation.as_ref(), &mut position)?;
@@ -418,14 +418,16 @@ impl Protocol<'_> {
             for text in wanted {
                 let Some(at) = texts.iter().position(|resolved| resolved == text) else { continue };
                 let (metric, better) = metrics[at];
-                let said = ids.iter().map(|&id| self.said(id, metric, part)).collect::<Result<Vec<_>>>()?;
-                columns.push((said, better));
+                let values =
+                    ids.iter().map(|&id| self.values_of(id, metric, part)).collect::<Result<Vec<_>>>()?;
+                columns.push((values, better));
             }
             let Some(best) = selection::best(&columns) else { continue };
             let configuration = &choice.candidates[best].configuration;
             let sign = if configuration.absolute { ", absolute" } else { "" };
-            let said = format!("{} at {}{sign}", choice.candidates[best].place, configuration.layer);
-            self.observer.chosen(&choice.title, criterion, said.trim_start_matches(" at "));
+            let configuration_text =
+                format!("{} at {}{sign}", choice.candidates[best].place, configuration.layer);
+            self.observer.chosen(&choice.title, criterion, configuration_text.trim_start_matches(" at "));
             match won.iter_mut().find(|(index, _)| *index == best) {
                 Some((_, note)) => {
                     note.push_str(", ");
@@ -439,7 +441,7 @@ impl Protocol<'_> {
         Ok(won.into_iter().map(winner).collect())
     }
 
-    fn said(&self, configuration: i64, metric: i64, part: &Part) -> Result<MetricValues> {
+    fn values_of(&self, configuration: i64, metric: i64, part: &Part) -> Result<MetricValues> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
         Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
     }

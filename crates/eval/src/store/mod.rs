@@ -20,7 +20,7 @@ pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// The table of images with issues.
-const TROUBLE: &str = "CREATE TABLE IF NOT EXISTS trouble (experiment INTEGER NOT NULL, part TEXT NOT NULL, \
+const IMAGE_ISSUES: &str = "CREATE TABLE IF NOT EXISTS trouble (experiment INTEGER NOT NULL, part TEXT NOT NULL, \
                        position INTEGER NOT NULL, image TEXT NOT NULL, said TEXT NOT NULL, kept INTEGER NOT NULL, \
                        PRIMARY KEY (experiment, part, position)) WITHOUT ROWID";
 /// The query that joins results with names.
@@ -133,7 +133,7 @@ impl Store {
             return Ok(Err(self.foreign(marks)));
         }
         // Older stores get this table when they are next written to.
-        self.connection.execute_batch(TROUBLE)?;
+        self.connection.execute_batch(IMAGE_ISSUES)?;
         // A commit returns after the data has reached the disk, so that finished rows survive a power cut.
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
@@ -294,7 +294,7 @@ fn unchanging(path: &Path) -> Option<PathBuf> {
 /// An error of SQLite in words that help.
 fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
     let path = path.display();
-    let io = |said: String| Error::new(ErrorKind::Io, said);
+    let io = |message: String| Error::new(ErrorKind::Io, message);
     match cause.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
             io(format!("{path}: the disk is full; make room and run again, what is finished is kept"))

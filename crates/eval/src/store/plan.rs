@@ -66,7 +66,7 @@ pub struct RecordedIssue {
     /// The image's name.
     pub image: String,
     /// The issue in words.
-    pub said: String,
+    pub detail: String,
     /// Whether it is evaluated nevertheless.
     pub kept: bool,
 }
@@ -113,23 +113,23 @@ impl Store {
     }
 
     /// Stores which images of a part were excluded, and which are kept without a mask although masks are needed.
-    pub fn set_troubles(
+    pub fn set_image_issues(
         &mut self,
         experiment: i64,
         part: &str,
-        left_out: &[ExcludedImage],
+        excluded: &[ExcludedImage],
         unmasked: &[ExcludedImage],
     ) -> Result<()> {
-        let left_out = left_out.iter().map(|out| (&out.name, out.to_string(), false));
+        let excluded = excluded.iter().map(|out| (&out.name, out.to_string(), false));
         let unmasked = unmasked.iter().map(|out| (&out.name, out.to_string(), true));
-        let all: Vec<(&String, String, bool)> = left_out.chain(unmasked).collect();
+        let all: Vec<(&String, String, bool)> = excluded.chain(unmasked).collect();
         self.within(|transaction| {
             let forget = "DELETE FROM trouble WHERE experiment = ?1 AND part = ?2";
             transaction.execute(forget, params![experiment, part])?;
             let add = "INSERT INTO trouble (experiment, part, position, image, said, kept) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            for (position, (image, said, kept)) in all.iter().enumerate() {
-                let values = params![experiment, part, position as i64, image, said, kept];
+            for (position, (image, detail, kept)) in all.iter().enumerate() {
+                let values = params![experiment, part, position as i64, image, detail, kept];
                 transaction.prepare(add)?.execute(values)?;
             }
             Ok(())
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// The images of an experiment that have issues.
-    pub fn troubles(&self, experiment: i64) -> Result<Vec<RecordedIssue>> {
+    pub fn image_issues(&self, experiment: i64) -> Result<Vec<RecordedIssue>> {
         let tables = self.list("SELECT 1 FROM sqlite_master WHERE name = 'trouble'", &[], |_| Ok(()))?;
         if tables.is_empty() {
             return Ok(Vec::new());
@@ -149,7 +149,7 @@ impl Store {
                 Ok(RecordedIssue {
                     part: row.get(0)?,
                     image: row.get(1)?,
-                    said: row.get(2)?,
+                    detail: row.get(2)?,
                     kept: row.get(3)?,
                 })
             },
@@ -352,18 +352,18 @@ mod tests {
         let mut store = Store::open(&scratch.store()).unwrap();
         let broken = |name: &str| ExcludedImage {
             name: name.into(),
-            trouble: ImageIssue::Unreadable,
-            said: "no PNG".into(),
+            issue: ImageIssue::Unreadable,
+            detail: "no PNG".into(),
         };
-        store.set_troubles(7, "test", &[broken("a"), broken("b")], &[broken("c")]).unwrap();
-        store.set_troubles(7, "test", &[broken("a")], &[broken("c")]).unwrap();
-        store.set_troubles(8, "test", &[broken("z")], &[]).unwrap();
-        let said: Vec<(String, String, bool)> =
-            store.troubles(7).unwrap().into_iter().map(|one| (one.image, one.said, one.kept)).collect();
+        store.set_image_issues(7, "test", &[broken("a"), broken("b")], &[broken("c")]).unwrap();
+        store.set_image_issues(7, "test", &[broken("a")], &[broken("c")]).unwrap();
+        store.set_image_issues(8, "test", &[broken("z")], &[]).unwrap();
+        let detail: Vec<(String, String, bool)> =
+            store.image_issues(7).unwrap().into_iter().map(|one| (one.image, one.detail, one.kept)).collect();
         let expected = [("a", "cannot be read (no PNG)", false), ("c", "cannot be read (no PNG)", true)];
-        assert_eq!(said, expected.map(|(image, said, kept)| (image.to_owned(), said.to_owned(), kept)));
+        assert_eq!(detail, expected.map(|(image, detail, kept)| (image.to_owned(), detail.to_owned(), kept)));
         store.connection.execute_batch("DROP TABLE trouble").unwrap();
-        assert_eq!(Store::read(&scratch.store()).unwrap().troubles(7).unwrap(), []);
-        assert_eq!(Store::open(&scratch.store()).unwrap().troubles(7).unwrap(), []);
+        assert_eq!(Store::read(&scratch.store()).unwrap().image_issues(7).unwrap(), []);
+        assert_eq!(Store::open(&scratch.store()).unwrap().image_issues(7).unwrap(), []);
     }
 }

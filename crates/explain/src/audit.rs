@@ -348,9 +348,9 @@ pub fn audit_pair(
         progress(sample, samples);
         let shift: Vec<f64> =
             x.iter().map(|_| if sample == 0 { 0.0 } else { noise.next() * spread }).collect();
-        let divided = |v: f64| if pair.products { v.max(0.0) } else { v / 2.0 };
-        let plus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| divided(*v) + s).collect();
-        let minus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| divided(-v) + s * 0.5).collect();
+        let segmented = |v: f64| if pair.products { v.max(0.0) } else { v / 2.0 };
+        let plus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| segmented(*v) + s).collect();
+        let minus: Vec<f64> = x.iter().zip(&shift).map(|(v, s)| segmented(-v) + s * 0.5).collect();
         let here = run(plus.clone(), minus.clone())?;
         let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
         let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();

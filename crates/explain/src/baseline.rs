@@ -4,8 +4,8 @@ use monosplit_graph::batch::rows;
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
-use crate::layout::Layout;
-use crate::section::batch_of;
+use crate::network_partition::batch_of;
+use crate::sample_layout::SampleLayout;
 
 /// An image without the evidence: what a path begins at, or what covers a part that is taken away.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,13 +26,13 @@ impl Default for Baseline {
 
 impl Baseline {
     /// What stands in for a value of this layout, where that can be told from the value alone.
-    pub(crate) fn of_value(&self, value: &[f64], layout: &Layout) -> Option<Vec<f64>> {
+    pub(crate) fn of_value(&self, value: &[f64], layout: &SampleLayout) -> Option<Vec<f64>> {
         match self {
             Baseline::Value(number) => Some(vec![*number; value.len()]),
             Baseline::Mean => {
                 let mut sums = vec![0.0; layout.channels()];
                 value.iter().enumerate().for_each(|(element, v)| sums[layout.channel(element)] += v);
-                let mean = |element| sums[layout.channel(element)] / layout.place_count() as f64;
+                let mean = |element| sums[layout.channel(element)] / layout.position_count() as f64;
                 Some((0..value.len()).map(mean).collect())
             }
             Baseline::Images(_) => None,
@@ -40,7 +40,7 @@ impl Baseline {
     }
 
     /// One image of this layout for each image in question.
-    pub(crate) fn images(&self, batch: &ExplainBatch<'_>, layout: &Layout) -> Result<Tensor> {
+    pub(crate) fn images(&self, batch: &ExplainBatch<'_>, layout: &SampleLayout) -> Result<Tensor> {
         let samples = batch.samples();
         if let Some(given) = self.given(layout)? {
             return rows(&given, batch.item_indices(given.shape()[0], "baseline images")?.into_iter());
@@ -51,7 +51,7 @@ impl Baseline {
     }
 
     /// The images that were given, `[count, …]`, if any were.
-    pub(crate) fn given(&self, layout: &Layout) -> Result<Option<Tensor>> {
+    pub(crate) fn given(&self, layout: &SampleLayout) -> Result<Option<Tensor>> {
         let Baseline::Images(given) = self else { return Ok(None) };
         let dims = layout.dims();
         let alone = given.shape() == dims;
@@ -79,9 +79,9 @@ mod tests {
         baseline.images(&ExplainBatch::new(images, &Class::Top, &Settings::default()), &layout(dims))
     }
 
-    fn layout(dims: &[usize]) -> Layout {
+    fn layout(dims: &[usize]) -> SampleLayout {
         let channels = (dims.len() > 1).then_some(1);
-        Layout::new(&Shape::batched(dims), Axes { channels, image_channels: 1 }).unwrap()
+        SampleLayout::new(&Shape::batched(dims), Axes { channels, image_channels: 1 }).unwrap()
     }
 
     #[test]

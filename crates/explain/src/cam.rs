@@ -11,14 +11,14 @@ use crate::method::Attribution;
 pub(crate) struct Layer {
     at: NodeId,
     channels: usize,
-    places: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 impl Layer {
     pub(crate) fn new(builder: &ExplanationBuilder<'_>, at: NodeId) -> Result<Self> {
         let channels = builder.axes(at)?.channels.unwrap_or(1);
         let rank = builder.graph.node(at).shape.rank();
-        Ok(Layer { at, channels, places: (1..rank).filter(|&axis| axis != channels).collect() })
+        Ok(Layer { at, channels, positions: (1..rank).filter(|&axis| axis != channels).collect() })
     }
 
     /// The mean over places, which stay as axes of length one.
@@ -32,16 +32,16 @@ impl Layer {
     }
 
     fn reduced(&self, g: &mut Graph, reduction: Reduction, value: NodeId) -> Result<NodeId> {
-        if self.places.is_empty() {
+        if self.positions.is_empty() {
             return Ok(value);
         }
-        g.reduced(reduction, value, &self.places, true)
+        g.reduced(reduction, value, &self.positions, true)
     }
 
     /// `Σ_c w_c a_c`; without places, `w ⊙ a`.
     pub(crate) fn weighted(&self, g: &mut Graph, weights: NodeId, rectified: bool) -> Result<Attribution> {
         let mut map = g.times(weights, self.at)?;
-        if !self.places.is_empty() {
+        if !self.positions.is_empty() {
             map = g.reduced(Reduction::Sum, map, &[self.channels], false)?;
         }
         let map = if rectified { g.rectified(map)? } else { map };

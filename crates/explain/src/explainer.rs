@@ -10,9 +10,9 @@ use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
 use crate::bindings::bind;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, inputs, value};
-use crate::invariant::{Cut, cut};
 use crate::method::{Diagnostic, MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
+use crate::prologue::{PrologueSplit, cut};
 use crate::scaled::{Scale, Scaled};
 
 /// A map for every sample of a batch.
@@ -65,7 +65,7 @@ enum MapSource {
 struct Compiled {
     explanation: ExplanationGraph,
     program: Box<dyn Program>,
-    invariant: Option<Invariant>,
+    invariant: Option<CachedPrologue>,
 }
 
 /// A method that runs the network many times, and the program that turns its attributions into a map.
@@ -76,8 +76,8 @@ struct MultiPassMap {
 
 /// The two programs of an explanation that is cut into a part that does not depend on the image (the prologue) and the
 /// rest, and the values the prologue computed for the last few classes.
-struct Invariant {
-    cut: Cut,
+struct CachedPrologue {
+    cut: PrologueSplit,
     prologue: Box<dyn Program>,
     main: Box<dyn Program>,
     cache: Mutex<VecDeque<(Key, Vec<Tensor>)>>,
@@ -174,7 +174,7 @@ impl Explainer {
         if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
             let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
             let cache = Mutex::new(VecDeque::new());
-            explainer.native.invariant = Some(Invariant { cut, prologue, main, cache });
+            explainer.native.invariant = Some(CachedPrologue { cut, prologue, main, cache });
         }
         Ok(explainer)
     }
@@ -365,7 +365,7 @@ fn finishing(source: &Graph, prepared: &dyn PreparedMethod, request: &MapRequest
     g.pruned()
 }
 
-impl Invariant {
+impl CachedPrologue {
     fn run(&self, compiled: &Compiled, classes: &[i64], batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
         let mut inputs = bind(compiled.explanation.graph(), batch, classes)?;
         let mut per_sample = Vec::with_capacity(classes.len());

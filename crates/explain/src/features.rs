@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Error, Result, Tensor};
 
-use crate::layout::Layout;
+use crate::sample_layout::SampleLayout;
 use crate::scorer::Region;
 use crate::slic::{self, Pixels};
 
@@ -54,12 +54,12 @@ impl Groups {
     }
 
     /// The smallest rectangle around each part.
-    pub(crate) fn regions(&self, layout: &Layout) -> Result<Vec<Region>> {
+    pub(crate) fn regions(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
         let (_, width) = layout.plane()?;
         let mut regions: Vec<Option<Region>> = vec![None; self.count];
         for (element, &group) in self.of_element.iter().enumerate() {
-            let place = layout.place(element);
-            let at = [place / width, place % width];
+            let position = layout.position(element);
+            let at = [position / width, position % width];
             let region = regions[group].get_or_insert_with(|| at.map(|at| at..at + 1));
             for (range, at) in region.iter_mut().zip(at) {
                 *range = range.start.min(at)..range.end.max(at + 1);
@@ -69,10 +69,10 @@ impl Groups {
     }
 
     /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
-    pub(crate) fn spread(&self, layout: &Layout, whole: bool, of_group: &[f64]) -> Vec<f64> {
+    pub(crate) fn spread(&self, layout: &SampleLayout, whole: bool, of_group: &[f64]) -> Vec<f64> {
         if whole {
-            return (0..layout.place_count())
-                .map(|place| of_group[self.of_element[layout.element(0, place)]])
+            return (0..layout.position_count())
+                .map(|position| of_group[self.of_element[layout.element(0, position)]])
                 .collect();
         }
         self.of_element.iter().map(|&group| of_group[group]).collect()
@@ -81,7 +81,7 @@ impl Groups {
 
 impl Features {
     /// An error if a number is out of its range.
-    pub(crate) fn check(&self, layout: &Layout) -> Result<()> {
+    pub(crate) fn check(&self, layout: &SampleLayout) -> Result<()> {
         match self {
             Features::Superpixels { segments, compactness } => {
                 layout.plane()?;
@@ -111,16 +111,16 @@ impl Features {
     }
 
     /// Whether a part holds all channels of its places.
-    pub(crate) fn whole_places(&self, layout: &Layout) -> bool {
+    pub(crate) fn holds_all_channels(&self, layout: &SampleLayout) -> bool {
         match self {
             Features::Superpixels { .. } | Features::Grid(_) => true,
             Features::Elements => layout.channels() == 1,
-            Features::Mask(mask) => mask.len() == layout.place_count(),
+            Features::Mask(mask) => mask.len() == layout.position_count(),
         }
     }
 
     /// The size of the largest rectangle a part covers, where that is known before an image is seen.
-    pub(crate) fn largest(&self, layout: &Layout) -> Result<Option<[usize; 2]>> {
+    pub(crate) fn largest(&self, layout: &SampleLayout) -> Result<Option<[usize; 2]>> {
         if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
             return Ok(None);
         }
@@ -130,8 +130,8 @@ impl Features {
     }
 
     /// The parts of an image.
-    pub(crate) fn groups(&self, image: &[f64], layout: &Layout) -> Result<Groups> {
-        let (of_place, count) = match self {
+    pub(crate) fn groups(&self, image: &[f64], layout: &SampleLayout) -> Result<Groups> {
+        let (of_position, count) = match self {
             Features::Elements => {
                 return Ok(Groups { of_element: (0..layout.len()).collect(), count: layout.len() });
             }
@@ -139,35 +139,35 @@ impl Features {
             Features::Grid(side) => {
                 let (height, width) = layout.plane()?;
                 let across = width.div_ceil(*side);
-                let cell = |place: usize| place / width / side * across + place % width / side;
+                let cell = |position: usize| position / width / side * across + position % width / side;
                 ((0..height * width).map(cell).collect::<Vec<_>>(), height.div_ceil(*side) * across)
             }
             Features::Superpixels { segments, compactness } => {
                 let (height, width) = layout.plane()?;
                 let channels = layout.channels();
-                let places = 0..height * width;
-                let values = places
-                    .flat_map(|place| (0..channels).map(move |c| image[layout.element(c, place)]))
+                let positions = 0..height * width;
+                let values = positions
+                    .flat_map(|position| (0..channels).map(move |c| image[layout.element(c, position)]))
                     .collect();
                 slic::superpixels(Pixels { height, width, channels, values }, *segments, *compactness)
             }
         };
-        let of_element = (0..layout.len()).map(|element| of_place[layout.place(element)]).collect();
+        let of_element = (0..layout.len()).map(|element| of_position[layout.position(element)]).collect();
         Ok(Groups { of_element, count })
     }
 
     /// The parts a mask names, numbered without gaps in the order of their numbers.
-    fn mask(&self, mask: &Tensor, layout: &Layout) -> Result<Groups> {
+    fn mask(&self, mask: &Tensor, layout: &SampleLayout) -> Result<Groups> {
         let shape: Vec<usize> = mask.shape().iter().copied().skip_while(|&length| length == 1).collect();
         let like =
             |dims: &[usize]| dims.iter().copied().skip_while(|&length| length == 1).eq(shape.iter().copied());
-        let whole = like(layout.places());
+        let whole = like(layout.spatial_dims());
         let numbers = mask.to_i64().filter(|_| whole || like(layout.dims())).ok_or_else(|| {
             Error::argument(format!(
                 "the mask holds {} numbers of shape {:?}, expected whole ones of shape {:?} or {:?}",
                 mask.kind(),
                 mask.shape(),
-                layout.places(),
+                layout.spatial_dims(),
                 layout.dims()
             ))
         })?;
@@ -175,7 +175,7 @@ impl Features {
         known.sort_unstable();
         known.dedup();
         let of = |element: usize| {
-            let number = numbers[if whole { layout.place(element) } else { element }];
+            let number = numbers[if whole { layout.position(element) } else { element }];
             known.binary_search(&number).unwrap_or_default()
         };
         Ok(Groups { of_element: (0..layout.len()).map(of).collect(), count: known.len() })
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
     use crate::channels::Axes;
 
-    fn layout(dims: &[usize]) -> Layout {
-        Layout::new(&Shape::batched(dims), Axes { channels: Some(1), image_channels: 1 }).unwrap()
+    fn layout(dims: &[usize]) -> SampleLayout {
+        SampleLayout::new(&Shape::batched(dims), Axes { channels: Some(1), image_channels: 1 }).unwrap()
     }
 
     #[test]
@@ -198,11 +198,11 @@ mod tests {
         let layout = layout(&[2, 1, 2]);
         let channel = Features::Mask(Tensor::new([1, 2], vec![7i64, -3]).unwrap());
         assert_eq!(channel.groups(&[0.0; 4], &layout).unwrap().of_element, [1, 0, 1, 0]);
-        assert!(channel.whole_places(&layout));
+        assert!(channel.holds_all_channels(&layout));
         let image = Features::Mask(Tensor::new([1, 2, 1, 2], vec![0i64, 1, 2, 2]).unwrap());
         let groups = image.groups(&[0.0; 4], &layout).unwrap();
         assert_eq!((groups.of_element, groups.count), (vec![0, 1, 2, 2], 3));
-        assert!(!image.whole_places(&layout));
+        assert!(!image.holds_all_channels(&layout));
         let wrong = Features::Mask(Tensor::new([3], vec![0i64, 1, 2]).unwrap());
         assert!(wrong.check(&layout).unwrap_err().to_string().contains("[3]"));
         let real = Features::Mask(Tensor::new([1, 2], vec![0f32, 1.0]).unwrap());

@@ -4,7 +4,7 @@ use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeA
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
 use crate::channels::Axes;
-use crate::patches::Grid;
+use crate::patch_grid::Grid;
 use crate::scaled::{Scale, Scaled};
 
 /// How channels become one number for each place.

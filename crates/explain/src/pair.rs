@@ -516,10 +516,10 @@ struct Run {
 fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Run> {
     let within = |position: usize| -> Vec<(usize, usize)> {
         let reached = (0..window.kernel[axis]).map(|tap| {
-            let place = position * window.stride[axis] + tap * window.dilation[axis];
-            (tap, place.checked_sub(window.pad[axis].0).filter(|&place| place < length))
+            let position = position * window.stride[axis] + tap * window.dilation[axis];
+            (tap, position.checked_sub(window.pad[axis].0).filter(|&position| position < length))
         });
-        reached.filter_map(|(tap, place)| place.map(|place| (tap, place))).collect()
+        reached.filter_map(|(tap, position)| position.map(|position| (tap, position))).collect()
     };
     let mut runs: Vec<Run> = Vec::new();
     let mut last: Vec<usize> = Vec::new();

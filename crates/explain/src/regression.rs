@@ -10,7 +10,7 @@ pub(crate) struct Observations {
     /// The lower half of `Σ w z zᵀ`, row by row.
     products: Vec<f64>,
     /// `Σ w z y`.
-    answers: Vec<f64>,
+    outputs_of: Vec<f64>,
 }
 
 impl Observations {
@@ -18,7 +18,7 @@ impl Observations {
         Observations {
             unknowns,
             products: vec![0.0; unknowns * (unknowns + 1) / 2],
-            answers: vec![0.0; unknowns],
+            outputs_of: vec![0.0; unknowns],
         }
     }
 
@@ -30,7 +30,7 @@ impl Observations {
             row = rest;
             if left != 0.0 {
                 own.iter_mut().zip(z).for_each(|(sum, right)| *sum += weight * left * right);
-                self.answers[i] += weight * left * y;
+                self.outputs_of[i] += weight * left * y;
             }
         }
     }
@@ -40,7 +40,7 @@ impl Observations {
     pub(crate) fn solve(mut self, penalty: impl Fn(usize) -> f64) -> Vec<f64> {
         let n = self.unknowns;
         let at = |i: usize, j: usize| i * (i + 1) / 2 + j;
-        let (l, b) = (&mut self.products, &mut self.answers);
+        let (l, b) = (&mut self.products, &mut self.outputs_of);
         (0..n).for_each(|i| l[at(i, i)] += penalty(i));
         for j in 0..n {
             let diagonal = l[at(j, j)];
@@ -66,7 +66,7 @@ impl Observations {
             let pivot = l[at(i, i)];
             b[i] = if pivot == 0.0 { 0.0 } else { (b[i] - inner) / pivot };
         }
-        self.answers
+        self.outputs_of
     }
 }
 

@@ -133,8 +133,8 @@ impl Relevances {
         let (plus, minus) = self.pair(g, sums, differences)?;
         self.handed.borrow_mut().extend([(r.plus, plus), (r.minus, minus)]);
         let c = Relevance {
-            plus: self.divided(g, r.plus, plus, sums)?,
-            minus: self.divided(g, r.minus, minus, sums)?,
+            plus: self.segmented(g, r.plus, plus, sums)?,
+            minus: self.segmented(g, r.minus, minus, sums)?,
         };
         let (gains, partner) = self.gains(g, id, node, index, c)?;
         let exponent = match (sums.exponent, partner) {
@@ -230,7 +230,7 @@ impl Relevances {
     }
 
     /// `R/stab(z)` with `stab(z) = z + ε·sign(z)`, `sign(0) = +1`.
-    fn divided(&self, g: &mut Graph, r: NodeId, z: NodeId, like: Scaled) -> Result<NodeId> {
+    fn segmented(&self, g: &mut Graph, r: NodeId, z: NodeId, like: Scaled) -> Result<NodeId> {
         let epsilon = g.number(self.epsilon);
         let mut epsilon = self.scale.under(g, epsilon, like)?;
         if like.exponent.is_some() {

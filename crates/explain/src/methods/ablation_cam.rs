@@ -8,8 +8,8 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::batch_of;
 
 /// How far below everything else an ablated channel lies where grad-cam takes it below.
 const BELOW: f64 = 1e7;
@@ -72,41 +72,44 @@ struct Channels {
 
 impl PreparedMethod for Channels {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let stage = self.scorer.stage(batch, classes)?;
+        let cut_values = self.scorer.cut_values(batch, classes)?;
         let layout = self.scorer.layout();
-        let samples = 0..stage.samples();
+        let samples = 0..cut_values.samples();
         let levels: Vec<f64> = samples
             .map(|sample| match self.method.ablated {
                 Ablated::Zero => 0.0,
                 Ablated::BelowLeast => {
-                    let least = stage.value(sample).iter().copied().fold(f64::INFINITY, f64::min);
+                    let least = cut_values.value(sample).iter().copied().fold(f64::INFINITY, f64::min);
                     if least == 0.0 { 0.0 } else { least - BELOW }
                 }
             })
             .collect();
-        let mut whole = vec![0.0; stage.samples()];
-        let mut weights = vec![vec![0.0; layout.channels()]; stage.samples()];
-        self.scorer.ask(
-            &stage,
-            &vec![layout.channels() + 1; stage.samples()],
-            |draw, value| {
-                let Some(channel) = draw.number.checked_sub(1) else { return };
-                let places = 0..layout.place_count();
-                places.for_each(|place| value[layout.element(channel, place)] = levels[draw.sample]);
+        let mut whole = vec![0.0; cut_values.samples()];
+        let mut weights = vec![vec![0.0; layout.channels()]; cut_values.samples()];
+        self.scorer.run_perturbed(
+            &cut_values,
+            &vec![layout.channels() + 1; cut_values.samples()],
+            |perturbation, value| {
+                let Some(channel) = perturbation.number.checked_sub(1) else { return };
+                let positions = 0..layout.position_count();
+                positions.for_each(|position| {
+                    value[layout.element(channel, position)] = levels[perturbation.sample]
+                });
             },
-            |draw, answer| match draw.number.checked_sub(1) {
-                None => whole[draw.sample] = answer.score(),
+            |perturbation, output| match perturbation.number.checked_sub(1) {
+                None => whole[perturbation.sample] = output.score(),
                 Some(channel) => {
-                    let whole = whole[draw.sample];
-                    weights[draw.sample][channel] = (whole - answer.score()) / whole;
+                    let whole = whole[perturbation.sample];
+                    weights[perturbation.sample][channel] = (whole - output.score()) / whole;
                 }
             },
         )?;
         let each = weights.iter().enumerate();
         let found = each.flat_map(|(sample, weights)| {
-            weighted(layout, stage.value(sample), weights, self.method.rectified)
+            weighted(layout, cut_values.value(sample), weights, self.method.rectified)
         });
-        let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.collect::<Vec<f64>>())?;
+        let values =
+            Tensor::new(batch_of(cut_values.samples(), layout.spatial_dims()), found.collect::<Vec<f64>>())?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 

@@ -6,7 +6,7 @@ use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
-use crate::patches::Grid;
+use crate::patch_grid::Grid;
 
 /// Attention from the class token to the patches; from all tokens on the average where there is no class token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,12 +5,12 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Noise, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
-use crate::layout::Layout;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network::Network;
-use crate::section::{Below, batch_of, located};
+use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
+use crate::sample_layout::SampleLayout;
 
 /// A random number between 0 and 1 at every place, drawn from the seed and the image: another image has another map,
 /// and the same image the same one in whatever company.
@@ -74,8 +74,8 @@ impl MultiPass for RandomMap {
 impl MultiPass for ImageItself {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, value) = Value::new(target)?;
-        let below = Below::new(&network, &[value.at], engine)?;
-        Ok(Box::new(Itself { below, value }))
+        let prefix = PrefixProgram::new(&network, &[value.at], engine)?;
+        Ok(Box::new(Itself { prefix, value }))
     }
 
     fn obstacle(&self) -> &'static str {
@@ -123,18 +123,18 @@ impl MultiPass for GroundTruth {
 /// Where a control is read off.
 struct Value {
     at: monosplit_graph::NodeId,
-    layout: Layout,
+    layout: SampleLayout,
     layer: Option<String>,
 }
 
 impl Value {
     fn new(target: &NetworkLayer<'_>) -> Result<(Network, Self)> {
-        let (network, at, layout) = located(target)?;
+        let (network, at, layout) = resolve_layer(target)?;
         Ok((network, Value { at, layout, layer: target.layer.map(str::to_owned) }))
     }
 
     fn maps(&self, samples: usize, values: Vec<f64>) -> Result<Attributions> {
-        let values = Tensor::new(batch_of(samples, self.layout.places()), values)?;
+        let values = Tensor::new(batch_of(samples, self.layout.spatial_dims()), values)?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 }
@@ -147,11 +147,12 @@ struct Chance {
 impl PreparedMethod for Chance {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (images, samples) = (batch.images.to_f64(), classes.len());
-        let mut values = Vec::with_capacity(samples * self.value.layout.place_count());
+        let mut values = Vec::with_capacity(samples * self.value.layout.position_count());
         for image in images.chunks((images.len() / samples.max(1)).max(1)) {
             let seed = Noise::new(self.seed).stream("random map");
             let own = image.iter().fold(seed, |noise, v| noise.numbered(v.to_bits()));
-            values.extend((0..self.value.layout.place_count() as u64).map(|place| own.uniform(place)));
+            values
+                .extend((0..self.value.layout.position_count() as u64).map(|position| own.uniform(position)));
         }
         self.value.maps(samples, values)
     }
@@ -162,13 +163,13 @@ impl PreparedMethod for Chance {
 }
 
 struct Itself {
-    below: Below,
+    prefix: PrefixProgram,
     value: Value,
 }
 
 impl PreparedMethod for Itself {
     fn attribute(&self, batch: &ExplainBatch<'_>, _: &[usize]) -> Result<Attributions> {
-        Ok(Attributions { values: self.below.values(batch)?.swap_remove(0), diagnostics: Vec::new() })
+        Ok(Attributions { values: self.prefix.values(batch)?.swap_remove(0), diagnostics: Vec::new() })
     }
 
     fn attributed_layer(&self) -> AttributedLayer {
@@ -183,7 +184,7 @@ struct Marked {
 
 impl PreparedMethod for Marked {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let length = self.value.layout.place_count();
+        let length = self.value.layout.position_count();
         let own = batch.item_indices(self.maps.len() / length, "masks")?;
         let maps = own.iter().flat_map(|&i| &self.maps[i * length..(i + 1) * length]);
         self.value.maps(classes.len(), maps.copied().collect())

@@ -69,14 +69,16 @@ impl PreparedMethod for Activations {
         let activations = outputs.pop().ok_or_else(|| Error::argument("the layer has no activations"))?;
         let mut shape = activations.shape().to_vec();
         let (samples, channels) = (shape[0], shape.remove(self.channels));
-        let places: usize = shape[1..].iter().product();
+        let positions: usize = shape[1..].iter().product();
         // Whatever comes before the channels, samples apart, is a place, and so is what comes after.
         let inner: usize = activations.shape()[self.channels + 1..].iter().product();
         let all = activations.to_f64();
-        let mut values = Vec::with_capacity(samples * places);
-        for sample in all.chunks((channels * places).max(1)) {
-            let at = |place: usize, c: usize| sample[(place / inner * channels + c) * inner + place % inner];
-            values.extend(principal(channels, places, &at));
+        let mut values = Vec::with_capacity(samples * positions);
+        for sample in all.chunks((channels * positions).max(1)) {
+            let at = |position: usize, c: usize| {
+                sample[(position / inner * channels + c) * inner + position % inner]
+            };
+            values.extend(principal(channels, positions, &at));
         }
         if self.rectified {
             values.iter_mut().for_each(|v| *v = v.max(0.0));
@@ -93,26 +95,26 @@ impl PreparedMethod for Activations {
 const ITERATIONS: usize = 5000;
 
 /// The projection of each place's activations, less their mean, on their first principal direction.
-fn principal(channels: usize, places: usize, at: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
-    let mean = |c: usize| (0..places).map(|p| at(p, c)).sum::<f64>() / places.max(1) as f64;
+fn principal(channels: usize, positions: usize, at: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
+    let mean = |c: usize| (0..positions).map(|p| at(p, c)).sum::<f64>() / positions.max(1) as f64;
     let means: Vec<f64> = (0..channels).map(mean).collect();
     let centred: Vec<f64> =
-        (0..places).flat_map(|p| means.iter().enumerate().map(move |(c, m)| at(p, c) - m)).collect();
+        (0..positions).flat_map(|p| means.iter().enumerate().map(move |(c, m)| at(p, c) - m)).collect();
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let row = |p: usize| &centred[p * channels..(p + 1) * channels];
     // The projection is an eigenvector of the matrix of places × places, found by multiplication.
-    let first = (0..places).max_by(|&a, &b| product(row(a), row(a)).total_cmp(&product(row(b), row(b))));
+    let first = (0..positions).max_by(|&a, &b| product(row(a), row(a)).total_cmp(&product(row(b), row(b))));
     let Some(first) = first else { return Vec::new() };
     let mut direction = row(first).to_vec();
-    let mut projection = vec![0.0; places];
+    let mut projection = vec![0.0; positions];
     for _ in 0..ITERATIONS {
         let size = product(&direction, &direction).sqrt();
         if size == 0.0 {
-            return vec![0.0; places];
+            return vec![0.0; positions];
         }
         direction.iter_mut().for_each(|v| *v /= size);
         let before =
-            std::mem::replace(&mut projection, (0..places).map(|p| product(row(p), &direction)).collect());
+            std::mem::replace(&mut projection, (0..positions).map(|p| product(row(p), &direction)).collect());
         let (moved, whole) = before
             .iter()
             .zip(&projection)

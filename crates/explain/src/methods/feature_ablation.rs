@@ -10,8 +10,8 @@ use crate::features::{Features, Groups};
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
-use crate::scorer::{Answer, BATCH, Draw, Scorer, Stage};
-use crate::section::{batch_of, located};
+use crate::network_partition::{batch_of, resolve_layer};
+use crate::scorer::{BATCH, CutValues, ModelOutput, Perturbation, Scorer};
 
 /// `f(x) − f(x without the part)` at every place of the part. Where a part holds single channels, places show their sum.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl Method for FeatureAblation {
 
 impl MultiPass for FeatureAblation {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let (_, _, layout) = located(target)?;
+        let (_, _, layout) = resolve_layer(target)?;
         self.features.check(&layout)?;
         let largest = self.features.largest(&layout)?;
         let scorer = match largest {
@@ -64,10 +64,10 @@ pub(super) struct Parts {
 }
 
 /// The parts of every sample in question, and what covers them.
-pub(super) struct Divided<'a> {
-    pub(super) stage: Stage<'a>,
+pub(super) struct SegmentedBatch<'a> {
+    pub(super) cut_values: CutValues<'a>,
     pub(super) groups: Vec<Groups>,
-    pub(super) covers: Vec<Vec<f64>>,
+    pub(super) replacements: Vec<Vec<f64>>,
 }
 
 impl Parts {
@@ -77,7 +77,7 @@ impl Parts {
         target: &NetworkLayer<'_>,
         scorer: Scorer,
     ) -> Self {
-        let whole = features.whole_places(scorer.layout());
+        let whole = features.holds_all_channels(scorer.layout());
         let layer = target.layer.map(str::to_owned);
         Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole }
     }
@@ -95,25 +95,25 @@ impl Parts {
         Ok(Parts::new(features, baseline, target, scorer))
     }
 
-    pub(super) fn divided<'a>(
+    pub(super) fn segmented<'a>(
         &self,
         batch: &'a ExplainBatch<'a>,
         classes: &'a [usize],
-    ) -> Result<Divided<'a>> {
-        let stage = self.scorer.stage(batch, classes)?;
-        let groups = (0..stage.samples())
-            .map(|sample| self.features.groups(stage.value(sample), self.scorer.layout()))
+    ) -> Result<SegmentedBatch<'a>> {
+        let cut_values = self.scorer.cut_values(batch, classes)?;
+        let groups = (0..cut_values.samples())
+            .map(|sample| self.features.groups(cut_values.value(sample), self.scorer.layout()))
             .collect::<Result<Vec<_>>>()?;
-        let covers = self.scorer.covers(&stage, &self.baseline)?;
-        Ok(Divided { stage, groups, covers })
+        let replacements = self.scorer.replacements(&cut_values, &self.baseline)?;
+        Ok(SegmentedBatch { cut_values, groups, replacements })
     }
 
     /// A number for every part of every sample, spread over the places.
-    pub(super) fn spread(&self, divided: &Divided<'_>, found: &[Vec<f64>]) -> Result<Tensor> {
+    pub(super) fn spread(&self, segmented: &SegmentedBatch<'_>, found: &[Vec<f64>]) -> Result<Tensor> {
         let layout = self.scorer.layout();
-        let each = divided.groups.iter().zip(found);
+        let each = segmented.groups.iter().zip(found);
         let values: Vec<f64> = each.flat_map(|(groups, of)| groups.spread(layout, self.whole, of)).collect();
-        let dims = if self.whole { layout.places() } else { layout.dims() };
+        let dims = if self.whole { layout.spatial_dims() } else { layout.dims() };
         Tensor::new(batch_of(found.len(), dims), values)
     }
 
@@ -130,31 +130,38 @@ struct Ablating {
 
 impl PreparedMethod for Ablating {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let divided = self.parts.divided(batch, classes)?;
-        let Divided { stage, groups, covers } = &divided;
-        let draws: Vec<usize> = groups.iter().map(|groups| groups.count + 1).collect();
+        let segmented = self.parts.segmented(batch, classes)?;
+        let SegmentedBatch { cut_values, groups, replacements } = &segmented;
+        let counts: Vec<usize> = groups.iter().map(|groups| groups.count + 1).collect();
         let mut found: Vec<Vec<f64>> = groups.iter().map(|groups| vec![0.0; groups.count]).collect();
-        let mut whole = vec![0.0; stage.samples()];
-        let change = |draw: Draw, image: &mut [f64]| {
-            if let Some(part) = draw.number.checked_sub(1) {
-                groups[draw.sample].cover(|group| group != part, &covers[draw.sample], image);
+        let mut whole = vec![0.0; cut_values.samples()];
+        let change = |perturbation: Perturbation, image: &mut [f64]| {
+            if let Some(part) = perturbation.number.checked_sub(1) {
+                groups[perturbation.sample].cover(
+                    |group| group != part,
+                    &replacements[perturbation.sample],
+                    image,
+                );
             }
         };
-        let take = |draw: Draw, answer: &Answer<'_>| match draw.number.checked_sub(1) {
-            None => whole[draw.sample] = answer.score(),
-            Some(part) => found[draw.sample][part] = whole[draw.sample] - answer.score(),
-        };
+        let take =
+            |perturbation: Perturbation, output: &ModelOutput<'_>| match perturbation.number.checked_sub(1) {
+                None => whole[perturbation.sample] = output.score(),
+                Some(part) => found[perturbation.sample][part] = whole[perturbation.sample] - output.score(),
+            };
         let scorer = &self.parts.scorer;
         if self.local {
             let regions = groups.iter().map(|groups| groups.regions(scorer.layout()));
             let regions = regions.collect::<Result<Vec<_>>>()?;
             // The first copy is the image itself: it is changed nowhere, so any region will do.
-            let region = |draw: Draw| regions[draw.sample][draw.number.saturating_sub(1)].clone();
-            scorer.ask_locally(stage, &draws, region, change, take)?;
+            let region = |perturbation: Perturbation| {
+                regions[perturbation.sample][perturbation.number.saturating_sub(1)].clone()
+            };
+            scorer.run_perturbed_regions(cut_values, &counts, region, change, take)?;
         } else {
-            scorer.ask(stage, &draws, change, take)?;
+            scorer.run_perturbed(cut_values, &counts, change, take)?;
         }
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics: Vec::new() })
+        Ok(Attributions { values: self.parts.spread(&segmented, &found)?, diagnostics: Vec::new() })
     }
 
     fn attributed_layer(&self) -> AttributedLayer {

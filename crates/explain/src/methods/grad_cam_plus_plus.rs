@@ -42,9 +42,9 @@ impl Rewrite for GradCamPlusPlus {
         let cube = g.times(square, d)?;
         let (total, twice) = (layer.sum(g, at)?, g.scaled(2.0, square)?);
         let further = g.times(total, cube)?;
-        let below = g.plus(twice, further)?;
-        let below = g.offset(EPSILON, below)?;
-        let share = g.over(square, below)?;
+        let prefix = g.plus(twice, further)?;
+        let prefix = g.offset(EPSILON, prefix)?;
+        let share = g.over(square, prefix)?;
         let positive = g.rectified(d)?;
         let product = g.times(positive, share)?;
         // Where d is zero so is d², but the denominator may be zero as well.

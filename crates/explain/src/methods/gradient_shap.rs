@@ -10,8 +10,8 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
-use crate::scorer::{BATCH, Draw, Scorer, Stage};
-use crate::section::batch_of;
+use crate::network_partition::batch_of;
+use crate::scorer::{BATCH, CutValues, Perturbation, Scorer};
 
 /// The mean of `(x̃ − x′) ⊙ ∇f(x′ + u(x̃ − x′))` over baselines `x′`, noisy copies `x̃` and `u` between 0 and 1, summed
 /// over channels.
@@ -84,33 +84,33 @@ struct Ends<'a> {
 
 impl Ends<'_> {
     /// The baseline of a point.
-    fn start(&self, draw: Draw) -> &[f64] {
-        let Some(given) = &self.given else { return &self.own[draw.sample] };
-        let length = self.own[draw.sample].len();
+    fn start(&self, perturbation: Perturbation) -> &[f64] {
+        let Some(given) = &self.given else { return &self.own[perturbation.sample] };
+        let length = self.own[perturbation.sample].len();
         let count = given.len() / length.max(1);
-        let pick = self.noise.stream("baseline").uniform(draw.number as u64) * count as f64;
+        let pick = self.noise.stream("baseline").uniform(perturbation.number as u64) * count as f64;
         let pick = (pick as usize).min(count - 1);
         &given[pick * length..(pick + 1) * length]
     }
 
     /// Turns a copy of the image into its noisy copy.
-    fn noisy(&self, draw: Draw, image: &mut [f64]) {
-        self.method.strength.add(self.noise.numbered(draw.number as u64), image);
+    fn noisy(&self, perturbation: Perturbation, image: &mut [f64]) {
+        self.method.strength.add(self.noise.numbered(perturbation.number as u64), image);
     }
 
     /// How far along the way the point lies.
-    fn share(&self, draw: Draw) -> f64 {
-        self.noise.stream("share").uniform(draw.number as u64)
+    fn share(&self, perturbation: Perturbation) -> f64 {
+        self.noise.stream("share").uniform(perturbation.number as u64)
     }
 }
 
 impl Points {
-    fn ends(&self, stage: &Stage<'_>) -> Result<Ends<'_>> {
+    fn ends(&self, cut_values: &CutValues<'_>) -> Result<Ends<'_>> {
         let method = &self.method;
         let given = method.baseline.given(self.scorer.image())?.map(|images| images.to_f64());
         let own = match given {
-            Some(_) => vec![vec![0.0; self.scorer.layout().len()]; stage.samples()],
-            None => self.scorer.starts(stage, &method.baseline)?,
+            Some(_) => vec![vec![0.0; self.scorer.layout().len()]; cut_values.samples()],
+            None => self.scorer.baseline_values(cut_values, &method.baseline)?,
         };
         Ok(Ends { method, noise: Noise::new(method.seed).stream("gradient shap"), given, own })
     }
@@ -118,32 +118,32 @@ impl Points {
 
 impl PreparedMethod for Points {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let stage = self.scorer.stage(batch, classes)?;
-        let ends = self.ends(&stage)?;
+        let cut_values = self.scorer.cut_values(batch, classes)?;
+        let ends = self.ends(&cut_values)?;
         let length = self.scorer.layout().len();
-        let mut mean = vec![vec![0.0; length]; stage.samples()];
+        let mut mean = vec![vec![0.0; length]; cut_values.samples()];
         let count = self.method.samples;
         let mut end = vec![0.0; length];
-        self.scorer.ask(
-            &stage,
-            &vec![count; stage.samples()],
-            |draw, image| {
-                ends.noisy(draw, image);
-                let share = ends.share(draw);
-                let start = ends.start(draw);
+        self.scorer.run_perturbed(
+            &cut_values,
+            &vec![count; cut_values.samples()],
+            |perturbation, image| {
+                ends.noisy(perturbation, image);
+                let share = ends.share(perturbation);
+                let start = ends.start(perturbation);
                 image.iter_mut().zip(start).for_each(|(v, start)| *v = start + share * (*v - start));
             },
-            |draw, answer| {
-                end.copy_from_slice(stage.value(draw.sample));
-                ends.noisy(draw, &mut end);
-                let way = end.iter().zip(ends.start(draw)).map(|(end, start)| end - start);
-                let mean = mean[draw.sample].iter_mut();
-                for ((mean, way), slope) in mean.zip(way).zip(answer.gradient) {
+            |perturbation, output| {
+                end.copy_from_slice(cut_values.value(perturbation.sample));
+                ends.noisy(perturbation, &mut end);
+                let way = end.iter().zip(ends.start(perturbation)).map(|(end, start)| end - start);
+                let mean = mean[perturbation.sample].iter_mut();
+                for ((mean, way), slope) in mean.zip(way).zip(output.gradient) {
                     *mean += way * slope / count as f64;
                 }
             },
         )?;
-        let values = Tensor::new(batch_of(stage.samples(), self.scorer.layout().dims()), mean.concat())?;
+        let values = Tensor::new(batch_of(cut_values.samples(), self.scorer.layout().dims()), mean.concat())?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 

@@ -9,9 +9,9 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Diagnostic, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::network_partition::batch_of;
 use crate::quadrature::Quadrature;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::batch_of;
 
 /// `(x − x′) ⊙ ∫₀¹ ∇f(x′ + α(x − x′)) dα`, summed over channels.
 ///
@@ -72,40 +72,40 @@ struct Path {
 impl PreparedMethod for Path {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (scorer, steps) = (&self.scorer, self.nodes.len());
-        let stage = scorer.stage(batch, classes)?;
-        let starts = scorer.starts(&stage, &self.baseline)?;
-        let mut mean = vec![vec![0.0; scorer.layout().len()]; stage.samples()];
-        let mut rise = vec![0.0; stage.samples()];
+        let cut_values = scorer.cut_values(batch, classes)?;
+        let starts = scorer.baseline_values(&cut_values, &self.baseline)?;
+        let mut mean = vec![vec![0.0; scorer.layout().len()]; cut_values.samples()];
+        let mut rise = vec![0.0; cut_values.samples()];
         // After the points of the quadrature come the two ends, whose scores say what the attributions should sum to.
-        scorer.ask(
-            &stage,
-            &vec![steps + 2; stage.samples()],
-            |draw, value| {
-                let start = &starts[draw.sample];
-                match self.nodes.get(draw.number) {
+        scorer.run_perturbed(
+            &cut_values,
+            &vec![steps + 2; cut_values.samples()],
+            |perturbation, value| {
+                let start = &starts[perturbation.sample];
+                match self.nodes.get(perturbation.number) {
                     Some((alpha, _)) => {
                         value.iter_mut().zip(start).for_each(|(v, &start)| *v = start + alpha * (*v - start));
                     }
-                    None if draw.number == steps => value.copy_from_slice(start),
+                    None if perturbation.number == steps => value.copy_from_slice(start),
                     None => {}
                 }
             },
-            |draw, answer| match self.nodes.get(draw.number) {
+            |perturbation, output| match self.nodes.get(perturbation.number) {
                 Some((_, weight)) => {
-                    let mean = mean[draw.sample].iter_mut();
-                    mean.zip(answer.gradient).for_each(|(mean, slope)| *mean += weight * slope);
+                    let mean = mean[perturbation.sample].iter_mut();
+                    mean.zip(output.gradient).for_each(|(mean, slope)| *mean += weight * slope);
                 }
-                None if draw.number == steps => rise[draw.sample] -= answer.score(),
-                None => rise[draw.sample] += answer.score(),
+                None if perturbation.number == steps => rise[perturbation.sample] -= output.score(),
+                None => rise[perturbation.sample] += output.score(),
             },
         )?;
-        let mut gaps = Vec::with_capacity(stage.samples());
+        let mut gaps = Vec::with_capacity(cut_values.samples());
         for (sample, mean) in mean.iter_mut().enumerate() {
-            let way = stage.value(sample).iter().zip(&starts[sample]).map(|(end, start)| end - start);
+            let way = cut_values.value(sample).iter().zip(&starts[sample]).map(|(end, start)| end - start);
             mean.iter_mut().zip(way).for_each(|(mean, way)| *mean *= way);
             gaps.push(mean.iter().sum::<f64>() - rise[sample]);
         }
-        let values = Tensor::new(batch_of(stage.samples(), scorer.layout().dims()), mean.concat())?;
+        let values = Tensor::new(batch_of(cut_values.samples(), scorer.layout().dims()), mean.concat())?;
         Ok(Attributions { values, diagnostics: vec![Diagnostic { name: "completeness gap", values: gaps }] })
     }
 

@@ -3,7 +3,7 @@
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Noise, Result};
 
-use super::feature_ablation::{Divided, Parts};
+use super::feature_ablation::{Parts, SegmentedBatch};
 use super::lime::check_parts;
 use super::rise::Measure;
 use super::smooth_grad::check_samples;
@@ -175,38 +175,42 @@ struct Sharing {
 
 impl PreparedMethod for Sharing {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let divided = self.parts.divided(batch, classes)?;
-        let Divided { stage, groups, covers } = &divided;
+        let segmented = self.parts.segmented(batch, classes)?;
+        let SegmentedBatch { cut_values, groups, replacements } = &segmented;
         let sets: Vec<Sets> =
             groups.iter().map(|groups| Sets::new(groups.count, &self.method)).collect::<Result<_>>()?;
-        let draws: Vec<usize> = sets.iter().map(Sets::count).collect();
+        let counts: Vec<usize> = sets.iter().map(Sets::count).collect();
         let gathered = |groups: &crate::features::Groups| Gathered {
             empty: 0.0,
             rise: 0.0,
             observations: Observations::new(groups.count.saturating_sub(1)),
         };
         let mut gathered: Vec<Gathered> = groups.iter().map(gathered).collect();
-        self.parts.scorer.ask(
-            stage,
-            &draws,
-            |draw, image| {
-                let present = sets[draw.sample].present(draw.number);
-                groups[draw.sample].cover(|part| present[part] != 0.0, &covers[draw.sample], image);
+        self.parts.scorer.run_perturbed(
+            cut_values,
+            &counts,
+            |perturbation, image| {
+                let present = sets[perturbation.sample].present(perturbation.number);
+                groups[perturbation.sample].cover(
+                    |part| present[part] != 0.0,
+                    &replacements[perturbation.sample],
+                    image,
+                );
             },
-            |draw, answer| {
-                let (gathered, y) = (&mut gathered[draw.sample], self.method.measure.of(answer));
-                match draw.number {
+            |perturbation, output| {
+                let (gathered, y) = (&mut gathered[perturbation.sample], self.method.measure.of(output));
+                match perturbation.number {
                     0 => gathered.empty = y,
                     1 => gathered.rise = y - gathered.empty,
                     number => {
-                        let present = sets[draw.sample].present(number);
-                        gathered.add(&present, y, sets[draw.sample].weight(&present));
+                        let present = sets[perturbation.sample].present(number);
+                        gathered.add(&present, y, sets[perturbation.sample].weight(&present));
                     }
                 }
             },
         )?;
         let found: Vec<Vec<f64>> = gathered.into_iter().map(Gathered::shares).collect();
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics: Vec::new() })
+        Ok(Attributions { values: self.parts.spread(&segmented, &found)?, diagnostics: Vec::new() })
     }
 
     fn attributed_layer(&self) -> AttributedLayer {

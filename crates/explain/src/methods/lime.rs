@@ -3,7 +3,7 @@
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Noise, Result};
 
-use super::feature_ablation::{Divided, Parts};
+use super::feature_ablation::{Parts, SegmentedBatch};
 use super::rise::Measure;
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
@@ -130,24 +130,24 @@ struct Spread {
 impl PreparedMethod for Fitting {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let method = &self.method;
-        let divided = self.parts.divided(batch, classes)?;
-        let Divided { stage, groups, covers } = &divided;
+        let segmented = self.parts.segmented(batch, classes)?;
+        let SegmentedBatch { cut_values, groups, replacements } = &segmented;
         let mut gathered: Vec<Observations> =
             groups.iter().map(|groups| Observations::new(groups.count + 1)).collect();
-        let mut measured = vec![Vec::with_capacity(method.samples); stage.samples()];
-        self.parts.scorer.ask(
-            stage,
-            &vec![method.samples; stage.samples()],
-            |draw, image| {
-                let groups = &groups[draw.sample];
-                let present = method.present(draw.number, groups.count);
-                groups.cover(|part| present[part] != 0.0, &covers[draw.sample], image);
+        let mut measured = vec![Vec::with_capacity(method.samples); cut_values.samples()];
+        self.parts.scorer.run_perturbed(
+            cut_values,
+            &vec![method.samples; cut_values.samples()],
+            |perturbation, image| {
+                let groups = &groups[perturbation.sample];
+                let present = method.present(perturbation.number, groups.count);
+                groups.cover(|part| present[part] != 0.0, &replacements[perturbation.sample], image);
             },
-            |draw, answer| {
-                let present = method.present(draw.number, groups[draw.sample].count);
-                let (y, weight) = (method.measure.of(answer), method.weight(&present));
-                gathered[draw.sample].add(&present, y, weight);
-                measured[draw.sample].push(y);
+            |perturbation, output| {
+                let present = method.present(perturbation.number, groups[perturbation.sample].count);
+                let (y, weight) = (method.measure.of(output), method.weight(&present));
+                gathered[perturbation.sample].add(&present, y, weight);
+                measured[perturbation.sample].push(y);
             },
         )?;
         let (mut found, mut explained) = (Vec::new(), Vec::new());
@@ -160,7 +160,7 @@ impl PreparedMethod for Fitting {
             found.push(coefficients);
         }
         let diagnostics = vec![Diagnostic { name: "explained variance", values: explained }];
-        Ok(Attributions { values: self.parts.spread(&divided, &found)?, diagnostics })
+        Ok(Attributions { values: self.parts.spread(&segmented, &found)?, diagnostics })
     }
 
     fn attributed_layer(&self) -> AttributedLayer {

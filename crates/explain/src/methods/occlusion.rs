@@ -5,12 +5,12 @@ use monosplit_graph::{Error, Result, Tensor};
 
 use crate::baseline::Baseline;
 use crate::explain_batch::ExplainBatch;
-use crate::layout::Layout;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::network_partition::{batch_of, resolve_layer};
+use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Region, Scorer};
-use crate::section::{batch_of, located};
 
 /// The share of a side that a window has unless told otherwise.
 const SHARE: usize = 7;
@@ -47,7 +47,7 @@ impl Method for Occlusion {
 
 impl MultiPass for Occlusion {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let (_, _, layout) = located(target)?;
+        let (_, _, layout) = resolve_layer(target)?;
         let windows = self.windows(&layout)?;
         let most = |axis: usize| windows.iter().map(|window| window[axis].len()).max().unwrap_or(1);
         let scorer = Scorer::local(target, engine, self.batch, [most(0), most(1)])?;
@@ -57,7 +57,7 @@ impl MultiPass for Occlusion {
 }
 
 impl Occlusion {
-    fn windows(&self, layout: &Layout) -> Result<Vec<Region>> {
+    fn windows(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
         let (height, width) = layout.plane()?;
         let window = self.window.unwrap_or([height.div_ceil(SHARE), width.div_ceil(SHARE)]);
         let stride = self.stride.unwrap_or(window.map(|side| side.div_ceil(2)));
@@ -89,7 +89,7 @@ struct Sliding {
 
 impl Sliding {
     /// Does something at every place of a window.
-    fn at_places(window: &Region, width: usize, mut act: impl FnMut(usize)) {
+    fn at_positions(window: &Region, width: usize, mut act: impl FnMut(usize)) {
         let [rows, columns] = window;
         rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
     }
@@ -98,38 +98,43 @@ impl Sliding {
 impl PreparedMethod for Sliding {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let scorer = &self.scorer;
-        let stage = scorer.stage(batch, classes)?;
-        let covers = scorer.covers(&stage, &self.baseline)?;
+        let cut_values = scorer.cut_values(batch, classes)?;
+        let replacements = scorer.replacements(&cut_values, &self.baseline)?;
         let layout = scorer.layout();
         let (_, width) = layout.plane()?;
-        let mut falls = vec![vec![0.0; layout.place_count()]; stage.samples()];
-        let mut whole = vec![0.0; stage.samples()];
-        scorer.ask_locally(
-            &stage,
-            &vec![self.windows.len() + 1; stage.samples()],
+        let mut falls = vec![vec![0.0; layout.position_count()]; cut_values.samples()];
+        let mut whole = vec![0.0; cut_values.samples()];
+        scorer.run_perturbed_regions(
+            &cut_values,
+            &vec![self.windows.len() + 1; cut_values.samples()],
             // The first copy is the image itself: it is changed nowhere, so any window will do.
-            |draw| self.windows[draw.number.saturating_sub(1)].clone(),
-            |draw, image| {
-                let Some(window) = draw.number.checked_sub(1).map(|i| &self.windows[i]) else { return };
+            |perturbation| self.windows[perturbation.number.saturating_sub(1)].clone(),
+            |perturbation, image| {
+                let Some(window) = perturbation.number.checked_sub(1).map(|i| &self.windows[i]) else {
+                    return;
+                };
                 for channel in 0..layout.channels() {
-                    Sliding::at_places(window, width, |place| {
-                        let element = layout.element(channel, place);
-                        image[element] = covers[draw.sample][element];
+                    Sliding::at_positions(window, width, |position| {
+                        let element = layout.element(channel, position);
+                        image[element] = replacements[perturbation.sample][element];
                     });
                 }
             },
-            |draw, answer| match draw.number.checked_sub(1) {
-                None => whole[draw.sample] = answer.score(),
+            |perturbation, output| match perturbation.number.checked_sub(1) {
+                None => whole[perturbation.sample] = output.score(),
                 Some(i) => {
-                    let (fall, map) = (whole[draw.sample] - answer.score(), &mut falls[draw.sample]);
-                    Sliding::at_places(&self.windows[i], width, |place| map[place] += fall);
+                    let (fall, map) =
+                        (whole[perturbation.sample] - output.score(), &mut falls[perturbation.sample]);
+                    Sliding::at_positions(&self.windows[i], width, |position| map[position] += fall);
                 }
             },
         )?;
-        let mut times = vec![0.0; layout.place_count()];
-        self.windows.iter().for_each(|window| Sliding::at_places(window, width, |place| times[place] += 1.0));
+        let mut times = vec![0.0; layout.position_count()];
+        self.windows
+            .iter()
+            .for_each(|window| Sliding::at_positions(window, width, |position| times[position] += 1.0));
         falls.iter_mut().for_each(|map| map.iter_mut().zip(&times).for_each(|(v, times)| *v /= times));
-        let values = Tensor::new(batch_of(stage.samples(), layout.places()), falls.concat())?;
+        let values = Tensor::new(batch_of(cut_values.samples(), layout.spatial_dims()), falls.concat())?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
@@ -146,7 +151,7 @@ mod tests {
     fn windows_cover_every_place_and_end_with_the_image() {
         for (length, window, stride) in [(7, 3, 2), (7, 3, 3), (8, 8, 100), (5, 1, 1), (224, 32, 16)] {
             let spans = spans(length, window, stride).unwrap();
-            assert!((0..length).all(|place| spans.iter().any(|span| span.contains(&place))));
+            assert!((0..length).all(|position| spans.iter().any(|span| span.contains(&position))));
             assert!(spans.iter().all(|span| span.end <= length && !span.is_empty()));
         }
         assert!(spans(7, 8, 1).is_err());

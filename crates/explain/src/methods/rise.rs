@@ -10,8 +10,8 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
-use crate::scorer::{Answer, BATCH, Scorer};
-use crate::section::batch_of;
+use crate::network_partition::batch_of;
+use crate::scorer::{BATCH, ModelOutput, Scorer};
 
 /// The most cells along a side.
 const MOST_CELLS: usize = 1024;
@@ -48,10 +48,10 @@ pub enum Measure {
 }
 
 impl Measure {
-    pub(crate) fn of(self, answer: &Answer<'_>) -> f64 {
+    pub(crate) fn of(self, output: &ModelOutput<'_>) -> f64 {
         match self {
-            Measure::Score => answer.score(),
-            Measure::Probability => answer.probability(),
+            Measure::Score => output.score(),
+            Measure::Probability => output.probability(),
         }
     }
 }
@@ -122,31 +122,32 @@ impl Rise {
 impl PreparedMethod for Masking {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (method, scorer) = (&self.method, &self.scorer);
-        let stage = scorer.stage(batch, classes)?;
-        let covers = scorer.covers(&stage, &method.baseline)?;
+        let cut_values = scorer.cut_values(batch, classes)?;
+        let replacements = scorer.replacements(&cut_values, &method.baseline)?;
         let layout = scorer.layout();
         let plane = layout.plane()?;
-        let mut found = vec![vec![0.0; layout.place_count()]; stage.samples()];
+        let mut found = vec![vec![0.0; layout.position_count()]; cut_values.samples()];
         let share = 1.0 / (method.samples as f64 * method.probability);
-        scorer.ask(
-            &stage,
-            &vec![method.samples; stage.samples()],
-            |draw, image| {
-                let (mask, cover) = (method.mask(draw.number, plane), &covers[draw.sample]);
+        scorer.run_perturbed(
+            &cut_values,
+            &vec![method.samples; cut_values.samples()],
+            |perturbation, image| {
+                let (mask, cover) =
+                    (method.mask(perturbation.number, plane), &replacements[perturbation.sample]);
                 for channel in 0..layout.channels() {
-                    for (place, open) in mask.iter().enumerate() {
-                        let element = layout.element(channel, place);
+                    for (position, open) in mask.iter().enumerate() {
+                        let element = layout.element(channel, position);
                         image[element] = cover[element] + open * (image[element] - cover[element]);
                     }
                 }
             },
-            |draw, answer| {
-                let weight = share * method.measure.of(answer);
-                let mask = method.mask(draw.number, plane);
-                found[draw.sample].iter_mut().zip(mask).for_each(|(sum, open)| *sum += weight * open);
+            |perturbation, output| {
+                let weight = share * method.measure.of(output);
+                let mask = method.mask(perturbation.number, plane);
+                found[perturbation.sample].iter_mut().zip(mask).for_each(|(sum, open)| *sum += weight * open);
             },
         )?;
-        let values = Tensor::new(batch_of(stage.samples(), layout.places()), found.concat())?;
+        let values = Tensor::new(batch_of(cut_values.samples(), layout.spatial_dims()), found.concat())?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 

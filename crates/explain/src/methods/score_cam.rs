@@ -5,12 +5,12 @@ use monosplit_graph::{Result, Tensor};
 
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
 use crate::explain_batch::ExplainBatch;
-use crate::layout::Layout;
 use crate::method::{
     AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
+use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::{Below, batch_of, located};
 
 /// Keeps a channel that is the same everywhere from being divided by nothing, as in grad-cam.
 const SPAN: f64 = 1e-8;
@@ -60,7 +60,7 @@ impl Method for ScoreCam {
 
 impl MultiPass for ScoreCam {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let (network, at, layout) = located(target)?;
+        let (network, at, layout) = resolve_layer(target)?;
         let scorer = Scorer::scores(&NetworkLayer { layer: None, ..*target }, engine, self.batch)?;
         let (height, width) = layout.plane()?;
         let (rows, columns) = scorer.layout().plane()?;
@@ -68,7 +68,7 @@ impl MultiPass for ScoreCam {
             Definition::GradCam => [corners(height, rows), corners(width, columns)],
             Definition::Paper => [half_pixel(height, rows), half_pixel(width, columns)],
         };
-        let features = Below::new(&network, &[at], engine)?;
+        let features = PrefixProgram::new(&network, &[at], engine)?;
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Channels { method: self.clone(), features, layout, taps, scorer, layer }))
     }
@@ -77,8 +77,8 @@ impl MultiPass for ScoreCam {
 /// Channels, ready to be asked about.
 struct Channels {
     method: ScoreCam,
-    features: Below,
-    layout: Layout,
+    features: PrefixProgram,
+    layout: SampleLayout,
     taps: [Vec<Tap>; 2],
     scorer: Scorer,
     layer: Option<String>,
@@ -87,9 +87,10 @@ struct Channels {
 impl Channels {
     /// The mask a channel of a sample's features is; none if it is the same everywhere and does not count.
     fn mask(&self, features: &[f64], channel: usize) -> Option<Vec<f64>> {
-        let places = 0..self.layout.place_count();
-        let map: Vec<f64> = places.map(|place| features[self.layout.element(channel, place)]).collect();
-        let width = *self.layout.places().last()?;
+        let positions = 0..self.layout.position_count();
+        let map: Vec<f64> =
+            positions.map(|position| features[self.layout.element(channel, position)]).collect();
+        let width = *self.layout.spatial_dims().last()?;
         let mut mask = enlarged(&map, width, &self.taps[0], &self.taps[1]);
         let least = mask.iter().copied().fold(f64::INFINITY, f64::min);
         let span = mask.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
@@ -115,22 +116,22 @@ impl PreparedMethod for Channels {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let features = self.features.values(batch)?.swap_remove(0).to_f64();
         let of = |sample: usize| &features[sample * self.layout.len()..(sample + 1) * self.layout.len()];
-        let stage = self.scorer.stage(batch, classes)?;
+        let cut_values = self.scorer.cut_values(batch, classes)?;
         let (image, channels) = (self.scorer.layout(), self.layout.channels());
-        let mut measured = vec![vec![None; channels]; stage.samples()];
-        self.scorer.ask(
-            &stage,
-            &vec![channels; stage.samples()],
-            |draw, pixels| match self.mask(of(draw.sample), draw.number) {
-                Some(mask) => pixels.iter_mut().enumerate().for_each(|(i, v)| *v *= mask[image.place(i)]),
+        let mut measured = vec![vec![None; channels]; cut_values.samples()];
+        self.scorer.run_perturbed(
+            &cut_values,
+            &vec![channels; cut_values.samples()],
+            |perturbation, pixels| match self.mask(of(perturbation.sample), perturbation.number) {
+                Some(mask) => pixels.iter_mut().enumerate().for_each(|(i, v)| *v *= mask[image.position(i)]),
                 None => pixels.fill(0.0),
             },
-            |draw, answer| {
+            |perturbation, output| {
                 // A softmax over channels does not notice what the score of the empty image takes from all of them.
-                measured[draw.sample][draw.number] = match self.method.definition {
-                    Definition::GradCam => Some(answer.score()),
+                measured[perturbation.sample][perturbation.number] = match self.method.definition {
+                    Definition::GradCam => Some(output.score()),
                     Definition::Paper => {
-                        self.mask(of(draw.sample), draw.number).map(|_| answer.probability())
+                        self.mask(of(perturbation.sample), perturbation.number).map(|_| output.probability())
                     }
                 };
             },
@@ -139,8 +140,10 @@ impl PreparedMethod for Channels {
         let found = each.flat_map(|(sample, measured)| {
             weighted(&self.layout, of(sample), &self.weights(measured), self.method.rectified)
         });
-        let values =
-            Tensor::new(batch_of(stage.samples(), self.layout.places()), found.collect::<Vec<f64>>())?;
+        let values = Tensor::new(
+            batch_of(cut_values.samples(), self.layout.spatial_dims()),
+            found.collect::<Vec<f64>>(),
+        )?;
         Ok(Attributions { values, diagnostics: Vec::new() })
     }
 
@@ -150,10 +153,15 @@ impl PreparedMethod for Channels {
 }
 
 /// `Σ_c w_c a_c` at every place of one sample.
-pub(super) fn weighted(layout: &Layout, features: &[f64], weights: &[f64], rectified: bool) -> Vec<f64> {
-    let mut map = vec![0.0; layout.place_count()];
+pub(super) fn weighted(
+    layout: &SampleLayout,
+    features: &[f64],
+    weights: &[f64],
+    rectified: bool,
+) -> Vec<f64> {
+    let mut map = vec![0.0; layout.position_count()];
     for (element, v) in features.iter().enumerate() {
-        map[layout.place(element)] += weights[layout.channel(element)] * v;
+        map[layout.position(element)] += weights[layout.channel(element)] * v;
     }
     if rectified {
         map.iter_mut().for_each(|v| *v = v.max(0.0));

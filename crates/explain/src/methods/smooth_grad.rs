@@ -8,8 +8,8 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
-use crate::section::batch_of;
 
 /// More noisy copies than this are refused.
 const MOST_SAMPLES: usize = 100_000;
@@ -197,21 +197,21 @@ pub(crate) fn check_samples(samples: usize, least: usize) -> Result<()> {
 impl PreparedMethod for NoisyGradients {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let SmoothGrad { samples, strength, of, seed, .. } = self.smoothing;
-        let stage = self.scorer.stage(batch, classes)?;
+        let cut_values = self.scorer.cut_values(batch, classes)?;
         let noise = Noise::new(seed).stream("noisy image");
-        let mut gathered: Vec<Moments> = Vec::with_capacity(stage.samples());
-        self.scorer.ask(
-            &stage,
-            &vec![samples; stage.samples()],
-            |draw, image| strength.add(noise.numbered(draw.number as u64), image),
-            |draw, answer| {
-                let length = answer.gradient.len();
-                if draw.number == 0 {
+        let mut gathered: Vec<Moments> = Vec::with_capacity(cut_values.samples());
+        self.scorer.run_perturbed(
+            &cut_values,
+            &vec![samples; cut_values.samples()],
+            |perturbation, image| strength.add(noise.numbered(perturbation.number as u64), image),
+            |perturbation, output| {
+                let length = output.gradient.len();
+                if perturbation.number == 0 {
                     gathered.push(Moments { mean: vec![0.0; length], spread: vec![0.0; length] });
                 }
-                let Moments { mean, spread } = &mut gathered[draw.sample];
-                let count = (draw.number + 1) as f64;
-                for ((mean, spread), &slope) in mean.iter_mut().zip(spread).zip(answer.gradient) {
+                let Moments { mean, spread } = &mut gathered[perturbation.sample];
+                let count = (perturbation.number + 1) as f64;
+                for ((mean, spread), &slope) in mean.iter_mut().zip(spread).zip(output.gradient) {
                     let value = match of {
                         Smoothed::Gradient => slope,
                         Smoothed::Magnitude => slope.abs(),
@@ -230,7 +230,7 @@ impl PreparedMethod for NoisyGradients {
         let found: Vec<f64> = found.flatten().collect();
         let dims = self.scorer.gradient_dims();
         Ok(Attributions {
-            values: Tensor::new(batch_of(stage.samples(), &dims), found)?,
+            values: Tensor::new(batch_of(cut_values.samples(), &dims), found)?,
             diagnostics: Vec::new(),
         })
     }

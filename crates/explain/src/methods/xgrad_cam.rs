@@ -39,9 +39,9 @@ impl Rewrite for XGradCam {
         let d = builder.gradient(at)?;
         let g = builder.graph();
         let product = g.times(d, at)?;
-        let (above, below) = (layer.sum(g, product)?, layer.sum(g, at)?);
-        let below = g.offset(EPSILON, below)?;
-        let weights = g.over(above, below)?;
+        let (above, prefix) = (layer.sum(g, product)?, layer.sum(g, at)?);
+        let prefix = g.offset(EPSILON, prefix)?;
+        let weights = g.over(above, prefix)?;
         layer.weighted(g, weights, self.rectified)
     }
 }

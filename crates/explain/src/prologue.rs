@@ -1,5 +1,5 @@
-//! The part of a graph that does not depend on the image. In `convex` mode the mass `σ` is such a part: it follows
-//! from the class, α and the weights alone, and need not be computed again for every image.
+//! The part of a graph that does not depend on the image. In `convex` mode the mass `σ` is such a part: it follows from the
+//! class, α and the weights alone, and can be computed once for many images.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 /// A graph cut in two: `prologue` reads only the inputs that name the class and numbers like α; `main` reads all
 /// inputs and, after them, the values that cross the cut.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct PrologueSplit {
     pub(crate) prologue: Graph,
     pub(crate) main: Graph,
     /// Positions, among the original inputs, of those the prologue reads.
@@ -27,7 +27,7 @@ enum Dependence {
 
 /// Cuts `graph` where values that depend on the input named `key`, but on none of the inputs that carry the image,
 /// are read by values that do. `None` if nothing crosses.
-pub(crate) fn cut(graph: &Graph, key: &str, numbers: &[&str]) -> Result<Option<Cut>> {
+pub(crate) fn cut(graph: &Graph, key: &str, numbers: &[&str]) -> Result<Option<PrologueSplit>> {
     let dependence = dependences(graph, key, numbers);
     let readers = graph.readers();
     let of = |id: NodeId| dependence[id.index()];
@@ -50,7 +50,7 @@ pub(crate) fn cut(graph: &Graph, key: &str, numbers: &[&str]) -> Result<Option<C
         .collect();
     let prologue = prologue(graph, &crossing, &prologue_inputs)?;
     let main = main(graph, &crossing)?;
-    Ok(Some(Cut { prologue, main, prologue_inputs, crossing: crossing.len() }))
+    Ok(Some(PrologueSplit { prologue, main, prologue_inputs, crossing: crossing.len() }))
 }
 
 fn dependences(graph: &Graph, key: &str, numbers: &[&str]) -> Vec<Dependence> {

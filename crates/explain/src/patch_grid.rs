@@ -1,21 +1,21 @@
-//! How tokens stand for square patches of the image.
+//! Grids of patch tokens: which tokens of a vision transformer stand for which square patch of the image.
 
 use monosplit_graph::Shape;
 
-/// Tokens that may stand in front of the patches: one for the class, one for a teacher, registers.
+/// The largest number of extra tokens before the patches: class token, distillation token, registers.
 const MOST_DROPPED: usize = 8;
 
-/// Tokens as the patches of an image, row by row.
+/// Tokens as patches of an image, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// Tokens in front that stand for no patch: the class token, if there is one, and what stands beside it.
+    /// The number of extra tokens before the patches: the class token, if there is one, and others.
     pub(crate) dropped: usize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
 }
 
 impl Grid {
-    /// The grid that so many tokens make of an image whose channels lie along an axis; none if there is none.
+    /// The grid of this number of tokens for an image whose channels lie along an axis; none if no grid fits.
     pub(crate) fn of(image: &Shape, channels: usize, tokens: usize) -> Option<Self> {
         let spatial: Vec<usize> = (1..image.rank())
             .filter(|&axis| axis != channels)
@@ -27,7 +27,7 @@ impl Grid {
             sides.map(|side| (height / side, width / side)).find(|(rows, columns)| rows * columns == count)
         };
         (0..=MOST_DROPPED).find_map(|dropped| {
-            // Almost any number is a small grid and some more.
+            // Almost any number of tokens is a small grid and some extra tokens.
             let least = if dropped < 2 { 2 } else { 4 * dropped };
             let (rows, columns) = grid(tokens.checked_sub(dropped).filter(|&count| count >= least)?)?;
             Some(Grid { dropped, rows, columns })

@@ -67,20 +67,6 @@ pub(crate) fn known(graph: &Graph) -> Vec<bool> {
     known
 }
 
-/// For every node, whether an output depends on it.
-pub(crate) fn needed(graph: &Graph) -> Vec<bool> {
-    let mut needed = vec![false; graph.len()];
-    for output in graph.outputs() {
-        needed[output.node.index()] = true;
-    }
-    for (id, node) in graph.nodes().rev() {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
-    }
-    needed
-}
-
 /// Never read.
 const NEVER: usize = usize::MAX;
 
@@ -494,7 +480,7 @@ mod tests {
         let (mut batched, mut reduced) = (0, 0);
         for round in 0..1000 {
             let graph = random_graph(&mut random);
-            let (known, needed) = (known(&graph), needed(&graph));
+            let (known, needed) = (known(&graph), graph.live());
             let choices = Choices::without(round);
             let plan = Plan::new(&graph, &known, &needed, choices);
             follow(&graph, &plan);
@@ -517,9 +503,9 @@ mod tests {
         let last = g.add(Op::Binary(Binary::Mul), &[y, y]).unwrap();
         g.output("y", last);
         let plain = Choices { fuse: false, ..Choices::ALL };
-        let plan = Plan::new(&g, &known(&g), &needed(&g), plain);
+        let plan = Plan::new(&g, &known(&g), &g.live(), plain);
         assert_eq!(plan.slots.len(), 3, "two that alternate and the one that leaves");
-        let plan = Plan::new(&g, &known(&g), &needed(&g), Choices::ALL);
+        let plan = Plan::new(&g, &known(&g), &g.live(), Choices::ALL);
         assert_eq!(plan.steps.len(), 3, "a hundred nodes in steps of at most 48");
         assert_eq!(plan.slots.len(), 2, "one that is overwritten and the one that leaves");
     }

@@ -5,15 +5,7 @@ use monosplit_graph::{Error, Graph, NodeId, Noise, Op, Result, Tensor};
 
 /// The layers with trained weights between the image and the class scores, from first to last.
 pub(crate) fn trained(graph: &Graph) -> Vec<NodeId> {
-    let mut reaches = vec![false; graph.len()];
-    if let Some(scores) = graph.outputs().first() {
-        reaches[scores.node.index()] = true;
-    }
-    for (id, node) in graph.nodes().rev() {
-        if reaches[id.index()] {
-            node.inputs.iter().for_each(|input| reaches[input.index()] = true);
-        }
-    }
+    let reaches = graph.ancestors(graph.outputs().first().map(|scores| scores.node));
     let weighted = |id: &NodeId| {
         let node = graph.node(*id);
         let affine = matches!(node.op, Op::Conv { .. } | Op::MatMul { .. });

@@ -94,7 +94,8 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
     let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
     let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
     writer.streams.insert(network.input(), Streams { plus, minus });
-    let needed = needed(&network);
+    // The steps of a composition that stands in for another node are not among these.
+    let needed = network.graph().ancestors([network.logits()]);
     for (id, node) in network.nodes() {
         if needed[id.index()] && network.is_active(id) && id != network.input() {
             let streams = writer.node(id, node).map_err(|e| e.at(node.label.display()))?;
@@ -104,19 +105,6 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
     }
     let logits = writer.streams[&network.logits()];
     Ok(Written { graph: writer.graph, logits, products: writer.products })
-}
-
-/// The nodes that the class scores are computed from. The steps of a composition that stands in for another node are not
-/// among them.
-fn needed(network: &Network) -> Vec<bool> {
-    let mut needed = vec![false; network.graph().len()];
-    needed[network.logits().index()] = true;
-    for (id, node) in network.nodes().collect::<Vec<_>>().into_iter().rev() {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
-    }
-    needed
 }
 
 struct Writer<'a> {

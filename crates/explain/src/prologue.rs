@@ -69,7 +69,7 @@ fn dependences(graph: &Graph, key: &str, numbers: &[&str]) -> Vec<Dependence> {
 
 fn prologue(graph: &Graph, crossing: &[NodeId], inputs: &[usize]) -> Result<Graph> {
     let mut target = Graph::new();
-    let wanted = ancestors(graph, crossing);
+    let wanted = graph.ancestors(crossing.iter().copied());
     let mut map: HashMap<NodeId, NodeId> = HashMap::new();
     for (id, node) in graph.nodes() {
         let position = graph.inputs().iter().position(|&input| input == id);
@@ -115,15 +115,4 @@ fn copy(graph: &Graph, target: &mut Graph, id: NodeId, map: &HashMap<NodeId, Nod
     let inputs: Option<Vec<NodeId>> = node.inputs.iter().map(|i| map.get(i).copied()).collect();
     let inputs = inputs.ok_or_else(|| Error::argument("a node reads a value that was not copied"))?;
     target.add_named(node.label.clone(), node.op.clone(), &inputs)
-}
-
-fn ancestors(graph: &Graph, of: &[NodeId]) -> Vec<bool> {
-    let mut wanted = vec![false; graph.len()];
-    of.iter().for_each(|id| wanted[id.index()] = true);
-    for (id, node) in graph.nodes().rev() {
-        if wanted[id.index()] {
-            node.inputs.iter().for_each(|i| wanted[i.index()] = true);
-        }
-    }
-    wanted
 }

@@ -14,16 +14,11 @@ pub fn samples_interact(graph: &Graph) -> bool {
         return false;
     };
     let Some(&samples) = graph.node(input).shape.dims().first() else { return false };
-    let mut needed = vec![false; graph.len()];
-    needed[output.node.index()] = true;
-    for (id, node) in graph.nodes().rev().filter(|_| samples != Dim::Fixed(1)) {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
+    if samples == Dim::Fixed(1) {
+        return false;
     }
-    let mut made = vec![false; graph.len()];
-    for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
-        made[id.index()] = id == input || node.inputs.iter().any(|input| made[input.index()]);
+    let (read, made) = (graph.ancestors([output.node]), graph.descendants([input]));
+    for (id, node) in graph.nodes().filter(|(id, _)| read[id.index()]) {
         let joined = match (samples, &node.op) {
             (Dim::Batch(_), _) => !node.shape.is_batched(),
             (samples, Op::Reduce { axes, .. }) => {

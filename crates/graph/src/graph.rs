@@ -223,6 +223,33 @@ impl Graph {
         readers
     }
 
+    /// For every node, whether one of `nodes` is computed from it or is it.
+    pub fn ancestors(&self, nodes: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+        let mut ancestors = vec![false; self.nodes.len()];
+        nodes.into_iter().for_each(|id| ancestors[id.index()] = true);
+        for (id, node) in self.nodes().rev() {
+            if ancestors[id.index()] {
+                node.inputs.iter().for_each(|input| ancestors[input.index()] = true);
+            }
+        }
+        ancestors
+    }
+
+    /// For every node, whether an output is computed from it or is it.
+    pub fn live(&self) -> Vec<bool> {
+        self.ancestors(self.outputs.iter().map(|output| output.node))
+    }
+
+    /// For every node, whether it is computed from one of `nodes` or is one of them.
+    pub fn descendants(&self, nodes: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+        let mut descendants = vec![false; self.nodes.len()];
+        nodes.into_iter().for_each(|id| descendants[id.index()] = true);
+        for (id, node) in self.nodes() {
+            descendants[id.index()] |= node.inputs.iter().any(|input| descendants[input.index()]);
+        }
+        descendants
+    }
+
     /// Free-form properties that travel with the graph (ONNX `metadata_props`).
     pub fn metadata(&self) -> &[(String, String)] {
         &self.metadata
@@ -254,6 +281,22 @@ mod tests {
         assert!(!g.node(y).is_constant());
         assert_eq!(g.node(y).shape, Shape::batched(&[3]));
         assert_eq!(g.readers()[abs.index()], vec![y]);
+    }
+
+    #[test]
+    fn ancestors_and_descendants_follow_the_inputs() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+        let w = g.constant(Tensor::vector(vec![1f32, 2.0, 3.0]));
+        let unread = g.add(Op::Unary(Unary::Abs), &[w]).unwrap();
+        let product = g.add(Op::Binary(Binary::Mul), &[x, w]).unwrap();
+        let y = g.add(Op::Unary(Unary::Relu), &[product]).unwrap();
+        g.output("y", y);
+        let of = |marks: Vec<bool>| [x, w, unread, product, y].map(|id| marks[id.index()]);
+        assert_eq!(of(g.live()), [true, true, false, true, true]);
+        assert_eq!(of(g.ancestors([product, unread])), [true, true, true, true, false]);
+        assert_eq!(of(g.descendants([w])), [false, true, true, true, true]);
+        assert_eq!(of(g.descendants([x])), [true, false, false, true, true]);
     }
 
     #[test]

@@ -65,15 +65,7 @@ fn has_places(graph: &Graph, id: NodeId) -> bool {
 
 /// Which values the class scores are made of.
 fn reaching(graph: &Graph) -> Vec<bool> {
-    let mut reaches = vec![false; graph.len()];
-    let Some(scores) = graph.outputs().first() else { return reaches };
-    reaches[scores.node.index()] = true;
-    for (id, node) in graph.nodes().rev() {
-        if reaches[id.index()] {
-            node.inputs.iter().for_each(|input| reaches[input.index()] = true);
-        }
-    }
-    reaches
+    graph.ancestors(graph.outputs().first().map(|scores| scores.node))
 }
 
 /// The last convolution that looks at more than one position of a map, or else the last convolution, or else the

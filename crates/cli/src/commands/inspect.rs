@@ -1,6 +1,6 @@
 //! `monosplit inspect`: what a network consists of, and what in it cannot be read.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -132,13 +132,8 @@ impl Findings {
         let (false, Some(scores)) = (self.maps.is_empty(), self.graph.outputs().first()) else {
             return self.graph.layers();
         };
-        let mut own = HashSet::from([scores.node]);
-        for (id, node) in self.graph.nodes().rev() {
-            if own.contains(&id) {
-                own.extend(&node.inputs);
-            }
-        }
-        self.graph.layers_trained(|id| own.contains(&id))
+        let own = self.graph.ancestors([scores.node]);
+        self.graph.layers_trained(|id| own[id.index()])
     }
 
     fn values(&self) -> [Vec<(&str, &Shape)>; 2] {

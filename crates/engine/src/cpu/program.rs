@@ -14,7 +14,7 @@ use super::run::Run;
 use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
 use crate::outline::Outline;
-use crate::plan::{Place, Plan, known, needed};
+use crate::plan::{Place, Plan, known};
 use crate::profile::Profile;
 use crate::schedule::Choices;
 
@@ -73,7 +73,7 @@ impl<R: Real> CpuProgram<R> {
         limits: Limits,
         choices: Choices,
     ) -> Result<Self> {
-        let (known, needed) = (known(graph), needed(graph));
+        let (known, needed) = (known(graph), graph.live());
         let compiling = pool.clone();
         let plan = Plan::new(graph, &known, &needed, choices);
         let outline = Outline::new(graph, &plan);

@@ -21,7 +21,7 @@ use super::streams::{MemoryAccess, StreamScheduler};
 use super::transfer::bool_bytes;
 use super::translator::{DeviceTensor, MAX_ELEMENTS, Translator, too_large};
 use crate::outline::{Outline, element_bytes};
-use crate::plan::{Plan, Step, known, needed};
+use crate::plan::{Plan, Step, known};
 use crate::schedule::{Choices, Work};
 use crate::{Loop, Profile, Program};
 
@@ -86,7 +86,7 @@ unsafe impl Sync for CudaProgram {}
 impl CudaProgram {
     pub(super) fn compile(graph: &Graph, device: &Arc<Device>, math: Math) -> Result<Self> {
         let (graph, formats) = with_memory_formats(lowered(graph)?, math)?;
-        let (known, needed) = (known(&graph), needed(&graph));
+        let (known, needed) = (known(&graph), graph.live());
         let plan = Plan::new(&graph, &known, &needed, CHOICES);
         let outline = Outline::new(&graph, &plan);
         let real = if math == Math::F64 { "double" } else { "float" };

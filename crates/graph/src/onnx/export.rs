@@ -111,8 +111,8 @@ impl<'g> Exporter<'g> {
             return Err(Error::argument("a graph without outputs cannot be written"));
         }
         self.name_values()?;
-        let needed = needed(graph);
-        for (id, node) in graph.nodes().filter(|(id, _)| needed[id.index()]) {
+        let live = graph.live();
+        for (id, node) in graph.nodes().filter(|(id, _)| live[id.index()]) {
             self.current = node.label.clone();
             self.result = self.name(id).to_owned();
             match &node.op {
@@ -124,7 +124,7 @@ impl<'g> Exporter<'g> {
         }
         let outputs = self.outputs();
         let inputs = graph.inputs().iter().map(|&id| self.input_info(id)).collect();
-        let inner = graph.nodes().filter(|(id, _)| needed[id.index()]);
+        let inner = graph.nodes().filter(|(id, _)| live[id.index()]);
         let inner = inner.filter_map(|(id, node)| self.inner_info(id, node)).collect();
         let kept = self.kept_names();
         let mut main = GraphProto {
@@ -364,18 +364,6 @@ impl<'g> Exporter<'g> {
             metadata,
         });
     }
-}
-
-/// The nodes an output depends on, and the inputs.
-fn needed(graph: &Graph) -> Vec<bool> {
-    let mut needed = vec![false; graph.len()];
-    graph.outputs().iter().for_each(|o| needed[o.node.index()] = true);
-    for (id, node) in graph.nodes().rev() {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
-    }
-    needed
 }
 
 /// A name and value of an attribute.

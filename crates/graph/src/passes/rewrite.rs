@@ -193,13 +193,8 @@ impl Graph {
 
     /// The graph without the nodes that no output depends on; inputs always stay.
     pub fn pruned(&self) -> Result<Graph> {
-        let mut live: Vec<bool> = self.nodes().map(|(_, node)| matches!(node.op, Op::Input)).collect();
-        self.outputs().iter().for_each(|o| live[o.node.index()] = true);
-        for (id, node) in self.nodes().rev() {
-            if live[id.index()] {
-                node.inputs.iter().for_each(|input| live[input.index()] = true);
-            }
-        }
+        let outputs = self.outputs().iter().map(|output| output.node);
+        let live = self.ancestors(self.inputs().iter().copied().chain(outputs));
         let mut target = Graph::new();
         let mut values: Vec<Option<NodeId>> = vec![None; self.len()];
         for (id, node) in self.nodes().filter(|(id, _)| live[id.index()]) {

@@ -6,10 +6,10 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fixed_batch;
+mod graph_info;
 mod incremental;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
-mod outline;
 mod plan;
 mod profile;
 mod schedule;

@@ -1,5 +1,4 @@
-//! Where the time of a run went. Every entry stands for itself, so that profiles of several programs can be
-//! read as one.
+//! The time each step of a run took. An entry is complete in itself, so that profiles of several programs can be joined.
 
 use std::time::Duration;
 
@@ -7,12 +6,12 @@ use monosplit_graph::NodeId;
 
 use crate::Precision;
 
-/// The time of one node, or of several that ran together.
+/// The time of one node, or of several that ran as one step.
 #[derive(Clone, Debug)]
 pub struct NodeTime {
-    /// The node, in the graph that was compiled; the first of those that ran together.
+    /// The node of the compiled graph; the first one if several ran as one step.
     pub node: NodeId,
-    /// The others that ran together with it.
+    /// The other nodes of the step.
     pub others: Vec<NodeId>,
     /// The name of the node.
     pub name: String,
@@ -24,24 +23,23 @@ pub struct NodeTime {
     pub kernel: &'static str,
     /// How long it took.
     pub time: Duration,
-    /// The additions and multiplications of a convolution or a matrix product as it is defined, for all nodes that
-    /// ran together; 0 for other ops.
+    /// The additions and multiplications that define the convolutions and matrix products of the step; 0 for other ops.
     pub operations: u64,
-    /// Additions and multiplications this machine can do in a second in the precision and on the threads used, as
-    /// measured; fast algorithms that need fewer than the definition may exceed it.
+    /// The additions and multiplications per second this machine reaches in this precision on these threads, as
+    /// measured. An algorithm that needs fewer than the definition may exceed it.
     pub peak: f64,
     /// The precision it was computed in.
     pub precision: Precision,
 }
 
 impl NodeTime {
-    /// Operations in a second, in thousand millions; `None` where they are not counted.
+    /// Operations per second in units of 10⁹; `None` if they are not counted.
     pub fn gigaflops(&self) -> Option<f64> {
         let seconds = self.time.as_secs_f64();
         (self.operations > 0 && seconds > 0.0).then(|| 1e-9 * self.operations as f64 / seconds)
     }
 
-    /// Operations in a second as a share of what the machine can do.
+    /// Operations per second as a fraction of the peak.
     pub fn share_of_peak(&self) -> Option<f64> {
         self.gigaflops().filter(|_| self.peak > 0.0).map(|g| 1e9 * g / self.peak)
     }
@@ -50,7 +48,7 @@ impl NodeTime {
 /// The times of all nodes of one run or more, in the order they ran.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// One entry per node that did work.
+    /// One entry per step.
     pub nodes: Vec<NodeTime>,
 }
 

@@ -13,10 +13,10 @@ use super::real::Real;
 use super::run::Run;
 use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
-use crate::outline::Outline;
-use crate::plan::{Place, Plan, known};
+use crate::graph_info::GraphInfo;
+use crate::plan::{BufferLocation, Plan, known};
 use crate::profile::Profile;
-use crate::schedule::Choices;
+use crate::schedule::Optimisations;
 
 /// What carries out a step.
 pub(super) enum Executor<R> {
@@ -50,7 +50,7 @@ pub(super) struct Streams {
 
 /// A graph compiled for the processor in precision `R`.
 pub(crate) struct CpuProgram<R> {
-    pub(super) outline: Outline,
+    pub(super) info: GraphInfo,
     pub(super) constants: Vec<Option<Shared<R>>>,
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
@@ -64,21 +64,21 @@ pub(crate) struct CpuProgram<R> {
 
 impl<R: Real> CpuProgram<R> {
     pub(crate) fn compile(graph: &Graph, pool: Arc<ThreadPool>, limits: Limits) -> Result<Self> {
-        CpuProgram::compile_with(graph, pool, limits, Choices::ALL)
+        CpuProgram::compile_with(graph, pool, limits, Optimisations::CPU)
     }
 
     pub(crate) fn compile_with(
         graph: &Graph,
         pool: Arc<ThreadPool>,
         limits: Limits,
-        choices: Choices,
+        options: Optimisations,
     ) -> Result<Self> {
         let (known, needed) = (known(graph), graph.live());
         let compiling = pool.clone();
-        let plan = Plan::new(graph, &known, &needed, choices);
-        let outline = Outline::new(graph, &plan);
+        let plan = Plan::new(graph, &known, &needed, options);
+        let info = GraphInfo::new(graph, &plan);
         let mut program = CpuProgram {
-            outline,
+            info,
             constants: graph.nodes().map(|_| None).collect(),
             executors: Vec::new(),
             plan,
@@ -94,14 +94,14 @@ impl<R: Real> CpuProgram<R> {
 
     /// How many values lie side by side where `id` lies.
     pub(super) fn parts(&self, id: NodeId) -> usize {
-        self.plan.bundled.get(&id).copied().unwrap_or(1)
+        self.plan.contiguous.get(&id).copied().unwrap_or(1)
     }
 
     fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
-        let batch = self.outline.batch(inputs)?;
-        let shapes = self.outline.shapes(&self.plan, batch, size_of::<R>(), self.limits.memory)?;
+        let batch = self.info.batch(inputs)?;
+        let shapes = self.info.shapes(&self.plan, batch, size_of::<R>(), self.limits.memory)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let fresh = || self.plan.slots.iter().map(|slot| Storage::empty(slot.kind)).collect();
+        let fresh = || self.plan.buffers.iter().map(|buffer| Storage::empty(buffer.kind)).collect();
         let arena = kept.unwrap_or_else(fresh);
         self.pool.run_steps(self.plan.steps.len(), || {
             let inputs = inputs.iter().map(Shared::of).collect();
@@ -122,14 +122,14 @@ impl<R: Real> crate::Program for CpuProgram<R> {
     fn reclaim(&self, outputs: Vec<Tensor>) {
         let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(arena) = arenas.last_mut() else { return };
-        for (&id, tensor) in self.outline.outputs.iter().zip(outputs) {
-            let Place::Slot { slot, .. } = self.plan.places[id.index()] else { continue };
-            if self.outline.values[id.index()].kind != Kind::Float {
+        for (&id, tensor) in self.info.outputs.iter().zip(outputs) {
+            let BufferLocation::Buffer { buffer, .. } = self.plan.locations[id.index()] else { continue };
+            if self.info.values[id.index()].kind != Kind::Float {
                 continue;
             }
-            let buffer = R::of(&tensor);
+            let elements = R::of(&tensor);
             drop(tensor);
-            if let (Storage::Real(held), Ok(elements)) = (&mut arena[slot], buffer.try_into_vec())
+            if let (Storage::Real(held), Ok(elements)) = (&mut arena[buffer], elements.try_into_vec())
                 && held.len() < elements.len()
             {
                 *held = elements;
@@ -162,7 +162,7 @@ mod tests {
     use crate::Program;
     use crate::cpu::kernels::testing::Random;
     use crate::plan::Step;
-    use crate::schedule::Work;
+    use crate::schedule::Partition;
 
     /// A graph of elementwise nodes, convolutions with shared weights, reductions that come back as factors, and
     /// renamed values.
@@ -308,7 +308,7 @@ mod tests {
     fn streams_of_a_fully_connected_layer_keep_their_bits_and_store_no_magnitudes() {
         let mut random = Random::new(5);
         let graph = fully_connected(&mut random);
-        let (plain, all) = (compiled(&graph, OFF), compiled(&graph, Choices::ALL));
+        let (plain, all) = (compiled(&graph, OFF), compiled(&graph, Optimisations::CPU));
         for batch in [1, 3, 40] {
             let inputs: Vec<Tensor> = (0..3)
                 .map(|_| Tensor::new([batch, 300], random.reals::<f32>(batch * 300)).unwrap())
@@ -317,18 +317,18 @@ mod tests {
         }
         let large = |v: &&Shared<f32>| matches!(v, Shared::Real(v) if v.len() == 60_000);
         assert_eq!(all.constants.iter().flatten().filter(large).count(), 1);
-        let streams = |step: &&Step| matches!(step.work, Work::Streams(_));
+        let streams = |step: &&Step| matches!(step.partition, Partition::StreamProducts(_));
         assert_eq!(all.plan.steps.iter().filter(streams).count(), 2);
     }
 
-    const OFF: Choices = Choices {
-        share: false,
-        fuse: false,
-        finish: false,
-        chain: false,
-        reduce: false,
-        batch: false,
-        streams: false,
+    const OFF: Optimisations = Optimisations {
+        common_subexpressions: false,
+        fuse_elementwise: false,
+        fuse_epilogues: false,
+        fuse_depthwise: false,
+        fuse_reductions: false,
+        batch_shared_weights: false,
+        stream_products: false,
         reorder: false,
     };
 
@@ -337,9 +337,9 @@ mod tests {
         POOL.get_or_init(|| Arc::new(ThreadPool::start(0, false).unwrap())).clone()
     }
 
-    fn compiled(graph: &Graph, choices: Choices) -> CpuProgram<f32> {
+    fn compiled(graph: &Graph, options: Optimisations) -> CpuProgram<f32> {
         let limits = Limits { memory: 1 << 30, accurate: false, samples: 1 };
-        CpuProgram::compile_with(graph, pool(), limits, choices).unwrap()
+        CpuProgram::compile_with(graph, pool(), limits, options).unwrap()
     }
 
     fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
@@ -364,9 +364,14 @@ mod tests {
                 writer.step().unwrap();
             }
             let graph = writer.finish();
-            let some = Choices::without(round);
-            let [plain, some, all] = [OFF, some, Choices::ALL].map(|choices| compiled(&graph, choices));
-            chained += all.plan.steps.iter().filter(|step| matches!(step.work, Work::Chained(..))).count();
+            let some = Optimisations::without(round);
+            let [plain, some, all] = [OFF, some, Optimisations::CPU].map(|options| compiled(&graph, options));
+            chained += all
+                .plan
+                .steps
+                .iter()
+                .filter(|step| matches!(step.partition, Partition::PointwiseDepthwise(..)))
+                .count();
             for batch in [2, 1, 400, 1] {
                 let mut inputs: Vec<Tensor> = (0..3)
                     .map(|_| Tensor::new([batch, 4, 5, 6], random.reals::<f32>(batch * 120)).unwrap())

@@ -1,4 +1,4 @@
-//! One run of a program: steps one after the other over an arena of slots.
+//! One run of a program: steps one after the other over an arena of buffers.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use super::kernels::streams::{Stream, Weights};
 use super::program::{CpuProgram, Executor, Link, Streams};
 use super::real::Real;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
-use crate::plan::{Place, Step};
+use crate::plan::{BufferLocation, Step};
 use crate::profile::{NodeTime, Profile};
-use crate::schedule::Work;
+use crate::schedule::Partition;
 
 /// One run: the batch size, the concrete shapes, and where elements are.
 pub(super) struct Run<'a, R> {
@@ -27,7 +27,7 @@ pub(super) struct Run<'a, R> {
 }
 
 /// The outputs of a step, and what lies beside them and where.
-type Pieces<'a, R> = (Vec<SliceMut<'a, R>>, Vec<(Place, Slice<'a, R>)>);
+type Pieces<'a, R> = (Vec<SliceMut<'a, R>>, Vec<(BufferLocation, Slice<'a, R>)>);
 
 impl<R: Real> Run<'_, R> {
     /// Carries out all steps.
@@ -37,11 +37,11 @@ impl<R: Real> Run<'_, R> {
             let began = Instant::now();
             let mut taken = self.take(step)?;
             let done = self.step(step, executor, &mut taken);
-            for (slot, storage) in taken {
-                self.arena[slot] = storage;
+            for (buffer, storage) in taken {
+                self.arena[buffer] = storage;
             }
-            let node = step.work.nodes()[0];
-            done.map_err(|e| e.at(&program.outline.values[node.index()].name))?;
+            let node = step.partition.nodes()[0];
+            done.map_err(|e| e.at(&program.info.values[node.index()].name))?;
             if let Some(profile) = profile.as_deref_mut() {
                 profile.nodes.push(self.timed(step, executor, began.elapsed()));
             }
@@ -51,23 +51,23 @@ impl<R: Real> Run<'_, R> {
 
     fn timed(&self, step: &Step, executor: &Executor<R>, time: Duration) -> NodeTime {
         let program = self.program;
-        let (node, others) = (step.work.nodes()[0], &step.work.nodes()[1..]);
+        let (node, others) = (step.partition.nodes()[0], &step.partition.nodes()[1..]);
         let kernel = match executor {
             Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name,
             Executor::Fused(_) => "fused elementwise",
             Executor::Chained(_) => "conv, pointwise + depthwise",
             Executor::Streams(_) => "matrix product, streams",
         };
-        let operations = step.work.nodes().iter().map(|id| {
-            let value = &program.outline.values[id.index()];
+        let operations = step.partition.nodes().iter().map(|id| {
+            let value = &program.info.values[id.index()];
             let inputs = value.inputs.first().map_or(0, |&input| self.count(input));
             2 * value.multiply_adds.total(self.count(*id), inputs) as u64
         });
         NodeTime {
             node,
             others: others.to_vec(),
-            name: program.outline.values[node.index()].name.clone(),
-            op: program.outline.values[node.index()].op,
+            name: program.info.values[node.index()].name.clone(),
+            op: program.info.values[node.index()].op,
             shape: self.shapes[node.index()].clone(),
             kernel,
             time,
@@ -81,21 +81,21 @@ impl<R: Real> Run<'_, R> {
         self.shapes[id.index()].iter().product()
     }
 
-    /// The slots a step writes to, large enough, out of the arena.
+    /// The buffers a step writes to, large enough, out of the arena.
     fn take(&mut self, step: &Step) -> Result<Vec<(usize, Storage<R>)>> {
         let mut taken: Vec<(usize, Storage<R>)> = Vec::with_capacity(step.outputs.len());
         for &id in &step.outputs {
-            let Place::Slot { slot, .. } = self.program.plan.places[id.index()] else {
-                return Err(self.program.outline.lost(id));
+            let BufferLocation::Buffer { buffer, .. } = self.program.plan.locations[id.index()] else {
+                return Err(self.program.info.unavailable(id));
             };
             let count = self.count(id);
-            let planned = &self.program.plan.slots[slot];
-            if !taken.iter().any(|(other, _)| *other == slot) {
+            let planned = &self.program.plan.buffers[buffer];
+            if !taken.iter().any(|(other, _)| *other == buffer) {
                 let empty = Storage::empty(planned.kind);
-                taken.push((slot, std::mem::replace(&mut self.arena[slot], empty)));
+                taken.push((buffer, std::mem::replace(&mut self.arena[buffer], empty)));
             }
             let parts = self.program.parts(id);
-            let storage = taken.iter_mut().find(|(other, _)| *other == slot);
+            let storage = taken.iter_mut().find(|(other, _)| *other == buffer);
             storage.map_or(Ok(()), |(_, storage)| storage.grow(count.saturating_mul(parts)))?;
         }
         Ok(taken)
@@ -106,7 +106,7 @@ impl<R: Real> Run<'_, R> {
         if self.count(first) == 0 {
             return Ok(());
         }
-        if let (Work::Batched(nodes), Executor::Kernel(kernel)) = (&step.work, executor) {
+        if let (Partition::Batched(nodes), Executor::Kernel(kernel)) = (&step.partition, executor) {
             return self.batched(nodes, kernel, taken);
         }
         let (outputs, beside) = self.pieces(step, taken)?;
@@ -119,17 +119,17 @@ impl<R: Real> Run<'_, R> {
         }
     }
 
-    /// The elements of all outputs of a step, and what else lies in the slots it writes to.
+    /// The elements of all outputs of a step, and what else lies in the buffers it writes to.
     fn pieces<'a>(&self, step: &Step, taken: &'a mut [(usize, Storage<R>)]) -> Result<Pieces<'a, R>> {
-        let places = &self.program.plan.places;
+        let places = &self.program.plan.locations;
         let mut outputs: Vec<Option<SliceMut<'a, R>>> = step.outputs.iter().map(|_| None).collect();
         let mut beside = Vec::new();
-        for (slot, storage) in taken.iter_mut() {
-            let in_slot = |place: Place| matches!(place, Place::Slot { slot: other, .. } if other == *slot);
-            let Some(&held) = step.outputs.iter().find(|id| in_slot(places[id.index()])) else { continue };
+        for (buffer, storage) in taken.iter_mut() {
+            let in_buffer = |place: BufferLocation| matches!(place, BufferLocation::Buffer { buffer: other, .. } if other == *buffer);
+            let Some(&held) = step.outputs.iter().find(|id| in_buffer(places[id.index()])) else { continue };
             let pieces = storage.parts_mut(self.program.parts(held), self.count(held));
             for (part, piece) in pieces.into_iter().enumerate() {
-                let place = Place::Slot { slot: *slot, part };
+                let place = BufferLocation::Buffer { buffer: *buffer, part };
                 match step.outputs.iter().position(|id| places[id.index()] == place) {
                     Some(output) => outputs[output] = Some(piece),
                     None => beside.push((place, piece.shared())),
@@ -137,7 +137,7 @@ impl<R: Real> Run<'_, R> {
             }
         }
         let outputs: Option<Vec<SliceMut<'a, R>>> = outputs.into_iter().collect();
-        Ok((outputs.ok_or_else(|| self.program.outline.lost(step.outputs[0]))?, beside))
+        Ok((outputs.ok_or_else(|| self.program.info.unavailable(step.outputs[0]))?, beside))
     }
 
     fn kernel(
@@ -145,12 +145,12 @@ impl<R: Real> Run<'_, R> {
         id: NodeId,
         kernel: &Kernel<R>,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
-        let Some(data) = outputs.pop() else { return Err(self.program.outline.lost(id)) };
+        let Some(data) = outputs.pop() else { return Err(self.program.info.unavailable(id)) };
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
-        let inputs = &self.program.outline.values[id.index()].inputs;
-        let places = &self.program.plan.places;
+        let inputs = &self.program.info.values[id.index()].inputs;
+        let places = &self.program.plan.locations;
         let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[id.index()]);
         if let (Some(run), true) = (&kernel.in_place, overwrites) {
             return run(&mut out);
@@ -164,9 +164,9 @@ impl<R: Real> Run<'_, R> {
         step: &Step,
         fusion: &Fusion,
         outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
-        let places = &self.program.plan.places;
+        let places = &self.program.plan.locations;
         let mut sources = Vec::with_capacity(fusion.inputs.len());
         for &input in &fusion.inputs {
             let overwritten = step.outputs.iter().position(|id| places[id.index()] == places[input.index()]);
@@ -185,11 +185,11 @@ impl<R: Real> Run<'_, R> {
         kernel: &Kernel<R>,
         fusion: &Fusion,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
-        let id = step.work.nodes()[0];
-        let Some(data) = outputs.pop() else { return Err(self.program.outline.lost(id)) };
-        let inputs = self.program.outline.values[id.index()].inputs.iter();
+        let id = step.partition.nodes()[0];
+        let Some(data) = outputs.pop() else { return Err(self.program.info.unavailable(id)) };
+        let inputs = self.program.info.values[id.index()].inputs.iter();
         let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
         self.finishing(id, fusion, beside, |finish| kernel.run_and_finish(&views, finish, &mut out))
@@ -200,7 +200,7 @@ impl<R: Real> Run<'_, R> {
         &self,
         id: NodeId,
         fusion: &Fusion,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
         run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let source = |&input: &NodeId| match input == id {
@@ -216,10 +216,10 @@ impl<R: Real> Run<'_, R> {
         &self,
         links: &[Link<R>; 2],
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let [first, then] = links;
-        let lost = || self.program.outline.lost(first.node);
+        let lost = || self.program.info.unavailable(first.node);
         let Some(SliceMut::Real(y)) = outputs.pop() else { return Err(lost()) };
         let x = self.operand(first, 0, beside)?.ok_or_else(lost)?;
         let biases = [self.operand(first, 2, beside)?, self.operand(then, 2, beside)?];
@@ -242,9 +242,9 @@ impl<R: Real> Run<'_, R> {
         &'a self,
         link: &Link<R>,
         position: usize,
-        beside: &[(Place, Slice<'a, R>)],
+        beside: &[(BufferLocation, Slice<'a, R>)],
     ) -> Result<Option<View<'a, R>>> {
-        let inputs = &self.program.outline.values[link.node.index()].inputs;
+        let inputs = &self.program.info.values[link.node.index()].inputs;
         inputs.get(position).map(|&id| self.view_beside(id, beside)).transpose()
     }
 
@@ -252,7 +252,7 @@ impl<R: Real> Run<'_, R> {
     fn ending(
         &self,
         link: &Link<R>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
         run: impl FnOnce(Option<&Finish<'_, R>>) -> Result<()>,
     ) -> Result<()> {
         match &link.fusion {
@@ -266,15 +266,15 @@ impl<R: Real> Run<'_, R> {
         step: &Step,
         through: &Streams,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(Place, Slice<'_, R>)],
+        beside: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let mut streams = Vec::with_capacity(outputs.len());
         for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(&through.magnitude) {
-            let inputs = &self.program.outline.values[id.index()].inputs;
+            let inputs = &self.program.info.values[id.index()].inputs;
             let x = self.view_beside(inputs[0], beside)?.real()?;
             let bias = inputs.get(2).map(|&bias| self.view_beside(bias, beside)).transpose()?;
             let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
-            let SliceMut::Real(out) = out else { return Err(self.program.outline.lost(*id)) };
+            let SliceMut::Real(out) = out else { return Err(self.program.info.unavailable(*id)) };
             streams.push(Stream { x, magnitude, bias, out });
         }
         let view = self.view(through.weights)?;
@@ -289,9 +289,9 @@ impl<R: Real> Run<'_, R> {
     /// Runs nodes that do the same to values that lie side by side as if these were one batch.
     fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
         let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
-        let inputs = &self.program.outline.values[first.index()].inputs;
-        let Place::Slot { slot, .. } = self.program.plan.places[inputs[0].index()] else {
-            return Err(self.program.outline.lost(inputs[0]));
+        let inputs = &self.program.info.values[first.index()].inputs;
+        let BufferLocation::Buffer { buffer, .. } = self.program.plan.locations[inputs[0].index()] else {
+            return Err(self.program.info.unavailable(inputs[0]));
         };
         let together = |id: NodeId| {
             let mut shape = self.shapes[id.index()].clone();
@@ -300,16 +300,20 @@ impl<R: Real> Run<'_, R> {
         };
         let (from, to) = (together(inputs[0]), together(*first));
         let (read, written) = (from.iter().product(), to.iter().product());
-        let mut views = vec![View { shape: &from, data: self.arena[slot].slice(read) }];
+        let mut views = vec![View { shape: &from, data: self.arena[buffer].slice(read) }];
         for &weight in &inputs[1..] {
             views.push(self.view(weight)?);
         }
         (kernel.run)(&views, &mut ViewMut { shape: &to, data: storage.slice_mut(written) })
     }
 
-    /// A value that may lie in a slot another part of which is being written.
-    fn view_beside<'a>(&'a self, id: NodeId, beside: &[(Place, Slice<'a, R>)]) -> Result<View<'a, R>> {
-        let place = self.program.plan.places[id.index()];
+    /// A value that may lie in a buffer another part of which is being written.
+    fn view_beside<'a>(
+        &'a self,
+        id: NodeId,
+        beside: &[(BufferLocation, Slice<'a, R>)],
+    ) -> Result<View<'a, R>> {
+        let place = self.program.plan.locations[id.index()];
         match beside.iter().find(|(other, _)| *other == place) {
             Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
             None => self.view(id),
@@ -319,38 +323,40 @@ impl<R: Real> Run<'_, R> {
     fn view(&self, id: NodeId) -> Result<View<'_, R>> {
         let shape = &self.shapes[id.index()];
         let count: usize = shape.iter().product();
-        let data = match self.program.plan.places[id.index()] {
-            Place::Input(position) => self.inputs.get(position).map(Shared::slice),
+        let data = match self.program.plan.locations[id.index()] {
+            BufferLocation::Input(position) => self.inputs.get(position).map(Shared::slice),
             // Weights that a kernel keeps itself have a shape only.
-            Place::Constant(id) => {
+            BufferLocation::Constant(id) => {
                 Some(self.program.constants[id.index()].as_ref().map_or(Slice::Real(&[]), Shared::slice))
             }
-            Place::Slot { slot, part } => self.arena[slot].part(part, count),
-            Place::Nowhere => None,
+            BufferLocation::Buffer { buffer, part } => self.arena[buffer].part(part, count),
+            BufferLocation::NotStored => None,
         };
-        data.map(|data| View { shape, data }).ok_or_else(|| self.program.outline.lost(id))
+        data.map(|data| View { shape, data }).ok_or_else(|| self.program.info.unavailable(id))
     }
 
-    /// Hands out the results; slots that leave are emptied, not copied.
+    /// Hands out the results; buffers that leave are emptied, not copied.
     pub(super) fn outputs(&mut self) -> Result<Vec<Tensor>> {
         let program = self.program;
-        let mut taken: Vec<Option<Shared<R>>> = program.plan.slots.iter().map(|_| None).collect();
-        let mut outputs = Vec::with_capacity(program.outline.outputs.len());
-        for &id in &program.outline.outputs {
+        let mut taken: Vec<Option<Shared<R>>> = program.plan.buffers.iter().map(|_| None).collect();
+        let mut outputs = Vec::with_capacity(program.info.outputs.len());
+        for &id in &program.info.outputs {
             let shape = self.shapes[id.index()].clone();
-            let tensor = match program.plan.places[id.index()] {
-                Place::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
-                Place::Constant(id) => program.constants[id.index()].as_ref().map(|v| v.tensor(shape)),
-                Place::Slot { slot, .. } => {
-                    let empty = Storage::empty(program.plan.slots[slot].kind);
-                    let (arena, count) = (&mut self.arena[slot], shape.iter().product());
+            let tensor = match program.plan.locations[id.index()] {
+                BufferLocation::Input(position) => self.inputs.get(position).map(|v| v.tensor(shape)),
+                BufferLocation::Constant(id) => {
+                    program.constants[id.index()].as_ref().map(|v| v.tensor(shape))
+                }
+                BufferLocation::Buffer { buffer, .. } => {
+                    let empty = Storage::empty(program.plan.buffers[buffer].kind);
+                    let (arena, count) = (&mut self.arena[buffer], shape.iter().product());
                     let shared =
-                        taken[slot].get_or_insert_with(|| std::mem::replace(arena, empty).share(count));
+                        taken[buffer].get_or_insert_with(|| std::mem::replace(arena, empty).share(count));
                     Some(shared.tensor(shape))
                 }
-                Place::Nowhere => None,
+                BufferLocation::NotStored => None,
             };
-            outputs.push(tensor.ok_or_else(|| program.outline.lost(id))??);
+            outputs.push(tensor.ok_or_else(|| program.info.unavailable(id))??);
         }
         Ok(outputs)
     }

@@ -65,30 +65,29 @@ impl CudaProgram {
 
     /// Runs a batch in chunks of `chunk` samples.
     fn run_in_chunks(&self, batch: usize, chunk: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.outline.outputs.len()];
+        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.info.outputs.len()];
         let mut start = 0;
         while start < batch {
             let count = chunk.min(batch - start);
             let part =
-                |(id, tensor): (&NodeId, &Tensor)| match self.outline.values[id.index()].shape.dims().first()
-                {
+                |(id, tensor): (&NodeId, &Tensor)| match self.info.values[id.index()].shape.dims().first() {
                     Some(&Dim::Batch(k)) => rows(tensor, k * start..k * (start + count)),
                     _ => Ok(tensor.clone()),
                 };
-            let some = self.outline.inputs.iter().zip(inputs).map(part).collect::<Result<Vec<_>>>()?;
+            let some = self.info.inputs.iter().zip(inputs).map(part).collect::<Result<Vec<_>>>()?;
             for (parts, output) in parts.iter_mut().zip(self.run_fitting(count, &some)?) {
                 parts.push(output);
             }
             start += count;
         }
         let joined = |(id, parts): (&NodeId, Vec<Tensor>)| {
-            let value = &self.outline.values[id.index()];
+            let value = &self.info.values[id.index()];
             match value.shape.is_batched() {
                 true => stack(&parts, value.kind),
-                false => parts.into_iter().next().ok_or_else(|| self.outline.lost(*id)),
+                false => parts.into_iter().next().ok_or_else(|| self.info.unavailable(*id)),
             }
         };
-        self.outline.outputs.iter().zip(parts).map(joined).collect()
+        self.info.outputs.iter().zip(parts).map(joined).collect()
     }
 
     /// Runs a batch, in chunks if it does not fit the GPU's memory.

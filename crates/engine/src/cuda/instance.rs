@@ -14,8 +14,8 @@ use super::program::CudaProgram;
 use super::staging::{OutputValue, PendingOutputs, StagingBuffers, converted, tensor_bytes};
 use super::streams::StreamAssignment;
 use super::translator::DeviceTensor;
-use crate::outline::element_bytes;
-use crate::plan::Place;
+use crate::graph_info::element_bytes;
+use crate::plan::BufferLocation;
 use crate::{NodeTime, Precision, Profile};
 
 /// Alignment in bytes of every value.
@@ -42,8 +42,8 @@ pub(super) struct Instance {
     /// The last value of each input that is shared by all samples. If it is given again, it need not be uploaded.
     resident: Vec<Option<Tensor>>,
     keeps_inputs: bool,
-    /// Offset of every slot.
-    slots: Vec<usize>,
+    /// Offset of every buffer.
+    buffers: Vec<usize>,
     arena: DeviceBuffer,
     commands: Vec<Command>,
     steps: Vec<StepCommands>,
@@ -70,8 +70,8 @@ fn count(shape: &[usize]) -> usize {
 impl Instance {
     /// Lays out memory and builds the commands. The caller has locked the device.
     pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
-        let (plan, outline, real) = (&program.plan, &program.outline, program.math.bytes());
-        let shapes = outline.shapes(plan, batch, real, program.device.free_memory()?)?;
+        let (plan, info, real) = (&program.plan, &program.info, program.math.bytes());
+        let shapes = info.shapes(plan, batch, real, program.device.free_memory()?)?;
         let mut end = 0usize;
         let mut place = |bytes: usize| {
             let start = end;
@@ -80,13 +80,13 @@ impl Instance {
         };
         let size = |id: NodeId, kind: Kind| count(&shapes[id.index()]) * element_bytes(kind, real);
         let inputs: Vec<usize> =
-            outline.inputs.iter().map(|&id| place(size(id, outline.values[id.index()].kind))).collect();
-        let slots: Vec<usize> = plan
-            .slots
+            info.inputs.iter().map(|&id| place(size(id, info.values[id.index()].kind))).collect();
+        let buffers: Vec<usize> = plan
+            .buffers
             .iter()
-            .map(|slot| {
-                let tenants = slot.tenants.iter().map(|&(id, parts)| size(id, slot.kind) * parts);
-                place(tenants.max().unwrap_or(0))
+            .map(|buffer| {
+                let held = buffer.values.iter().map(|&(id, parts)| size(id, buffer.kind) * parts);
+                place(held.max().unwrap_or(0))
             })
             .collect();
         // Every stream needs scratch memory of its own. A large batch uses one stream to save it.
@@ -97,7 +97,7 @@ impl Instance {
             resident: vec![None; inputs.len()],
             keeps_inputs: true,
             inputs,
-            slots,
+            buffers,
             arena,
             commands: Vec::new(),
             steps: Vec::new(),
@@ -130,18 +130,20 @@ impl Instance {
 
     /// The device tensor of a value.
     fn tensor(&self, program: &CudaProgram, id: NodeId) -> Result<DeviceTensor> {
-        let value = &program.outline.values[id.index()];
+        let value = &program.info.values[id.index()];
         let shape = self.shapes[id.index()].clone();
         let real = program.math.bytes();
-        let offset = match program.plan.places[id.index()] {
-            Place::Constant(known) => {
+        let offset = match program.plan.locations[id.index()] {
+            BufferLocation::Constant(known) => {
                 return Ok(DeviceTensor { shape, ..program.constant_tensor(known)? });
             }
-            Place::Input(position) => *self.inputs.get(position).ok_or_else(|| program.outline.lost(id))?,
-            Place::Slot { slot, part } => {
-                self.slots[slot] + part * count(&shape) * element_bytes(value.kind, real)
+            BufferLocation::Input(position) => {
+                *self.inputs.get(position).ok_or_else(|| program.info.unavailable(id))?
             }
-            Place::Nowhere => return Err(program.outline.lost(id)),
+            BufferLocation::Buffer { buffer, part } => {
+                self.buffers[buffer] + part * count(&shape) * element_bytes(value.kind, real)
+            }
+            BufferLocation::NotStored => return Err(program.info.unavailable(id)),
         };
         let at = self.arena.at + offset as u64;
         Ok(DeviceTensor { at, shape, kind: value.kind, constant: false, format: program.formats[id.index()] })
@@ -172,15 +174,15 @@ impl Instance {
     ) -> Result<()> {
         staging.wait_for_upload(&program.device)?;
         for (position, tensor) in inputs.iter().enumerate() {
-            let id = program.outline.inputs[position];
-            let batched = program.outline.values[id.index()].shape.is_batched();
+            let id = program.info.inputs[position];
+            let batched = program.info.values[id.index()].shape.is_batched();
             match staging.uploaded(position) {
                 Some(from) => {
                     let bytes = tensor.len() * element_bytes(tensor.kind(), program.math.bytes());
                     let to = self.arena.at + self.inputs[position] as u64;
                     copied(from, to, bytes).try_for_each(|copy| copy.enqueue(&program.device, 0))?;
                 }
-                None if program.plan.places[id.index()] == Place::Nowhere => continue,
+                None if program.plan.locations[id.index()] == BufferLocation::NotStored => continue,
                 None if self.resident[position].as_ref().is_some_and(|old| old.is(tensor)) => continue,
                 // It was resident when it was not uploaded, and another thread has replaced it since.
                 None => self.write(program, position, std::slice::from_ref(tensor))?,
@@ -199,8 +201,8 @@ impl Instance {
         staging: &mut StagingBuffers,
     ) -> Result<PendingOutputs> {
         let (mut values, mut copies, mut end) = (Vec::new(), Vec::new(), ALIGNMENT);
-        for &id in program.outline.outputs.iter().take(wanted) {
-            if let Place::Input(position) = program.plan.places[id.index()]
+        for &id in program.info.outputs.iter().take(wanted) {
+            if let BufferLocation::Input(position) = program.plan.locations[id.index()]
                 && let Some(input) = inputs.get(position)
             {
                 values.push(OutputValue::Input(converted(input, program.math, &self.shapes[id.index()])?));
@@ -286,16 +288,17 @@ impl Instance {
     /// Copies the last `count` outputs to the last inputs at the end of every run.
     pub(super) fn feed_back(&mut self, program: &CudaProgram, count: usize) -> Result<()> {
         self.keeps_inputs = false;
-        let (inputs, outputs) = (&program.outline.inputs, &program.outline.outputs);
+        let (inputs, outputs) = (&program.info.inputs, &program.info.outputs);
         let pairs = inputs.iter().rev().zip(outputs.iter().rev()).take(count);
         for (&input, &output) in pairs {
             let (to, from) = (self.tensor(program, input)?, self.tensor(program, output)?);
-            let crossed = matches!(program.plan.places[output.index()], Place::Input(_)) && from.at != to.at;
+            let crossed = matches!(program.plan.locations[output.index()], BufferLocation::Input(_))
+                && from.at != to.at;
             if from.shape != to.shape || from.kind != to.kind || crossed {
                 return Err(Error::argument(
                     "an output that is fed back must be computed, and have the shape of the input",
                 )
-                .at(program.outline.name(input)));
+                .at(program.info.name(input)));
             }
             let bytes = from.count() * element_bytes(from.kind, program.math.bytes());
             if from.at != to.at && bytes > 0 {
@@ -307,7 +310,7 @@ impl Instance {
 
     /// Downloads the inputs from `first` on.
     pub(super) fn inputs_from(&self, program: &CudaProgram, first: usize) -> Result<Vec<Tensor>> {
-        let inputs = program.outline.inputs.iter().zip(&self.inputs).skip(first);
+        let inputs = program.info.inputs.iter().zip(&self.inputs).skip(first);
         let values =
             inputs.map(|(&id, &offset)| read(&self.arena, offset, &self.tensor(program, id)?, program.math));
         let values = values.collect::<Result<Vec<Tensor>>>()?;
@@ -353,10 +356,10 @@ impl Instance {
     }
 
     fn timed(&self, program: &CudaProgram, step: &StepCommands, milliseconds: f64) -> NodeTime {
-        let nodes = program.plan.steps[step.step].work.nodes();
-        let value = &program.outline.values[nodes[0].index()];
+        let nodes = program.plan.steps[step.step].partition.nodes();
+        let value = &program.info.values[nodes[0].index()];
         let operations = nodes.iter().map(|id| {
-            let value = &program.outline.values[id.index()];
+            let value = &program.info.values[id.index()];
             let inputs = value.inputs.first().map_or(0, |input| count(&self.shapes[input.index()]));
             2 * value.multiply_adds.total(count(&self.shapes[id.index()]), inputs) as u64
         });

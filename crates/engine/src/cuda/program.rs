@@ -20,9 +20,9 @@ use super::resident::ResidentLoop;
 use super::streams::{MemoryAccess, StreamScheduler};
 use super::transfer::bool_bytes;
 use super::translator::{DeviceTensor, MAX_ELEMENTS, Translator, too_large};
-use crate::outline::{Outline, element_bytes};
+use crate::graph_info::{GraphInfo, element_bytes};
 use crate::plan::{Plan, Step, known};
-use crate::schedule::{Choices, Work};
+use crate::schedule::{Optimisations, Partition};
 use crate::{Loop, Profile, Program};
 
 /// Definitions that every kernel source begins with.
@@ -32,14 +32,14 @@ const KERNELS: &str = include_str!("kernels.cu");
 
 /// What the scheduler may do for a GPU. Products with absolute weights are as fast with stored ones, and intermediate values
 /// do not stay in a cache.
-const CHOICES: Choices = Choices {
-    share: true,
-    fuse: true,
-    finish: false,
-    chain: false,
-    reduce: true,
-    batch: true,
-    streams: false,
+const OPTIMISATIONS: Optimisations = Optimisations {
+    common_subexpressions: true,
+    fuse_elementwise: true,
+    fuse_epilogues: false,
+    fuse_depthwise: false,
+    fuse_reductions: true,
+    batch_shared_weights: true,
+    stream_products: false,
     reorder: true,
 };
 /// Alignment in bytes that vector loads need.
@@ -62,7 +62,7 @@ pub(super) struct CudaProgram {
     graph: Graph,
     /// The memory format of every value.
     pub(super) formats: Vec<MemoryFormat>,
-    pub(super) outline: Outline,
+    pub(super) info: GraphInfo,
     pub(super) plan: Plan,
     kernels: CUmodule,
     /// Elementwise kernels, one module each, because other programs share most of them.
@@ -87,11 +87,11 @@ impl CudaProgram {
     pub(super) fn compile(graph: &Graph, device: &Arc<Device>, math: Math) -> Result<Self> {
         let (graph, formats) = with_memory_formats(lowered(graph)?, math)?;
         let (known, needed) = (known(&graph), graph.live());
-        let plan = Plan::new(&graph, &known, &needed, CHOICES);
-        let outline = Outline::new(&graph, &plan);
+        let plan = Plan::new(&graph, &known, &needed, OPTIMISATIONS);
+        let info = GraphInfo::new(&graph, &plan);
         let real = if math == Math::F64 { "double" } else { "float" };
         let head = format!("typedef {real} real;\n{PRELUDE}");
-        let derived = derived(&graph, &plan, &outline, &known);
+        let derived = derived(&graph, &plan, &info, &known);
         let (sources, texts) = sources(&graph, &formats, &plan, &derived)?;
         let all = std::iter::once(KERNELS).chain(texts.iter().map(String::as_str));
         let all: Vec<String> = all.map(|text| format!("{head}{text}")).collect();
@@ -105,7 +105,7 @@ impl CudaProgram {
             splittable: is_splittable(&graph),
             graph,
             formats,
-            outline,
+            info,
             plan,
             kernels,
             generated,
@@ -144,7 +144,7 @@ impl CudaProgram {
     /// Computes a value that depends on no input. The values it reads were computed before.
     fn compute_constant(&mut self, id: NodeId) -> Result<()> {
         let node = self.graph.node(id);
-        let shape = node.shape.at(1).ok_or_else(|| self.outline.lost(id))?;
+        let shape = node.shape.at(1).ok_or_else(|| self.info.unavailable(id))?;
         let constant = match &node.op {
             Op::Constant(tensor) => {
                 let memory = match tensor.data() {
@@ -166,7 +166,7 @@ impl CudaProgram {
                 }
             }
             Op::Reshape { .. } => {
-                let read = self.constant(self.plan.same[node.inputs[0].index()])?;
+                let read = self.constant(self.plan.representative[node.inputs[0].index()])?;
                 let tensor = DeviceTensor { shape, format: MemoryFormat::Contiguous, ..read.tensor.clone() };
                 Constant { memory: read.memory.clone(), tensor }
             }
@@ -175,7 +175,7 @@ impl CudaProgram {
                 let memory = DeviceBuffer::new(&self.device, count * self.bytes(node.kind))?;
                 let (at, format) = (memory.at, self.formats[id.index()]);
                 let tensor = DeviceTensor { at, shape, kind: node.kind, constant: true, format };
-                let inputs = self.outline.values[id.index()].inputs.iter();
+                let inputs = self.info.values[id.index()].inputs.iter();
                 let inputs = inputs.map(|&input| Ok(self.constant(input)?.tensor.clone()));
                 let inputs = inputs.collect::<Result<Vec<DeviceTensor>>>()?;
                 let mut translator = self.translator();
@@ -200,7 +200,7 @@ impl CudaProgram {
                 self.device.synchronize()?;
                 drop(translator);
                 if mark[0] != 0 {
-                    return Err(fault(&self.outline, mark[0]));
+                    return Err(fault(&self.info, mark[0]));
                 }
                 Constant { memory: Arc::new(memory), tensor }
             }
@@ -210,7 +210,7 @@ impl CudaProgram {
     }
 
     fn constant(&self, id: NodeId) -> Result<&Constant> {
-        self.constants.get(&id).ok_or_else(|| self.outline.lost(id))
+        self.constants.get(&id).ok_or_else(|| self.info.unavailable(id))
     }
 
     /// The device tensor of a value that depends on no input.
@@ -219,9 +219,9 @@ impl CudaProgram {
     }
 
     fn free_intermediate_constants(&mut self) {
-        let steps = self.plan.steps.iter().flat_map(|step| step.work.nodes());
-        let read = steps.flat_map(|id| &self.outline.values[id.index()].inputs);
-        let kept: BTreeSet<NodeId> = read.chain(&self.outline.outputs).copied().collect();
+        let steps = self.plan.steps.iter().flat_map(|step| step.partition.nodes());
+        let read = steps.flat_map(|id| &self.info.values[id.index()].inputs);
+        let kept: BTreeSet<NodeId> = read.chain(&self.info.outputs).copied().collect();
         self.constants.retain(|id, _| kept.contains(id));
     }
 
@@ -234,7 +234,7 @@ impl CudaProgram {
         tensor: &dyn Fn(NodeId) -> Result<DeviceTensor>,
         commands: &mut Vec<Command>,
     ) -> Result<()> {
-        let (source, text) = self.sources.get(&first).ok_or_else(|| self.outline.lost(first))?;
+        let (source, text) = self.sources.get(&first).ok_or_else(|| self.info.unavailable(first))?;
         let count = shape.iter().product::<usize>();
         if count == 0 {
             return Ok(());
@@ -299,11 +299,11 @@ impl CudaProgram {
         let mut all = Vec::with_capacity(self.plan.steps.len());
         for (position, step) in self.plan.steps.iter().enumerate() {
             let first = translator.commands.len();
-            let start = step.work.nodes()[0];
+            let start = step.partition.nodes()[0];
             let assignment = scheduler.assign(self.memory_access(step, tensor)?);
             translator.stream = assignment.stream;
             self.step(step, &shapes[start.index()], translator, tensor)
-                .map_err(|error| error.at(self.outline.name(start)))?;
+                .map_err(|error| error.at(self.info.name(start)))?;
             let commands = first..translator.commands.len();
             all.push(StepCommands { step: position, assignment, commands });
         }
@@ -316,13 +316,13 @@ impl CudaProgram {
         step: &Step,
         tensor: &dyn Fn(NodeId) -> Result<DeviceTensor>,
     ) -> Result<MemoryAccess> {
-        let nodes = step.work.nodes();
+        let nodes = step.partition.nodes();
         let range = |id: NodeId| {
             let tensor = tensor(id)?;
             let bytes = tensor.count() * self.bytes(tensor.kind);
             Ok((!tensor.constant).then(|| tensor.at..tensor.at + bytes as u64))
         };
-        let inputs = nodes.iter().flat_map(|id| &self.outline.values[id.index()].inputs);
+        let inputs = nodes.iter().flat_map(|id| &self.info.values[id.index()].inputs);
         let outside = inputs.filter(|input| !nodes.contains(input));
         let read = outside.filter_map(|&id| range(id).transpose()).collect::<Result<_>>()?;
         let written = step.outputs.iter().filter_map(|&id| range(id).transpose()).collect::<Result<_>>()?;
@@ -336,7 +336,7 @@ impl CudaProgram {
         translator: &mut Translator<'_>,
         tensor: &dyn Fn(NodeId) -> Result<DeviceTensor>,
     ) -> Result<()> {
-        let nodes = step.work.nodes();
+        let nodes = step.partition.nodes();
         if step.outputs.is_empty() {
             return Ok(());
         }
@@ -344,10 +344,10 @@ impl CudaProgram {
             let places = step.outputs.iter().map(|&id| Ok(tensor(id)?.at)).collect::<Result<Vec<u64>>>()?;
             return self.elementwise(nodes[0], shape, &places, tensor, &mut translator.commands);
         }
-        let inputs = self.outline.values[nodes[0].index()].inputs.iter();
+        let inputs = self.info.values[nodes[0].index()].inputs.iter();
         let mut inputs = inputs.map(|&input| tensor(input)).collect::<Result<Vec<DeviceTensor>>>()?;
         let mut out = tensor(nodes[0])?;
-        if let Work::Batched(nodes) = &step.work {
+        if let Partition::Batched(nodes) = &step.partition {
             // Values that are adjacent in memory are one batch.
             inputs[0].shape[0] *= nodes.len();
             out.shape[0] *= nodes.len();
@@ -358,12 +358,12 @@ impl CudaProgram {
 
 impl Program for CudaProgram {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let batch = self.outline.batch(inputs)?;
+        let batch = self.info.batch(inputs)?;
         self.run_fitting(batch, inputs)
     }
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
-        let batch = self.outline.batch(inputs)?;
+        let batch = self.info.batch(inputs)?;
         self.device.with_staging(|staging| {
             staging.upload(self, inputs, &[])?;
             let _lock = self.device.lock()?;
@@ -382,14 +382,14 @@ impl Program for CudaProgram {
 }
 
 /// The constants that steps and outputs read, and the constants those are computed from, in topological order.
-fn derived(graph: &Graph, plan: &Plan, outline: &Outline, known: &[bool]) -> Vec<NodeId> {
-    let steps = plan.steps.iter().flat_map(|step| step.work.nodes());
-    let read = steps.flat_map(|id| &outline.values[id.index()].inputs);
+fn derived(graph: &Graph, plan: &Plan, info: &GraphInfo, known: &[bool]) -> Vec<NodeId> {
+    let steps = plan.steps.iter().flat_map(|step| step.partition.nodes());
+    let read = steps.flat_map(|id| &info.values[id.index()].inputs);
     let mut wanted: BTreeSet<NodeId> =
-        read.chain(&outline.outputs).copied().filter(|id| known[id.index()]).collect();
+        read.chain(&info.outputs).copied().filter(|id| known[id.index()]).collect();
     for (id, _) in graph.nodes().rev() {
         if wanted.contains(&id) {
-            wanted.extend(&outline.values[id.index()].inputs);
+            wanted.extend(&info.values[id.index()].inputs);
         }
     }
     wanted.into_iter().collect()
@@ -408,7 +408,7 @@ fn sources(
 ) -> Result<(Sources, Vec<String>)> {
     let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
     for step in &plan.steps {
-        let nodes = step.work.nodes();
+        let nodes = step.partition.nodes();
         if is_elementwise(&graph.node(nodes[0]).op) && !step.outputs.is_empty() {
             wanted.push((nodes.to_vec(), step.outputs.clone()));
         }
@@ -421,7 +421,7 @@ fn sources(
     for (nodes, outputs) in wanted {
         let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
         let source = match inner {
-            None => Source::new(graph, &plan.same, &nodes, &outputs)?,
+            None => Source::new(graph, &plan.representative, &nodes, &outputs)?,
             Some(inner) => {
                 let adjacent = match &graph.node(nodes[inner]).op {
                     Op::Reduce { axes, .. } => {
@@ -429,7 +429,7 @@ fn sources(
                     }
                     _ => false,
                 };
-                Source::reduced(graph, &plan.same, &nodes[..inner], &outputs, adjacent)?
+                Source::reduced(graph, &plan.representative, &nodes[..inner], &outputs, adjacent)?
             }
         };
         let text = *known.entry(source.text.clone()).or_insert_with(|| {
@@ -464,8 +464,8 @@ fn is_splittable(graph: &Graph) -> bool {
 }
 
 /// The error for a fault mark: an index out of range.
-pub(super) fn fault(outline: &Outline, mark: i32) -> Error {
-    let name = (mark as usize).checked_sub(1).and_then(|index| outline.values.get(index));
+pub(super) fn fault(info: &GraphInfo, mark: i32) -> Error {
+    let name = (mark as usize).checked_sub(1).and_then(|index| info.values.get(index));
     Error::argument("an index is out of range").at(name.map_or("a gather", |value| &value.name))
 }
 

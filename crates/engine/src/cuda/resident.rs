@@ -17,8 +17,8 @@ pub(super) struct ResidentLoop {
 
 impl ResidentLoop {
     pub(super) fn new(program: CudaProgram, state: Vec<Tensor>) -> Result<Self> {
-        let values = &program.outline.values;
-        if program.outline.inputs.iter().any(|id| values[id.index()].shape.is_batched()) {
+        let values = &program.info.values;
+        if program.info.inputs.iter().any(|id| values[id.index()].shape.is_batched()) {
             return Err(Error::unsupported("a loop on a GPU needs a batch of fixed size"));
         }
         let lock = program.device.lock()?;
@@ -35,14 +35,14 @@ impl ResidentLoop {
         if tensors.len() != count {
             return Err(Error::argument(format!("expected {count} values, found {}", tensors.len())));
         }
-        let outline = &self.program.outline;
-        let mut pairs = outline.inputs.iter().skip(first).zip(tensors);
-        pairs.try_for_each(|(&id, tensor)| outline.check(id, tensor, &mut None))
+        let info = &self.program.info;
+        let mut pairs = info.inputs.iter().skip(first).zip(tensors);
+        pairs.try_for_each(|(&id, tensor)| info.check(id, tensor, &mut None))
     }
 
     /// The number of inputs that are not state.
     fn free_inputs(&self) -> usize {
-        self.program.outline.inputs.len().saturating_sub(self.count)
+        self.program.info.inputs.len().saturating_sub(self.count)
     }
 }
 
@@ -50,7 +50,7 @@ impl Loop for ResidentLoop {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.check(0, self.free_inputs(), inputs)?;
         let ResidentLoop { instance, program, count } = self;
-        let wanted = program.outline.outputs.len().saturating_sub(*count);
+        let wanted = program.info.outputs.len().saturating_sub(*count);
         program.device.with_staging(|staging| {
             staging.upload(program, inputs, &[])?;
             let lock = program.device.lock()?;

@@ -12,7 +12,7 @@ use super::Math;
 use super::device::{Device, DriverResult, Event};
 use super::program::{CudaProgram, fault};
 use super::transfer::{Plain, bool_bytes, bytes_of, values_from};
-use crate::plan::Place;
+use crate::plan::BufferLocation;
 
 /// Alignment in bytes of every tensor in a staging buffer.
 const ALIGNMENT: usize = 256;
@@ -132,7 +132,8 @@ impl StagingBuffers {
         let (mut end, mut sent) = (0, Vec::new());
         self.offsets.clear();
         for (position, tensor) in inputs.iter().enumerate() {
-            let unread = program.plan.places[program.outline.inputs[position].index()] == Place::Nowhere;
+            let unread =
+                program.plan.locations[program.info.inputs[position].index()] == BufferLocation::NotStored;
             if unread || resident.get(position) == Some(&true) {
                 self.offsets.push(None);
                 continue;
@@ -200,7 +201,7 @@ impl StagingBuffers {
         let host = self.outputs.host();
         let mark = i32::from_ne_bytes([host[0], host[1], host[2], host[3]]);
         if mark != 0 {
-            return Err(fault(&program.outline, mark));
+            return Err(fault(&program.info, mark));
         }
         pending.values.into_iter().map(|value| value.tensor(host, program.math)).collect()
     }

@@ -22,7 +22,7 @@ use crate::cuda::kernel_parameters::{
 use crate::cuda::memory_format::{MemoryFormat, is_identity};
 use crate::cuda::multiplication::Multiplication;
 use crate::cuda::product::{Operand, Product};
-use crate::outline::element_bytes;
+use crate::graph_info::element_bytes;
 
 /// Below this number of channels a conversion of the memory format is not tiled.
 const MIN_TILED_CHANNELS: usize = 8;

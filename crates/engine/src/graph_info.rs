@@ -1,13 +1,13 @@
-//! What a program remembers of the graph it was made from: every value's name, shape and kind, what goes in and what comes
-//! out, and whether what it is given fits.
+//! What a program keeps of the graph it was compiled from: name, shape and kind of every value, the inputs and the outputs.
+//! Tensors given to a run are checked against it.
 
+use monosplit_graph::op::MultiplyAdds;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Shape, Tensor, element_count};
 
-use crate::plan::{Place, Plan};
-use monosplit_graph::op::MultiplyAdds;
+use crate::plan::{BufferLocation, Plan};
 
-/// What is kept of a node.
-pub(crate) struct Value {
+/// A value of the graph.
+pub(crate) struct ValueInfo {
     pub(crate) name: String,
     pub(crate) op: &'static str,
     /// What defines it, not what a fast algorithm needs.
@@ -18,8 +18,8 @@ pub(crate) struct Value {
 }
 
 /// The values of a graph, by node.
-pub(crate) struct Outline {
-    pub(crate) values: Vec<Value>,
+pub(crate) struct GraphInfo {
+    pub(crate) values: Vec<ValueInfo>,
     pub(crate) inputs: Vec<NodeId>,
     pub(crate) outputs: Vec<NodeId>,
 }
@@ -32,22 +32,22 @@ fn name_of(graph: &Graph, id: NodeId) -> String {
     }
 }
 
-impl Outline {
-    /// Nodes that compute the same stand for each other as `plan` has it.
+impl GraphInfo {
+    /// The values of `graph`. A node is replaced by its representative in `plan`.
     pub(crate) fn new(graph: &Graph, plan: &Plan) -> Self {
-        let same = |id: &NodeId| plan.same[id.index()];
-        let value = |(id, node): (NodeId, &monosplit_graph::Node)| Value {
+        let representative = |id: &NodeId| plan.representative[id.index()];
+        let value = |(id, node): (NodeId, &monosplit_graph::Node)| ValueInfo {
             name: name_of(graph, id),
             op: node.op.name(),
             multiply_adds: graph.multiply_adds(node),
             shape: node.shape.clone(),
             kind: node.kind,
-            inputs: node.inputs.iter().map(same).collect(),
+            inputs: node.inputs.iter().map(representative).collect(),
         };
-        Outline {
+        GraphInfo {
             values: graph.nodes().map(value).collect(),
             inputs: graph.inputs().to_vec(),
-            outputs: graph.outputs().iter().map(|output| same(&output.node)).collect(),
+            outputs: graph.outputs().iter().map(|output| representative(&output.node)).collect(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Outline {
         &self.values[id.index()].name
     }
 
-    pub(crate) fn lost(&self, id: NodeId) -> Error {
+    pub(crate) fn unavailable(&self, id: NodeId) -> Error {
         Error::argument("a value was read before it was computed").at(self.name(id))
     }
 
@@ -87,7 +87,7 @@ impl Outline {
         Ok(batch.unwrap_or(1))
     }
 
-    /// Whether a tensor can be what the input `id` is given, at the batch size so far, which it may settle.
+    /// Checks that a tensor fits the input `id`. The first input with a batch axis decides the batch size.
     pub(crate) fn check(&self, id: NodeId, tensor: &Tensor, batch: &mut Option<usize>) -> Result<()> {
         let value = &self.values[id.index()];
         let misfit = |why: &str| {
@@ -128,9 +128,13 @@ impl Outline {
         limit: usize,
     ) -> Result<Vec<Vec<usize>>> {
         let mut shapes = vec![Vec::new(); self.values.len()];
-        let mut computed: Vec<bool> = plan.places.iter().map(|place| *place != Place::Nowhere).collect();
-        // What a step begins with may have no place of its own.
-        plan.steps.iter().flat_map(|step| step.work.kernels()).for_each(|id| computed[id.index()] = true);
+        let mut computed: Vec<bool> =
+            plan.locations.iter().map(|location| *location != BufferLocation::NotStored).collect();
+        // A convolution before an epilogue has a shape though it is not stored.
+        plan.steps
+            .iter()
+            .flat_map(|step| step.partition.kernels())
+            .for_each(|id| computed[id.index()] = true);
         for (index, value) in self.values.iter().enumerate() {
             if computed[index] {
                 shapes[index] = value.shape.at(batch).ok_or_else(|| {
@@ -140,11 +144,11 @@ impl Outline {
             }
         }
         let mut total = 0usize;
-        for slot in &plan.slots {
+        for buffer in &plan.buffers {
             let mut largest = 0;
-            for (id, parts) in &slot.tenants {
+            for (id, parts) in &buffer.values {
                 let bytes = element_count(&shapes[id.index()])
-                    .and_then(|n| n.checked_mul(element_bytes(slot.kind, real_bytes))?.checked_mul(*parts))
+                    .and_then(|n| n.checked_mul(element_bytes(buffer.kind, real_bytes))?.checked_mul(*parts))
                     .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= limit))
                     .ok_or_else(|| self.too_large(*id, limit))?;
                 largest = largest.max(bytes);

@@ -84,7 +84,7 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
 
 /// Nodes that a person would call layers: everything but inner steps and moves of elements.
 fn is_layer(network: &Rc<Network>, id: NodeId) -> bool {
-    let is_move = crate::sum_stream::is_shape_node(&network.graph().node(id).op);
+    let is_move = network.graph().node(id).op.is_selection();
     let reaches_logits = id.index() <= network.logits().index();
     network.is_active(id)
         && !network.graph().node(id).label.display().is_empty()

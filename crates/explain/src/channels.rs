@@ -2,6 +2,7 @@
 //! layers of tokens from the last, and some transpositions carry them from one to the other. What is known at those
 //! layers is handed on to the values in between; where nothing is known, it is the axis after the samples.
 
+use monosplit_graph::op::ChannelAxis;
 use monosplit_graph::{Graph, Node, NodeId, Op, Shape};
 
 /// Sweeps over the graph after which nothing new is expected; each runs once forwards and once backwards.
@@ -49,13 +50,13 @@ fn channel_axes(graph: &Graph) -> Vec<Option<usize>> {
     for _ in 0..SWEEPS {
         let before = axes.clone();
         for (id, node) in graph.nodes() {
-            for &input in carriers(graph, node) {
+            for &input in carriers(node) {
                 let from = axes[input.index()].and_then(|axis| carried(graph, node, input, axis));
                 axes[id.index()] = axes[id.index()].or(from);
             }
         }
         for (id, node) in graph.nodes().rev() {
-            for &input in carriers(graph, node) {
+            for &input in carriers(node) {
                 let from = axes[id.index()].and_then(|axis| {
                     let rank = graph.node(input).shape.rank();
                     (0..rank).find(|&origin| carried(graph, node, input, origin) == Some(axis))
@@ -73,40 +74,23 @@ fn channel_axes(graph: &Graph) -> Vec<Option<usize>> {
 /// The axis a layer reads channels from and writes them to, where its kind says so.
 fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
     let rank = graph.node(*node.inputs.first()?).shape.rank();
-    match &node.op {
-        Op::Conv { .. }
-        | Op::ConvTranspose { .. }
-        | Op::MaxPool(_)
-        | Op::AveragePool { .. }
-        | Op::BatchNorm { .. }
-        | Op::GroupNorm { .. }
-        | Op::LocalResponseNorm { .. } => Some(1),
-        Op::LayerNorm { axis, .. } if rank >= 3 && axis + 1 == rank => Some(*axis),
-        Op::MatMul { trans_a: false, .. } => {
+    match node.op.properties().channels {
+        ChannelAxis::Second => Some(1),
+        ChannelAxis::Normalised(axis) => (rank >= 3 && axis + 1 == rank).then_some(axis),
+        ChannelAxis::Last => {
             let weight = graph.node(*node.inputs.get(1)?);
             (weight.is_constant() && weight.shape.rank() == 2 && rank >= 3).then(|| rank - 1)
         }
-        _ => None,
+        ChannelAxis::Kept(_) | ChannelAxis::Moved | ChannelAxis::Unknown => None,
     }
 }
 
 /// The inputs of a node whose channels are found again in its value.
-fn carriers<'a>(graph: &Graph, node: &'a Node) -> &'a [NodeId] {
-    match &node.op {
-        Op::Binary(_) | Op::Where | Op::Concat { .. } => &node.inputs,
-        Op::Unary(_)
-        | Op::Pad { .. }
-        | Op::Slice { .. }
-        | Op::Resize { .. }
-        | Op::Identity
-        | Op::Cast { .. }
-        | Op::Dropout { .. }
-        | Op::Transpose { .. }
-        | Op::Reshape { .. } => &node.inputs[..1],
-        Op::Reduce { .. } if graph.node(node.inputs[0]).shape.rank() == node.shape.rank() => {
-            &node.inputs[..1]
-        }
-        _ => &[],
+fn carriers(node: &Node) -> &[NodeId] {
+    match node.op.properties().channels {
+        ChannelAxis::Kept(operands) => &node.inputs[operands.start..operands.end.min(node.inputs.len())],
+        ChannelAxis::Moved => &node.inputs[..1],
+        ChannelAxis::Second | ChannelAxis::Normalised(_) | ChannelAxis::Last | ChannelAxis::Unknown => &[],
     }
 }
 

@@ -63,7 +63,15 @@ pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
         Op::Binary(Binary::Add | Binary::Sub) => 1.0,
         Op::Resize { axes, .. } => axes.iter().map(|a| bits(4.0 * a.scale.max(1.0))).sum(),
         Op::Expand { .. } | Op::Gather { .. } | Op::Pad { .. } if direction != Direction::Forward => UNKNOWN,
-        _ => 0.0,
+        Op::Expand { .. } | Op::Gather { .. } | Op::Pad { .. } | Op::Reduce { .. } => 0.0,
+        // Every element is one element of an operand.
+        Op::Concat { .. } | Op::Slice { .. } | Op::Reshape { .. } | Op::Transpose { .. } => 0.0,
+        Op::Identity | Op::Dropout { .. } | Op::Cast { .. } | Op::Where | Op::WinnerGather(_) => 0.0,
+        Op::WinnerScatter(window) => bits(window.kernel.iter().product::<usize>() as f64),
+        // Functions have bounds on their slopes instead.
+        Op::Unary(_) | Op::Binary(_) | Op::MaxPool(_) | Op::ArgMax { .. } => 0.0,
+        Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => 0.0,
+        Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::Input | Op::Constant(_) => 0.0,
     }
 }
 
@@ -75,7 +83,10 @@ pub(crate) fn steepest(function: Unary) -> f64 {
         Unary::Elu { alpha } => alpha.abs().max(1.0).log2(),
         Unary::LeakyRelu { slope } => slope.abs().max(1.0).log2(),
         Unary::HardSigmoid { alpha, .. } => alpha.abs().max(1.0).log2(),
-        _ => 1.0,
+        Unary::Relu | Unary::Celu { .. } | Unary::Sigmoid | Unary::Tanh | Unary::Softplus => 1.0,
+        Unary::HardSwish | Unary::Silu | Unary::Gelu | Unary::GeluTanh | Unary::Erf | Unary::Mish => 1.0,
+        Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round => 1.0,
+        Unary::Clip { .. } | Unary::Not => 1.0,
     }
 }
 

@@ -150,11 +150,28 @@ impl Writer<'_> {
                 };
                 Ok(Streams { plus: framed(a.plus, *fill)?, minus: framed(a.minus, -fill)? })
             }
-            op if is_positive_linear(op) => {
+            // Linear with coefficients that are not negative.
+            op @ (Op::Pad { .. }
+            | Op::AveragePool { .. }
+            | Op::AveragePoolTranspose { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Expand { .. }
+            | Op::Identity
+            | Op::Dropout { .. }
+            | Op::Cast { .. }
+            | Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. }) => {
                 let g = &mut self.graph;
                 self.streams[&node.inputs[0]].map(|x| g.add(op.clone(), &[x]))
             }
-            _ => self.nonlinear(node),
+            Op::Unary(_) | Op::Binary(_) | Op::MaxPool(_) | Op::Reduce { .. } => self.nonlinear(node),
+            Op::Input | Op::Constant(_) | Op::Where | Op::ArgMax { .. } => Err(not_split(node)),
+            Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => {
+                Err(not_split(node))
+            }
+            Op::Softmax { .. } | Op::LogSoftmax { .. } => Err(not_split(node)),
+            Op::WinnerGather(_) | Op::WinnerScatter(_) => Err(not_split(node)),
         }
     }
 
@@ -520,23 +537,6 @@ fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Ru
         last = taps;
     }
     runs
-}
-
-fn is_positive_linear(op: &Op) -> bool {
-    match op {
-        Op::Pad { .. }
-        | Op::AveragePool { .. }
-        | Op::AveragePoolTranspose { .. }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::Slice { .. }
-        | Op::Expand { .. }
-        | Op::Identity
-        | Op::Dropout { .. }
-        | Op::Cast { .. } => true,
-        Op::Reduce { reduction, .. } => matches!(reduction, Reduction::Sum | Reduction::Mean),
-        _ => false,
-    }
 }
 
 fn not_split(node: &Node) -> Error {

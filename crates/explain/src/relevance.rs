@@ -18,7 +18,7 @@ use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 use crate::network::Network;
 use crate::quotient::stabilised_quotient;
 use crate::scaled::{Scale, Scaled};
-use crate::sum_stream::{SumStream, affine_bias, is_shape_node};
+use crate::sum_stream::{SumStream, affine_bias};
 
 /// The paper's stabiliser of the denominators.
 pub(crate) const EPSILON: f64 = 1e-6;
@@ -101,7 +101,7 @@ impl Relevances {
                 })
             }
             Op::MatMul { .. } | Op::Binary(Binary::Mul) if active == 2 => self.product(g, id, node, index, r),
-            op if is_shape_node(op) => {
+            op if op.is_selection() => {
                 let operands = Coefficients { operands: &node.inputs, magnitude: true };
                 r.map(g, |g, v| transpose(g, id, index, v, operands))
             }

@@ -11,7 +11,6 @@ use crate::explanation_graph::inputs;
 use crate::network::Network;
 use crate::scaled::Scaled;
 use crate::split::{AlphaInput, ShiftAt, Split};
-use crate::sum_stream::is_shape_node;
 
 /// The factor `1 − 2α` of every counted node.
 pub(crate) struct Shifts {
@@ -87,7 +86,7 @@ fn is_counted(network: &Network, id: NodeId) -> bool {
         && id != network.input()
         && network.decomposition(id).is_none()
         && !network.is_decomposition_step(id)
-        && !is_shape_node(&node.op)
+        && !node.op.is_selection()
         && !given_mask
 }
 

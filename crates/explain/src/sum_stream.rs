@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use monosplit_autodiff::linear::{batch_norm_scale, resized_in_magnitude};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Rectifier, rectifier};
-use monosplit_graph::op::{Binary, Padding, Unary};
+use monosplit_graph::op::{Binary, Padding, Role, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::growth::{Direction, growth};
@@ -87,7 +87,7 @@ impl Builder<'_> {
             return Ok(self.stream.at(stand_in));
         }
         let raw = self.raw(g, id, node)?;
-        let moves_only = is_shape_node(&node.op) && !self.is_flatten(node);
+        let moves_only = node.op.is_selection() && !self.is_flatten(node);
         if moves_only || self.network.is_decomposition_step(id) {
             Ok(raw)
         } else {
@@ -124,7 +124,18 @@ impl Builder<'_> {
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max),
             Op::Unary(Unary::Abs) => self.absolute(g, id, node.inputs[0]),
             op if op.is_linear() => self.multilinear(g, id, node),
-            _ => Ok(Scaled::plain(g.magnitude(id)?, ACTIVATION_BOUND)),
+            op => match op.role() {
+                // Smooth functions, and what has been decomposed: all that is known is the value itself.
+                Role::Elementwise | Role::Normalisation | Role::Softmax | Role::Reduction => {
+                    Ok(Scaled::plain(g.magnitude(id)?, ACTIVATION_BOUND))
+                }
+                Role::Source
+                | Role::Movement(_)
+                | Role::Convolution
+                | Role::MatrixProduct
+                | Role::Pooling
+                | Role::Resampling => Err(Error::unsupported(format!("{} cannot be split", op.name()))),
+            },
         }
     }
 
@@ -285,7 +296,20 @@ impl Builder<'_> {
                 let frame = self.scale.under(g, frame, s.grown(padded, 0.0))?;
                 Ok(s.grown(g.plus(padded, frame)?, 1.0))
             }
-            op => {
+            // Their coefficients are not negative, but for those of the divisor.
+            op @ (Op::AveragePool { .. }
+            | Op::AveragePoolTranspose { .. }
+            | Op::Reduce { .. }
+            | Op::Slice { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Gather { .. }
+            | Op::Cast { .. }
+            | Op::Identity
+            | Op::Dropout { .. }
+            | Op::Binary(Binary::Div)) => {
                 let s = self.active_only(g, node, 0, grows)?;
                 let mut operands = node.inputs.clone();
                 operands[0] = s.value;
@@ -296,6 +320,21 @@ impl Builder<'_> {
                 let applied = s.grown(value, grows);
                 self.keep(id, applied);
                 Ok(applied)
+            }
+            op @ (Op::Input
+            | Op::Constant(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::MaxPool(_)
+            | Op::WinnerGather(_)
+            | Op::WinnerScatter(_)
+            | Op::ArgMax { .. }) => {
+                Err(Error::unsupported(format!("{} is not linear and cannot be split so", op.name())))
             }
         }
     }
@@ -417,25 +456,6 @@ impl Builder<'_> {
             _ => Ok(s),
         }
     }
-}
-
-/// Nodes that only move elements (or flip their sign): no stabiliser and no shift applies at them.
-pub(crate) fn is_shape_node(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Slice { .. }
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Expand { .. }
-            | Op::Gather { .. }
-            | Op::Identity
-            | Op::Dropout { .. }
-            | Op::Cast { .. }
-            | Op::Where
-            | Op::Unary(Unary::Neg)
-    )
 }
 
 fn relu_of_difference(g: &mut Graph, bound: f64, z: NodeId) -> Result<NodeId> {

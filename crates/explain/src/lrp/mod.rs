@@ -17,6 +17,7 @@ mod affine;
 mod composite;
 mod conservation;
 mod function;
+mod gate;
 mod rule;
 mod signs;
 
@@ -35,9 +36,9 @@ pub use rule::Rule;
 
 use crate::network::Network;
 use crate::quotient::stabilised_quotient;
-use crate::sum_stream::is_shape_node;
 use affine::{Affine, Kind, later_bias};
 use function::Functions;
+use gate::Gating;
 use rule::Setting;
 use signs::non_negative;
 
@@ -116,18 +117,11 @@ impl Relevance {
         let saturating = self.composite.products == Products::GatesHeld;
         loop {
             let node = self.network.graph().node(id);
-            match &node.op {
-                Op::Unary(Unary::Sqrt | Unary::Reciprocal) => return true,
-                Op::Softmax { .. } | Op::LogSoftmax { .. } => return saturating,
-                Op::Unary(
-                    Unary::Sigmoid | Unary::HardSigmoid { .. } | Unary::Tanh | Unary::Erf | Unary::Exp,
-                ) => return saturating,
-                Op::Unary(Unary::Clip { min, max }) => {
-                    return saturating && min.is_finite() && max.is_finite();
-                }
-                Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {}
-                op if is_shape_node(op) => {}
-                _ => return false,
+            match Gating::of(&node.op) {
+                Gating::Normaliser => return true,
+                Gating::Saturating => return saturating,
+                Gating::Carried => {}
+                Gating::None => return false,
             }
             let &[(_, input)] = &*self.network.active_inputs(id) else { return false };
             id = input;
@@ -198,7 +192,7 @@ impl Rules for Relevance {
             {
                 g.summed_to(r, &shape).map(Some)
             }
-            op if is_shape_node(op) => {
+            op if op.is_selection() => {
                 let operands = Coefficients { operands: &node.inputs, magnitude: false };
                 transpose(g, id, index, r, operands).map(Some)
             }

@@ -1,50 +1,29 @@
 //! Which values have no negative elements, whatever the image: half of some rules is about those that do.
 
-use monosplit_graph::op::{Binary, Padding, Reduction, Unary};
-use monosplit_graph::{Graph, Node, Op};
+use monosplit_graph::op::NonNegative;
+use monosplit_graph::{Graph, NodeId};
 
 /// For every value of a graph, whether it is known to have no negative elements.
 pub(super) fn non_negative(graph: &Graph) -> Vec<bool> {
     let mut known = vec![false; graph.len()];
     for (id, node) in graph.nodes() {
-        known[id.index()] = keeps_above_zero(node, &|index| known[node.inputs[index].index()]);
+        let mut operands = node.inputs.iter().enumerate();
+        let known_at = |(_, input): (usize, &NodeId)| known[input.index()];
+        known[id.index()] = match node.op.properties().non_negative {
+            NonNegative::Always => true,
+            NonNegative::IfAll(range) => operands.filter(|(i, _)| range.contains(i)).all(known_at),
+            NonNegative::IfAny(range) => {
+                operands.any(|(i, input)| range.contains(&i) && known[input.index()])
+            }
+            NonNegative::Unknown => false,
+        };
     }
     known
 }
 
-fn keeps_above_zero(node: &Node, input: &dyn Fn(usize) -> bool) -> bool {
-    match &node.op {
-        Op::Unary(function) => match function {
-            Unary::Relu | Unary::Sigmoid | Unary::HardSigmoid { .. } | Unary::Softplus => true,
-            Unary::Exp | Unary::Sqrt | Unary::Abs => true,
-            Unary::Clip { min, .. } => *min >= 0.0 || input(0),
-            Unary::LeakyRelu { .. } | Unary::Elu { .. } | Unary::Silu | Unary::Gelu => input(0),
-            _ => false,
-        },
-        Op::Softmax { .. } => true,
-        Op::Binary(Binary::Add | Binary::Mul | Binary::Min) => input(0) && input(1),
-        Op::Binary(Binary::Max) => input(0) || input(1),
-        Op::Concat { .. } => (0..node.inputs.len()).all(input),
-        Op::Where => input(1) && input(2),
-        Op::Pad { padding: Padding::Constant(number), .. } => *number >= 0.0 && input(0),
-        Op::Reduce { reduction, .. } => *reduction != Reduction::Product && input(0),
-        Op::MaxPool(_)
-        | Op::AveragePool { .. }
-        | Op::Slice { .. }
-        | Op::Pad { .. }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::Expand { .. }
-        | Op::Gather { .. }
-        | Op::Identity
-        | Op::Dropout { .. } => input(0),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::{Kind, Shape};
+    use monosplit_graph::{Kind, Op, Shape};
 
     use super::*;
 

@@ -4,7 +4,6 @@
 mod elementwise;
 mod key;
 mod role;
-mod scalar;
 mod window;
 
 pub use crate::resampling::Taps;

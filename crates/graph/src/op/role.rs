@@ -358,10 +358,10 @@ impl Op {
                 Row::pooling(1, Linearity::WeightedSum(FIRST), FIRST, TransposedWindow(window))
             }
             Op::WinnerGather(window) => {
-                Row::pooling(2, Linearity::Nonlinear, SECOND, ReceptiveField::Window(window))
+                Row::pooling(2, Linearity::Selection(SECOND), SECOND, ReceptiveField::Window(window))
             }
             Op::WinnerScatter(window) => {
-                Row::pooling(2, Linearity::Nonlinear, SECOND, TransposedWindow(window))
+                Row::pooling(2, Linearity::WeightedSum(SECOND), SECOND, TransposedWindow(window))
             }
             Op::Reduce { reduction, axes, keep } => OpProperties {
                 arity: Arity::exactly(1),
@@ -432,6 +432,11 @@ impl Op {
     /// Whether the value depends linearly on some operand, all others held.
     pub fn is_linear(&self) -> bool {
         self.properties().linearity.is_linear()
+    }
+
+    /// Whether each element of the value is an element of an operand, its negative, or a constant.
+    pub fn is_selection(&self) -> bool {
+        matches!(self.properties().linearity, Linearity::Selection(_))
     }
 
     /// The window the op, or the op it is the transpose of, slides over the spatial axes.

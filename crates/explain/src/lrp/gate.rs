@@ -1,0 +1,53 @@
+//! Which values weigh others: the result of a saturating or normalising function is a gate where it is multiplied.
+
+use monosplit_graph::Op;
+use monosplit_graph::op::{Binary, Role, Unary};
+
+/// What an op makes of a value that may be a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gating {
+    /// The result of a normaliser is a gate.
+    Normaliser,
+    /// The result of a saturating function is a gate.
+    Saturating,
+    /// The result is a gate if the operand is one: it is only moved or scaled.
+    Carried,
+    /// The result is no gate.
+    None,
+}
+
+impl Gating {
+    pub(super) fn of(op: &Op) -> Self {
+        match op {
+            Op::Unary(function) => Self::of_function(*function),
+            Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => Gating::Carried,
+            Op::Binary(_) => Gating::None,
+            op if op.is_selection() => Gating::Carried,
+            op => match op.role() {
+                Role::Softmax => Gating::Saturating,
+                Role::Source
+                | Role::Elementwise
+                | Role::Movement(_)
+                | Role::Convolution
+                | Role::MatrixProduct
+                | Role::Normalisation
+                | Role::Pooling
+                | Role::Reduction
+                | Role::Resampling => Gating::None,
+            },
+        }
+    }
+
+    fn of_function(function: Unary) -> Self {
+        use Unary::*;
+        match function {
+            Sqrt | Reciprocal => Gating::Normaliser,
+            Sigmoid | HardSigmoid { .. } | Tanh | Erf | Exp => Gating::Saturating,
+            Clip { min, max } if min.is_finite() && max.is_finite() => Gating::Saturating,
+            Neg => Gating::Carried,
+            Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Softplus => Gating::None,
+            HardSwish | Silu | Gelu | GeluTanh | Mish | Clip { .. } => Gating::None,
+            Abs | Log | Sign | Floor | Ceil | Round | Not => Gating::None,
+        }
+    }
+}

@@ -13,6 +13,7 @@ use super::import_select::{parts_of, slices};
 use super::import_shape::{flattened, reshaped, squeezed, unsqueezed};
 use super::value::{Content, Known, Ramp, Value};
 use crate::error::{Error, Result};
+use crate::op::Binary;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
@@ -380,6 +381,6 @@ fn shifted(ramp: &Ramp, by: &Host) -> Option<Ramp> {
         n if n < rank => by.clone(),
         _ => return None,
     };
-    let base = arithmetic::binary("Add", &ramp.base, &rest).ok().flatten()?;
+    let base = arithmetic::binary(Binary::Add, &ramp.base, &rest).ok().flatten()?;
     (base.shape.len() + 1 == rank).then_some(Ramp { stride: ramp.stride, base })
 }

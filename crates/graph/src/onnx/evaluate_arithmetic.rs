@@ -9,6 +9,7 @@ use super::host::{self, Elements, Host, broadcast, broadcast_positions};
 use super::import_reduce::reduced_axes;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::op::{Binary, Unary};
 use crate::tensor::Kind;
 
 fn batch_size(what: &str) -> Error {
@@ -19,20 +20,30 @@ fn batch_size(what: &str) -> Error {
 pub(crate) fn elementwise(call: &Call, hosts: &[Option<Host>]) -> Result<Option<Vec<Host>>> {
     let present: Vec<&Host> = hosts.iter().flatten().collect();
     let result = match (call.op(), &present[..]) {
-        ("Sum", [a, rest @ ..]) => chain("Add", a, rest)?,
-        ("Max" | "Min", [a, rest @ ..]) => chain(call.op(), a, rest)?,
-        ("Mod", [a, b]) if call.flag("fmod", false)? => binary("Fmod", a, b)?,
-        (op, [a]) => unary(op, a)?,
-        (op, [a, b]) => binary(op, a, b)?,
+        ("Sum", [a, rest @ ..]) => chain(Binary::Add, a, rest)?,
+        ("Max", [a, rest @ ..]) => chain(Binary::Max, a, rest)?,
+        ("Min", [a, rest @ ..]) => chain(Binary::Min, a, rest)?,
+        ("Mod", [a, b]) => match call.flag("fmod", false)? {
+            true => combine(Function::Remainder, a, b)?,
+            false => combine(Function::Modulo, a, b)?,
+        },
+        (op, [a]) => match Unary::from_onnx(op, |_, default| Ok(default))? {
+            Some(function) => unary(function, a)?,
+            None => None,
+        },
+        (op, [a, b]) => match Binary::from_onnx(op) {
+            Some(function) => binary(function, a, b)?,
+            None => None,
+        },
         _ => None,
     };
     Ok(result.map(|h| vec![h]))
 }
 
-fn chain(op: &str, first: &Host, rest: &[&Host]) -> Result<Option<Host>> {
+fn chain(function: Binary, first: &Host, rest: &[&Host]) -> Result<Option<Host>> {
     let mut result = first.clone();
     for other in rest {
-        match binary(op, &result, other)? {
+        match binary(function, &result, other)? {
             Some(next) => result = next,
             None => return Ok(None),
         }
@@ -40,45 +51,49 @@ fn chain(op: &str, first: &Host, rest: &[&Host]) -> Result<Option<Host>> {
     Ok(Some(result))
 }
 
-fn unary(op: &str, x: &Host) -> Result<Option<Host>> {
-    let elements = match &x.elements {
-        Elements::Int(v) => match op {
-            "Neg" => Elements::Int(each(op, v, |e| Extent::from(0).minus(e))?),
-            "Abs" => Elements::Int(each(op, v, |e| match e.compare(0.into())? {
-                Ordering::Less => Extent::from(0).minus(e),
-                _ => Some(e),
-            })?),
-            _ => return Ok(None),
+/// The functions that are computed while a file is read. All others become nodes, which an engine evaluates.
+fn unary(function: Unary, x: &Host) -> Result<Option<Host>> {
+    use Unary::{Abs, Ceil, Exp, Floor, Log, Neg, Not, Reciprocal, Round, Sqrt};
+    let elements = match (&x.elements, function) {
+        (Elements::Int(v), Neg) => Elements::Int(each(function, v, |e| Extent::from(0).minus(e))?),
+        (Elements::Int(v), Abs) => Elements::Int(each(function, v, |e| match e.compare(0.into())? {
+            Ordering::Less => Extent::from(0).minus(e),
+            _ => Some(e),
+        })?),
+        (Elements::Bool(v), Not) => Elements::Bool(v.iter().map(|b| !b).collect()),
+        (
+            Elements::Float { values, double },
+            Neg | Abs | Floor | Ceil | Round | Sqrt | Reciprocal | Exp | Log,
+        ) => match values.iter().map(|&v| function.eval(v)).collect() {
+            Some(values) => Elements::Float { values, double: *double },
+            None => return Ok(None),
         },
-        Elements::Bool(v) if op == "Not" => Elements::Bool(v.iter().map(|b| !b).collect()),
-        Elements::Bool(_) => return Ok(None),
-        Elements::Float { values, double } => {
-            let f: fn(f64) -> f64 = match op {
-                "Neg" => |v| -v,
-                "Abs" => f64::abs,
-                "Floor" => f64::floor,
-                "Ceil" => f64::ceil,
-                "Round" => f64::round_ties_even,
-                "Sqrt" => f64::sqrt,
-                "Reciprocal" => f64::recip,
-                "Exp" => f64::exp,
-                "Log" => f64::ln,
-                _ => return Ok(None),
-            };
-            Elements::Float { values: values.iter().map(|&v| f(v)).collect(), double: *double }
-        }
+        _ => return Ok(None),
     };
     Host::new(x.shape.clone(), elements).map(Some)
 }
 
-fn each(op: &str, values: &[Extent], f: impl Fn(Extent) -> Option<Extent>) -> Result<Vec<Extent>> {
-    values.iter().map(|&e| f(e)).collect::<Option<_>>().ok_or_else(|| batch_size(op))
+fn each(function: Unary, values: &[Extent], f: impl Fn(Extent) -> Option<Extent>) -> Result<Vec<Extent>> {
+    values.iter().map(|&e| f(e)).collect::<Option<_>>().ok_or_else(|| batch_size(function.name()))
 }
 
-/// An elementwise op of two values; `None` if it is not one of those computed here.
-pub(crate) fn binary(op: &str, a: &Host, b: &Host) -> Result<Option<Host>> {
-    let logical = matches!(op, "And" | "Or" | "Xor");
-    if ints(op).is_none() && floats(op).is_none() && comparison(op).is_none() && !logical {
+/// What is computed of two values: an elementwise function, or ONNX's `Mod`, which graphs do not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Function {
+    Elementwise(Binary),
+    /// The remainder with the sign of the divisor.
+    Modulo,
+    /// The remainder with the sign of the dividend (`fmod`).
+    Remainder,
+}
+
+/// An elementwise function of two values; `None` if it is not one of those computed here.
+pub(crate) fn binary(function: Binary, a: &Host, b: &Host) -> Result<Option<Host>> {
+    combine(Function::Elementwise(function), a, b)
+}
+
+fn combine(function: Function, a: &Host, b: &Host) -> Result<Option<Host>> {
+    if function == Function::Elementwise(Binary::PRelu) {
         return Ok(None);
     }
     let shape = broadcast(&a.shape, &b.shape)?;
@@ -87,37 +102,37 @@ pub(crate) fn binary(op: &str, a: &Host, b: &Host) -> Result<Option<Host>> {
     let elements = match (&a.elements, &b.elements) {
         (Elements::Int(x), Elements::Int(y)) => {
             let pairs = pairs().map(|(i, j)| (x[i], y[j]));
-            match ints(op) {
-                Some(f) => Elements::Int(
-                    pairs.map(|(p, q)| f(p, q)).collect::<Option<_>>().ok_or_else(|| batch_size(op))?,
-                ),
-                None => match comparison(op) {
-                    Some(f) => {
-                        Elements::Bool(pairs.map(|(p, q)| compare(op, f, p, q)).collect::<Result<_>>()?)
-                    }
-                    None => return Ok(None),
-                },
-            }
-        }
-        (Elements::Float { values: x, double }, Elements::Float { values: y, double: other }) => {
-            let pairs = pairs().map(|(i, j)| (x[i], y[j]));
-            match (floats(op), comparison(op)) {
-                (Some(f), _) => Elements::Float {
-                    values: pairs.map(|(p, q)| f(p, q)).collect(),
-                    double: *double || *other,
-                },
-                (_, Some(f)) => {
-                    Elements::Bool(pairs.map(|(p, q)| p.partial_cmp(&q).is_some_and(f)).collect())
+            match (of_extents(function), comparison(function)) {
+                (Some(f), _) => {
+                    let results = pairs.map(|(p, q)| f(p, q)).collect::<Option<_>>();
+                    Elements::Int(results.ok_or_else(|| batch_size(name(function)))?)
+                }
+                (_, Some(holds)) => {
+                    let equality = function == Function::Elementwise(Binary::Equal);
+                    let results = pairs.map(|(p, q)| compare(equality, holds, p, q));
+                    Elements::Bool(results.collect::<Result<_>>()?)
                 }
                 _ => return Ok(None),
             }
         }
+        (Elements::Float { values: x, double }, Elements::Float { values: y, double: other }) => {
+            let mut pairs = pairs().map(|(i, j)| (x[i], y[j]));
+            match comparison(function) {
+                Some(holds) => {
+                    Elements::Bool(pairs.map(|(p, q)| p.partial_cmp(&q).is_some_and(holds)).collect())
+                }
+                None => match pairs.by_ref().map(|(p, q)| of_reals(function, p, q)).collect() {
+                    Some(values) => Elements::Float { values, double: *double || *other },
+                    None => return Ok(None),
+                },
+            }
+        }
         (Elements::Bool(x), Elements::Bool(y)) => {
-            let f: fn(bool, bool) -> bool = match op {
-                "And" => |p, q| p && q,
-                "Or" => |p, q| p || q,
-                "Xor" => |p, q| p != q,
-                "Equal" => |p, q| p == q,
+            let f: fn(bool, bool) -> bool = match function {
+                Function::Elementwise(Binary::And) => |p, q| p && q,
+                Function::Elementwise(Binary::Or) => |p, q| p || q,
+                Function::Elementwise(Binary::Xor) => |p, q| p != q,
+                Function::Elementwise(Binary::Equal) => |p, q| p == q,
                 _ => return Ok(None),
             };
             Elements::Bool(pairs().map(|(i, j)| f(x[i], y[j])).collect())
@@ -127,53 +142,61 @@ pub(crate) fn binary(op: &str, a: &Host, b: &Host) -> Result<Option<Host>> {
     Host::new(shape, elements).map(Some)
 }
 
-type IntOp = fn(Extent, Extent) -> Option<Extent>;
+fn name(function: Function) -> &'static str {
+    match function {
+        Function::Elementwise(function) => function.name(),
+        Function::Modulo | Function::Remainder => "Mod",
+    }
+}
 
-fn ints(op: &str) -> Option<IntOp> {
-    Some(match op {
-        "Add" => Extent::plus,
-        "Sub" => Extent::minus,
-        "Mul" => Extent::times,
-        "Div" => Extent::over,
-        "Mod" => Extent::modulo,
-        "Fmod" => |a, b| a.known()?.checked_rem(b.known()?).map(Extent::from),
-        "Max" => |a, b| Some(if a.compare(b)? == Ordering::Less { b } else { a }),
-        "Min" => |a, b| Some(if a.compare(b)? == Ordering::Greater { b } else { a }),
-        "Pow" => |a, b| a.known()?.checked_pow(u32::try_from(b.known()?).ok()?).map(Extent::from),
-        _ => return None,
+type OfExtents = fn(Extent, Extent) -> Option<Extent>;
+
+/// The function of integers that may contain the batch size.
+fn of_extents(function: Function) -> Option<OfExtents> {
+    use Binary::*;
+    let binary = match function {
+        Function::Modulo => return Some(Extent::modulo),
+        Function::Remainder => {
+            return Some(|a, b| a.known()?.checked_rem(b.known()?).map(Extent::from));
+        }
+        Function::Elementwise(binary) => binary,
+    };
+    Some(match binary {
+        Add => Extent::plus,
+        Sub => Extent::minus,
+        Mul => Extent::times,
+        Div => Extent::over,
+        Max => |a, b| Some(if a.compare(b)? == Ordering::Less { b } else { a }),
+        Min => |a, b| Some(if a.compare(b)? == Ordering::Greater { b } else { a }),
+        Pow => |a, b| a.known()?.checked_pow(u32::try_from(b.known()?).ok()?).map(Extent::from),
+        PRelu | Equal | Less | LessOrEqual | Greater | GreaterOrEqual | And | Or | Xor => return None,
     })
 }
 
-fn floats(op: &str) -> Option<fn(f64, f64) -> f64> {
-    Some(match op {
-        "Add" => |a, b| a + b,
-        "Sub" => |a, b| a - b,
-        "Mul" => |a, b| a * b,
-        "Div" => |a, b| a / b,
-        "Fmod" => |a, b| a % b,
-        "Max" => |a: f64, b: f64| if a.is_nan() || a > b { a } else { b },
-        "Min" => |a: f64, b: f64| if a.is_nan() || a < b { a } else { b },
-        "Pow" => f64::powf,
-        _ => return None,
-    })
+fn of_reals(function: Function, a: f64, b: f64) -> Option<f64> {
+    match function {
+        Function::Elementwise(function) => function.eval(a, b),
+        Function::Remainder => Some(a % b),
+        Function::Modulo => None,
+    }
 }
 
-fn comparison(op: &str) -> Option<fn(Ordering) -> bool> {
-    Some(match op {
-        "Equal" => Ordering::is_eq,
-        "Less" => Ordering::is_lt,
-        "LessOrEqual" => Ordering::is_le,
-        "Greater" => Ordering::is_gt,
-        "GreaterOrEqual" => Ordering::is_ge,
-        _ => return None,
-    })
+fn comparison(function: Function) -> Option<fn(Ordering) -> bool> {
+    match function {
+        Function::Elementwise(Binary::Equal) => Some(Ordering::is_eq),
+        Function::Elementwise(Binary::Less) => Some(Ordering::is_lt),
+        Function::Elementwise(Binary::LessOrEqual) => Some(Ordering::is_le),
+        Function::Elementwise(Binary::Greater) => Some(Ordering::is_gt),
+        Function::Elementwise(Binary::GreaterOrEqual) => Some(Ordering::is_ge),
+        Function::Elementwise(_) | Function::Modulo | Function::Remainder => None,
+    }
 }
 
 /// A batch size that could equal a number is not taken to: graphs hold for every batch size.
-fn compare(op: &str, holds: fn(Ordering) -> bool, a: Extent, b: Extent) -> Result<bool> {
+fn compare(equality: bool, holds: fn(Ordering) -> bool, a: Extent, b: Extent) -> Result<bool> {
     match a.compare(b) {
         Some(ordering) => Ok(holds(ordering)),
-        None if op == "Equal" => Ok(false),
+        None if equality => Ok(false),
         None => Err(batch_size("a comparison")),
     }
 }
@@ -251,11 +274,11 @@ pub(crate) fn range(hosts: &[Option<Host>]) -> Result<Host> {
 
 /// A reduction; `None` if it is not one of those computed here.
 pub(crate) fn reduce(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
-    let combine = match call.op() {
-        "ReduceProd" => "Mul",
-        "ReduceSum" => "Add",
-        "ReduceMax" => "Max",
-        "ReduceMin" => "Min",
+    let function = match call.op() {
+        "ReduceProd" => Binary::Mul,
+        "ReduceSum" => Binary::Add,
+        "ReduceMax" => Binary::Max,
+        "ReduceMin" => Binary::Min,
         _ => return Ok(None),
     };
     let Some(axes) = reduced_axes(call, x.shape.len())? else { return Ok(Some(vec![x.clone()])) };
@@ -269,7 +292,7 @@ pub(crate) fn reduce(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
         }
         let mut total = slice(&result, 0)?;
         for i in 1..length {
-            match binary(combine, &total, &slice(&result, i)?)? {
+            match binary(function, &total, &slice(&result, i)?)? {
                 Some(next) => total = next,
                 None => return Ok(None),
             }
@@ -290,9 +313,9 @@ mod tests {
     #[test]
     fn shapes_are_computed_with_the_batch_in_them() {
         let shape = host(&[(0, 1), (8, 0)]);
-        let doubled = binary("Mul", &shape, &Host::int(2.into())).unwrap().unwrap();
+        let doubled = binary(Binary::Mul, &shape, &Host::int(2.into())).unwrap().unwrap();
         assert_eq!(doubled, host(&[(0, 2), (16, 0)]));
-        let is_open = binary("Equal", &shape, &Host::int((-1).into())).unwrap().unwrap();
+        let is_open = binary(Binary::Equal, &shape, &Host::int((-1).into())).unwrap().unwrap();
         assert_eq!(is_open.elements, Elements::Bool(vec![false, false]));
         let chosen = choose(&[Some(is_open), Some(host(&[(1, 0), (1, 0)])), Some(shape)]).unwrap();
         assert_eq!(chosen, host(&[(0, 1), (8, 0)]));

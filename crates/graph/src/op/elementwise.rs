@@ -287,8 +287,20 @@ impl Binary {
             Binary::Mul => a * b,
             Binary::Div => a / b,
             Binary::Pow => a.powf(b),
-            Binary::Max => a.max(b),
-            Binary::Min => a.min(b),
+            Binary::Max => {
+                if a.is_nan() || a > b {
+                    a
+                } else {
+                    b
+                }
+            }
+            Binary::Min => {
+                if a.is_nan() || a < b {
+                    a
+                } else {
+                    b
+                }
+            }
             Binary::PRelu => a.max(0.0) + b * a.min(0.0),
             Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => {
                 return None;

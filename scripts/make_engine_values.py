@@ -26,6 +26,7 @@ functions = [
     ("Unary::Neg", torch.neg),
     ("Unary::Abs", torch.abs),
     ("Unary::Exp", torch.exp),
+    ("Unary::Sin", torch.sin),
     ("Unary::Sign", torch.sign),
     ("Unary::Floor", torch.floor),
     ("Unary::Ceil", torch.ceil),

@@ -64,6 +64,11 @@ pub fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Opt
             let one = g.number(1.0);
             g.masked(inside, one)?
         }
+        // cos z = sin(z + π/2)
+        Sin => {
+            let shifted = g.offset(std::f64::consts::FRAC_PI_2, z)?;
+            g.unary(Sin, shifted)?
+        }
         Abs => g.unary(Sign, z)?,
         Neg => g.number(-1.0),
         Relu => {

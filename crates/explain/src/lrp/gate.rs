@@ -47,7 +47,7 @@ impl Gating {
             Neg => Gating::Carried,
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Softplus => Gating::None,
             HardSwish | Silu | Gelu | GeluTanh | Mish | Clip { .. } => Gating::None,
-            Abs | Log | Sign | Floor | Ceil | Round | Not => Gating::None,
+            Abs | Log | Sin | Sign | Floor | Ceil | Round | Not => Gating::None,
         }
     }
 }

@@ -90,6 +90,7 @@ unary_functions! {
     Exp => onnx "Exp",
     Log => onnx "Log",
     Reciprocal => onnx "Reciprocal",
+    Sin => onnx "Sin",
     Sign => onnx "Sign",
     Floor => onnx "Floor",
     Ceil => onnx "Ceil",
@@ -115,7 +116,7 @@ impl Unary {
             LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } => kind == Kind::Float,
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => kind == Kind::Float,
             Silu | Gelu | GeluTanh | Erf | Mish => kind == Kind::Float,
-            Sqrt | Exp | Log | Reciprocal | Floor | Ceil | Round => kind == Kind::Float,
+            Sqrt | Exp | Log | Reciprocal | Sin | Floor | Ceil | Round => kind == Kind::Float,
         }
     }
 
@@ -127,7 +128,9 @@ impl Unary {
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } => Linearity::Nonlinear,
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => Linearity::Nonlinear,
             Silu | Gelu | GeluTanh | Erf | Mish | Clip { .. } => Linearity::Nonlinear,
-            Abs | Sqrt | Exp | Log | Reciprocal | Sign | Floor | Ceil | Round | Not => Linearity::Nonlinear,
+            Abs | Sqrt | Exp | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => {
+                Linearity::Nonlinear
+            }
         }
     }
 
@@ -139,7 +142,7 @@ impl Unary {
             Clip { min, .. } if min >= 0.0 => NonNegative::Always,
             Clip { .. } | LeakyRelu { .. } | Elu { .. } | Silu | Gelu => NonNegative::IfAll(0..1),
             Selu { .. } | Celu { .. } | Tanh | HardSwish | GeluTanh | Erf | Mish => NonNegative::Unknown,
-            Neg | Log | Reciprocal | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
+            Neg | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
         }
     }
 }
@@ -267,6 +270,7 @@ impl Unary {
             Unary::Exp => x.exp(),
             Unary::Log => x.ln(),
             Unary::Reciprocal => x.recip(),
+            Unary::Sin => x.sin(),
             Unary::Sign if x == 0.0 || x.is_nan() => x,
             Unary::Sign => x.signum(),
             Unary::Floor => x.floor(),

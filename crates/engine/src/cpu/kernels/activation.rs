@@ -164,6 +164,7 @@ fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
         Unary::Exp => x.apply(out, R::exp),
         Unary::Log => x.apply(out, R::ln),
         Unary::Reciprocal => x.apply(out, |x| one / x),
+        Unary::Sin => x.apply(out, |x| c(x.to_f64().sin())),
         Unary::Sign => x.apply(out, sign),
         Unary::Floor => x.apply(out, R::floor),
         Unary::Ceil => x.apply(out, R::ceil),
@@ -243,7 +244,7 @@ mod tests {
 
     /// Printed by `scripts/make_engine_values.py`.
     const POINTS: [f64; 7] = [-3.0, -1.0, -0.25, 0.0, 0.5, 2.0, 7.0];
-    const GOLDEN: [(Unary, [f64; 7]); 23] = [
+    const GOLDEN: [(Unary, [f64; 7]); 24] = [
         (Unary::Relu, [0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 7.0]),
         (Unary::LeakyRelu { slope: 0.1 }, [-0.30000000000000004, -0.1, -0.025, 0.0, 0.5, 2.0, 7.0]),
         (
@@ -390,6 +391,18 @@ mod tests {
                 1.6487212707001282,
                 7.38905609893065,
                 1096.6331584284585,
+            ],
+        ),
+        (
+            Unary::Sin,
+            [
+                -0.1411200080598672,
+                -0.8414709848078965,
+                -0.24740395925452294,
+                0.0,
+                0.479425538604203,
+                0.9092974268256817,
+                0.6569865987187891,
             ],
         ),
         (Unary::Sign, [-1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 1.0]),

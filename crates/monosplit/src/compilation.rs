@@ -1,5 +1,5 @@
-//! A network and its explanation as one graph to be shipped: only what any runtime has, weights once, and the numbers
-//! that may change at run time as inputs that may be left out.
+//! A network and its explanation as one graph for deployment. It uses standard ONNX operators only and stores weights once.
+//! Numbers that may change at run time are optional inputs.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,12 +20,12 @@ use crate::compiled::{self, CompiledMap};
 use crate::labels::Labels;
 use crate::model::Model;
 
-/// What the class scores of a compiled file are called.
+/// The name of the output with the class scores.
 const SCORES: &str = "logits";
-/// What the explained class of each sample is called.
+/// The name of the output with the explained class of each sample.
 const EXPLAINED: &str = "explained_class";
 
-/// What the numbers that are inputs of a compiled file may be.
+/// The ranges of the numbers that are inputs of a compiled file.
 const RANGES: [(&str, (f64, f64)); 3] = [
     (inputs::ALPHA, (0.0, 1.0)),
     (inputs::THETA, (f32::MIN_POSITIVE as f64, 1.0)),
@@ -35,12 +35,12 @@ const RANGES: [(&str, (f64, f64)); 3] = [
 /// Where the class of a compiled file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClassSource {
-    /// An input that may be left out; it is the one with the highest score then.
+    /// An optional input; by default the class with the highest score.
     #[default]
     Input,
-    /// It is the one with the highest score.
+    /// The class with the highest score.
     Top,
-    /// It is always this one.
+    /// Always this class.
     Fixed(usize),
 }
 
@@ -65,7 +65,8 @@ pub struct Compilation {
 }
 
 impl Compilation {
-    /// The precision in which a file with these maps is computed unless told otherwise: the one they are explained in.
+    /// The default precision of a file with these maps: the one in which [`Explainer`](monosplit_explain::Explainer) computes
+    /// them.
     pub fn own_precision(maps: &[(&ConfiguredMethod, MapRequest)]) -> Precision {
         let needs_double = |(_, request): &(&ConfiguredMethod, MapRequest)| match request.method.procedure() {
             Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
@@ -74,8 +75,8 @@ impl Compilation {
         if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }
     }
 
-    /// Compiles maps of a network, each with the method it is by. In double precision, convolutions are written as
-    /// matrix products, which runtimes have in that precision.
+    /// Compiles maps of a network, each with its method. In double precision convolutions become matrix products, because
+    /// runtimes lack convolutions in that precision.
     pub fn new(
         model: &Model,
         class: ClassSource,
@@ -102,7 +103,7 @@ impl Compilation {
         }
         let defaults = defaults(&graph, &settings(maps)?);
         for (name, value) in &defaults {
-            // A float32 would take away from these what double precision is for.
+            // As float32 inputs these would lose the digits that double precision is for.
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
@@ -123,7 +124,7 @@ impl Compilation {
             .map(|(map, output)| described(map, &outputs[output.map].name, has_input(&graph, inputs::ALPHA)))
             .collect();
         if class == ClassSource::Input {
-            // A runtime that refuses a class does so in the name of the node that looked for it.
+            // A runtime that refuses a class names this node in its error.
             let last = model.classes().unwrap_or(1).saturating_sub(1);
             graph.label_mut(outputs[1].node).node = format!("class_is_0_to_{last}");
         }
@@ -131,7 +132,7 @@ impl Compilation {
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
         compiled::describe(&mut graph, file, &class.to_string(), precision, &described);
-        // What pictures are made into and what the classes are called stays true of the new file.
+        // Preprocessing and class names hold for the new file too.
         let told = model.original().metadata().iter();
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
@@ -146,14 +147,14 @@ impl Compilation {
         Compilation { half, ..self }
     }
 
-    /// Keeps what the classes are called.
+    /// Stores the names of the classes.
     #[must_use]
     pub fn labelled(mut self, labels: &Labels) -> Self {
         self.graph.set_metadata(CLASSES, labels.to_text());
         self
     }
 
-    /// Says what the class that is always explained is called, if that is known.
+    /// Stores the name of the class that is always explained, if it is known.
     #[must_use]
     pub fn class_name(mut self, name: Option<String>) -> Self {
         if let Some(name) = name {
@@ -167,12 +168,12 @@ impl Compilation {
         &self.graph
     }
 
-    /// The inputs that may be left out, and what they are then.
+    /// The optional inputs and their default values.
     pub fn defaults(&self) -> &[(&'static str, Tensor)] {
         &self.defaults
     }
 
-    /// How the graph is written, with those inputs.
+    /// The options for writing the graph, with the optional inputs.
     pub fn export_options(&self) -> ExportOptions {
         let add =
             |options: ExportOptions, (name, value): &(&str, Tensor)| options.optional(*name, value.clone());
@@ -196,7 +197,7 @@ fn described((chosen, request): &(&ConfiguredMethod, MapRequest), output: &str, 
     }
 }
 
-/// What the method of a map is called: its name, with its options if the file has another of that name at the layer.
+/// The name of a map in the file: the name of its method, with the options if another map of the same method and layer exists.
 fn told_apart(
     (chosen, request): &(&ConfiguredMethod, MapRequest),
     maps: &[(&ConfiguredMethod, MapRequest)],
@@ -208,7 +209,7 @@ fn told_apart(
     }
 }
 
-/// An error if two maps would be called the same: then they are the same, or read files of one name in two folders.
+/// An error if two maps have the same name: they are equal, or read files of the same name in two folders.
 fn check_maps(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<()> {
     for (i, map) in maps.iter().enumerate() {
         let name = told_apart(map, maps);
@@ -230,7 +231,7 @@ fn check_maps(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<()> {
     Ok(())
 }
 
-/// The same, its files by their names alone: where they lay is nobody's business.
+/// The same method with file names without their folders, which say nothing about the map and may be private.
 fn without_folders(chosen: &ConfiguredMethod) -> ConfiguredMethod {
     let mut chosen = chosen.clone();
     for (_, value) in chosen.options.iter_mut().filter(|(_, value)| value.ends_with(".npy")) {
@@ -239,7 +240,7 @@ fn without_folders(chosen: &ConfiguredMethod) -> ConfiguredMethod {
     chosen
 }
 
-/// How an attribution becomes a map, in the words of the command line.
+/// The finishing options as text, `key=value,key=value`.
 fn finish_text(finish: &Finish) -> String {
     let channels = match finish.channels {
         Channels::Own => "own",
@@ -266,15 +267,15 @@ fn finish_text(finish: &Finish) -> String {
     format!("size={size},normalise={normalise},abs={absolute},rectify={rectified},channels={channels}")
 }
 
-/// Takes the names from values inside what a node of the network became: there are thousands, and nobody asks for one.
+/// Removes the names of values inside the rewritten nodes of the network: there are thousands, and no layer address uses them.
 fn unname_inner_values(graph: &mut Graph) {
     let inner = graph.nodes().filter(|(_, node)| node.label.tensor.is_empty());
     let inner: Vec<NodeId> = inner.map(|(id, _)| id).collect();
     inner.into_iter().for_each(|id| *graph.label_mut(id) = Label::default());
 }
 
-/// An error if an input of the network is called what the file calls something of its own, whatever its methods read: the
-/// name means the same in every compiled file.
+/// An error if an input of the network has a name that compiled files reserve. The names are reserved whether or not a
+/// method of this file reads them, so that they mean the same in every compiled file.
 fn check_inputs(model: &Model) -> Result<()> {
     let taken = [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, EXPLAINED];
     match taken.into_iter().find(|name| has_input(model.graph(), name)) {
@@ -307,8 +308,8 @@ fn with_constant(graph: &Graph, input: &str, value: &Tensor) -> Result<Graph> {
     fixed.pruned()
 }
 
-/// `graph`, which takes an input that is the `default` rounded to single precision for the default itself: a file reads in
-/// single precision what it computes with in double, and 0.4 is no number of single precision.
+/// `graph` with an input replaced by the exact `default` where it equals the default rounded to single precision. Inputs are
+/// float32 even in files that compute in double precision, and 0.4 is not a float32.
 fn with_exact_default(graph: &Graph, input: &str, default: f64) -> Result<Graph> {
     let rounded = f64::from(default as f32);
     let found = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input);
@@ -328,9 +329,9 @@ fn with_exact_default(graph: &Graph, input: &str, default: f64) -> Result<Graph>
     exact.pruned()
 }
 
-/// `graph` with maps of numbers that are none where an input they read lies outside its range: what the program refuses
-/// must not become a map that looks like any other. It is the maps that are guarded, because what is no number can get
-/// lost on the way to them, in a comparison or a maximum.
+/// `graph` with maps that are NaN where an input they read lies outside its range, because an out-of-range input must not
+/// give a map that looks valid. The maps are guarded and not the input, because a comparison or a maximum on the way can drop
+/// a NaN.
 fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<Graph> {
     let Some(&number) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
         return Ok(graph.clone());
@@ -353,7 +354,7 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
     guarded.pruned()
 }
 
-/// The nodes whose values depend on one.
+/// The nodes whose values depend on a node.
 fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
     let mut reached = HashSet::from([start]);
     for (id, node) in graph.nodes() {
@@ -364,7 +365,7 @@ fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
     reached
 }
 
-/// The run-time numbers of the methods, which are inputs they share.
+/// The run-time numbers of the methods. Methods share the inputs, so that the numbers must agree.
 fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
     let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
@@ -377,7 +378,7 @@ fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
     })
 }
 
-/// What the methods that take a number take it to be: one and the same, since it is one input of the file.
+/// The value of a number that several methods take; an error if they differ, since the file has one input for it.
 fn shared(
     maps: &[(&ConfiguredMethod, MapRequest)],
     name: &str,
@@ -399,7 +400,7 @@ fn shared(
     }
 }
 
-/// What the inputs that an explanation adds are unless given.
+/// The default values of the inputs that an explanation adds.
 fn defaults(graph: &Graph, settings: &Settings) -> Vec<(&'static str, Tensor)> {
     let all = [
         (inputs::CLASS, Tensor::vector(vec![-1i64])),

@@ -1,5 +1,5 @@
-//! Compiled files: networks that return their own explanation. What they contain is written down in their metadata, one
-//! property for each fact, in the words of the command line, and read again here.
+//! Compiled files: networks that return their own explanation. Their metadata describe the maps, one property for each fact;
+//! this module writes and reads them.
 
 use monosplit_engine::Precision;
 use monosplit_graph::Graph;
@@ -14,7 +14,7 @@ const PRECISION: &str = "monosplit.precision";
 const WEIGHTS: &str = "monosplit.weights";
 /// The metadata property that says where the explained class comes from: `input`, `top1`, or the class itself.
 const CLASS: &str = "monosplit.class";
-/// The metadata property that says what a class which is always explained is called.
+/// The metadata property with the name of a class that is always explained.
 const CLASS_NAME: &str = "monosplit.class_name";
 
 // The properties of a map are these words, a colon and the output's name.
@@ -30,16 +30,16 @@ const ALPHA: &str = "monosplit.alpha";
 pub struct CompiledMap {
     /// The output.
     pub output: String,
-    /// The name the method was asked for by.
+    /// The name of the method in the catalogue.
     pub method: String,
-    /// What it is called in pictures.
+    /// The title in captions.
     pub title: String,
     /// The layer as it was named; none is the image.
     pub layer: Option<String>,
     /// Whether α is an input of the file that the method reads.
     pub takes_alpha: bool,
-    /// All options of the method, `key=value,key=value`; α, θ and the limit are what they are unless given where they are
-    /// inputs of the file.
+    /// All options of the method, `key=value,key=value`. Where α, θ and the limit are inputs of the file, these are their
+    /// default values.
     pub options: String,
     /// How the attribution became a map, in the same form.
     pub finish: String,
@@ -65,7 +65,7 @@ impl CompiledMap {
         told.map(|(key, value)| (format!("{key}:{}", self.output), value.to_owned())).collect()
     }
 
-    /// The map at an output, if the metadata speak of one.
+    /// The map at an output, if the metadata describe one.
     fn read(output: &str, metadata: &[(String, String)]) -> Option<Self> {
         let find = |wanted: &str| {
             let mut of_output =
@@ -84,7 +84,7 @@ impl CompiledMap {
     }
 }
 
-/// What is true of a compiled file as a whole.
+/// Facts about a compiled file as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// The version that compiled it.
@@ -93,7 +93,7 @@ pub struct Provenance {
     pub network: Option<String>,
     /// Where the explained class comes from: `input`, `top1`, or the number of the class.
     pub class: Option<String>,
-    /// What a class that is always explained is called.
+    /// The name of a class that is always explained.
     pub class_name: Option<String>,
     /// The precision in which weights are stored.
     pub weights: Option<String>,
@@ -144,12 +144,12 @@ pub(crate) fn describe_weights(graph: &mut Graph, half: bool) {
     graph.set_metadata(WEIGHTS, if half { "f16" } else { "f32" });
 }
 
-/// Writes into the metadata of `graph` what the class that is always explained is called.
+/// Writes the name of the class that is always explained into the metadata of `graph`.
 pub(crate) fn describe_class(graph: &mut Graph, name: String) {
     graph.set_metadata(CLASS_NAME, name);
 }
 
-/// Whether metadata are those of a compiled file.
+/// Whether metadata belong to a compiled file.
 pub fn is_compiled(metadata: &[(String, String)]) -> bool {
     metadata.iter().any(|(key, _)| key.split_once(':').is_some_and(|(key, _)| key == METHOD))
 }

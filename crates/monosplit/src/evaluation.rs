@@ -1,4 +1,4 @@
-//! What an experiment needs from the rest of the house: its network opened, its pictures' preprocessing, and the methods it
+//! The context of an evaluation: the opened network of an experiment, the preprocessing of its pictures, and the methods it
 //! names.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::layer_choice::chosen_layer;
 use crate::model::{self, ChannelOrder, Model};
 use crate::model_options::Origin;
 
-/// A file of weights is not larger than this.
+/// The largest file of weights that is read.
 const MAX_WEIGHTS: u64 = 64 << 30;
 
 /// The network may be given beside the experiment.
@@ -23,17 +23,17 @@ const MODEL: Hint = Hint::new("model", "or a network beside the experiment");
 /// Another network may be given in place of the one that an experiment names.
 const MODEL_INSTEAD: Hint = Hint::new("model-instead", "another network may be given in its place");
 
-/// The network of an experiment, opened.
+/// The opened network of an experiment with what its evaluation needs.
 pub struct EvaluationContext {
     /// The network.
     pub model: Model,
-    /// How pictures are made ready for it.
+    /// The preprocessing of pictures.
     pub preprocess: Preprocess,
     /// SHA-256 of its file.
     pub hash: String,
-    /// Where it was found.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What its classes are called.
+    /// The names of its classes.
     pub labels: Labels,
     bounds: ValueBounds,
 }

@@ -1,4 +1,4 @@
-//! Running a network on samples, however many there are and whatever batch size it was written down for.
+//! Inference on any number of samples, whatever batch size the network was exported for.
 
 use monosplit_engine::{Engine, Profile, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
@@ -68,9 +68,9 @@ impl Inference {
         &self.profile
     }
 
-    /// Computes the output for samples, each of which may itself be a batch. A network of fixed batch size runs in
-    /// chunks of that size, the last one filled up with repetitions that are dropped again; it is an error if these would
-    /// change the rest of their chunk.
+    /// Computes the output for samples, each of which may itself be a batch. A network of fixed batch size runs in chunks of
+    /// that size. The last chunk is filled up with copies of the last sample, whose outputs are dropped; it is an error if
+    /// the samples of a batch influence each other.
     pub fn run(&mut self, samples: &[Tensor]) -> Result<Tensor> {
         let all = stack(samples, self.kind)?;
         let count = all.shape().first().copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What a person gives a network to read: pictures, folders of pictures and preprocessed `.npy` batches, handed out
-//! sample by sample so that any number of them fits into memory.
+//! Input files: pictures, folders of pictures and preprocessed `.npy` batches, read one after the other so that any number of
+//! them fits into memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,7 +18,7 @@ const MAX_NPY: u64 = 16 << 30;
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
-/// A file to be read.
+/// An input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputFile {
     /// A JPEG or PNG picture.
@@ -28,7 +28,7 @@ pub enum InputFile {
 }
 
 impl InputFile {
-    /// What `paths` stand for: each file itself, for a folder the pictures in it sorted by name.
+    /// The files at `paths`; for a folder, the pictures in it sorted by name.
     pub fn list(paths: &[PathBuf]) -> Result<Vec<InputFile>> {
         let mut sources = Vec::new();
         for path in paths {
@@ -43,7 +43,7 @@ impl InputFile {
         Ok(sources)
     }
 
-    /// Told by the first bytes of the file, not by its name.
+    /// The kind of a file by its first bytes. Its name counts only for arrays that end in `.npy`.
     fn of_file(path: &Path) -> Result<InputFile> {
         let failed = |cause| Error::io(path, cause);
         let mut first = Vec::new();
@@ -105,7 +105,7 @@ impl Sample {
     }
 }
 
-/// Samples from files that are opened one after another.
+/// Reads samples from files, one file at a time.
 pub struct SampleReader {
     sources: VecDeque<InputFile>,
     opened: usize,
@@ -130,8 +130,7 @@ struct Batch {
 }
 
 impl SampleReader {
-    /// The samples of `sources` as `model` reads them; pictures are made ready by `preprocess`, which must have been
-    /// fitted to the model.
+    /// A reader of `sources` for `model`. `preprocess` is applied to pictures and must be fitted to the model.
     pub fn new(model: &Model, sources: Vec<InputFile>, preprocess: Option<Preprocess>) -> Result<Self> {
         let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
         let order = if pictures { model.picture_input()?.order } else { ChannelOrder::ChannelsFirst };
@@ -263,7 +262,7 @@ fn about(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Refuses what is not a number: everything computed from it would not be one either, without a word.
+/// An error if a value is not finite, because all scores computed from it would be NaN without a warning.
 fn finite(tensor: &Tensor) -> Result<()> {
     let found = match tensor.data() {
         Data::F32(all) => all.iter().position(|v| !v.is_finite()).map(|at| (at, f64::from(all[at]))),

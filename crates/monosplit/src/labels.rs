@@ -7,7 +7,7 @@ use monosplit_graph::{Error, ErrorKind, Hint, Result};
 
 use crate::model::{self, Model};
 
-/// A file of names is not larger than this.
+/// The largest file of names that is read.
 const MAX_FILE: u64 = 1 << 30;
 
 const IMAGENET: &str = include_str!("../assets/imagenet-classes.txt");
@@ -48,20 +48,19 @@ impl Labels {
         Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
     }
 
-    /// The same text again.
+    /// The names as text, one a line.
     pub fn to_text(&self) -> String {
         self.names.join("\n")
     }
 
-    /// The names a network's own file holds, as those of `monosplit train` do, or else those that come with the
-    /// program.
+    /// The names in the metadata of the network's file, as files written by training have them, or else the built-in ones.
     pub fn of(model: &Model, classes: usize) -> Self {
         let held = model.metadata(CLASSES).map(Labels::from_text);
         held.filter(|labels| labels.names.len() == classes).unwrap_or_else(|| Labels::built_in(classes))
     }
 
-    /// The names that come with the program: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for
-    /// 1001 with `background` before them; none otherwise.
+    /// The built-in names: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for 1001 with `background`
+    /// first; none otherwise.
     pub fn built_in(classes: usize) -> Self {
         let imagenet = IMAGENET.lines().map(str::to_owned);
         let names = match classes {
@@ -72,7 +71,7 @@ impl Labels {
         Labels { names }
     }
 
-    /// The class meant by a number or a name, whatever its case; a wrong name is answered with similar ones.
+    /// The class of a number or a name, whatever its case; the error for an unknown name suggests similar ones.
     pub fn find(&self, text: &str, classes: usize) -> Result<usize> {
         if let Ok(class) = text.trim().parse::<usize>() {
             return match class < classes {

@@ -1,9 +1,9 @@
-//! Which layer to look at when nobody says.
+//! The layer of a map where none is named.
 
 use monosplit_explain::DefaultLayer;
 use monosplit_graph::{Graph, NodeId, Op};
 
-/// The layer a method is read off at when nobody says: none is the image.
+/// The default layer of a method in `graph`; none is the image.
 pub fn chosen_layer(graph: &Graph, place: DefaultLayer) -> Option<String> {
     match place {
         DefaultLayer::Input => None,
@@ -12,8 +12,8 @@ pub fn chosen_layer(graph: &Graph, place: DefaultLayer) -> Option<String> {
     }
 }
 
-/// The value the class scores are made of that still has places and is the last to have as many as what the last
-/// convolution leaves: behind its activation and whatever is added to it, before pooling.
+/// The last feature map: the last value with the spatial size of the last convolution that reaches the class scores. It lies
+/// behind the activation and residual additions, and before pooling.
 fn last_features(graph: &Graph) -> Option<String> {
     let reaches = reaching(graph);
     let places = |id: NodeId| graph.node(id).shape.dims().get(2..).map(<[_]>::to_vec);
@@ -31,8 +31,8 @@ fn last_features(graph: &Graph) -> Option<String> {
     Some(format!("{}:out", found.1.label.display()))
 }
 
-/// The last convolution of each size of map, from fine to coarse, among those that look at more than one place if
-/// there are such.
+/// The last convolution of each spatial size, from fine to coarse. Convolutions with kernels larger than 1×1 are preferred:
+/// others count only if there are none.
 pub fn layers_by_size(graph: &Graph) -> Vec<String> {
     let reaches = reaching(graph);
     let of = |wanted: &dyn Fn(&Op) -> bool| {
@@ -52,25 +52,24 @@ pub fn layers_by_size(graph: &Graph) -> Vec<String> {
     if wide.is_empty() { of(&|op| matches!(op, Op::Conv { .. })) } else { wide }
 }
 
-/// Whether a convolution looks at more than one place.
+/// Whether an op is a convolution with a kernel larger than 1×1.
 fn is_wide(op: &Op) -> bool {
     matches!(op, Op::Conv { window, .. } if window.kernel.iter().any(|&n| n > 1))
 }
 
-/// Whether a value has more than one place.
+/// Whether a value has a spatial size larger than one.
 fn has_places(graph: &Graph, id: NodeId) -> bool {
     let dims = graph.node(id).shape.dims();
     dims.len() > 2 && dims[2..].iter().any(|dim| dim.fixed() != Some(1))
 }
 
-/// Which values the class scores are made of.
+/// Which nodes the class scores depend on.
 fn reaching(graph: &Graph) -> Vec<bool> {
     graph.ancestors(graph.outputs().first().map(|scores| scores.node))
 }
 
-/// The last convolution that looks at more than one position of a map, or else the last convolution, or else the
-/// image if it is a picture, or else the last affine layer: the coarse end of the network, where classes are told apart but places are still known. Where
-/// there is none of them, the image.
+/// The layer that class activation maps usually take: the last convolution with a kernel larger than 1×1, or else the last
+/// convolution, or else the input if it has spatial axes, or else the last matrix product. None of them is `None`, the image.
 pub fn default_layer(graph: &Graph) -> Option<String> {
     let reaches = reaching(graph);
     let named = |wanted: &dyn Fn(&Op) -> bool| {

@@ -1,5 +1,4 @@
-//! An opened network: where it came from, the graph as it was written down, and the canonical form that is run and
-//! explained. It does not know how either is done.
+//! An opened network: its origin, the graph as the file has it, and the canonical form that is run and explained.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use monosplit_graph::{Dim, Error, FileBytes, Graph, Hint, Node, Result, Tensor};
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
 
-/// An ONNX file cannot be larger than protocol buffers allow.
+/// The largest ONNX file: the limit of protocol buffers.
 const MAX_ONNX: u64 = 1 << 31;
 
 /// The order of the axes of an image input.
@@ -29,7 +28,7 @@ pub enum ChannelOrder {
     ChannelsLast,
 }
 
-/// What a network that reads pictures expects.
+/// The image input of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureInput {
     /// Channels, height, width.
@@ -50,10 +49,10 @@ pub struct Model {
     options: ModelOptions,
 }
 
-/// How far a network is off whose smooth functions were replaced.
+/// The error of a network whose smooth functions were replaced by piecewise-linear ones.
 #[derive(Clone, Debug, Default)]
 pub struct Approximation {
-    /// The functions, and how far off each is by itself.
+    /// The replaced functions with the error of each.
     pub functions: Vec<PiecewiseReport>,
     /// The largest change of a class score on the samples.
     pub scores: f64,
@@ -78,7 +77,7 @@ impl Approximation {
         self.scores / self.largest_score.max(f64::MIN_POSITIVE)
     }
 
-    /// The function that is farthest off by itself.
+    /// The function with the largest error.
     pub fn worst(&self) -> Option<&PiecewiseReport> {
         self.functions.iter().max_by(|a, b| a.error_in_range.total_cmp(&b.error_in_range))
     }
@@ -92,7 +91,7 @@ impl Model {
         ModelOptions::default().open(origin)
     }
 
-    /// How a network is opened, to be changed before it is.
+    /// Options for opening a network.
     pub fn options() -> ModelOptions {
         ModelOptions::default()
     }
@@ -137,14 +136,14 @@ impl Model {
         &self.external
     }
 
-    /// Where it came from.
+    /// Its origin.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
     /// The network with its smooth functions replaced by piecewise-linear ones of `knots` knots each, fitted to the
-    /// values they see on `samples`, and how far it is off. Softmax and norms are spelled out first; what is left are
-    /// affine maps, maxima and products.
+    /// values they take on `samples`, and the error that makes. Softmax and norms are written as elementary ops first, so
+    /// that affine maps, maxima and products remain.
     pub fn piecewise(
         &self,
         samples: &[Tensor],
@@ -173,7 +172,7 @@ impl Model {
         Ok((Model { canonical, ..self.clone() }, found))
     }
 
-    /// The network as it was written down.
+    /// The network as its file has it.
     pub fn original(&self) -> &Graph {
         &self.original
     }
@@ -183,17 +182,17 @@ impl Model {
         &self.canonical
     }
 
-    /// What was done to reach the canonical form.
+    /// What the canonical form changed.
     pub fn report(&self) -> &Canonical {
         &self.report
     }
 
-    /// The inputs that may be left out, and what they are then.
+    /// The optional inputs and their default values.
     pub fn defaults(&self) -> &[(String, Tensor)] {
         &self.defaults
     }
 
-    /// The only input that may not be left out.
+    /// The only input that is not optional; an error if there is not exactly one.
     pub fn input(&self) -> Result<&Node> {
         let inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
         let is_needed = |node: &&Node| self.defaults.iter().all(|(name, _)| *name != node.label.tensor);
@@ -210,7 +209,7 @@ impl Model {
         }
     }
 
-    /// The batch size, where the network was written down for a certain one.
+    /// The batch size, where the file fixes it.
     pub fn fixed_batch(&self) -> Result<Option<usize>> {
         let input = self.input()?;
         match input.shape.dims().first() {
@@ -235,7 +234,7 @@ impl Model {
         })
     }
 
-    /// What a picture has to become; an error if the network does not read pictures.
+    /// The image input; an error if the network does not read images.
     pub fn picture_input(&self) -> Result<PictureInput> {
         match self.sample_shape()?[..] {
             [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsFirst }),
@@ -278,13 +277,13 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     onnx::survey_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
 }
 
-/// Whether a file holds its own explanation.
+/// Whether a file is a compiled one, which returns its own maps.
 pub fn holds_maps(path: impl AsRef<Path>) -> bool {
     let metadata = read_file(path.as_ref(), MAX_ONNX).and_then(|file| onnx::metadata(&file));
     metadata.is_ok_and(|found| is_compiled(&found))
 }
 
-/// The network of a survey that found nothing wrong.
+/// The graph of a survey; an error if the survey found problems.
 fn complete(path: &Path, survey: Survey) -> Result<Graph> {
     if let Some(graph) = survey.graph {
         return Ok(graph);
@@ -301,7 +300,7 @@ fn complete(path: &Path, survey: Survey) -> Result<Graph> {
 }
 
 fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
-    // A wrong name is said before a large file is read.
+    // An unknown name is reported before a large file is read.
     arch::parameters(name, 1)?;
     let mut architecture = ArchOptions { transform_input: options.transform_input, ..ArchOptions::default() };
     match options.input_shape.as_deref() {

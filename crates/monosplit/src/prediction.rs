@@ -1,20 +1,20 @@
-//! What the numbers a classifier returns say: which classes, in which order, how probable.
+//! From class scores to ranked classes with probabilities.
 
 use monosplit_graph::passes::Stripped;
 
-/// How a score becomes a probability.
+/// What class scores are, and so how they become probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreKind {
     /// Logits: the probabilities of all classes sum to one.
     Logits,
     /// Each score is a probability of its own (the network ends in a sigmoid).
     Independent,
-    /// A single number, which says nothing about probability.
+    /// A single number without a probability.
     Score,
 }
 
 impl ScoreKind {
-    /// The meaning of an output, by what was found at its end.
+    /// The kind of the scores at `output`, by the op that was found at its end.
     pub fn of(classes: usize, output: &str, found: &Stripped) -> Self {
         if found.sigmoid.iter().any(|name| name == output) {
             ScoreKind::Independent
@@ -26,19 +26,20 @@ impl ScoreKind {
     }
 }
 
-/// A class in the order of its score.
+/// A class with its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedClass {
     /// The class.
     pub class: usize,
-    /// What the network returned for it.
+    /// Its score.
     pub score: f64,
-    /// Its probability, where the score says something about it.
+    /// Its probability, where the kind of the scores has one.
     pub probability: Option<f64>,
 }
 
 impl RankedClass {
-    /// The `count` best classes, the best first; of equals the one of lower number. `None` if a score is no number.
+    /// The `count` classes with the highest scores, the highest first; equal scores are ordered by class. `None` if a score is
+    /// not finite.
     pub fn best(scores: &[f64], count: usize, score_kind: ScoreKind) -> Option<Vec<RankedClass>> {
         if scores.iter().any(|score| !score.is_finite()) {
             return None;

@@ -1,4 +1,4 @@
-//! Gradients averaged: along a path, or over noise.
+//! Gradients averaged along a path or over noise.
 
 use monosplit_explain::methods::{
     GradientShap, IntegratedGradients, SmoothGrad, Smoothed, Strength, VarGrad,
@@ -135,17 +135,17 @@ fn var_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     Ok(ConfiguredMethod::new(method, "VarGrad"))
 }
 
-/// How many copies are computed at once.
+/// The batch size.
 pub(super) fn batch(options: &mut Options) -> Result<usize> {
     options.count("batch", 16, 1..=4096)
 }
 
-/// How many random copies there are.
+/// The number of random samples.
 pub(super) fn samples(options: &mut Options, default: usize) -> Result<usize> {
     options.count("samples", default, 1..=100_000)
 }
 
-/// What the image is compared with.
+/// The baseline.
 pub(super) fn baseline(options: &mut Options) -> Result<Baseline> {
     let Some(text) = options.text("baseline") else { return Ok(Baseline::default()) };
     if text.ends_with(".npy") {
@@ -159,7 +159,7 @@ pub(super) fn baseline(options: &mut Options) -> Result<Baseline> {
     })
 }
 
-/// How strong noise is: a standard deviation, or a share of the image's range.
+/// The strength of noise: a standard deviation, or a share of the image's range.
 fn strength(options: &mut Options, default: f64) -> Result<Strength> {
     let Some(text) = options.text("stdev") else { return Ok(Strength::Deviation(default)) };
     let (number, share) = match text.strip_suffix('%') {

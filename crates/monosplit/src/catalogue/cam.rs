@@ -1,4 +1,4 @@
-//! Class activation maps that need no repetition.
+//! Class activation maps computed in one pass.
 
 use monosplit_explain::methods::{EigenCam, GradCam, GradCamPlusPlus, HiResCam, LayerCam, XGradCam};
 use monosplit_graph::Result;

@@ -1,4 +1,4 @@
-//! Maps that explain nothing, to compare with.
+//! Controls: maps that explain nothing, for comparison.
 
 use monosplit_explain::methods::{GroundTruth, ImageItself, RandomMap};
 use monosplit_graph::Result;

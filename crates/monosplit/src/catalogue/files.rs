@@ -1,4 +1,4 @@
-//! Arrays that options of methods name: baselines, masks, parts.
+//! Arrays in files that options of methods name: baselines, masks, feature groups.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use monosplit_image::Picture;
 
 use crate::model;
 
-/// Larger arrays are not what an option means.
+/// The largest array that is read.
 const MAX_ARRAY: u64 = 1 << 30;
 
 /// The array in a `.npy` file.

@@ -1,4 +1,4 @@
-//! Class activation maps whose weights come from asking the network about each channel.
+//! Class activation maps whose weights come from one forward pass for each channel.
 
 use monosplit_explain::methods::{Ablated, AblationCam, Definition, ScoreCam};
 use monosplit_graph::Result;

@@ -1,5 +1,5 @@
-//! The methods by name: what a person may ask for, the options each has, and what it goes back to. Text becomes typed
-//! options here and nowhere below.
+//! The methods by name, with the options of each and the publication it comes from. Text becomes typed options here; the
+//! crates below take types only.
 
 mod attention;
 mod averaged;
@@ -31,7 +31,7 @@ const LAYER_APART: Hint = Hint::new("layer-apart", "a layer is named apart from 
 /// A method that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The name on the command line.
+    /// The name by which it is chosen.
     pub name: &'static str,
     /// The family it is listed under.
     pub family: Family,
@@ -49,7 +49,7 @@ pub struct Entry {
 pub struct MethodOption {
     /// Its name.
     pub key: &'static str,
-    /// What it is unless given.
+    /// Its default value.
     pub default: &'static str,
     /// What it does.
     pub meaning: &'static str,
@@ -62,7 +62,7 @@ const fn option(key: &'static str, default: &'static str, meaning: &'static str)
 /// Methods that work alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Read off the pair of monotone networks.
+    /// Computed from the two monotone networks of the split.
     Split,
     /// Gradients, alone or averaged.
     Gradient,
@@ -70,18 +70,18 @@ pub enum Family {
     Backpropagation,
     /// Activations of a layer, weighted and added up.
     Cam,
-    /// What tokens attend to.
+    /// Attention weights of tokens.
     Attention,
-    /// Relevance handed down from layer to layer.
+    /// Relevance propagated from layer to layer.
     Propagation,
-    /// Parts of the image taken away.
+    /// Perturbations of parts of the image.
     Perturbation,
     /// Maps that explain nothing, to compare with.
     Control,
 }
 
 impl Family {
-    /// All of them, in the order they are listed.
+    /// All families, in the order in which they are listed.
     pub const ALL: [Family; 8] = [
         Family::Split,
         Family::Gradient,
@@ -93,7 +93,7 @@ impl Family {
         Family::Control,
     ];
 
-    /// What it is called.
+    /// Its title in lists.
     pub fn title(self) -> &'static str {
         match self {
             Family::Split => "the split",
@@ -108,14 +108,14 @@ impl Family {
     }
 }
 
-/// A method with its options settled.
+/// A method with a value for each of its options.
 #[derive(Clone, Debug)]
 pub struct ConfiguredMethod {
-    /// The name it was asked for by.
+    /// The name in the catalogue.
     pub name: &'static str,
-    /// What it is called in pictures.
+    /// The title in captions.
     pub title: String,
-    /// What its options came to, those that were not given too; those that mean nothing beside the others are left out.
+    /// The values of all options that have an effect, given or default.
     pub options: Vec<(&'static str, String)>,
     /// The method.
     pub method: Arc<dyn Method>,
@@ -123,16 +123,16 @@ pub struct ConfiguredMethod {
     pub settings: Settings,
     /// α, where the method has one.
     pub alpha: Option<f64>,
-    /// The sum it is by the closed formula, where it is one.
+    /// The arguments of the closed formula, where it applies to the map.
     pub closed: Option<Closed>,
-    /// The rules by which relevance is handed down, where it is.
+    /// The rules of relevance propagation, where the method is one.
     pub relevance: Option<Lrp>,
 }
 
-/// A map the closed formula takes apart.
+/// A map that the closed formula decomposes by layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
-    /// The choices of the split.
+    /// The options of the split.
     pub split: Split,
     /// The map.
     pub whole: DecomposedMap,
@@ -158,7 +158,7 @@ impl ConfiguredMethod {
         written(self.options.iter())
     }
 
-    /// The method as it is asked for: its name, and those of its options that are not what they are by default.
+    /// The method in one word: its name and the options that differ from their default.
     pub fn canonical(&self) -> String {
         let choices = Entry::find(self.name).map_or(&[][..], |entry| entry.options);
         let is_default = |(key, value): &&(&str, String)| {
@@ -175,7 +175,7 @@ fn written<'a>(options: impl Iterator<Item = &'a (&'static str, String)>) -> Str
     options.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// Whether two texts of an option mean the same.
+/// Whether two texts of an option have the same value.
 fn is_same(value: &str, default: &str) -> bool {
     match (value.parse::<f64>(), default.parse::<f64>()) {
         (Ok(value), Ok(default)) => value == default,
@@ -202,7 +202,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 impl Entry {
-    /// The entry of that name; an error that names those there are.
+    /// The entry of that name; the error for an unknown name suggests the closest one.
     pub fn find(name: &str) -> Result<&'static Entry> {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         entries().find(|entry| entry.name == wanted).ok_or_else(|| {
@@ -220,7 +220,7 @@ impl Entry {
         })
     }
 
-    /// The method with the given options, which must all be its own.
+    /// The method with the given options; an option that it does not have is an error.
     pub fn configure(&'static self, options: Options) -> Result<ConfiguredMethod> {
         let mut options = options.of(self.name, self.options.iter().map(|option| option.key));
         let chosen = (self.make)(&mut options)?;
@@ -234,8 +234,8 @@ impl Entry {
     }
 }
 
-/// A method as it was asked for: its name and the options that were given. What it is depends on the images too, where
-/// options that nobody gave follow from them.
+/// A method by name with the options that were given. [`resolve`](MethodChoice::resolve) adds the options that follow from
+/// the preprocessing of the images.
 #[derive(Clone, Debug)]
 pub struct MethodChoice {
     entry: &'static Entry,
@@ -255,7 +255,7 @@ impl MethodChoice {
         Ok(MethodChoice { entry, given, configured })
     }
 
-    /// The name it was asked for by.
+    /// The name in the catalogue.
     pub fn name(&self) -> &'static str {
         self.entry.name
     }
@@ -265,7 +265,7 @@ impl MethodChoice {
         self.given.is_given(key)
     }
 
-    /// The method where nothing is known of the images.
+    /// The method for images of unknown bounds.
     pub fn configured(&self) -> &ConfiguredMethod {
         &self.configured
     }
@@ -304,13 +304,13 @@ impl ValueBounds {
     }
 }
 
-/// The method that a text names, where nothing is known of the images: [`MethodChoice::parse`].
+/// The method that a text names, for images of unknown bounds. Short for [`MethodChoice::parse`].
 pub fn parse(text: &str, further: &[(String, String)]) -> Result<ConfiguredMethod> {
     MethodChoice::parse(text, further).map(|choice| choice.configured)
 }
 
-/// A method's name and those of its options that are not what they are by default, in alphabetical order: two texts that
-/// mean the same have the same.
+/// A method's name and the options that differ from their default, in alphabetical order. Two texts that mean the same give
+/// the same result.
 pub fn tidied(text: &str) -> Result<(&'static str, String)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let entry = Entry::find(name)?;

@@ -1,4 +1,4 @@
-//! Parts of the image taken away.
+//! Methods that perturb parts of the image.
 
 use monosplit_explain::Features;
 use monosplit_explain::methods::{FeatureAblation, KernelShap, Lime, Measure, Occlusion, Rise};

@@ -1,4 +1,4 @@
-//! Relevance handed down from layer to layer, and scores compared with a baseline's.
+//! Relevance propagation, and propagation relative to a baseline.
 
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
@@ -6,10 +6,10 @@ use monosplit_graph::{Error, Result, Tensor};
 
 use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
-/// The γ and the α of rules unless told otherwise.
+/// The default γ and α of rules.
 const GAMMA: f64 = 0.25;
 const ALPHA: f64 = 2.0;
-/// The most baselines that are compared with.
+/// The largest number of baselines.
 const MOST_BASELINES: usize = 10_000;
 
 const POOL: MethodOption = option(
@@ -205,7 +205,7 @@ impl Numbers {
         })
     }
 
-    /// The names of those numbers that are not what they are unless told otherwise.
+    /// The names of the numbers that differ from their default.
     fn chosen(&self) -> impl Iterator<Item = &'static str> {
         let chosen = [
             ("epsilon", self.epsilon.is_some()),
@@ -332,7 +332,7 @@ fn bounds(options: &mut Options, key: &str, default: f64) -> Result<Vec<f64>> {
     })
 }
 
-/// A composite's name in a picture.
+/// A composite's name in captions.
 fn title(name: &str) -> String {
     let greek =
         [("epsilon", "ε"), ("alpha2", "α2"), ("beta1", "β1"), ("alpha", "α"), ("beta", "β"), ("gamma", "γ")];

@@ -120,7 +120,7 @@ fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
 
-/// The closed formula speaks of stream g and of its two inputs together.
+/// The arguments of the closed formula, which holds for stream g and the combined part.
 fn closed(split: Split, stream: Stream, part: StreamPart, whole: DecomposedMap) -> Option<Closed> {
     ((stream, part) == (Stream::G, StreamPart::Combined)).then_some(Closed { split, whole })
 }
@@ -138,7 +138,7 @@ fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
-/// The choices that shape the split, and its numbers.
+/// The options of the split and its run-time numbers.
 fn split(options: &mut Options) -> Result<(Split, Settings)> {
     let stabilisers = [
         ("scale", Stabiliser::Scale),

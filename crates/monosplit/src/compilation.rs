@@ -1,7 +1,7 @@
 //! A network and its explanation as one graph for deployment. It uses standard ONNX operators only and stores weights once.
 //! Numbers that may change at run time are optional inputs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 use monosplit_engine::Precision;
@@ -13,7 +13,7 @@ use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
-use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor, dependents};
 
 use crate::catalogue::ConfiguredMethod;
 use crate::compiled::{self, CompiledMap};
@@ -336,7 +336,7 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
     let Some(&number) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
         return Ok(graph.clone());
     };
-    let reached = reached_from(graph, number);
+    let reached = dependents(graph, number);
     let mut guarded = Graph::new();
     let map = graph.copy_into_with(&mut guarded, &HashMap::new())?;
     let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));
@@ -346,23 +346,12 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
     for output in graph.outputs() {
         let mut value = map[output.node];
         let is_map = guarded.node(value).kind == Kind::Float && !output.name.ends_with("/exponent");
-        if is_map && reached.contains(&output.node) {
+        if is_map && reached[output.node.index()] {
             value = guarded.select(inside, value, none)?;
         }
         guarded.output(output.name.clone(), value);
     }
     guarded.pruned()
-}
-
-/// The nodes whose values depend on a node.
-fn reached_from(graph: &Graph, start: NodeId) -> HashSet<NodeId> {
-    let mut reached = HashSet::from([start]);
-    for (id, node) in graph.nodes() {
-        if node.inputs.iter().any(|input| reached.contains(input)) {
-            reached.insert(id);
-        }
-    }
-    reached
 }
 
 /// The run-time numbers of the methods. Methods share the inputs, so that the numbers must agree.

@@ -56,14 +56,19 @@ pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 pub mod assets;
 pub mod catalogue;
+mod channel_cancellation;
 mod compilation;
 mod compiled;
+#[cfg(feature = "train")]
+mod counterfactual_figure;
 #[cfg(feature = "eval")]
 mod evaluation;
 mod inference;
 mod input;
 mod labels;
 mod layer_choice;
+mod layer_contributions;
+mod method_set;
 mod model;
 mod model_facts;
 mod model_options;
@@ -71,14 +76,19 @@ mod open_batch;
 mod picture_explainer;
 mod prediction;
 
+pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
+#[cfg(feature = "train")]
+pub use counterfactual_figure::counterfactual_tiles;
 #[cfg(feature = "eval")]
 pub use evaluation::EvaluationContext;
 pub use inference::Inference;
 pub use input::{InputFile, Sample, SampleReader};
 pub use labels::Labels;
 pub use layer_choice::{chosen_layer, default_layer, layers_by_size};
+pub use layer_contributions::{LayerContributions, LayerDecomposition};
+pub use method_set::MethodSet;
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;

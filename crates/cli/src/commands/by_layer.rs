@@ -1,61 +1,23 @@
-//! What a map owes to each layer, as a table.
+//! The contributions of layers to a map, as a table.
 
 use std::io::Write;
 
-use monosplit::catalogue::ConfiguredMethod;
-use monosplit::engine::Engine;
-use monosplit::explain::{Class, ClosedFormula, Conservation, LayerRelevance, Term};
-use monosplit::graph::{Error, Result, Tensor};
+use monosplit::explain::{LayerRelevance, Term};
 use monosplit::render;
-use monosplit::{Model, Sample};
+use monosplit::{LayerContributions, Sample};
 
 use crate::failure::Failure;
 use crate::table::{Align, Table, printable};
 
-/// What is said of each layer.
-pub(crate) enum ByLayer {
-    /// The terms of the closed formula.
-    Terms(ClosedFormula),
-    /// The relevance that lies on it.
-    Relevance(Conservation),
-}
-
-impl ByLayer {
-    /// Prepares it; an error if the method has nothing to say of layers.
-    pub(crate) fn new(
-        model: &Model,
-        chosen: &ConfiguredMethod,
-        layers: &[Option<String>],
-        engine: &dyn Engine,
-    ) -> Result<Self> {
-        if let Some(lrp) = &chosen.relevance {
-            return Conservation::new(model.graph(), lrp, engine).map(ByLayer::Relevance);
-        }
-        let (Some(closed), [Some(layer)]) = (chosen.closed, layers) else {
-            return Err(Error::argument(
-                "--by-layer takes splitcam and splitgrad of stream g apart, combined part, at one layer; \
-                 and it shows the relevance that lrp leaves on each",
-            ));
-        };
-        ClosedFormula::new(model.graph(), &closed.split, layer, closed.whole, engine).map(ByLayer::Terms)
-    }
-
-    /// Prints a table for every sample.
-    pub(crate) fn print(
-        &self,
-        images: &Tensor,
-        classes: &[usize],
-        alpha: f64,
-        samples: &[Sample],
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        match self {
-            ByLayer::Terms(formula) => print_terms(&formula.terms(images, classes, alpha)?, samples, out),
-            ByLayer::Relevance(conservation) => {
-                let class = Class::PerSample(classes.to_vec());
-                print_relevance(&conservation.totals(images, &class)?, samples, out)
-            }
-        }
+/// Prints a table for every sample.
+pub(crate) fn print(
+    contributions: &LayerContributions,
+    samples: &[Sample],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match contributions {
+        LayerContributions::Terms(terms) => print_terms(terms, samples, out),
+        LayerContributions::Relevance(layers) => print_relevance(layers, samples, out),
     }
 }
 

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::graph::{Error, Result, Tensor};
-use monosplit::image::Picture;
-use monosplit::render::{FigureOptions, Format, Scene, Tile, evidence, tile_scene};
-use monosplit::train::{Counterfactual, Counterfactuals, Data, Separation, Share, restriction_of};
-use monosplit::{Labels, Model};
+use monosplit::render::{FigureOptions, Format, Scene, tile_scene};
+use monosplit::train::{Counterfactuals, Data, Separation, Share, restriction_of};
+use monosplit::{Labels, Model, counterfactual_tiles};
 
 use super::compute::ComputeArgs;
 use super::drawing::Draws;
@@ -135,28 +134,6 @@ impl CounterfactualCommand {
             Some(data) => Err(Error::argument(format!("there are only {} test pictures", data.test.len()))),
         }
     }
-
-    /// The picture, and beside it two rows of classes.
-    fn tiles(&self, image: &Tensor, found: &Counterfactual, labels: &Labels) -> Result<Vec<Tile>> {
-        let picture = grey(image)?;
-        let threshold =
-            |rows: &[Vec<f32>]| rows.iter().flatten().copied().fold(0f32, f32::max) * self.threshold;
-        let planes = image.shape().get(1).copied().unwrap_or(1).max(1);
-        let (present, missing) = (summed(&found.present, planes), summed(&found.missing, planes));
-        let thresholds = (threshold(&present), threshold(&missing));
-        let class = |(index, (present, missing)): (usize, (&Vec<f32>, &Vec<f32>))| {
-            let name = labels.named(index).unwrap_or_else(|| index.to_string());
-            let picture = evidence(&picture, (present, missing), thresholds)?;
-            Ok(Tile { label: format!("Logit {name}"), picture })
-        };
-        let classes: Result<Vec<Tile>> = present.iter().zip(&missing).enumerate().map(class).collect();
-        let mut tiles = classes?;
-        let second_row = tiles.len().div_ceil(2);
-        let blank = Picture::new(picture.width(), picture.height(), vec![255; picture.rgb().len()])?;
-        tiles.insert(second_row, Tile { label: String::new(), picture: blank });
-        tiles.insert(0, Tile { label: "Original".to_owned(), picture });
-        Ok(tiles)
-    }
 }
 
 impl Draws for CounterfactualCommand {
@@ -165,7 +142,8 @@ impl Draws for CounterfactualCommand {
         let image = self.image(&model)?;
         let found = counterfactuals.of(&image)?;
         let restriction = restriction_of(model.original())?.map_or("", |r| r.name());
-        let tiles = self.tiles(&image, &found, &Labels::of(&model, counterfactuals.classes()))?;
+        let labels = Labels::of(&model, counterfactuals.classes());
+        let tiles = counterfactual_tiles(&image, &found, &labels, self.threshold)?;
         let options = FigureOptions {
             columns: Some(tiles.len().div_ceil(2).max(1)),
             title: format!("{restriction} present red, missing blue").trim().to_owned(),
@@ -173,31 +151,6 @@ impl Draws for CounterfactualCommand {
         };
         Ok(tile_scene(&tiles, &options)?)
     }
-}
-
-/// Gradients summed over channels.
-fn summed(rows: &[Vec<f32>], planes: usize) -> Vec<Vec<f32>> {
-    let sum = |row: &Vec<f32>| {
-        let places = row.len() / planes;
-        (0..places).map(|i| row.iter().skip(i).step_by(places.max(1)).sum()).collect()
-    };
-    rows.iter().map(sum).collect()
-}
-
-/// A sample with values from 0 to 1 as a picture in shades of grey.
-fn grey(image: &Tensor) -> Result<Picture> {
-    let &[1, planes, height, width] = image.shape() else {
-        return Err(Error::shape(format!(
-            "expected one picture, found a value of shape {:?}",
-            image.shape()
-        )));
-    };
-    let (values, places) = (image.to_f32(), height * width);
-    let shade = |i: usize| {
-        let sum: f32 = values.iter().skip(i).step_by(places.max(1)).sum();
-        (sum / planes.max(1) as f32 * 255.0).clamp(0.0, 255.0) as u8
-    };
-    Picture::new(width, height, (0..places).flat_map(|i| [shade(i); 3]).collect())
 }
 
 fn print(found: &Separation, out: &mut dyn Write) -> Result<(), Failure> {

@@ -10,9 +10,11 @@ use monosplit::engine::{Engine, Profile};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, Explanation, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{InputFile, Model, Origin, Sample, SampleReader, chosen_layer};
+use monosplit::{
+    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes, chosen_layer,
+};
 
-use super::by_layer::ByLayer;
+use super::by_layer;
 use super::cancelled_channels;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
@@ -196,7 +198,7 @@ impl Explain {
         let request =
             |layer: &Option<String>| MapRequest::of(chosen.method.clone(), layer.clone()).finish(finish);
         let mut requests: Vec<MapRequest> = layers.iter().map(request).collect();
-        requests.extend(cancelled_channels::sizes(model.graph(), chosen, finish, &requests));
+        requests.extend(channel_magnitudes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let shown = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
@@ -212,11 +214,12 @@ impl Explain {
         chosen: &ConfiguredMethod,
         layers: &[Option<String>],
         engine: &dyn Engine,
-    ) -> Result<Option<ByLayer>> {
+    ) -> Result<Option<LayerDecomposition>> {
         if self.by_layer && self.json {
             return Err(Error::argument("--by-layer prints a table; leave out --json"));
         }
-        self.by_layer.then(|| ByLayer::new(model, chosen, layers, engine)).transpose()
+        let decomposition = self.by_layer.then(|| LayerDecomposition::new(model, chosen, layers, engine));
+        decomposition.transpose().map_err(|error| error.context("--by-layer"))
     }
 
     fn batch_size(&self, samples: Dim) -> usize {
@@ -262,7 +265,7 @@ pub(super) struct Prepared {
     pub(super) context: ExplainContext,
     pub(super) explainer: Explainer,
     /// What the map owes to each layer.
-    pub(super) by_layer: Option<ByLayer>,
+    pub(super) by_layer: Option<LayerDecomposition>,
     /// Why they are read off where they are, if nobody said where.
     pub(super) remark: &'static str,
 }
@@ -328,8 +331,10 @@ impl InputLoop<'_> {
                 }
                 results.push(result);
             }
-            if let Some(by_layer) = by_layer {
-                by_layer.print(&images, &explained.classes, context.settings.alpha[0], &samples, out)?;
+            if let Some(decomposition) = by_layer {
+                let alpha = context.settings.alpha[0];
+                let contributions = decomposition.contributions(&images, &explained.classes, alpha)?;
+                by_layer::print(&contributions, &samples, out)?;
             }
             if self.explain.raw.is_some() {
                 for (kept, map) in maps.iter_mut().zip(explained.maps) {

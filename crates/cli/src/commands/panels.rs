@@ -4,14 +4,12 @@ use std::io::Write;
 
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::Engine;
-use monosplit::explain::{
-    BatchPosition, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings,
-};
+use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap};
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
 use monosplit::render::{Cell, Grid, OverlayOptions, Row, Scene};
-use monosplit::{Model, Sample, chosen_layer};
+use monosplit::{MethodSet, Model, Sample, chosen_layer};
 
 use super::figure_input::{FigureInput, short_name};
 use super::progress::Bar;
@@ -59,17 +57,10 @@ impl Panel {
     }
 }
 
-/// Columns with the same run-time numbers, compiled together.
-struct Group {
-    columns: Vec<usize>,
-    explainer: Explainer,
-    settings: Settings,
-}
-
-/// The columns of a figure, ready to be computed.
+/// The columns of a figure, compiled.
 pub(crate) struct Panels {
     columns: Vec<Panel>,
-    groups: Vec<Group>,
+    methods: MethodSet,
 }
 
 impl Panels {
@@ -79,51 +70,20 @@ impl Panels {
         finish: Finish,
         engine: &dyn Engine,
     ) -> Result<Self> {
-        let mut sorted: Vec<(Settings, Vec<usize>)> = Vec::new();
-        for (index, column) in columns.iter().enumerate() {
-            let settings = &column.chosen.settings;
-            match sorted.iter_mut().find(|(known, _)| known == settings) {
-                Some((_, members)) => members.push(index),
-                None => sorted.push((settings.clone(), vec![index])),
-            }
-        }
-        let group = |(settings, members): (Settings, Vec<usize>)| {
-            let request = |&index: &usize| {
-                let Panel { chosen, layer, .. } = &columns[index];
-                MapRequest::of(chosen.method.clone(), layer.clone()).finish(finish)
-            };
-            let requests: Vec<MapRequest> = members.iter().map(request).collect();
-            let explainer = Explainer::new(model.graph(), &requests, engine)?;
-            Ok(Group { columns: members, explainer, settings })
-        };
-        let groups = sorted.into_iter().map(group).collect::<Result<_>>()?;
-        Ok(Panels { columns, groups })
+        let methods: Vec<_> =
+            columns.iter().map(|column| (&column.chosen, column.layer.as_deref())).collect();
+        let methods = MethodSet::new(model, &methods, finish, engine)?;
+        Ok(Panels { columns, methods })
     }
 
-    /// What the network says of a sample, and its maps in the order of the columns.
+    /// The explanation of a sample, with its maps in the order of the columns.
     pub(crate) fn of(&self, sample: &Sample, class: &Class) -> Result<Explanation> {
         self.at_position(sample, class, BatchPosition::default())
     }
 
     /// The same for one of several samples.
     fn at_position(&self, sample: &Sample, class: &Class, position: BatchPosition) -> Result<Explanation> {
-        let mut maps: Vec<Option<SaliencyMap>> = vec![None; self.columns.len()];
-        let mut explained = None;
-        for group in &self.groups {
-            let bar = Bar::new(1);
-            let batch = ExplainBatch {
-                progress: &bar,
-                position: Some(position),
-                ..ExplainBatch::new(&sample.tensor, class, &group.settings)
-            };
-            let mut found = group.explainer.explain_batch(&batch)?;
-            for (&column, map) in group.columns.iter().zip(std::mem::take(&mut found.maps)) {
-                maps[column] = Some(map);
-            }
-            explained = Some(found);
-        }
-        let explained = explained.ok_or_else(|| Error::argument("name at least one method"))?;
-        Ok(Explanation { maps: maps.into_iter().flatten().collect(), ..explained })
+        self.methods.explain(&sample.tensor, class, position, || Box::new(Bar::new(1)))
     }
 
     /// Words above the columns, that of the picture first.

@@ -253,7 +253,7 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
         Err(error) => {
             return vec![Finding {
                 claim: "f = g − h, monotone, convex",
-                found: text(&error),
+                found: text(error),
                 verdict: Verdict::DoesNotApply,
             }];
         }

@@ -1,6 +1,5 @@
-//! Defaults from files: what a person would otherwise write behind every command. A key is the long name of an
-//! option; in front of all tables it counts for every command that has the option, in the table of a command for
-//! that command.
+//! Default values of options from configuration files. A key is the long name of an option. At the top level it applies to
+//! each command that has the option, in the table of a command to that command.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,12 @@ use monosplit::eval::experiment::value::{Kind, SourceLocation, Value};
 use monosplit::graph::options::closest;
 use monosplit::graph::{Error, Result};
 
-/// The file in the folder a command is given in.
+/// The configuration file in the current folder.
 const HERE: &str = "monosplit.toml";
-/// Names a file instead of those that are looked for; empty, none is read.
+/// The environment variable that names the configuration file; if it is empty, none is read.
 const VARIABLE: &str = "MONOSPLIT_CONFIG";
 
-/// An option with the values it has unless given.
+/// An option with its default values.
 struct Setting {
     location: SourceLocation,
     /// The command it belongs to, by the names from the first on; empty for all commands.
@@ -24,7 +23,7 @@ struct Setting {
     value: Form,
 }
 
-/// What stands behind a key.
+/// The values of a key.
 #[derive(Clone, PartialEq)]
 enum Form {
     Flag(bool),
@@ -135,7 +134,7 @@ fn settings(command: &Command, path: &Path) -> Result<Vec<Setting>> {
     let value = Value::open(path)?;
     let mut found = Vec::new();
     collect(command, &value, &mut Vec::new(), &mut found)?;
-    // What is said of one command counts more than what is said of all, wherever it stands.
+    // A default for one command takes precedence over a default for all, in whichever order they stand.
     found.sort_by_key(|setting| setting.command.len());
     Ok(found)
 }
@@ -179,7 +178,7 @@ fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut
     Ok(())
 }
 
-/// What is said of a key that is no option of the command at the end of `path`.
+/// The error for a key that is not an option of the command at the end of `path`.
 fn unknown(command: &Command, key: &str, option: &str, path: &[String]) -> String {
     if path.is_empty() {
         let said = format!("there is no option '{key}'; {}", closest(option, &options(command, true)));
@@ -282,9 +281,9 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
 }
 
 fn with_default(arg: Arg, form: &Form) -> Arg {
-    // The parser keeps defaults as long as the program runs, and is made once.
+    // The parser needs defaults of static lifetime, and is built once.
     let kept = |value: &String| -> &'static str { &*value.clone().leak() };
-    // What has a default need not be typed.
+    // An option with a default is not required.
     let arg = arg.required(false);
     match form {
         Form::Flag(true) => arg.default_value("true"),

@@ -1,4 +1,4 @@
-//! From an error to what a person sees of it: one line, and an exit code.
+//! Errors as one line on the error stream and an exit code.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -8,15 +8,15 @@ use monosplit::graph::Error;
 use crate::output_style::is_quiet;
 use crate::table::printable;
 
-/// The exit code of everything that went wrong.
+/// The exit code of all failures.
 pub(crate) const FAILED: u8 = 2;
 
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something is wrong with what was asked for.
+    /// An error of the library or of the options.
     Error(Error),
-    /// What the command prints could not be written.
+    /// The output could not be written.
     Output(io::Error),
 }
 
@@ -33,10 +33,10 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// Says what happened and how the process ends.
+    /// Prints the failure and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            // Whoever reads our output has seen enough.
+            // The reader closed the pipe, which is not a failure.
             Failure::Output(cause) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Output(cause) => complain(&format!("the output could not be written: {cause}")),
             Failure::Error(error) => complain(&text(error)),
@@ -82,6 +82,6 @@ pub(crate) fn note(message: &str) {
 
 fn say(message: &str) {
     use io::Write;
-    // There is nobody left to tell if the error stream is closed.
+    // A closed error stream cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));
 }

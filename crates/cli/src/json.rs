@@ -1,4 +1,4 @@
-//! JSON out, for programs that read what the commands print.
+//! JSON output for programs.
 
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -60,7 +60,7 @@ impl Json {
         match self {
             Json::Null => f.write_str("null"),
             Json::Whole(number) => write!(f, "{number}"),
-            // JSON has no way to write what is not a number.
+            // JSON has no NaN and no infinities.
             Json::Real(number) if !number.is_finite() => f.write_str("null"),
             Json::Real(number) => write!(f, "{number:?}"),
             Json::Text(text) => quoted(f, text),

@@ -1,5 +1,5 @@
-//! How the program talks: whether it keeps to what was asked for, and in which colours it may draw. Said once, by
-//! the options in front of all commands and by the environment.
+//! The style of the output: whether remarks are printed, and in which colours. Set once, by the global options and the
+//! environment.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use monosplit::render::TerminalColours;
 
-/// The width of a terminal that does not say how wide it is.
+/// The width of a terminal of unknown width.
 const USUAL_COLUMNS: usize = 80;
 
 static STYLE: OnceLock<OutputStyle> = OnceLock::new();
 
-/// What was asked for.
+/// The global options for the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutputStyle {
     /// Only results and errors.
@@ -23,7 +23,7 @@ pub(crate) struct OutputStyle {
 }
 
 impl OutputStyle {
-    /// Settles it for the whole process; the first call counts.
+    /// Sets the style for the whole process; the first call counts.
     pub(crate) fn settle(self) {
         STYLE.get_or_init(|| self);
     }
@@ -33,12 +33,12 @@ impl OutputStyle {
     }
 }
 
-/// Whether remarks, progress and hints are unwanted.
+/// Whether remarks, progress and hints are suppressed.
 pub(crate) fn is_quiet() -> bool {
     OutputStyle::settled().quiet
 }
 
-/// Whether somebody watches the error stream and may be shown how far the work has come.
+/// Whether the error stream is a terminal that may show progress.
 pub(crate) fn is_watched() -> bool {
     !is_quiet() && io::stderr().is_terminal()
 }
@@ -57,7 +57,7 @@ fn terminal_columns() -> Option<usize> {
     width_of(said.split_whitespace().nth(1)?)
 }
 
-/// A width that something can be drawn in; a terminal that does not know its size says 0.
+/// A width above 0; a terminal of unknown size reports 0.
 fn width_of(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|columns| *columns > 0)
 }
@@ -70,7 +70,7 @@ pub(crate) fn colours() -> TerminalColours {
     }
 }
 
-/// The colours of a terminal by what the environment says of it.
+/// The colours of a terminal by its environment variables.
 fn colours_of(variable: impl Fn(&str) -> Option<String>) -> TerminalColours {
     let said = |name: &str| variable(name).unwrap_or_default();
     let (depth, terminal) = (said("COLORTERM"), said("TERM"));

@@ -1,6 +1,6 @@
-//! Plain text in aligned columns, and numbers as people read them.
+//! Text tables with aligned columns, and numbers in readable form.
 
-/// Which side of its column a cell stands on.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Words.
@@ -16,8 +16,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows; each column has a title, a side and a greatest width, beyond which words are shortened. Numbers
-    /// never are: they would be others.
+    /// A table without rows. Each column has a title, an alignment and a largest width, beyond which texts are shortened.
+    /// Numbers are never shortened.
     pub(crate) fn new(columns: &[(&str, Align, usize)]) -> Self {
         let columns = columns.iter().map(|&(title, align, width)| (title.to_owned(), align, width)).collect();
         Table { columns, rows: Vec::new() }
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// A text of at most `most` characters on one line; of a longer one the end stays, where names differ.
+/// A text of at most `most` characters on one line. A longer text keeps its end, where names differ.
 fn shortened(text: &str, most: usize) -> String {
     let text = printable(text);
     match text.chars().count().checked_sub(most) {
@@ -62,7 +62,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// A text from a file as it can be shown: control characters would move the cursor or worse.
+/// A text with its control characters escaped, so that text from a file cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })

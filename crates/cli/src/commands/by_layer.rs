@@ -21,7 +21,7 @@ pub(crate) fn print(
     }
 }
 
-/// The mean magnitude of every term of the closed formula, and its share of them all.
+/// Prints the mean magnitude of each term of the closed formula and its share of the sum.
 fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Result<(), Failure> {
     for (row, sample) in samples.iter().enumerate() {
         let magnitude = |term: &Term| {
@@ -45,7 +45,7 @@ fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// The relevance of every layer, from the scores down to the image, and what that is of the relevance at the scores.
+/// Prints the relevance of each layer, from the scores down to the image, and its share of the relevance at the scores.
 fn print_relevance(
     layers: &[LayerRelevance],
     samples: &[Sample],

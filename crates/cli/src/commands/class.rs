@@ -20,16 +20,16 @@ pub(crate) struct ClassArgs {
     labels: Option<PathBuf>,
 }
 
-/// The classes that were asked for, one for all inputs or one for each; none is the one with the highest score.
+/// The classes to explain: one for all inputs or one for each. `None` is the class with the highest score.
 pub(crate) struct Classes(Vec<Option<usize>>);
 
 impl ClassArgs {
-    /// Whether one was asked for.
+    /// Whether a class was given.
     pub(crate) fn is_given(&self) -> bool {
         !self.class.is_empty()
     }
 
-    /// What the classes are called, and what their scores mean.
+    /// The names of the classes and the kind of their scores.
     pub(crate) fn labels(&self, model: &Model) -> Result<(Labels, ScoreKind)> {
         let (labels, _) = labels(self.labels.as_deref(), model)?;
         Ok((labels, model.score_kind()))
@@ -42,7 +42,7 @@ impl ClassArgs {
     }
 }
 
-/// What the classes of a network are called, in a file if one is named, and how many there are.
+/// The names of the classes, from a file if one is given, and the number of classes.
 pub(crate) fn labels(file: Option<&Path>, model: &Model) -> Result<(Labels, usize)> {
     let classes = model.expect_classes()?;
     let labels = match file {
@@ -52,7 +52,7 @@ pub(crate) fn labels(file: Option<&Path>, model: &Model) -> Result<(Labels, usiz
     Ok((labels, classes))
 }
 
-/// The class that a text means; none is the one with the highest score.
+/// The class of a number or a name; `None` for `top1`, the class with the highest score.
 pub(crate) fn class(text: &str, labels: &Labels, classes: usize) -> Result<Option<usize>> {
     match text.to_ascii_lowercase().as_str() {
         "top1" | "top" => Ok(None),
@@ -61,7 +61,7 @@ pub(crate) fn class(text: &str, labels: &Labels, classes: usize) -> Result<Optio
 }
 
 impl Classes {
-    /// Whether each of them is this one.
+    /// Whether all of them are this class.
     pub(crate) fn are_all(&self, class: Option<usize>) -> bool {
         self.0.iter().all(|given| *given == class)
     }

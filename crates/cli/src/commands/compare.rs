@@ -13,7 +13,7 @@ use super::method::FinishArgs;
 use super::panels::{Panel, Panels, scene};
 use crate::failure::Failure;
 
-/// What is compared unless somebody says.
+/// The methods that are compared by default.
 const METHODS: &str =
     "splitcam,splitgrad,splitlrp:map=pos,layercam,gradcam,guided-backprop,input-x-gradient,saliency";
 

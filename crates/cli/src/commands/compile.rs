@@ -102,7 +102,7 @@ pub(crate) struct Compile {
     values: ValueArgs,
 }
 
-/// A file is computed in one of two precisions.
+/// Parses the precision of a file, which is f32 or f64.
 fn precision_of_a_file(word: &str) -> Result<Precision, String> {
     match word.to_ascii_lowercase().as_str() {
         "f32" => Ok(Precision::F32),
@@ -122,7 +122,7 @@ impl Compile {
             );
         }
         let choices = self.choices()?;
-        // What `explain` in the same precision says is what the file is to say.
+        // The file must give the same numbers as `explain` in the same precision.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
         let model = options.open(self.network.origin(self.model.as_deref())?)?;
         if is_compiled(model.graph().metadata()) {
@@ -180,7 +180,7 @@ impl Compile {
         Ok(())
     }
 
-    /// Says what a precision means for maps that need another one.
+    /// Prints a remark where the precision does not suit some maps.
     fn remark_on_precision(&self, maps: &[(&ConfiguredMethod, MapRequest)]) {
         use monosplit::engine::Precision::{F32, F64};
         let need =
@@ -197,14 +197,14 @@ impl Compile {
         }
     }
 
-    /// The methods as they were asked for.
+    /// The methods that were named.
     fn choices(&self) -> Result<Vec<MethodChoice>> {
         let Some(list) = &self.methods else { return Ok(vec![self.method.choice()?]) };
         catalogue::words(list)?.iter().map(|word| MethodChoice::parse(word, &[])).collect()
     }
 
-    /// The methods as `explain` chooses them for pictures, where the preprocessing is known. Where it would be a guess,
-    /// what depends on it is left as it is for numbers, and that is said.
+    /// The methods with the options that follow from the preprocessing, as `explain` resolves them. Where the preprocessing
+    /// would be a guess, those options keep their defaults, and a remark names them.
     fn resolved(&self, choices: &[MethodChoice], model: &Model) -> Result<Vec<ConfiguredMethod>> {
         let known = self.values.is_known(model);
         let plain = choices.iter().map(|choice| choice.configured().clone()).collect::<Vec<_>>();
@@ -255,7 +255,7 @@ impl Compile {
     }
 }
 
-/// The network for batches of any size, if it was written down for one and can be had so; what it is then is said.
+/// The network with an open batch size where that is possible. A remark is printed if the file fixes the batch size.
 fn for_any_batch(model: Model) -> Model {
     let Ok(Some(size)) = model.fixed_batch() else { return model };
     match model.with_open_batch() {
@@ -275,7 +275,7 @@ fn for_any_batch(model: Model) -> Model {
     }
 }
 
-/// Says what of the network's outputs the new file does not have.
+/// Prints a remark on outputs of the network that the new file lacks.
 fn remark_on_outputs(model: &Model) {
     let outputs = model.graph().outputs();
     if outputs.first().is_some_and(|first| model.report().outputs.softmax.contains(&first.name)) {
@@ -290,7 +290,7 @@ fn remark_on_outputs(model: &Model) {
     }
 }
 
-/// The options of a method that are others in `seen`, if there are any.
+/// The options of a method that differ between `plain` and `seen`, as a remark.
 fn differing(plain: &ConfiguredMethod, seen: &ConfiguredMethod) -> Option<String> {
     let others = plain.options.iter().filter(|option| !seen.options.contains(option));
     let others: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();

@@ -83,7 +83,7 @@ impl ComputeArgs {
         self.precision
     }
 
-    /// Numbers as they are written down.
+    /// A tensor in the precision in which numbers are written to files.
     pub(crate) fn in_precision(&self, values: Tensor) -> Result<Tensor> {
         match self.precision {
             Precision::F64 => Tensor::new(values.shape().to_vec(), values.to_f64().into_vec()),
@@ -96,13 +96,13 @@ impl ComputeArgs {
         self.threads.unwrap_or(0) as usize
     }
 
-    /// The processor, set up as asked.
+    /// The CPU engine with these options.
     pub(crate) fn processor(&self) -> Cpu {
         let engine = Cpu::default().threads(self.threads()).precision(self.precision.into());
         engine.accurate(self.accurate)
     }
 
-    /// What computes, set up as asked.
+    /// The engine with these options.
     pub(crate) fn engine(&self) -> Result<Box<dyn Engine>> {
         self.check()?;
         match self.engine {
@@ -117,7 +117,7 @@ impl ComputeArgs {
         self.engine == EngineName::Cuda
     }
 
-    /// Refuses what training does not have.
+    /// An error if an option was given that training does not have.
     pub(crate) fn check_training(&self) -> Result<()> {
         self.check()?;
         let refused = |message: &str| Err(Error::argument(message));
@@ -131,7 +131,7 @@ impl ComputeArgs {
         }
     }
 
-    /// Refuses options that the engine does not have.
+    /// An error if an option was given that the engine does not have.
     fn check(&self) -> Result<()> {
         let refused = |message: &str| Err(Error::argument(message));
         match self.engine {

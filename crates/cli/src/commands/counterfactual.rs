@@ -1,5 +1,5 @@
-//! `monosplit counterfactual`: what speaks for each class in a picture and what is missing for it, as a trained
-//! difference of networks says itself.
+//! `monosplit counterfactual`: what is present for each class in a picture and what is missing, read off the gradients of a
+//! trained difference of networks.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -126,7 +126,7 @@ impl CounterfactualCommand {
         self.image.is_dir().then(|| Data::open(&self.image)).transpose()
     }
 
-    /// The picture that is looked at.
+    /// The picture to draw.
     fn image(&self, model: &Model) -> Result<Tensor> {
         match self.data()? {
             None => self.preprocessing.one_sample(model, Some(&self.image)),

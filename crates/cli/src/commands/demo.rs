@@ -1,5 +1,5 @@
-//! `monosplit demo`: the main job on what is built in. Every picture of its page is drawn by a command of this
-//! program, which stands below it and can be pasted: the networks and pictures it names are put beside the page.
+//! `monosplit demo`: explanations of built-in pictures by built-in networks. Each picture of its page is drawn by a command of
+//! this program, which is printed below it and can be pasted: the files it names are written beside the page.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ struct Exhibit {
     caption: &'static str,
     /// The command; `{}` stands for the folder.
     command: &'static str,
-    /// Whether it hangs small, beside others of its kind.
+    /// Whether it is drawn small, beside others of its kind.
     small: bool,
 }
 
@@ -176,7 +176,7 @@ impl Demo {
         Ok(())
     }
 
-    /// An error if the folder cannot be one, or if the page in it is somebody else's.
+    /// An error if the path cannot be a folder, or if it holds a page that the demo did not write.
     fn check(&self, page: &Path) -> Result<()> {
         let folder = self.out.display();
         if self.out.exists() && !self.out.is_dir() {
@@ -184,7 +184,7 @@ impl Demo {
                 "{folder} is a file, but a folder of that name is to be made; name another with -o"
             )));
         }
-        // What cannot be read cannot be known to be ours.
+        // A page that cannot be read cannot be recognised as one of the demo.
         let own = std::fs::read_to_string(page).is_ok_and(|html| Page::is_own(&html));
         let other = |(name, bytes): (&str, &[u8])| {
             let path = self.out.join(name);
@@ -200,7 +200,7 @@ impl Demo {
         }
     }
 
-    /// Hangs up the exhibits; what g and h say is also printed.
+    /// Adds the exhibits to the page and prints the numbers of g and h.
     fn hang(&self, mut page: Page, out: &mut dyn Write) -> Result<Page, Failure> {
         for exhibit in &EXHIBITS {
             let command = self.command(exhibit.command);
@@ -286,9 +286,9 @@ fn built_in() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     [NETWORK, PHOTOGRAPH, DIGITS].into_iter().chain(assets::DIGIT_PICTURES)
 }
 
-/// How many drawings stand beside each other in so many columns, and how wide each is.
+/// The number of drawings beside each other in a terminal of this width, and the width of each.
 fn arrangement(columns: usize) -> (usize, usize) {
-    // The last column stays free, and two lie between drawings: some terminals wrap a line that fills them.
+    // The last column stays free because some terminals wrap a line that fills them. Two columns separate drawings.
     let half = columns.saturating_sub(3) / 2;
     match half >= NARROWEST {
         true => (2, half.min(WIDEST)),

@@ -15,9 +15,9 @@ use crate::table::printable;
 /// Endings of picture files that are not written.
 const OTHERS: [&str; 7] = ["jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"];
 
-/// A command that ends in one figure.
+/// A command whose result is one figure.
 pub(crate) trait Draws {
-    /// The figure; what was found on the way is written to `out`.
+    /// Computes the figure and prints its numbers to `out`.
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure>;
 }
 
@@ -54,8 +54,8 @@ impl DrawingArgs {
         }
     }
 
-    /// Draws and writes the files; whether they can be written is found out before the work is done. Where none
-    /// was named, they have the `usual` name.
+    /// Draws the figure and writes its files. Checks that they can be written before the work begins. Without named files,
+    /// `usual` is their name.
     pub(crate) fn write(&self, figure: &dyn Draws, usual: &str, out: &mut dyn Write) -> Result<(), Failure> {
         let files = self.files(usual)?;
         files.iter().try_for_each(|path| check_writable(path))?;
@@ -95,13 +95,13 @@ impl DrawingArgs {
     }
 }
 
-/// A percentile that leaves something below it.
+/// Parses a percentile above 0.
 fn percentile(text: &str) -> std::result::Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
     number.ok_or_else(|| "expected a number above 0 and at most 100".to_owned())
 }
 
-/// A number of lines that can be drawn on each side of zero.
+/// Parses a number of contours.
 pub(super) fn contours(text: &str) -> std::result::Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|count| *count <= MOST_LEVELS / 2);
     number.ok_or_else(|| format!("expected a whole number, at most {}", MOST_LEVELS / 2))

@@ -1,4 +1,4 @@
-//! `monosplit evaluate`: runs an experiment, or goes on with it.
+//! `monosplit evaluate`: runs or resumes an experiment.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
-/// So many images that were left out are named.
+/// The largest number of skipped images that are named.
 const NAMED: usize = 5;
 
 /// Measures which explanations are right, as an experiment file describes it
@@ -77,7 +77,7 @@ pub(crate) struct Evaluate {
     compute: ComputeArgs,
 }
 
-/// Threads that keep a card busy.
+/// The number of worker threads that keep a GPU busy.
 const ENOUGH: usize = 8;
 
 impl Evaluate {
@@ -106,7 +106,7 @@ impl Evaluate {
         let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
         let teller = Teller { out: RefCell::new(told) };
         let desk = Desk { evaluated_model: &evaluated_model, engine: &*engine, context: &context, model, id };
-        // Times are taken by one alone, when the others are done.
+        // One worker measures times alone after the others are done, so that they do not disturb it.
         let mut untimed = experiment.clone();
         untimed.timing = None;
         let done = std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ impl Evaluate {
             })
         });
         if let Err(error) = done {
-            // A refused experiment leaves nothing behind.
+            // A refused experiment leaves no file behind.
             drop(worker);
             if is_new {
                 store.discard_if_empty();
@@ -174,7 +174,7 @@ impl Evaluate {
     }
 }
 
-/// What all who work on an experiment share.
+/// What the workers of an experiment share.
 struct Desk<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     engine: &'a dyn Engine,
@@ -206,7 +206,7 @@ impl Desk<'_> {
     }
 }
 
-/// Tells nothing: one of those who work on an experiment tells for all.
+/// Reports nothing: one worker reports for all.
 struct Quiet;
 
 impl Observer for Quiet {
@@ -221,8 +221,8 @@ impl Observer for Quiet {
     fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
 }
 
-/// Enters the network and the experiment into a store. In another precision than the usual one it is another network: what it
-/// says is not the same.
+/// Enters the network and the experiment into a store. A precision other than the default counts as another network, because
+/// its scores differ.
 fn entered(
     store: &Store,
     experiment: &Experiment,
@@ -253,13 +253,13 @@ fn entered(
     Ok((model, id))
 }
 
-/// Tells how a run goes on.
+/// Reports the progress of a run.
 struct Teller<'o> {
     out: RefCell<&'o mut dyn Write>,
 }
 
 impl Teller<'_> {
-    /// Says a line; what cannot be written now will be noticed with the result.
+    /// Prints a line. A failed write is ignored here and reported when the result is written.
     fn say(&self, line: &str) {
         if let Ok(mut out) = self.out.try_borrow_mut() {
             let _ = writeln!(out, "{}", printable(line));
@@ -346,13 +346,13 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of how many images a mean is, where some have no value.
+/// The number of images behind a mean, where some have no value.
 fn shortfall(found: &MetricSummary) -> String {
     let valued = found.values.len();
     if found.silent == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.silent) }
 }
 
-/// Whether a row takes part in the contest: controls explain nothing.
+/// Whether a row is ranked. Controls are not.
 pub(crate) fn is_ranked(stage: &Stage, row: usize) -> bool {
     !["random", "image", "mask"].contains(&stage.members[row].configuration.method.as_str())
 }

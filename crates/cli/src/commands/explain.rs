@@ -32,9 +32,9 @@ use crate::json::Json;
 use crate::output_style::is_watched;
 use crate::table::printable;
 
-/// How many samples are explained at once unless told otherwise.
+/// The default batch size.
 const BATCH: usize = 4;
-/// More inputs than this are worth a progress line.
+/// With more inputs than this, a progress line is shown.
 const FEW: usize = 4;
 
 /// Shows where in a picture a network found its answer
@@ -133,7 +133,7 @@ impl Explain {
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = choice.resolve(&ValueBounds::of(preprocess.as_ref())?)?;
         let mut reader = SampleReader::new(&model, sources, preprocess)?;
-        // Straight lines are fitted to the first sample, or to the batch it is a part of.
+        // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
         let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
         let waiting = reader.take(ahead)?;
@@ -155,7 +155,7 @@ impl Explain {
         self.conclude(&model, &run, &found, out)
     }
 
-    /// What comes after the last input: the numbers, the profile, a remark.
+    /// Writes the numbers, the profile and the remark that follow the last input.
     fn conclude(
         &self,
         model: &Model,
@@ -187,7 +187,7 @@ impl Explain {
         self.network.split(&self.files, "nothing to explain; name a picture, a folder or a .npy file")
     }
 
-    /// The maps that were asked for, ready to be computed.
+    /// Compiles the maps.
     fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<Prepared> {
         let (labels, score_kind) = self.class.labels(model)?;
         let layers = match self.method.layers() {
@@ -207,7 +207,7 @@ impl Explain {
         Ok(Prepared { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
-    /// What the map owes to each layer, if that is asked for.
+    /// The decomposition by layer, if `--by-layer` was given.
     fn by_layer(
         &self,
         model: &Model,
@@ -260,23 +260,23 @@ impl Explain {
     }
 }
 
-/// Maps that are ready to be computed.
+/// Compiled maps.
 pub(super) struct Prepared {
     pub(super) context: ExplainContext,
     pub(super) explainer: Explainer,
-    /// What the map owes to each layer.
+    /// The decomposition by layer.
     pub(super) by_layer: Option<LayerDecomposition>,
-    /// Why they are read off where they are, if nobody said where.
+    /// The remark on the layer where none was named.
     pub(super) remark: &'static str,
 }
 
-/// One run over all inputs.
+/// The loop over all inputs.
 struct InputLoop<'a> {
     explain: &'a Explain,
     prepared: &'a Prepared,
 }
 
-/// What a run found: the results, the numbers for each layer if they are to be written, and the times.
+/// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
 struct Outcome {
     results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
@@ -366,7 +366,8 @@ impl InputLoop<'_> {
     }
 }
 
-/// Where the numbers of each map go: FILE, or if there are several FILE with what tells them apart before its ending.
+/// The file for the numbers of each map: FILE for a single map; otherwise the layer or the method is put before its
+/// ending.
 fn raw_paths(path: &Path, shown: &[MapDescription]) -> Vec<PathBuf> {
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let of = |map: &MapDescription| {

@@ -1,5 +1,5 @@
-//! `monosplit explain` on a file that holds its own explanation: its maps are what is shown. What the command line says of
-//! methods and layers picks some of them, and only what the file takes at run time can be changed.
+//! `monosplit explain` on a compiled file, which returns its own maps. Methods and layers on the command line select among
+//! them, and only the inputs of the file can be changed.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl<'a> CompiledFile<'a> {
         (!maps.is_empty()).then_some(CompiledFile { model, maps })
     }
 
-    /// An error if something is asked for that was settled when the file was compiled.
+    /// An error if an option asks for something that was fixed when the file was compiled.
     pub(super) fn check(&self, explain: &Explain, choice: &MethodChoice) -> Result<()> {
         let refused = |what: &str, why: &str| Err(self.model.unfit(format!("{what} {why}")));
         let settled =
@@ -64,7 +64,7 @@ impl<'a> CompiledFile<'a> {
         }
     }
 
-    /// Whether no class was asked for, or the one the file always explains.
+    /// Whether no class was given, or the one that the file always explains.
     fn has_class_of(&self, explain: &Explain) -> Result<bool> {
         if !explain.class.is_given() {
             return Ok(true);
@@ -81,11 +81,11 @@ impl<'a> CompiledFile<'a> {
         Ok(explain.class.classes(self.model, &labels)?.are_all(own))
     }
 
-    /// The maps of which all that the command line says of methods and layers is true.
+    /// The maps that match the methods, options and layers of the command line.
     fn wanted(&self, explain: &Explain, choice: &MethodChoice) -> Vec<&CompiledMap> {
         let MapFilter { method, options } = explain.method.filter(choice);
         let layers = explain.method.layers();
-        // Outputs at the image are named so.
+        // A map at the image is addressed as `input`.
         let is_at =
             |map: &CompiledMap| layers.iter().any(|layer| layer == map.layer.as_deref().unwrap_or("input"));
         let is_wanted = |map: &&CompiledMap| {
@@ -96,7 +96,7 @@ impl<'a> CompiledFile<'a> {
         self.maps.iter().filter(is_wanted).collect()
     }
 
-    /// Its maps, ready to be computed; their numbers are those of `choice`.
+    /// Compiles its maps with the numbers of `choice`.
     pub(super) fn prepared(
         &self,
         explain: &Explain,
@@ -131,12 +131,12 @@ impl<'a> CompiledFile<'a> {
         self.model.defaults().iter().any(|(name, _)| name == input)
     }
 
-    /// The numbers that were given, and for the others those the file has.
+    /// The given numbers, and the defaults of the file for the others.
     fn settings(&self, explain: &Explain, given: &Settings) -> Settings {
         let numbers = explain.method.numbers();
         let own = |name: &str| {
             let value = self.model.defaults().iter().find(|(input, _)| input == name)?;
-            // The shortest decimal is what was meant: 0.4, not the binary number next to it.
+            // The shortest decimal of the float32 is the intended number: 0.4, not the double next to it.
             value.1.to_f32().first().and_then(|single| single.to_string().parse::<f64>().ok())
         };
         let pick = |name: &str, given: f64| match numbers.contains(&name) {

@@ -1,4 +1,4 @@
-//! What `monosplit explain` found about one input: printed, as JSON, and drawn.
+//! The result of `monosplit explain` for one input, as text, as JSON and as overlays.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use crate::failure::Failure;
 use crate::json::Json;
 use crate::table::printable;
 
-/// What stays the same for all inputs.
+/// What is the same for all inputs.
 pub(crate) struct ExplainContext {
     pub(crate) labels: Labels,
     pub(crate) score_kind: ScoreKind,
     /// The maps, in their order.
     pub(crate) shown: Vec<MapDescription>,
-    /// The numbers their methods take at run time.
+    /// The run-time numbers of the methods.
     pub(crate) settings: Settings,
     /// Lines of equal value on each side of zero.
     pub(crate) contours: usize,
 }
 
-/// What a map shows.
+/// The method and the layer of a map.
 pub(crate) struct MapDescription {
-    /// The name the method was asked for by.
+    /// The name of the method in the catalogue.
     pub(crate) method: String,
-    /// What it is called in pictures.
+    /// The title in captions.
     pub(crate) title: String,
     /// The layer as it is named; none is the image.
     pub(crate) layer: Option<String>,
@@ -45,13 +45,13 @@ impl MapDescription {
         MapDescription { method, title, layer, alpha: chosen.alpha }
     }
 
-    /// The layer's name for people.
+    /// The layer's name in texts.
     pub(crate) fn layer_name(&self) -> &str {
         self.layer.as_deref().unwrap_or("the image")
     }
 }
 
-/// What is known of one explained input.
+/// The result for one input.
 pub(crate) struct InputResult {
     pub(crate) input: String,
     pub(crate) class: usize,
@@ -61,9 +61,9 @@ pub(crate) struct InputResult {
     maps: Vec<MapResult>,
 }
 
-/// What is known of one of its maps.
+/// One map of an input.
 struct MapResult {
-    /// Which of the maps that are shown it is.
+    /// Its position among the maps of the context.
     index: usize,
     range: (f32, f32),
     exponent: i32,
@@ -73,7 +73,7 @@ struct MapResult {
 }
 
 impl ExplainContext {
-    /// What was found about row `row` of a batch; its maps are drawn into `folder`.
+    /// The result for row `row` of a batch, without its maps.
     pub(crate) fn result(
         &self,
         sample: &Sample,
@@ -221,7 +221,7 @@ fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
     values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))
 }
 
-/// Names for the pictures of one run, none given twice.
+/// File names for the overlays, each used once.
 #[derive(Default)]
 pub(crate) struct FileNames(std::collections::HashSet<String>);
 
@@ -247,7 +247,7 @@ impl FileNames {
     }
 }
 
-/// A name as part of a file's.
+/// A name with the characters that file names may have.
 pub(crate) fn in_file_name(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') { c } else { '_' })
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(names.next("x.npy[3]", "splitcam", None), "x-3.splitcam.png");
         assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out")), "cat.lrp._conv_out.png");
         assert_eq!(names.next("cat.jpg", "gradcam++", None), "cat.gradcam++.png");
-        // A compiled file says itself what its methods are called.
+        // The names of methods in a compiled file are not trusted.
         assert_eq!(names.next("cat.jpg", "d/../../up", None), "cat.d_.._.._up.png");
     }
 }

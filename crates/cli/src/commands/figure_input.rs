@@ -1,4 +1,4 @@
-//! What a figure is about: a network, pictures, and the class that is explained in them.
+//! The input of figures: a network, pictures, and the classes to explain.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::drawing::DrawingArgs;
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 
-/// More rows than this make a page nobody can look at.
+/// The largest number of rows of a figure.
 const MOST_ROWS: usize = 64;
 
 /// The network and the pictures, and how they are computed and drawn.
@@ -40,14 +40,14 @@ pub(crate) struct FigureInputArgs {
     preprocessing: PreprocessingArgs,
 }
 
-/// The same, opened.
+/// The opened network with a reader of its pictures.
 pub(crate) struct FigureInput {
     pub(crate) model: Model,
     pub(crate) reader: SampleReader,
     pub(crate) labels: Labels,
     pub(crate) score_kind: ScoreKind,
     pub(crate) classes: Classes,
-    /// What the preprocessing says of the values of pictures.
+    /// The bounds of the preprocessed values.
     pub(crate) bounds: ValueBounds,
 }
 
@@ -67,7 +67,7 @@ impl FigureInputArgs {
 }
 
 impl FigureInput {
-    /// An error if there are more pictures than anybody would look at in one figure.
+    /// An error if there are more pictures than rows.
     pub(crate) fn check_rows(&self) -> Result<()> {
         match self.reader.total() > MOST_ROWS {
             true => {
@@ -77,7 +77,7 @@ impl FigureInput {
         }
     }
 
-    /// The class that was explained and its probability, where it has one.
+    /// The name of the explained class with its probability, where it has one.
     pub(crate) fn named(&self, explained: &Explanation) -> String {
         let class = explained.classes[0];
         let scores = explained.logits.to_f64();
@@ -90,7 +90,7 @@ impl FigureInput {
     }
 }
 
-/// What a sample is called in a figure: its file, without the folders.
+/// The label of a sample in a figure: its file without the folders.
 pub(crate) fn short_name(sample: &Sample) -> String {
     let name = Path::new(&sample.name).file_name();
     name.map_or_else(|| sample.name.clone(), |name| name.to_string_lossy().into_owned())

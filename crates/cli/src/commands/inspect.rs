@@ -48,7 +48,7 @@ pub(crate) struct Inspect {
     json: bool,
 }
 
-/// What is known of a network, whether or not all of it could be read.
+/// The facts about a network, whether or not all of it could be read.
 struct Findings {
     origin: Origin,
     producer: Option<String>,
@@ -57,7 +57,7 @@ struct Findings {
     graph: Graph,
     /// What the canonical form changes, if all could be read.
     canonical: Option<String>,
-    /// The inputs that may be left out, and what they are then.
+    /// The optional inputs and their default values.
     defaults: Vec<(String, Tensor)>,
     /// The maps it returns, if it was compiled.
     maps: Vec<CompiledMap>,
@@ -127,7 +127,7 @@ impl Findings {
         self.layers_with_parameters().into_iter().filter(is_layer).collect()
     }
 
-    /// What a compiled file adds to a network reads weights that are derived from the network's own.
+    /// Counts parameters of the network only: what a compiled file adds reads weights derived from those.
     fn layers_with_parameters(&self) -> Vec<LayerSummary> {
         let (false, Some(scores)) = (self.maps.is_empty(), self.graph.outputs().first()) else {
             return self.graph.layers();
@@ -218,7 +218,7 @@ impl Findings {
         table.lines()
     }
 
-    /// What is true of a compiled file as a whole, in a line.
+    /// The facts about a compiled file as a whole, in a line.
     fn compiled(&self) -> String {
         let Provenance { version, network, class, class_name, weights, precision } =
             Provenance::of(&self.graph);
@@ -240,7 +240,7 @@ impl Findings {
         )
     }
 
-    /// What multiply-adds are counted for: a file written for a batch of a certain size counts all of it.
+    /// The unit of the multiply-add count: a file of fixed batch size counts the whole batch.
     fn unit(&self) -> String {
         let first = self.graph.inputs().first().map(|&id| self.graph.node(id).shape.dims());
         match first.and_then(|dims| dims.first()) {
@@ -262,7 +262,7 @@ impl Findings {
         Ok(())
     }
 
-    /// What a compiled file says of itself.
+    /// The facts about a compiled file.
     fn compiled_json(&self) -> Json {
         if self.maps.is_empty() {
             return Json::Null;
@@ -321,7 +321,7 @@ fn default_json((name, value): &(String, Tensor)) -> Json {
     Json::Object(vec![("name", name.as_str().into()), ("default", single(value).into())])
 }
 
-/// The first number of a tensor, as it was written down.
+/// The first number of a tensor as the shortest decimal.
 fn single(value: &Tensor) -> String {
     value.to_f32().first().map_or_else(|| "nothing".to_owned(), f32::to_string)
 }

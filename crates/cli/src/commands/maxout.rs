@@ -16,7 +16,7 @@ use super::run::check_writable;
 use crate::failure::Failure;
 use crate::table::{Align, Table, grouped};
 
-/// A text is not larger than this; how large a network may be is said when it is read.
+/// The largest text that is read. The parser limits the size of the network.
 const MAX_FILE: u64 = 1 << 30;
 /// Number of points at which f = g − h is checked.
 const POINTS: i64 = 5;
@@ -142,7 +142,7 @@ impl SplitNetwork {
     }
 }
 
-/// What there is to say about a split.
+/// The facts about a split.
 fn report(network: &Network, pair: &Split, options: &SplitOptions) -> Result<Vec<String>> {
     let right = |title| (title, Align::Right, 20);
     let columns = ["inputs", "sums", "products", "neurons", "arcs"].map(right);

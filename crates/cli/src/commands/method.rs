@@ -120,7 +120,7 @@ pub(crate) struct FinishArgs {
     size: SizeName,
 }
 
-/// Reads a method as the text it is; what it means is for the catalogue to say. A shell is told the names.
+/// Takes a method as text, which the catalogue parses later. Shell completions get the names.
 #[derive(Clone)]
 pub(crate) struct MethodWords;
 
@@ -211,7 +211,8 @@ impl MethodArgs {
         Ok(options)
     }
 
-    /// The method and the options that a map of a compiled file must have; numbers that a compiled file may take at run time are not among it.
+    /// The method and the options that a map of a compiled file must have. Numbers that the file takes as inputs are not among
+    /// them.
     pub(crate) fn filter(&self, choice: &MethodChoice) -> MapFilter {
         let numbers = self.numbers();
         let is_fixed = |key: &str| choice.is_given(key) && !numbers.contains(&key);
@@ -232,7 +233,7 @@ impl MethodArgs {
 }
 
 impl FinishArgs {
-    /// The same, typed.
+    /// The options of the library.
     pub(crate) fn finish(&self) -> Finish {
         Finish {
             channels: match self.channels {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::json::Json;
 use crate::table::{Align, Table};
 
-/// Names and defaults are shorter than this; what an option means is broken into lines of it.
+/// The width of lines. Names and defaults are shorter; meanings are broken into lines of it.
 const WIDTH: usize = 72;
 
 /// Lists the methods, or the options of one

@@ -1,4 +1,4 @@
-//! The command line: what a person types, turned into calls of the library. One command to a file.
+//! The command line: options become calls of the library. One command to a file.
 
 mod by_layer;
 mod cancelled_channels;
@@ -150,25 +150,25 @@ enum Command {
     Ops(ops::Ops),
 }
 
-/// The options whose values are written, not read.
+/// The options that name files to write.
 const WRITTEN: [&str; 7] = ["-o", "--out", "--output", "--out-g", "--out-h", "--raw", "--store"];
 
-/// Whether the value of this word, if it is an option, is written.
+/// Whether a word is an option that names a file to write.
 fn is_written(word: &OsString) -> bool {
     let short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('o');
     WRITTEN.iter().any(|option| word == option) || word.to_str().is_some_and(short)
 }
 
-/// What was typed, and what the files of defaults add.
+/// The parsed command line with the defaults of the configuration files.
 struct Request {
     line: CommandLine,
     matches: ArgMatches,
     defaults: Defaults,
-    /// What is wrong with a file that this command can do without.
+    /// What is wrong with a configuration file that this command does not need.
     remark: Option<String>,
 }
 
-/// Whether a command is asked for the files that it writes, more than for what it prints.
+/// Whether the purpose of a command is to write files rather than to print.
 fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
     let always = matches!(
         command,
@@ -186,7 +186,7 @@ fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
     always || arguments.iter().any(told)
 }
 
-/// Where results are printed. A pipe that is closed ends the work, as it does for other programs, unless it `goes_on`.
+/// The output stream. A closed pipe is an error that ends the command, unless it `goes_on` because it writes files.
 struct ResultStream<W> {
     out: W,
     goes_on: bool,
@@ -231,8 +231,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(code) => {
             let next = command.and_then(|command| next_step::after(command, &arguments));
-            // After a finding that is not good news, such as a failed check, hints are out of place, and so they are
-            // for programs.
+            // No hint after a failed check, and none beside JSON.
             if let Some(next) =
                 next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&request.matches))
             {
@@ -241,7 +240,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             code
         }
         Err(failure) => {
-            // What was computed before the failure is still worth having.
+            // Results that were computed before the failure are printed.
             let _ = out.flush();
             let Failure::Error(error) = &failure else { return failure.report() };
             let said = text(error);
@@ -273,7 +272,7 @@ fn names<'a>(command: &clap::Command, arguments: &'a [OsString]) -> Vec<&'a str>
     found
 }
 
-/// The same command, with negative numbers as values of options: whether one is right is for the option to say.
+/// The same command, with negative numbers allowed as values. Each option checks its own range.
 fn taking_negative_numbers(command: clap::Command) -> clap::Command {
     let options = command.mut_args(|argument| {
         let is_option = !argument.is_positional() && argument.get_action().takes_values();
@@ -295,7 +294,7 @@ fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
     match typed(command) {
         Ok((line, matches)) => Ok(Request { line, matches, defaults, remark: None }),
         Err(answer) if is_help(&answer) || typed(CommandLine::command()).is_err() => Err(refuse(&answer)),
-        // What was typed is in order, so that it is a default that is not.
+        // The typed line is valid by itself, so that a default is at fault.
         Err(answer) => {
             let option = answer.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
             let names = names(&CommandLine::command(), arguments);
@@ -305,7 +304,8 @@ fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
     }
 }
 
-/// What is done where a file of defaults cannot be read: help, and what has hardly any options, is there all the same.
+/// Continues without defaults where a configuration file cannot be read: help and commands with hardly any options still
+/// work.
 fn without_defaults(
     typed: Result<(CommandLine, ArgMatches), clap::Error>,
     error: &Error,
@@ -324,7 +324,7 @@ fn without_defaults(
     }
 }
 
-/// The command that the words of a command line mean.
+/// Parses the words of a command line.
 fn parsed(words: &[String]) -> Result<Command, Failure> {
     let unclear = |said: String| Error::argument(format!("`{}`: {said}", words.join(" ")));
     let matches = taking_negative_numbers(CommandLine::command()).try_get_matches_from(words);
@@ -359,7 +359,7 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Help and version go to the output; anything else is a mistake, said in one line.
+/// Prints help and version to the output, and anything else as an error of one line.
 fn refuse(answer: &clap::Error) -> ExitCode {
     if is_help(answer) {
         let written = io::stdout().write_all(answer.render().to_string().as_bytes());
@@ -368,13 +368,13 @@ fn refuse(answer: &clap::Error) -> ExitCode {
     complain(&format!("{} (`--help` explains the options)", in_one_line(answer)))
 }
 
-/// Whether what was typed asks for help or the version, if only by leaving out what `figure` cannot do without.
+/// Whether the command line asks for help or the version. `figure` without a subcommand asks for help too.
 fn is_help(answer: &clap::Error) -> bool {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     matches!(answer.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
 }
 
-/// What is wrong with a command line.
+/// The error of a command line in one line.
 fn in_one_line(answer: &clap::Error) -> String {
     let text = answer.render().to_string();
     let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));

@@ -54,12 +54,13 @@ pub(crate) struct PiecewiseArgs {
 }
 
 impl PiecewiseArgs {
-    /// Whether it was asked for.
+    /// Whether the option was given.
     pub(crate) fn is_given(&self) -> bool {
         self.piecewise.is_some()
     }
 
-    /// The network to work on, its smooth functions fitted to `sample` (or a whole batch) if that was asked for, and how far off it is.
+    /// The network with its smooth functions replaced by piecewise-linear ones fitted to `sample` (or a whole batch) if the
+    /// option was given, and the error that makes.
     pub(crate) fn apply(
         &self,
         model: Model,
@@ -93,7 +94,7 @@ impl PiecewiseArgs {
 }
 
 impl NetworkArgs {
-    /// Where the network is: the architecture if one was asked for, otherwise `model`.
+    /// The origin of the network: the architecture if one was given, otherwise `model`.
     pub(crate) fn origin(&self, model: Option<&Path>) -> Result<Origin> {
         match (&self.arch, &self.weights, model) {
             (Some(name), Some(weights), None) => Ok(Origin::architecture(name, weights)),
@@ -106,7 +107,7 @@ impl NetworkArgs {
         }
     }
 
-    /// How it is opened.
+    /// The options for opening it.
     pub(crate) fn options(&self) -> ModelOptions {
         let options = Model::options().transform_input(!self.no_transform_input);
         match &self.input_shape {
@@ -115,7 +116,7 @@ impl NetworkArgs {
         }
     }
 
-    /// Splits what was named on the command line into the network and its inputs, of which there must be some.
+    /// Splits the files on the command line into the network and its inputs; an error if there are none.
     pub(crate) fn split<'a>(&self, files: &'a [PathBuf], nothing: &str) -> Result<(Origin, &'a [PathBuf])> {
         let (origin, inputs) = match files.split_first() {
             Some((model, inputs)) if self.arch.is_none() => (self.origin(Some(model))?, inputs),
@@ -124,7 +125,7 @@ impl NetworkArgs {
         if inputs.is_empty() { Err(Error::argument(nothing)) } else { Ok((origin, inputs)) }
     }
 
-    /// How the network is opened to be run in `precision`: folded weights are kept in it.
+    /// The options for opening it to be run in `precision`.
     pub(crate) fn options_for(&self, precision: Precision) -> ModelOptions {
         self.options().precision(precision.into())
     }

@@ -1,4 +1,4 @@
-//! What to do next: one line after a command that went well, with the names that were just used.
+//! The suggestion after a successful command: one line with the file names that were just used.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +9,7 @@ use monosplit::holds_maps;
 use super::demo::quoted;
 use super::{Command, CommandLine, is_written};
 
-/// The options that say how a network and its pictures are read: what comes next has to read them in the same way.
+/// The options that say how a network and its pictures are read. The next command needs them too.
 const READING: [&str; 14] = [
     "arch",
     "weights",
@@ -27,10 +27,10 @@ const READING: [&str; 14] = [
     "scale",
 ];
 
-/// Those of them that say what the network is.
+/// Those of them that concern the network.
 const NETWORK: [&str; 4] = ["arch", "weights", "input-shape", "no-transform-input"];
 
-/// The line that follows `command`, which was given as `arguments`; none where it would be in the way.
+/// The suggestion after `command`, which was given as `arguments`; none beside JSON and for commands that shells read.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
     let words: Vec<String> =
         arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
@@ -39,7 +39,7 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     }
     let (mut line, mut does) = suggestion(command)?;
     let (written, read) = sorted(arguments);
-    // Any method can be compared on a file that holds some maps, but these are all that explain shows of it.
+    // A compiled file can be compared by any method, but `explain` shows only the maps it holds.
     if matches!(command, Command::Compare(_)) && named(&read, &["onnx"]).is_some_and(|file| holds_maps(&file))
     {
         (line, does) = ("explain {model} {picture}", "shows the maps the file holds");
@@ -47,12 +47,12 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     let file = |endings: &[&str], otherwise: &str| {
         named(&read, endings).map_or_else(|| otherwise.to_owned(), |name| quoted(&name))
     };
-    // Weights read by the name of their architecture need no file; a training's architecture is another thing.
+    // With --arch there is no model file. The --arch of training means something else.
     let nameless = given(&words, "arch") && !matches!(command, Command::Train(_));
     let model = file(&["onnx"], if nameless { "" } else { "MODEL.onnx" });
     let any = || written.first().filter(|_| matches!(command, Command::Compile(_))).cloned();
     let written = named(&written, &["onnx"]).or_else(any);
-    // An experiment goes into a store of the same name unless another is named.
+    // The store of an experiment has its name by default.
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
     let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
@@ -67,7 +67,7 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     Some(format!("next: `monosplit {line}{carried}` {does}"))
 }
 
-/// The names on a command line: of what is written, and of what is read.
+/// The file names on a command line: those that are written and those that are read.
 fn sorted(arguments: &[OsString]) -> (Vec<String>, Vec<String>) {
     let (mut written, mut read) = (Vec::new(), Vec::new());
     for pair in arguments.windows(2) {
@@ -87,8 +87,8 @@ fn given(words: &[String], name: &str) -> bool {
     words.iter().any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(name)))
 }
 
-/// Those options that say how things are read and that the next command has too, as they were given; without those that say
-/// what the network is, where it is `complete` in a file of its own.
+/// The options of `READING` that were given and that the next command has too. Without those of `NETWORK` where the next
+/// command reads a `complete` network that was just written.
 fn carried(words: &[String], next: &str, complete: bool) -> String {
     let all = CommandLine::command();
     let Some(next) = all.find_subcommand(next) else { return String::new() };
@@ -132,7 +132,7 @@ fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
             ("counterfactual {written} {picture} -o figure.png", "draws what it has learned")
         }
         Command::Verify(_) => ("explain {model} {picture}", "shows what the network looks at"),
-        // Their output is made for shells and pagers.
+        // Shells and pagers read their output.
         Command::Completions(_) | Command::Man(_) => return None,
     })
 }

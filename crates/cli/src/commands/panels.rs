@@ -1,4 +1,4 @@
-//! Maps beside each other: the columns of a figure, computed together where they can be, and its rows.
+//! The columns and rows of figures with several maps.
 
 use std::io::Write;
 
@@ -16,17 +16,17 @@ use super::progress::Bar;
 use crate::failure::Failure;
 use crate::table::printable;
 
-/// A column of a figure: a method and where it is read off.
+/// A column of a figure: a method at a layer.
 pub(crate) struct Panel {
     pub(crate) chosen: ConfiguredMethod,
-    /// None is the image.
+    /// The layer; none is the image.
     pub(crate) layer: Option<String>,
-    /// The words above the column.
+    /// The header of the column.
     pub(crate) header: String,
 }
 
 impl Panel {
-    /// A column for each word; those that would have the same words above them have their options there too.
+    /// A column for each word. Columns that would have equal headers show their options too.
     pub(crate) fn parse_all(model: &Model, words: &[&str], bounds: &ValueBounds) -> Result<Vec<Self>> {
         let parsed = words.iter().map(|word| Panel::parse(model, word, bounds));
         let mut panels = parsed.collect::<Result<Vec<_>>>()?;
@@ -86,13 +86,13 @@ impl Panels {
         self.methods.explain(&sample.tensor, class, position, || Box::new(Bar::new(1)))
     }
 
-    /// Words above the columns, that of the picture first.
+    /// The headers of the columns, that of the picture first.
     pub(crate) fn headers(&self) -> Vec<String> {
         let own = self.columns.iter().map(|column| column.header.clone());
         std::iter::once("picture".to_owned()).chain(own).collect()
     }
 
-    /// One row for each picture: the picture, then its maps. What was seen is written to `out`.
+    /// One row for each picture: the picture, then its maps. Prints the predictions to `out`.
     pub(crate) fn rows(
         &self,
         input: &mut FigureInput,
@@ -125,7 +125,7 @@ impl Panels {
     }
 }
 
-/// The finished figure. A single row says in the title what it shows, which leaves its pictures more room.
+/// The finished figure. The label and caption of a single row go into the title, which leaves its pictures more room.
 pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<Row>) -> Result<Scene> {
     let title = match &mut rows[..] {
         [row] => {
@@ -138,7 +138,7 @@ pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<Row>) -> 
     Grid { title, columns, rows, ..Grid::default() }.into_scene()
 }
 
-/// The picture a sample was made from, which a figure cannot do without.
+/// The picture of a sample; an error if it has none.
 pub(crate) fn picture_of(sample: &Sample) -> Result<&Picture> {
     sample.picture.as_ref().ok_or_else(|| {
         Error::argument(format!(
@@ -148,7 +148,7 @@ pub(crate) fn picture_of(sample: &Sample) -> Result<&Picture> {
     })
 }
 
-/// A picture and its maps; the place of a map without two axes stays empty.
+/// A row with a picture and its maps. The cell of a map without two axes stays empty.
 pub(crate) fn row(
     sample: &Sample,
     caption: String,

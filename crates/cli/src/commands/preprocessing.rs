@@ -123,7 +123,7 @@ impl PreprocessingArgs {
         if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
     }
 
-    /// One sample as the network reads it, the first of `input`; a fixed pattern if there is none.
+    /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
         let Some(input) = input else { return pattern(&model.sample_shape()?) };
         let sources = InputFile::list(std::slice::from_ref(input))?;
@@ -166,13 +166,13 @@ impl PreprocessingArgs {
 }
 
 impl ValueArgs {
-    /// What becomes of the values of a picture, wherever it is cut out.
+    /// The preprocessing of values, whatever the crop.
     pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
         let size = model.picture_input()?.size;
         self.applied(self.preset(model)?.options().fit(size, image::Fit::Auto)?, size)
     }
 
-    /// Whether the command line or the network's file says it; otherwise it is a guess.
+    /// Whether the command line or the network's file states the preprocessing; otherwise it is a guess.
     pub(crate) fn is_known(&self, model: &Model) -> bool {
         let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
         self.preset.is_some() || changed || model.metadata(PRESET).is_some()
@@ -188,7 +188,7 @@ impl ValueArgs {
         })
     }
 
-    /// A preset's preprocessing with what was given instead.
+    /// A preset's preprocessing with the options that were given.
     fn applied(&self, mut preprocess: Preprocess, size: [usize; 3]) -> Result<Preprocess> {
         if self.bgr {
             if size[0] != 3 {

@@ -1,4 +1,4 @@
-//! Where the time of a run went, layer by layer.
+//! The times of a run, layer by layer.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,15 +13,15 @@ use crate::table::{Align, Table};
 /// A node that takes less than this share of the time is not listed by itself.
 const LISTED: f64 = 0.002;
 
-/// The same work on all batches.
+/// One node, summed over all batches.
 struct Entry {
     timed: NodeTime,
 }
 
-/// What tells one piece of work from another.
+/// What identifies a node across batches.
 type Key = (usize, String, &'static str, Precision);
 
-/// All pieces of work, the slowest first, each added up over all batches.
+/// All nodes, the slowest first, each summed over all batches.
 fn entries(profile: &Profile) -> Vec<Entry> {
     let mut positions: HashMap<Key, usize> = HashMap::new();
     let mut entries: Vec<Entry> = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) fn print(profile: &Profile, out: &mut dyn Write) -> Result<(), Failur
     peaks(profile, out)
 }
 
-/// The same work added up by the kernels that did it.
+/// The times summed by kernel.
 fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Failure> {
     let mut kernels: Vec<(String, usize, Entry)> = Vec::new();
     for entry in entries {
@@ -171,7 +171,7 @@ fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Fai
     Ok(())
 }
 
-/// Says what the shares of the peak are shares of.
+/// Prints the measured peak that the shares refer to.
 fn peaks(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
     for (precision, name) in [(Precision::F32, "single"), (Precision::F64, "double")] {
         let counted = profile.nodes.iter().filter(|node| node.precision == precision && node.operations > 0);
@@ -182,7 +182,7 @@ fn peaks(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same for programs.
+/// The profile as JSON.
 pub(crate) fn json(profile: &Profile) -> Json {
     entries(profile).iter().map(Entry::json).collect()
 }

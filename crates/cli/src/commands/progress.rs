@@ -1,4 +1,4 @@
-//! A line on the error stream that says how far long work has come, where somebody is watching.
+//! A progress line on the error stream of a terminal.
 
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
@@ -8,32 +8,32 @@ use monosplit::explain::Progress;
 
 use crate::output_style::is_watched;
 
-/// How often the line is written anew.
+/// The interval between updates of the line.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Work that is done sooner needs no line.
+/// The time after which the line appears.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// The length of the bar.
 const WIDTH: usize = 24;
 
-/// A bar for the steps of long work.
+/// A progress bar.
 pub(crate) struct Bar {
     shown: bool,
     before: String,
     after: String,
     begun: Instant,
-    /// How much was done before this process began, where that is known at the first step.
+    /// The steps that were done before this process began, where the first step tells.
     start: Option<OnceLock<usize>>,
     written: Mutex<Option<Instant>>,
 }
 
 impl Bar {
-    /// A bar for work on some samples; silent where the error stream is no terminal.
+    /// A bar for a number of samples; prints nothing where the error stream is not a terminal.
     pub(crate) fn new(samples: usize) -> Self {
         let after = if samples == 1 { String::new() } else { format!(" for {samples} inputs") };
         Bar::with(String::new(), after, None)
     }
 
-    /// A bar for work part of which may have been done before: what the first step says is taken as that part.
+    /// A bar for resumed work: the count of the first step is taken as done before.
     pub(crate) fn resumed(what: &str) -> Self {
         Bar::with(format!("{what} "), " rows".into(), Some(OnceLock::new()))
     }
@@ -44,7 +44,7 @@ impl Bar {
     }
 }
 
-/// A time as a person would say it.
+/// A duration in words.
 pub(crate) fn spoken(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {

@@ -1,4 +1,5 @@
-//! What is named to be read, on the command line or in a file of defaults, is not written over by the same command.
+//! Protects input files: a file that the command line or a configuration file names for reading is never overwritten by the
+//! same command.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::WRITTEN;
 
-/// Keeps every file that an option names which is not written: by itself, or as the value of a method's option, as in
-/// `deeplift:baseline=FILE`. The files of `defaults` are read too.
+/// Protects each file that an option names for reading, by itself or as the value of a method's option, as in
+/// `deeplift:baseline=FILE`, and the configuration files `defaults`.
 pub(super) fn keep_what_is_read(command: &Command, matches: &ArgMatches, defaults: &[PathBuf]) {
     defaults.iter().for_each(monosplit::graph::keep);
     for name in named(command, matches) {
@@ -20,7 +21,7 @@ pub(super) fn keep_what_is_read(command: &Command, matches: &ArgMatches, default
     }
 }
 
-/// The values of all options that are not written.
+/// The values of all options that do not name files to write.
 fn named(mut command: &Command, mut matches: &ArgMatches) -> Vec<std::ffi::OsString> {
     let mut found = Vec::new();
     loop {
@@ -38,7 +39,7 @@ fn is_written(arg: &Arg) -> bool {
     arg.get_long().is_some_and(|long| WRITTEN.iter().any(|option| option.strip_prefix("--") == Some(long)))
 }
 
-/// A text, and what stands in it between commas, after colons and behind signs of equality.
+/// A text and its parts between commas, after colons and after equals signs.
 fn parts(text: &str) -> Vec<&OsStr> {
     let mut parts = vec![OsStr::new(text)];
     for mut part in text.split(',') {

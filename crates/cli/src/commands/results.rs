@@ -1,4 +1,4 @@
-//! `monosplit results`: what a run store holds, on the screen or as a file.
+//! `monosplit results`: the rows of a run store, printed or as a file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -143,7 +143,7 @@ impl Format {
     }
 }
 
-/// What tells means apart: the name of each column, its greatest width, and whether it is shown where all are the same.
+/// The key columns of means: the name of each, its largest width, and whether it is shown where all values are equal.
 const KEYS: [(&str, usize, bool); 10] = [
     ("model", 24, true),
     ("model hash", 8, false),
@@ -159,7 +159,7 @@ const KEYS: [(&str, usize, bool); 10] = [
 
 /// The mean of a configuration by a metric, over the images of a part.
 struct Mean {
-    /// What tells it from others, as `KEYS` has it.
+    /// Its key, in the order of `KEYS`.
     key: [String; KEYS.len()],
     estimate: Option<Estimate>,
     images: usize,
@@ -216,7 +216,7 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
     all.into_iter().map(mean).collect()
 }
 
-/// One line for each mean. What all of them share is left out, where it would only take room.
+/// One line for each mean. Key columns with equal values are left out.
 fn table(means: &[Mean]) -> Table {
     let differs = |column: usize| means.iter().any(|mean| mean.key[column] != means[0].key[column]);
     let shown: Vec<usize> = (0..KEYS.len()).filter(|&column| KEYS[column].2 || differs(column)).collect();

@@ -1,4 +1,4 @@
-//! `monosplit run`: what a network takes its inputs for.
+//! `monosplit run`: the predictions of a network.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::table::printable;
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
 
-/// Samples computed together unless told otherwise.
+/// The default batch size.
 const BATCH: usize = 8;
 
-/// With fewer inputs nobody needs to be told how far the work is.
+/// With more inputs than this, a progress line is shown.
 const FEW: usize = 8;
 
 /// Run a network on pictures and show the classes it finds.
@@ -181,7 +181,7 @@ impl RunCommand {
         SampleReader::new(model, sources, preprocess)
     }
 
-    /// Only for a person who would otherwise see nothing happen.
+    /// Shows a progress line on a terminal where the results are not printed to it.
     fn show_progress(&self, opened: usize, total: usize) {
         let silent = self.json || !std::io::stdout().is_terminal();
         let mut errors = std::io::stderr();
@@ -229,7 +229,7 @@ impl RunCommand {
     }
 }
 
-/// What a person should know about how the numbers were reached.
+/// The remark on how the scores were computed, if there is one.
 pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
     let output = &model.graph().outputs().first()?.name;
     let found = &model.report().outputs;
@@ -296,7 +296,7 @@ impl ScoreFormat {
     }
 }
 
-/// Scores with axes of one pixel left behind them, without those.
+/// Scores without trailing axes of length one.
 fn rows_of_classes(scores: Tensor) -> Result<Tensor> {
     let shape = scores.shape();
     match shape.len() > 2 && shape[2..].iter().all(|&length| length == 1) {
@@ -308,7 +308,7 @@ fn rows_of_classes(scores: Tensor) -> Result<Tensor> {
     }
 }
 
-/// Finds out before the work is done that its result has nowhere to go.
+/// Checks before the work begins that a file can be written.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(Error::argument(format!(
@@ -325,7 +325,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     }
 }
 
-/// The same for a folder, which is made later.
+/// The same for a folder, which is created later.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
     match path.exists() && !path.is_dir() {
         true => Err(Error::argument(format!(

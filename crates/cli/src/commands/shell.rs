@@ -1,5 +1,4 @@
-//! `monosplit completions` and `monosplit man`: what a shell and its manual want to know of the command line, written
-//! from the command line itself.
+//! `monosplit completions` and `monosplit man`: shell completions and manual pages, generated from the command line.
 
 use std::io::Write;
 
@@ -41,7 +40,7 @@ impl Completions {
             ShellName::Elvish => Shell::Elvish,
             ShellName::Powershell => Shell::PowerShell,
         };
-        // The generator does not report failures to write, so that it gets something that does not fail.
+        // The generator panics on failed writes, so that it writes into memory.
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut CommandLine::command(), "monosplit", &mut text);
         Ok(out.write_all(&text)?)
@@ -80,8 +79,7 @@ impl Man {
     }
 }
 
-/// A manual page whose indented lines stay the lines they are: what stands in columns is neither filled nor
-/// justified.
+/// A manual page whose indented lines are neither filled nor justified, so that columns stay aligned.
 fn with_examples_kept(page: &str) -> String {
     let mut kept = String::with_capacity(page.len());
     let mut within = false;

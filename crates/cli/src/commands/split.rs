@@ -121,7 +121,7 @@ impl SplitCommand {
     }
 }
 
-/// What is left of the scores when the two networks, run in single precision, are subtracted.
+/// The error of `g − h` when the two networks are run in single precision.
 struct Cancellation {
     error: f64,
     score: f64,
@@ -129,7 +129,7 @@ struct Cancellation {
 }
 
 impl Cancellation {
-    /// The largest error over scores that is not worth a word.
+    /// The largest relative error without a remark.
     const SMALL: f64 = 1e-2;
 
     fn measure(model: &Model, pair: &Pair, sample: &Tensor) -> Result<Self> {
@@ -156,7 +156,7 @@ impl Cancellation {
         Ok(found)
     }
 
-    /// Whether the error would be noticed; what is not a number would.
+    /// Whether the error needs a remark; NaN does.
     fn is_large(&self) -> bool {
         self.error.is_nan() || self.error > Self::SMALL * self.score
     }

@@ -1,5 +1,4 @@
-//! `monosplit train`: networks that explain themselves, from labelled pictures to an ONNX file; and the paper's table of
-//! them.
+//! `monosplit train`: trains differences of networks on labelled pictures, and repeats the paper's table of them.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -282,7 +281,7 @@ impl Train {
         Ok(())
     }
 
-    /// What a training with this seed is given of the data.
+    /// The samples of a training with this seed.
     fn drawn<'a>(&self, data: &'a Data, seed: u64) -> Cow<'a, Data> {
         let Some(count) = self.samples.filter(|&count| count < data.train.len()) else {
             return Cow::Borrowed(data);

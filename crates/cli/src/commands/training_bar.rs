@@ -1,4 +1,4 @@
-//! A line on the error stream that says how far a training has come, with its loss and how much it gets right.
+//! A progress line of training with its loss and accuracy, on the error stream of a terminal.
 
 use std::io::Write;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use monosplit::train::{Epoch, Progress, Trainer};
 use super::progress::spoken;
 use crate::output_style::is_watched;
 
-/// A line on the error stream of a terminal that says how far the training has come.
+/// A progress line of training.
 pub(super) struct TrainingBar {
     began: Instant,
     drawn: Option<Instant>,

@@ -1,4 +1,4 @@
-//! `monosplit verify`: what the theory promises, checked on somebody's own network.
+//! `monosplit verify`: the claims of the theory, checked on a network.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -88,12 +88,12 @@ struct Finding {
     verdict: Verdict,
 }
 
-/// What can be said of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// It holds, to rounding.
     Holds,
-    /// It holds of a network nearby, and of this one up to the error that is said.
+    /// It holds for the piecewise-linear network, and for this one up to the stated error.
     UpToError,
     /// It does not hold.
     Fails,
@@ -141,7 +141,7 @@ impl Verify {
         let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let double = self.compute.processor().precision(EnginePrecision::F64);
-        // Streams that multiply each other soon pass what single precision can tell apart.
+        // Products of streams soon exceed what single precision resolves.
         let auditor: &dyn Engine = if approximation.is_some() { &double } else { &*engine };
         let audit = audit(model.graph(), &image, auditor)?;
         let pair = audit_pair(model.graph(), &image, self.samples as usize, &double, progress);
@@ -199,7 +199,7 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     findings
 }
 
-/// What a network written by `monosplit train` promises of its own streams.
+/// The findings on the properties that a network written by `monosplit train` states for its own streams.
 fn promise_findings(promise: &Promise) -> Vec<Finding> {
     let on = format!("{} pairs of inputs", promise.pairs);
     let mut findings = Vec::new();
@@ -233,7 +233,7 @@ fn promise_findings(promise: &Promise) -> Vec<Finding> {
     findings
 }
 
-/// Products and smooth nodes hand relevance on by rules that do not promise to conserve it.
+/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise.
 fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
     let loss = format!("{:+.1e} between class scores and image", audit.relevance_loss);
     let found = match promised {
@@ -286,8 +286,8 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
     ]
 }
 
-/// `f = g − h` of the networks `split` writes, which can be seen only while the scores are larger than what rounding
-/// takes of `g` and `h`.
+/// The finding on `f = g − h` of the networks that `split` writes. It can be checked only while the scores are larger than the
+/// rounding error of `g` and `h`.
 fn plain_finding(pair: &PairAudit) -> Finding {
     let claim = "f = g − h, the networks as they are";
     let overflow = !pair.magnitude.is_finite();
@@ -305,7 +305,7 @@ fn plain_finding(pair: &PairAudit) -> Finding {
     Finding { claim, found, verdict }
 }
 
-/// What was said before is said of the network with straight lines.
+/// The finding that the others hold for the piecewise-linear network, with its distance from the given one.
 fn approximation_finding(found: &Approximation) -> Finding {
     let functions = found.functions.len();
     let worst = found.worst().map_or(0.0, |worst| worst.error_in_range);
@@ -357,7 +357,7 @@ fn print(audit: &Audit, findings: &[Finding], out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// `10^x` as a person writes it, however large.
+/// `10^x` in short notation, however large.
 fn power_of_ten(x: f64) -> String {
     if !x.is_finite() {
         return "0".to_owned();

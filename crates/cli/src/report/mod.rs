@@ -1,4 +1,4 @@
-//! The report of a run: what the store holds as a page a person wants to read, and the same tables and plots as files.
+//! The report of a run: an HTML page of the rows of its store, and the same tables and plots as files.
 
 mod pictures;
 mod tables;
@@ -16,10 +16,10 @@ pub(crate) use pictures::Gallery;
 use pictures::{Drawn, MOST_COLUMNS, best_and_worst, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
-/// More curves than this are not told apart.
+/// The largest number of curves in a plot.
 const MOST_CURVES: usize = 12;
 
-/// A report under construction: a page, and the files that stand beside it.
+/// A report under construction: a page and the files beside it.
 pub(crate) struct Report<'a> {
     folder: &'a Path,
     page: Page,
@@ -138,7 +138,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Names every image that something is wrong with.
+    /// Lists the images with problems.
     fn troubles(&mut self, troubles: &[RecordedIssue]) -> Result<()> {
         if troubles.is_empty() {
             return Ok(());
@@ -268,7 +268,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What an experiment says it is for.
+/// The description of an experiment.
 fn about(text: &str) -> String {
     monosplit::eval::experiment::Experiment::parse(text, Path::new("experiment"))
         .map(|experiment| experiment.about)

@@ -1,5 +1,5 @@
-//! The pictures of a report: maps beside originals, and each method's best and worst images. They are computed anew, from
-//! the network and the images the run was about.
+//! The pictures of a report: maps beside originals, and the best and worst images of each method. They are computed again from
+//! the network and the images of the run.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,13 +23,13 @@ const SIDE: usize = 144;
 /// Columns that fit on a page.
 pub(super) const MOST_COLUMNS: usize = 9;
 
-/// What pictures are made with.
+/// The network and the images that pictures are computed from.
 pub(crate) struct Gallery {
     context: EvaluationContext,
     engine: Box<dyn Engine>,
     test: DataSet,
     shown: usize,
-    /// What tells the images that were measured, by their numbers.
+    /// The hashes of the measured images, by their numbers.
     hashes: HashMap<i64, String>,
 }
 
@@ -167,7 +167,7 @@ impl Gallery {
         Ok(Grid { columns, rows, least_side: 1, ..Grid::default() })
     }
 
-    /// The metric that says which image is best: the last of pixel flipping, which looks furthest, else the first.
+    /// The metric that ranks images: the last of pixel flipping, else the first metric.
     fn judged_by(&self, summary: &Summary) -> usize {
         let mut names = summary.stage.metrics.iter().map(|(_, name, _)| name);
         names.rposition(|name| name.starts_with("pixel-flipping")).unwrap_or(0)
@@ -206,13 +206,13 @@ pub(super) fn best_and_worst(rows: &[Row]) -> Grid {
     Grid { columns, rows: rows.to_vec(), least_side: 1, ..Grid::default() }
 }
 
-/// The members that take part in the contest.
+/// The members that are ranked.
 pub(super) fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
     let members = summary.stage.members.iter().enumerate();
     members.filter(|(row, _)| is_ranked(&summary.stage, *row))
 }
 
-/// Where a configuration is read off, and whether without signs.
+/// The layer of a configuration, and whether its map has absolute values.
 fn place(member: &Member) -> String {
     let layer = member.configuration.layer.as_str();
     let abs = if member.configuration.absolute { ["abs"].as_slice() } else { &[] };

@@ -38,7 +38,7 @@ fn metric_columns(stage: &Stage) -> impl Iterator<Item = (String, Best)> {
     stage.metrics.iter().map(|(_, name, better)| (metric_title(name), best_end(*better)))
 }
 
-/// Where the rows of another family begin.
+/// The rows at which another family begins.
 fn headings(members: &[Member]) -> Vec<(usize, String)> {
     let new = |&(index, member): &(usize, &Member)| index == 0 || members[index - 1].family != member.family;
     let heading = |(index, member): (usize, &Member)| (index, member.family.clone());
@@ -64,7 +64,7 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
     }
 }
 
-/// What a stage lacks, where it is not complete.
+/// What is missing of an incomplete stage.
 pub(super) fn lack(summary: &Summary) -> Option<String> {
     let Summary { stage, seen, rows, .. } = summary;
     let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.silent).sum();
@@ -94,7 +94,7 @@ pub(super) fn comparison(summary: &Summary) -> Table {
     listed(summary, describe, &["Method", "Layer", "Abs"])
 }
 
-/// What was chosen of how many.
+/// The selected configurations and the number of candidates.
 pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
     let mut titles: Vec<&str> = Vec::new();
     for member in &summary.stage.members {
@@ -127,7 +127,7 @@ pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
     }
 }
 
-/// The best of the split against all others; none where one of them is missing.
+/// The best configuration of the split against all others; none where one of them is missing.
 pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
     let stage = &summary.stage;
     let is_split = |row: usize| stage.members[row].configuration.method.starts_with("split");
@@ -250,7 +250,7 @@ pub(super) fn sanity(summary: &Summary) -> Table {
     table
 }
 
-/// How long maps take.
+/// The times for maps.
 pub(super) fn timing(summary: &Summary) -> Table {
     let mut table =
         listed(summary, |member| vec![words(&*member.title), words(layer(member))], &["Method", "Layer"]);
@@ -258,7 +258,7 @@ pub(super) fn timing(summary: &Summary) -> Table {
     table
 }
 
-/// Images that something is wrong with.
+/// Images with problems.
 pub(super) fn troubles(troubles: &[RecordedIssue]) -> Table {
     let row = |one: &RecordedIssue| {
         let fate = if one.kept { "yes" } else { "no" };

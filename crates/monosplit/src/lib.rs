@@ -75,6 +75,7 @@ mod model_options;
 mod open_batch;
 mod picture_explainer;
 mod prediction;
+mod verification;
 
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
@@ -96,6 +97,7 @@ pub use picture_explainer::{
     ClassChoice, DEFAULT_METHOD, ExplainerBuilder, PictureExplainer, PictureExplanation,
 };
 pub use prediction::{RankedClass, ScoreKind};
+pub use verification::{Finding, Verdict, Verification};
 
 /// The README's example is compiled with the documentation tests.
 #[cfg(doctest)]

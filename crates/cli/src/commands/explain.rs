@@ -1,7 +1,7 @@
 //! `monosplit explain`: where in the picture a network found its answer.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
-use super::explain_result::{ExplainContext, FileNames, InputResult, MapDescription, in_file_name};
+use super::explain_result::{ExplainContext, FileNames, InputResult, MapDescription, raw_paths};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
@@ -364,35 +364,6 @@ impl InputLoop<'_> {
         profile.append(times);
         Ok(explained)
     }
-}
-
-/// The file for the numbers of each map: FILE for a single map; otherwise the layer or the method is put before its
-/// ending.
-fn raw_paths(path: &Path, shown: &[MapDescription]) -> Vec<PathBuf> {
-    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let of = |map: &MapDescription| {
-        let alone =
-            |same: &dyn Fn(&MapDescription) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
-        let layer = map.layer.as_deref().unwrap_or("input");
-        let told = match shown.iter().all(|other| other.method == map.method) {
-            _ if shown.len() == 1 => return path.to_owned(),
-            true => layer.to_owned(),
-            false if alone(&|other| other.method == map.method) => map.method.clone(),
-            false => format!("{}.{layer}", map.method),
-        };
-        path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
-    };
-    let mut paths: Vec<PathBuf> = Vec::with_capacity(shown.len());
-    for mut next in shown.iter().map(of) {
-        let plain = next.with_extension("");
-        let mut number = 2;
-        while paths.contains(&next) {
-            next = PathBuf::from(format!("{}-{number}.npy", plain.display()));
-            number += 1;
-        }
-        paths.push(next);
-    }
-    paths
 }
 
 fn progress(opened: usize, total: usize, begun: Instant) {

@@ -247,8 +247,37 @@ impl FileNames {
     }
 }
 
+/// The file for the numbers of each map: FILE for a single map; otherwise the layer or the method is put before its
+/// ending.
+pub(crate) fn raw_paths(path: &Path, shown: &[MapDescription]) -> Vec<PathBuf> {
+    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let of = |map: &MapDescription| {
+        let alone =
+            |same: &dyn Fn(&MapDescription) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
+        let layer = map.layer.as_deref().unwrap_or("input");
+        let told = match shown.iter().all(|other| other.method == map.method) {
+            _ if shown.len() == 1 => return path.to_owned(),
+            true => layer.to_owned(),
+            false if alone(&|other| other.method == map.method) => map.method.clone(),
+            false => format!("{}.{layer}", map.method),
+        };
+        path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
+    };
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(shown.len());
+    for mut next in shown.iter().map(of) {
+        let plain = next.with_extension("");
+        let mut number = 2;
+        while paths.contains(&next) {
+            next = PathBuf::from(format!("{}-{number}.npy", plain.display()));
+            number += 1;
+        }
+        paths.push(next);
+    }
+    paths
+}
+
 /// A name with the characters that file names may have.
-pub(crate) fn in_file_name(name: &str) -> String {
+fn in_file_name(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') { c } else { '_' })
         .collect()

@@ -1,18 +1,17 @@
-//! One compilation, many questions: α and the class are inputs of the compiled graph.
+//! One compilation for many classes and values of α, which are inputs of the compiled graph.
 //!
 //!     cargo run --release --example alphas
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, MapRequest, Settings};
-use monosplit::image::{Fit, Picture, Preset};
+use monosplit::image::Picture;
 use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
     let model = Model::open(format!("{assets}/pets-small.onnx"))?;
-    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
-    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+    let cat = model.preprocess()?.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 
     let request = MapRequest::new(SplitCam::default(), "layer3.2.conv2");
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;

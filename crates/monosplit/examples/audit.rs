@@ -4,14 +4,13 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::audit;
-use monosplit::image::{Fit, Picture, Preset};
+use monosplit::image::Picture;
 use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
     let model = Model::open(format!("{assets}/pets-small.onnx"))?;
-    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
-    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+    let cat = model.preprocess()?.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 
     let found = audit(model.graph(), &cat.tensor, &Cpu::default())?;
     println!("the prediction has the same bits when it is explained: {}", found.same_bits);

@@ -2,11 +2,9 @@
 //!
 //!     cargo run --release --example compare -- compared.pdf
 
-use monosplit::engine::Cpu;
-use monosplit::explain::{Class, Explainer, MapRequest};
-use monosplit::image::{Fit, Picture, Preset};
+use monosplit::image::Picture;
 use monosplit::render::{Cell, Grid, Map, OverlayOptions};
-use monosplit::{Error, Model, Result, catalogue, chosen_layer};
+use monosplit::{Error, Model, Result};
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args().nth(1) else {
@@ -14,18 +12,14 @@ fn main() -> Result<()> {
     };
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
     let model = Model::open(format!("{assets}/pets-small.onnx"))?;
-    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
-    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+    let cat = Picture::open(format!("{assets}/chelsea.png"))?;
+    let seen = model.preprocess()?.apply(&cat)?.picture;
 
     let mut cells = Vec::new();
-    for word in ["splitcam", "gradcam", "guided-backprop", "lrp:composite=epsilon-plus"] {
-        let chosen = catalogue::parse(word, &[])?;
-        let layer = chosen_layer(model.graph(), chosen.method.default_layer());
-        let request = MapRequest::of(chosen.method.clone(), layer);
-        let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
-        let explained = explainer.explain(&cat.tensor, &Class::Top, &chosen.settings)?;
-        let map = Map::from_tensor(&explained.maps[0].values, 0)?;
-        cells.push((chosen.title, Cell::overlay(&cat.picture, &map, &OverlayOptions::default())?));
+    for method in ["splitcam", "gradcam", "guided-backprop", "lrp:composite=epsilon-plus"] {
+        let explanation = model.explainer(method).explain(&cat)?;
+        let map = Map::from_tensor(&explanation.map.values, 0)?;
+        cells.push((explanation.title, Cell::overlay(&seen, &map, &OverlayOptions::default())?));
     }
     Grid::strip("Four methods", cells).into_scene()?.write(path)
 }

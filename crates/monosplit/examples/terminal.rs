@@ -5,15 +5,14 @@
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, MapRequest, Settings};
-use monosplit::image::{Fit, Picture, Preset};
+use monosplit::image::Picture;
 use monosplit::render::{Map, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
 use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
     let model = Model::open(format!("{assets}/pets-small.onnx"))?;
-    let preprocess = Preset::Imagenet.options().fit(model.picture_input()?.size, Fit::default())?;
-    let cat = preprocess.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
+    let cat = model.preprocess()?.apply(&Picture::open(format!("{assets}/chelsea.png"))?)?;
 
     let request = MapRequest::new(SplitCam::default(), "layer4.2.conv2");
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;

@@ -30,6 +30,7 @@ pub enum ErrorKind {
 /// What may be done about an [`Error`], in the words of the library. A program that has other words for it (a
 /// command, an option) tells hints apart by their code: see [`Error::text`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Hint {
     /// The name by which programs know the hint.
     pub code: &'static str,

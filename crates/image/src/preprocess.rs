@@ -8,6 +8,7 @@ use crate::resize::Filter;
 
 /// How a picture is scaled before it is cropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Resize {
     /// Not at all.
     Keep,
@@ -25,6 +26,7 @@ pub enum Resize {
 
 /// What range the pixel values have before the mean is taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scale {
     /// Divided by 255: 0 to 1.
     Unit,
@@ -34,6 +36,7 @@ pub enum Scale {
 
 /// Which channels a network reads, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Channels {
     /// Red, green, blue.
     Rgb,

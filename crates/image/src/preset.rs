@@ -10,6 +10,7 @@ use crate::resize::Filter;
 
 /// A usual way of preprocessing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Preset {
     /// torchvision's networks: shorter side to 256, centre 224×224, RGB from 0 to 1, less the mean and over
     /// the standard deviation of ImageNet.
@@ -88,6 +89,7 @@ impl Default for Preprocess {
 
 /// How a picture is brought to the size of a network's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Fit {
     /// A picture that already has the network's size is taken as it is; any other is scaled and cropped.
     /// This is the default because whoever brings a picture of exactly the right size has prepared it:

@@ -12,6 +12,7 @@ use crate::picture::{Picture, checked_area};
 
 /// How pixels are weighted when a picture is scaled; the names are Pillow's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Filter {
     /// The nearest pixel alone.
     Nearest,

@@ -34,6 +34,7 @@ const RANGES: [(&str, (f64, f64)); 3] = [
 
 /// Where the class of a compiled file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClassSource {
     /// An optional input; by default the class with the highest score.
     #[default]

@@ -20,6 +20,7 @@ const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// An input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InputFile {
     /// A JPEG or PNG picture.
     Picture(PathBuf),

@@ -4,6 +4,7 @@ use monosplit_graph::passes::Stripped;
 
 /// What class scores are, and so how they become probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ScoreKind {
     /// Logits: the probabilities of all classes sum to one.
     Logits,

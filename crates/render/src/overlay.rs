@@ -15,6 +15,7 @@ use crate::text::{self, TextSize};
 
 /// What a map lies on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Underlay {
     /// The picture in shades of grey, so that every colour seen is the map's.
     #[default]
@@ -25,6 +26,7 @@ pub enum Underlay {
 
 /// What stands beside the overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OverlayPanels {
     /// The picture to the left of the overlay.
     #[default]

@@ -30,6 +30,7 @@ const LAYER_APART: Hint = Hint::new("layer-apart", "a layer is named apart from 
 
 /// A method that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// The name by which it is chosen.
     pub name: &'static str,
@@ -46,6 +47,7 @@ pub struct Entry {
 
 /// An option of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MethodOption {
     /// Its name.
     pub key: &'static str,
@@ -61,6 +63,7 @@ const fn option(key: &'static str, default: &'static str, meaning: &'static str)
 
 /// Methods that work alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Family {
     /// Computed from the two monotone networks of the split.
     Split,

@@ -57,10 +57,14 @@ pub(crate) fn text(error: &Error) -> String {
                 return Some(format!("a layer is named apart: --layer {layer}"));
             }
             "layers" | "survey" => "`monosplit inspect` lists all",
+            "mask-file" => "name its file: mask:file=mask.png",
             "methods" => "`monosplit methods` lists them",
             "model" => "or --model FILE",
             "model-instead" => "--model names another",
             "operators" => "`monosplit ops` lists what is",
+            "piecewise" => {
+                "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
+            }
             _ => return None,
         };
         Some(words.to_owned())

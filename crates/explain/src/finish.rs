@@ -74,7 +74,7 @@ pub struct Finish {
     pub channels: Channels,
     /// Where the absolute value is taken.
     pub absolute: Absolute,
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
     /// How values are scaled, last of all.
     pub normalise: Normalise,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use monosplit_autodiff::linear::{apply_parts_transposed, batch_norm_scale, signed_resize};
 use monosplit_graph::op::{Binary, Padding, Reduction, Unary, Window};
-use monosplit_graph::{Error, Graph, Kind, Node, NodeId, Op, Result};
+use monosplit_graph::{Error, Graph, Hint, Kind, Node, NodeId, Op, Result};
 
 use crate::network::Network;
 use crate::sum_stream::bias_shaped;
@@ -539,11 +539,18 @@ fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Ru
     runs
 }
 
+/// What can be done about an op that is not piecewise linear.
+const PIECEWISE: Hint = Hint::new(
+    "piecewise",
+    "a piecewise-linear approximation replaces exp, 1/x, 1/√x and the usual activations first, and nothing else",
+);
+
 fn not_split(node: &Node) -> Error {
     Error::unsupported(format!(
         "{} is not made of affine maps, ReLUs, maxima and products, so the network has no pair of monotone convex \
-         networks; --piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else",
+         networks",
         node.op.name()
     ))
+    .hint(PIECEWISE)
     .at(node.label.display())
 }

@@ -224,8 +224,8 @@ impl Scorer {
         each.collect::<Option<Vec<_>>>().map_or_else(|| self.baseline_values(cut_values, baseline), Ok)
     }
 
-    /// Asks about as many changed copies of each sample as `counts` says. Each begins as the sample's own value, `change`
-    /// changes it, `take` hears the answer: sample by sample, in the order of the copies' numbers.
+    /// Runs `counts[i]` perturbed copies of sample `i`. Each starts as the value of the sample; `change` perturbs it, and `take`
+    /// receives its outputs: sample by sample, in the order of the copies' numbers.
     pub(crate) fn run_perturbed(
         &self,
         cut_values: &CutValues<'_>,

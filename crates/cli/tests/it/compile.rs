@@ -732,7 +732,7 @@ fn what_is_refused_leaves_no_file() {
         let words: Vec<String> = all(&["--method", method]);
         let obstacle = match method {
             "eigencam" => "singular value decomposition",
-            "random" | "image" | "mask" => "does not ask the network",
+            "random" | "image" | "mask" => "does not run the network",
             _ => "runs the network many times",
         };
         refuses(words, &[obstacle, "cannot be written as one graph"]);

@@ -1,4 +1,4 @@
-//! AblationCAM: the channels of a layer, each weighted by how much the score falls without it.
+//! Ablation-CAM: the channels of a layer, each weighted by the drop of the score when it is ablated.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Result, Tensor};
@@ -11,28 +11,30 @@ use crate::method::{
 use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
 
-/// How far below everything else an ablated channel lies where grad-cam takes it below.
+/// The distance of an ablated channel below the least value, as in the grad-cam package.
 const BELOW: f64 = 1e7;
 
-/// `Σ_c w_c a_c` with `w_c = (f(x) − f(x without channel c)) / f(x)`. Only the network above the layer is run.
+/// `Σ_c w_c a_c` with `w_c = (f(x) − f(x without channel c)) / f(x)`. Only the part of the network after the layer is run for
+/// each channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AblationCam {
-    /// What an ablated channel becomes.
+    /// The value of an ablated channel.
     pub ablated: Ablated,
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
-    /// Channels computed at once.
+    /// The number of channels in a batch.
     pub batch: usize,
 }
 
-/// What an ablated channel becomes.
+/// The value of an ablated channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ablated {
-    /// Zero, as the paper has it.
+    /// Zero, as in the paper.
     #[default]
     Zero,
-    /// Zero where the layer's least value is zero, else far below it: the grad-cam package's way for layers that are
-    /// not behind a ReLU. (The package lets channels of one batch sink one below the other; here each is the same.)
+    /// Zero if the least value of the layer is zero, else far below that value: what the grad-cam package does for layers that
+    /// do not follow a ReLU. (In the package the value decreases from channel to channel of a batch; here it is the same for
+    /// all.)
     BelowLeast,
 }
 
@@ -63,7 +65,7 @@ impl MultiPass for AblationCam {
     }
 }
 
-/// Channels, ready to be taken away.
+/// Ablation-CAM compiled for a layer.
 struct Channels {
     method: AblationCam,
     scorer: Scorer,

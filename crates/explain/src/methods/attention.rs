@@ -1,5 +1,5 @@
-//! What tokens attend to: the baselines for vision transformers. Attention is found by what it is, a softmax over one
-//! axis of a square of tokens, whatever the network calls it.
+//! Attention maps of vision transformers. Attention is recognised by its structure, a softmax over one axis of a square
+//! matrix of tokens, and not by its name.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
@@ -8,17 +8,17 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 use crate::patch_grid::Grid;
 
-/// Attention from the class token to the patches; from all tokens on the average where there is no class token.
+/// Attention from the class token to the patches; the mean over all tokens if there is no class token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attention {
-    /// How the attention of several layers becomes one.
+    /// How the attention of several layers is combined.
     pub over: Layers,
 }
 
-/// How the attention of several layers becomes one.
+/// How the attention of several layers is combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layers {
-    /// Only the last is taken, its heads averaged.
+    /// The last layer only, averaged over heads.
     #[default]
     Last,
     /// `∏ (½A + ½I)`, heads averaged: attention rollout.
@@ -66,7 +66,7 @@ impl Rewrite for Attention {
 }
 
 impl Attention {
-    /// What one layer multiplies by, `[N, T, T]`.
+    /// The factor of one layer, `[N, T, T]`.
     fn step(&self, builder: &mut ExplanationBuilder<'_>, layer: NodeId, tokens: usize) -> Result<NodeId> {
         let mut weights = layer;
         if self.over == Layers::TimesGradient {
@@ -88,7 +88,7 @@ impl Attention {
     }
 }
 
-/// The attention of every layer, `[N, heads, T, T]`, the first first, and the number of tokens.
+/// The attention of every layer, `[N, heads, T, T]`, in the order of the network, and the number of tokens.
 fn attentions(builder: &ExplanationBuilder<'_>) -> Result<(Vec<NodeId>, usize)> {
     let reached = builder.network.output_dependencies();
     let square = |id: NodeId| {
@@ -109,8 +109,7 @@ fn attentions(builder: &ExplanationBuilder<'_>) -> Result<(Vec<NodeId>, usize)> 
     Ok((found.into_iter().map(|(id, _)| id).collect(), tokens))
 }
 
-/// The row of the class token, the first, without itself and others that stand for no patch; the mean of all rows where
-/// patches are all there is.
+/// The row of the class token (the first) at the patch tokens; the mean of all rows if there are only patch tokens.
 fn to_patches(builder: &mut ExplanationBuilder<'_>, rolled: NodeId, tokens: usize) -> Result<NodeId> {
     let input = builder.network.input();
     let channels = builder.network.axes(input)?.image_channels;

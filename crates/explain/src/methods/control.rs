@@ -1,8 +1,8 @@
-//! Maps that explain nothing, to hold others against: chance, the image itself, and what a person marked.
+//! Control maps, which other methods are compared with: random numbers, the image itself, and a given mask.
 
 use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
-use monosplit_graph::{Error, Noise, Result, Tensor};
+use monosplit_graph::{Error, Hint, Noise, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
@@ -12,11 +12,11 @@ use crate::network::Network;
 use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
 use crate::sample_layout::SampleLayout;
 
-/// A random number between 0 and 1 at every place, drawn from the seed and the image: another image has another map,
-/// and the same image the same one in whatever company.
+/// A random number between 0 and 1 at every position, drawn from the seed and the image. The map of an image does not depend
+/// on the other images of the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RandomMap {
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct RandomMap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ImageItself;
 
-/// A map that is given.
+/// A given map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroundTruth {
     /// `[H, W]` for all samples, or `[N, H, W]` for each; at another resolution, the nearest pixel is taken.
@@ -67,7 +67,7 @@ impl MultiPass for RandomMap {
     }
 
     fn obstacle(&self) -> &'static str {
-        "does not ask the network at all"
+        "does not run the network"
     }
 }
 
@@ -79,17 +79,16 @@ impl MultiPass for ImageItself {
     }
 
     fn obstacle(&self) -> &'static str {
-        "does not ask the network at all"
+        "does not run the network"
     }
 }
 
 impl MultiPass for GroundTruth {
     fn prepare(&self, target: &NetworkLayer<'_>, _: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, value) = Value::new(target)?;
-        let masks = self
-            .masks
-            .clone()
-            .ok_or_else(|| Error::argument("no mask was given; name its file: mask:file=mask.png"))?;
+        let masks = self.masks.clone().ok_or_else(|| {
+            Error::argument("no mask was given").hint(Hint::new("mask-file", "the method needs one"))
+        })?;
         let (masks, height, width) = match *masks.shape() {
             [height, width] if height > 0 && width > 0 => {
                 (masks.reshaped([1, height, width])?, height, width)
@@ -116,11 +115,11 @@ impl MultiPass for GroundTruth {
     }
 
     fn obstacle(&self) -> &'static str {
-        "does not ask the network at all"
+        "does not run the network"
     }
 }
 
-/// Where a control is read off.
+/// The layer of a control map.
 struct Value {
     at: monosplit_graph::NodeId,
     layout: SampleLayout,

@@ -7,7 +7,8 @@ use monosplit_graph::{NodeId, Result};
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 
-/// The gradient, of which every ReLU, open or closed, passes what is positive; sum over channels.
+/// The gradient with another rule for ReLUs: each passes the positive part of the gradient, whatever its input; sum over
+/// channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Deconvolution;
 

@@ -12,21 +12,21 @@ use crate::rescale::Rescale;
 /// Multiplier times change, `m ⊙ (x − x′)`; sum over channels. At the image, attributions add up to `f(x) − f(x′)`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeepLift {
-    /// The image `x′` that the image `x` is compared with.
+    /// The baseline image `x′`.
     pub baseline: ReferenceImage,
-    /// The rule of max pools.
+    /// The rule for max pooling.
     pub pool: PoolChange,
 }
 
-/// What the change of a maximum is owed to.
+/// How the change of a maximum is attributed to its elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PoolChange {
-    /// A rise to the element that won, a fall to the one that had won on the baseline, in proportion to their own change:
-    /// attributions add up.
+    /// A rise to the element selected for the image, a fall to the one selected for the baseline, in proportion to their own
+    /// change. Attributions add up.
     #[default]
     Change,
-    /// To the element that won, as a gradient has it. Attributions add up only where the baseline has no winners of its
-    /// own.
+    /// To the element selected for the image, like a gradient. Attributions add up only where the same element is selected for
+    /// the baseline.
     Winner,
 }
 

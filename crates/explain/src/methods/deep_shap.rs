@@ -16,14 +16,14 @@ use crate::method::{
 };
 use crate::reference::ReferenceImage;
 
-/// The images that others are compared with.
+/// The baseline images.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Baselines {
-    /// Images of normally distributed noise, mean 0 and variance 1: about what normalisation makes of pictures.
+    /// Images of normally distributed noise with mean 0 and variance 1, which is about the distribution of normalised images.
     Noise {
-        /// How many.
+        /// The number of images.
         count: usize,
-        /// Which.
+        /// The seed of the noise.
         seed: u64,
     },
     /// These images, `[K, …]`.
@@ -39,9 +39,9 @@ impl Default for Baselines {
 /// The mean of [`DeepLift`] over baselines; sum over channels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeepShap {
-    /// The images that the image is compared with.
+    /// The baseline images.
     pub baselines: Baselines,
-    /// The rule of max pools.
+    /// The rule for max pooling.
     pub pool: PoolChange,
 }
 
@@ -78,7 +78,7 @@ impl MultiPass for DeepShap {
     }
 }
 
-/// DeepLIFT against one baseline after the other.
+/// DeepSHAP compiled: DeepLIFT run for one baseline after the other.
 struct Averaging {
     baselines: Baselines,
     count: usize,
@@ -88,7 +88,7 @@ struct Averaging {
 }
 
 impl Averaging {
-    /// One baseline for images of a shape.
+    /// Baseline number `index` for images of this shape.
     fn baseline(&self, index: usize, images: &Tensor) -> Result<Tensor> {
         let one: Vec<usize> = [&[1], images.shape().get(1..).unwrap_or(&[])].concat();
         match &self.baselines {

@@ -11,11 +11,11 @@ use crate::method::{
 };
 use crate::network::Network;
 
-/// The activations of every place, projected on the direction in which they vary most. It knows no class: the sign is
-/// chosen so that the largest magnitude is positive.
+/// The activations of every position, projected on their first principal component. It does not depend on the class; the sign
+/// is chosen so that the largest magnitude is positive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EigenCam {
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 
@@ -70,7 +70,7 @@ impl PreparedMethod for Activations {
         let mut shape = activations.shape().to_vec();
         let (samples, channels) = (shape[0], shape.remove(self.channels));
         let positions: usize = shape[1..].iter().product();
-        // Whatever comes before the channels, samples apart, is a place, and so is what comes after.
+        // All axes other than samples and channels are spatial, before the channels or after them.
         let inner: usize = activations.shape()[self.channels + 1..].iter().product();
         let all = activations.to_f64();
         let mut values = Vec::with_capacity(samples * positions);
@@ -91,10 +91,10 @@ impl PreparedMethod for Activations {
     }
 }
 
-/// After this many multiplications the direction is taken as it is.
+/// The number of power iterations after which the direction is used even if it has not converged.
 const ITERATIONS: usize = 5000;
 
-/// The projection of each place's activations, less their mean, on their first principal direction.
+/// The projection of each position's activations, less their mean, on their first principal direction.
 fn principal(channels: usize, positions: usize, at: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
     let mean = |c: usize| (0..positions).map(|p| at(p, c)).sum::<f64>() / positions.max(1) as f64;
     let means: Vec<f64> = (0..channels).map(mean).collect();
@@ -102,7 +102,7 @@ fn principal(channels: usize, positions: usize, at: &dyn Fn(usize, usize) -> f64
         (0..positions).flat_map(|p| means.iter().enumerate().map(move |(c, m)| at(p, c) - m)).collect();
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let row = |p: usize| &centred[p * channels..(p + 1) * channels];
-    // The projection is an eigenvector of the matrix of places × places, found by multiplication.
+    // The projection is an eigenvector of the Gram matrix of the positions, found by power iteration.
     let first = (0..positions).max_by(|&a, &b| product(row(a), row(a)).total_cmp(&product(row(b), row(b))));
     let Some(first) = first else { return Vec::new() };
     let mut direction = row(first).to_vec();

@@ -1,4 +1,4 @@
-//! Feature Ablation: how much the score falls when a part of the image is taken away.
+//! Feature Ablation: the drop of the score when a feature of the image is replaced by a baseline.
 
 use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
@@ -13,14 +13,15 @@ use crate::method::{
 use crate::network_partition::{batch_of, resolve_layer};
 use crate::scorer::{BATCH, CutValues, ModelOutput, Perturbation, Scorer};
 
-/// `f(x) − f(x without the part)` at every place of the part. Where a part holds single channels, places show their sum.
+/// `f(x) − f(x without the feature)` at every position of the feature. Where features are single channels, a position shows the
+/// sum over its channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureAblation {
-    /// The parts.
+    /// The features.
     pub features: Features,
-    /// What stands in for a part.
+    /// What replaces a removed feature.
     pub baseline: Baseline,
-    /// Parts computed at once.
+    /// The number of copies in a batch.
     pub batch: usize,
 }
 
@@ -54,7 +55,7 @@ impl MultiPass for FeatureAblation {
     }
 }
 
-/// A network that is asked about images without some of their parts.
+/// A network compiled to score images with some of their features removed.
 pub(super) struct Parts {
     features: Features,
     baseline: Baseline,
@@ -63,7 +64,7 @@ pub(super) struct Parts {
     whole: bool,
 }
 
-/// The parts of every sample in question, and what covers them.
+/// A batch with the features of each sample, and the values that replace them.
 pub(super) struct SegmentedBatch<'a> {
     pub(super) cut_values: CutValues<'a>,
     pub(super) groups: Vec<Groups>,
@@ -82,7 +83,7 @@ impl Parts {
         Parts { features: features.clone(), baseline: baseline.clone(), scorer, layer, whole }
     }
 
-    /// Parts of which any number may be taken away together.
+    /// For perturbations that remove any number of features.
     pub(super) fn in_sets(
         features: &Features,
         baseline: &Baseline,
@@ -108,7 +109,7 @@ impl Parts {
         Ok(SegmentedBatch { cut_values, groups, replacements })
     }
 
-    /// A number for every part of every sample, spread over the places.
+    /// A map for each sample, from a number for each of its features.
     pub(super) fn spread(&self, segmented: &SegmentedBatch<'_>, found: &[Vec<f64>]) -> Result<Tensor> {
         let layout = self.scorer.layout();
         let each = segmented.groups.iter().zip(found);
@@ -122,7 +123,7 @@ impl Parts {
     }
 }
 
-/// Parts, ready to be taken away one by one.
+/// Feature Ablation compiled for an image.
 struct Ablating {
     parts: Parts,
     local: bool,
@@ -153,7 +154,7 @@ impl PreparedMethod for Ablating {
         if self.local {
             let regions = groups.iter().map(|groups| groups.regions(scorer.layout()));
             let regions = regions.collect::<Result<Vec<_>>>()?;
-            // The first copy is the image itself: it is changed nowhere, so any region will do.
+            // The first copy is the unperturbed image, for which any region will do.
             let region = |perturbation: Perturbation| {
                 regions[perturbation.sample][perturbation.number.saturating_sub(1)].clone()
             };

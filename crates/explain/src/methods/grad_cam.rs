@@ -6,10 +6,10 @@ use crate::cam::Layer;
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
-/// `Σ_c w_c a_c`, where `w_c` is the mean of the gradient over places.
+/// `Σ_c w_c a_c`, where `w_c` is the mean of the gradient over positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GradCam {
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 

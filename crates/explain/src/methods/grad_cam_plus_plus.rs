@@ -6,10 +6,10 @@ use crate::cam::Layer;
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
-/// `Σ_c w_c a_c`, where `w_c = Σ α relu(d)` over places and `α = d²/(2d² + d³ Σa)`.
+/// `Σ_c w_c a_c`, where `w_c = Σ α relu(d)` over positions and `α = d²/(2d² + d³ Σa)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GradCamPlusPlus {
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 
@@ -55,5 +55,5 @@ impl Rewrite for GradCamPlusPlus {
     }
 }
 
-/// What grad-cam adds to the denominator.
+/// The constant that the grad-cam package adds to the denominator.
 const EPSILON: f64 = 1e-6;

@@ -1,4 +1,4 @@
-//! The gradient of the class score, as it is.
+//! The gradient of the class score.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};

@@ -19,15 +19,15 @@ use crate::scorer::{BATCH, CutValues, Perturbation, Scorer};
 /// Copy number `i` is drawn from the seed and `i` alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientShap {
-    /// Random points for each image.
+    /// The number of random points for each image.
     pub samples: usize,
     /// The noise on the image.
     pub strength: Strength,
-    /// The baselines: where images are given, one of them is drawn for each point, whichever sample it is for.
+    /// The baselines. If several images are given, one of them is drawn for each point.
     pub baseline: Baseline,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Points computed at once.
+    /// The number of points in a batch.
     pub batch: usize,
 }
 
@@ -67,13 +67,13 @@ impl MultiPass for GradientShap {
     }
 }
 
-/// Random points, ready to be asked about.
+/// GradientSHAP compiled for an image.
 struct Points {
     method: GradientShap,
     scorer: Scorer,
 }
 
-/// What a point is made of.
+/// The two ends of the line that a point lies on: a baseline and a noisy copy of the image.
 struct Ends<'a> {
     method: &'a GradientShap,
     noise: Noise,
@@ -98,7 +98,7 @@ impl Ends<'_> {
         self.method.strength.add(self.noise.numbered(perturbation.number as u64), image);
     }
 
-    /// How far along the way the point lies.
+    /// The position of the point on the line, between 0 and 1.
     fn share(&self, perturbation: Perturbation) -> f64 {
         self.noise.stream("share").uniform(perturbation.number as u64)
     }

@@ -7,7 +7,7 @@ use monosplit_graph::{NodeId, Result};
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 
-/// The gradient, of which every ReLU passes only what is positive; sum over channels.
+/// The gradient with another rule for ReLUs: an open ReLU passes only the positive part of the gradient; sum over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GuidedBackprop;
 

@@ -1,5 +1,4 @@
-//! Guided Grad-CAM and Guided LayerCAM: a coarse map of a layer says where, guided backpropagation to the image says
-//! what.
+//! Guided Grad-CAM and Guided LayerCAM: guided backpropagation at the image, weighted by the class activation map of a layer.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, NodeId, Result, Shape};
@@ -9,7 +8,7 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::{Upsampling, resized};
 use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 
-/// The coarse map of a guided one.
+/// The class activation map that weights a guided map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CoarseMap {
     /// Grad-CAM.
@@ -22,9 +21,9 @@ pub enum CoarseMap {
 /// Guided backpropagation at the image, times the layer's rectified class activation map; sum over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GuidedCam {
-    /// The coarse map.
+    /// The class activation map.
     pub map: CoarseMap,
-    /// How it is brought to the size of the image.
+    /// How it is enlarged to the size of the image.
     pub upsampling: Upsampling,
 }
 

@@ -9,7 +9,7 @@ use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 /// `Σ_c ∂y/∂a_c ⊙ a_c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HiResCam {
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Integrated Gradients: the gradient averaged along the straight line from a baseline, times the way.
+//! Integrated Gradients: the gradient averaged along the straight line from a baseline to the image, times their difference.
 
 use monosplit_engine::Engine;
 use monosplit_graph::op::Reduction;
@@ -15,17 +15,17 @@ use crate::scorer::{BATCH, Scorer};
 
 /// `(x − x′) ⊙ ∫₀¹ ∇f(x′ + α(x − x′)) dα`, summed over channels.
 ///
-/// At a layer the path runs between the values the layer has for the image and for the baseline; what reaches the
-/// class scores past the layer is held at the image's.
+/// At a layer, the path runs between the values of the layer for the baseline and for the image. All other values that the class
+/// scores depend on are those of the image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntegratedGradients {
     /// Points along the path.
     pub steps: usize,
-    /// Where they lie and how they count.
+    /// The quadrature rule.
     pub quadrature: Quadrature,
-    /// Where the path begins.
+    /// The start of the path.
     pub baseline: Baseline,
-    /// Points computed at once.
+    /// The number of points in a batch.
     pub batch: usize,
 }
 
@@ -61,7 +61,7 @@ impl MultiPass for IntegratedGradients {
     }
 }
 
-/// A path, ready to be walked.
+/// Integrated Gradients compiled for a layer.
 struct Path {
     nodes: Vec<(f64, f64)>,
     baseline: Baseline,
@@ -76,7 +76,7 @@ impl PreparedMethod for Path {
         let starts = scorer.baseline_values(&cut_values, &self.baseline)?;
         let mut mean = vec![vec![0.0; scorer.layout().len()]; cut_values.samples()];
         let mut rise = vec![0.0; cut_values.samples()];
-        // After the points of the quadrature come the two ends, whose scores say what the attributions should sum to.
+        // After the points of the quadrature come the two ends: the attributions should add up to the difference of their scores.
         scorer.run_perturbed(
             &cut_values,
             &vec![steps + 2; cut_values.samples()],

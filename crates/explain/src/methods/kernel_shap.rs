@@ -1,4 +1,4 @@
-//! KernelSHAP: Shapley values of an image's parts, by regression.
+//! KernelSHAP: Shapley values of the features of an image, by regression.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Noise, Result};
@@ -16,24 +16,24 @@ use crate::method::{
 use crate::regression::Observations;
 use crate::scorer::BATCH;
 
-/// The least-squares fit of `f(z) ≈ f(0) + z·φ` over sets `z` of parts under the Shapley kernel
-/// `(M − 1) / (C(M, k) k (M − k))`, `k` being the parts there of `M`, subject to `Σ φ = f(1) − f(0)`: the Shapley values.
+/// The least-squares fit of `f(z) ≈ f(0) + z·φ` over coalitions `z` of features under the Shapley kernel
+/// `(M − 1) / (C(M, k) k (M − k))`, where `k` of `M` features are present, subject to `Σ φ = f(1) − f(0)`: the Shapley values.
 ///
-/// Where there are no more than `samples` sets, all are asked about and the values are exact. Otherwise sets are drawn
-/// in proportion to the kernel; set number `i` follows from the seed and `i` alone.
+/// If there are no more than `samples` coalitions, all are evaluated and the values are exact. Otherwise coalitions are sampled in
+/// proportion to the kernel; coalition number `i` depends on the seed and `i` alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelShap {
-    /// Sets of parts asked about, the full and the empty one included.
+    /// The number of coalitions, the full and the empty one included.
     pub samples: usize,
-    /// The parts.
+    /// The features.
     pub features: Features,
-    /// What stands in for a part.
+    /// What replaces a removed feature.
     pub baseline: Baseline,
-    /// What is explained.
+    /// The output of the network that is explained.
     pub measure: Measure,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Sets computed at once.
+    /// The number of copies in a batch.
     pub batch: usize,
 }
 
@@ -69,11 +69,11 @@ impl MultiPass for KernelShap {
     }
 }
 
-/// The sets of parts that are asked about: first none, then all, then the others.
+/// The coalitions of features: first the empty one, then the full one, then the others.
 enum Sets {
-    /// Each of them once.
+    /// Each coalition once.
     All { parts: usize },
-    /// Drawn in proportion to the kernel: how likely each number of parts is, added up.
+    /// Sampled in proportion to the kernel: the cumulative probability of each number of features.
     Drawn { parts: usize, likely: Vec<f64>, noise: Noise, count: usize },
 }
 
@@ -99,7 +99,7 @@ impl Sets {
         Ok(Sets::Drawn { parts, likely, noise: Noise::new(method.seed).stream("kernel shap"), count })
     }
 
-    /// How many there are.
+    /// The number of coalitions.
     fn count(&self) -> usize {
         match self {
             Sets::All { parts } => 1 << parts,
@@ -107,7 +107,7 @@ impl Sets {
         }
     }
 
-    /// Which parts are there in set number `number`, as 1 and 0.
+    /// Which features are present in coalition number `number`, as 1 and 0.
     fn present(&self, number: usize) -> Vec<f64> {
         let parts = self.parts();
         match (number, self) {
@@ -132,7 +132,7 @@ impl Sets {
         *parts
     }
 
-    /// How much a set counts that has neither all parts nor none.
+    /// The weight of a coalition that is neither full nor empty.
     fn weight(&self, present: &[f64]) -> f64 {
         match self {
             Sets::Drawn { .. } => 1.0,
@@ -146,7 +146,7 @@ impl Sets {
     }
 }
 
-/// What has been gathered of one sample. The last part's share is what the others leave, so it is no unknown.
+/// The regression of one sample. The value of the last feature follows from the constraint, so it is not an unknown.
 struct Gathered {
     empty: f64,
     rise: f64,
@@ -167,7 +167,7 @@ impl Gathered {
     }
 }
 
-/// Sets of parts, ready to be asked about.
+/// KernelSHAP compiled for an image.
 struct Sharing {
     method: KernelShap,
     parts: Parts,

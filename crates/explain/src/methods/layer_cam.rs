@@ -11,7 +11,7 @@ use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 pub struct LayerCam {
     /// Whether only positive gradients count, as published.
     pub positive_gradients: bool,
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 

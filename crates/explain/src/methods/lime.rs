@@ -1,4 +1,4 @@
-//! LIME: a linear model of the network around one image, in terms of the parts that are there or not.
+//! LIME: a linear model of the network around one image, in terms of which of its features are present.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Noise, Result};
@@ -15,28 +15,29 @@ use crate::method::{
 use crate::regression::Observations;
 use crate::scorer::BATCH;
 
-/// The coefficients `β` of a ridge regression of the class's probability on which parts `z` of the image are there:
-/// minimises `Σ π (f − β₀ − z·β)² + λ‖β‖²`, each part being there with probability ½. An image counts by the kernel
-/// `π = exp(−d²/2w²)` of the cosine distance `d = 1 − √(share of parts there)`; the image itself is always asked about.
+/// The coefficients `β` of a ridge regression of the class's probability on which features `z` of the image are present. It
+/// minimises `Σ π (f − β₀ − z·β)² + λ‖β‖²` over copies in which each feature is present with probability ½. A copy is weighted by
+/// the kernel `π = exp(−d²/2w²)` of the cosine distance `d = 1 − √(share of features present)`. The image itself is one of the
+/// copies.
 ///
-/// Copy number `i` has the same parts whatever else is asked: they follow from the seed and `i` alone.
+/// The features present in copy number `i` depend on the seed and `i` alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lime {
-    /// Copies of each image.
+    /// The number of copies of each image.
     pub samples: usize,
-    /// The parts.
+    /// The features.
     pub features: Features,
-    /// What stands in for a part.
+    /// What replaces a removed feature.
     pub baseline: Baseline,
-    /// What is explained.
+    /// The output of the network that is explained.
     pub measure: Measure,
     /// The width `w` of the kernel.
     pub width: f64,
     /// The penalty `λ`.
     pub penalty: f64,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Copies computed at once.
+    /// The number of copies in a batch.
     pub batch: usize,
 }
 
@@ -80,10 +81,10 @@ impl MultiPass for Lime {
     }
 }
 
-/// More parts than this make the equations too large to solve.
+/// The largest number of features: beyond it the normal equations are too large to solve.
 const MOST_UNKNOWNS: usize = 4000;
 
-/// An error if the parts are too many to tell their shares apart.
+/// Fails if there are too many features.
 pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
     let count = match features {
         Features::Superpixels { segments, .. } => *segments,
@@ -98,14 +99,14 @@ pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
     )))
 }
 
-/// A linear model, ready to be fitted.
+/// LIME compiled for an image.
 struct Fitting {
     method: Lime,
     parts: Parts,
 }
 
 impl Lime {
-    /// Which of the parts are there in copy number `number`, and a last number that is always 1: the intercept's.
+    /// Which features are present in copy number `number`, and a last number that is always 1, for the intercept.
     fn present(&self, number: usize, count: usize) -> Vec<f64> {
         let noise = Noise::new(self.seed).stream("lime").numbered(number as u64);
         let there = |part| if number == 0 || noise.uniform(part) < 0.5 { 1.0 } else { 0.0 };
@@ -119,7 +120,7 @@ impl Lime {
     }
 }
 
-/// The sums that say how much of what was measured the model explains.
+/// The sums for the coefficient of determination.
 #[derive(Clone, Default)]
 struct Spread {
     weight: f64,
@@ -169,7 +170,7 @@ impl PreparedMethod for Fitting {
 }
 
 impl Lime {
-    /// The share of the weighted variance of what was measured that the model explains: R².
+    /// R²: the share of the weighted variance that the model explains.
     fn explained(&self, coefficients: &[f64], measured: &[f64]) -> f64 {
         let mut all = Spread::default();
         let mut left = 0.0;

@@ -8,13 +8,13 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::lrp::{Composite, Relevance};
 use crate::method::{Attribution, Method, Procedure, Rewrite};
 
-/// The relevance a walk begins with at the explained class.
+/// The relevance of the class scores, where the walk starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RelevanceSeed {
-    /// The score itself, so that relevance adds up to it where the rules keep it.
+    /// The score of the explained class, so that relevance adds up to it where the rules conserve it.
     #[default]
     Score,
-    /// One.
+    /// One at the explained class.
     One,
 }
 
@@ -23,12 +23,12 @@ pub enum RelevanceSeed {
 pub struct Lrp {
     /// The rules.
     pub composite: Composite,
-    /// What is handed down.
+    /// The relevance of the class scores.
     pub seed: RelevanceSeed,
 }
 
 impl Lrp {
-    /// The relevance of the value `at`; none for one that is no more than a factor of others, as a gate is.
+    /// The relevance of the value `at`; none for a value that only multiplies others, such as a gate.
     pub(crate) fn relevance(
         &self,
         builder: &mut ExplanationBuilder<'_>,

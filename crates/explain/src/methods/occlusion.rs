@@ -1,4 +1,4 @@
-//! Occlusion: how much the score falls when a window slides over the image.
+//! Occlusion: the drop of the score when a window of the image is replaced by a baseline.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Result, Tensor};
@@ -12,20 +12,20 @@ use crate::network_partition::{batch_of, resolve_layer};
 use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Region, Scorer};
 
-/// The share of a side that a window has unless told otherwise.
+/// The default side of a window, as a fraction of the side of the image.
 const SHARE: usize = 7;
 
-/// `f(x) − f(x with the window covered)`, at each place averaged over the windows that cover it. The last window of a
-/// row or column ends with the image.
+/// `f(x) − f(x with the window replaced)`, at each position averaged over the windows that contain it. The last window of a row
+/// or column ends at the border of the image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occlusion {
-    /// Height and width of the window; a seventh of the image's unless given.
+    /// Height and width of the window; by default a seventh of those of the image.
     pub window: Option<[usize; 2]>,
-    /// How far it moves down and right; half the window unless given.
+    /// Vertical and horizontal stride; by default half the window.
     pub stride: Option<[usize; 2]>,
-    /// What covers the image.
+    /// What replaces the window.
     pub baseline: Baseline,
-    /// Windows computed at once.
+    /// The number of windows in a batch.
     pub batch: usize,
 }
 
@@ -79,7 +79,7 @@ fn spans(length: usize, window: usize, stride: usize) -> Result<Vec<std::ops::Ra
     Ok((0..count).map(|i| i * stride..(i * stride + window).min(length)).collect())
 }
 
-/// A window, ready to slide.
+/// Occlusion compiled for a layer.
 struct Sliding {
     windows: Vec<Region>,
     baseline: Baseline,
@@ -88,7 +88,7 @@ struct Sliding {
 }
 
 impl Sliding {
-    /// Does something at every place of a window.
+    /// Calls `f` for every position of a window.
     fn at_positions(window: &Region, width: usize, mut act: impl FnMut(usize)) {
         let [rows, columns] = window;
         rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
@@ -107,7 +107,7 @@ impl PreparedMethod for Sliding {
         scorer.run_perturbed_regions(
             &cut_values,
             &vec![self.windows.len() + 1; cut_values.samples()],
-            // The first copy is the image itself: it is changed nowhere, so any window will do.
+            // The first copy is the unperturbed image, for which any window will do.
             |perturbation| self.windows[perturbation.number.saturating_sub(1)].clone(),
             |perturbation, image| {
                 let Some(window) = perturbation.number.checked_sub(1).map(|i| &self.windows[i]) else {

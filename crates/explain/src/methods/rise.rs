@@ -1,4 +1,4 @@
-//! RISE: random smooth masks, each counted by what the network says of the image behind it.
+//! RISE: the mean of random smooth masks, weighted by the scores of the masked images.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Error, Noise, Result, Tensor};
@@ -19,26 +19,26 @@ const MOST_CELLS: usize = 1024;
 /// `Σ f(x ⊙ m) m / (N p)` over `N` random masks `m`: a grid of cells, each open with probability `p`, enlarged smoothly
 /// and shifted at random.
 ///
-/// Mask number `i` follows from the seed and `i` alone; all samples are seen behind the same masks.
+/// Mask number `i` depends on the seed and `i` alone; all samples have the same masks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rise {
     /// Number of masks.
     pub samples: usize,
     /// Cells along each side.
     pub grid: usize,
-    /// How likely a cell is open.
+    /// The probability that a cell is open.
     pub probability: f64,
-    /// What is measured.
+    /// The output of the network that weights a mask.
     pub measure: Measure,
-    /// What is seen where a mask is closed.
+    /// What replaces the image where a mask is closed.
     pub baseline: Baseline,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Masks computed at once.
+    /// The number of masks in a batch.
     pub batch: usize,
 }
 
-/// What is measured of a class.
+/// An output of the network for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// Its score.
@@ -97,7 +97,7 @@ impl MultiPass for Rise {
     }
 }
 
-/// Masks, ready to be put before images.
+/// RISE compiled for an image.
 struct Masking {
     method: Rise,
     scorer: Scorer,
@@ -105,7 +105,7 @@ struct Masking {
 }
 
 impl Rise {
-    /// Mask number `number` for a picture.
+    /// Mask number `number` for an image of this size.
     fn mask(&self, number: usize, (height, width): (usize, usize)) -> Vec<f64> {
         let noise = Noise::new(self.seed).stream("rise").numbered(number as u64);
         let open = |i| if noise.uniform(i) < self.probability { 1.0 } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Saliency: the size of the gradient.
+//! Saliency: the magnitude of the gradient.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};

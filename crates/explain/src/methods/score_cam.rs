@@ -1,4 +1,4 @@
-//! ScoreCAM: the channels of a layer, each weighted by what the network says of the image behind it.
+//! Score-CAM: the channels of a layer, each weighted by the score of the image masked with it.
 
 use monosplit_engine::Engine;
 use monosplit_graph::{Result, Tensor};
@@ -12,29 +12,29 @@ use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
 use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Scorer};
 
-/// Keeps a channel that is the same everywhere from being divided by nothing, as in grad-cam.
+/// Avoids a division by zero for constant channels, as in the grad-cam package.
 const SPAN: f64 = 1e-8;
 
 /// `Σ_c w_c a_c` with `w = softmax_c f(x ⊙ m_c)`, where the mask `m_c` is channel `c` enlarged to the image and brought
 /// to [0, 1].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreCam {
-    /// Whose definition.
+    /// Which of the two definitions.
     pub definition: Definition,
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
-    /// Channels computed at once.
+    /// The number of channels in a batch.
     pub batch: usize,
 }
 
-/// Where ScoreCAM is told in two ways.
+/// The two definitions of Score-CAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Definition {
     /// The grad-cam package's: `f` is the class score; masks are enlarged with their corners on those of the image.
     #[default]
     GradCam,
-    /// The paper's: `f` is how much the class's probability rises above that of the empty image; masks are enlarged
-    /// with half-pixel centres, and a channel that is the same everywhere counts for nothing.
+    /// The paper's: `f` is the increase of the class's probability over that of the empty image; masks are enlarged with
+    /// half-pixel centres, and constant channels are left out.
     Paper,
 }
 
@@ -74,7 +74,7 @@ impl MultiPass for ScoreCam {
     }
 }
 
-/// Channels, ready to be asked about.
+/// Score-CAM compiled for a layer.
 struct Channels {
     method: ScoreCam,
     features: PrefixProgram,
@@ -85,7 +85,7 @@ struct Channels {
 }
 
 impl Channels {
-    /// The mask a channel of a sample's features is; none if it is the same everywhere and does not count.
+    /// The mask of a channel of a sample; none if the channel is constant and left out.
     fn mask(&self, features: &[f64], channel: usize) -> Option<Vec<f64>> {
         let positions = 0..self.layout.position_count();
         let map: Vec<f64> =
@@ -103,7 +103,7 @@ impl Channels {
         Some(mask)
     }
 
-    /// The weights of the channels, from what was measured of each.
+    /// The weights of the channels, from the outputs for each.
     fn weights(&self, measured: &[Option<f64>]) -> Vec<f64> {
         let largest = measured.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
         let powers: Vec<f64> = measured.iter().map(|m| m.map_or(0.0, |m| (m - largest).exp())).collect();
@@ -127,7 +127,7 @@ impl PreparedMethod for Channels {
                 None => pixels.fill(0.0),
             },
             |perturbation, output| {
-                // A softmax over channels does not notice what the score of the empty image takes from all of them.
+                // The score of the empty image is the same for all channels: a softmax over channels cancels it.
                 measured[perturbation.sample][perturbation.number] = match self.method.definition {
                     Definition::GradCam => Some(output.score()),
                     Definition::Paper => {
@@ -152,7 +152,7 @@ impl PreparedMethod for Channels {
     }
 }
 
-/// `Σ_c w_c a_c` at every place of one sample.
+/// `Σ_c w_c a_c` at every position of one sample.
 pub(super) fn weighted(
     layout: &SampleLayout,
     features: &[f64],

@@ -11,15 +11,15 @@ use crate::method::{
 use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
 
-/// More noisy copies than this are refused.
+/// The largest number of noisy copies accepted.
 const MOST_SAMPLES: usize = 100_000;
 
-/// How strong noise is.
+/// The standard deviation of noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strength {
-    /// This standard deviation, in the units of the image as the network sees it.
+    /// This number, in the units of the preprocessed image.
     Deviation(f64),
-    /// This share of the distance from an image's least to its greatest value.
+    /// This fraction of the range of an image's values.
     Share(f64),
 }
 
@@ -30,7 +30,7 @@ impl Default for Strength {
 }
 
 impl Strength {
-    /// An error unless it is a number that is not negative.
+    /// Fails if it is negative or not a number.
     pub(crate) fn check(self) -> Result<()> {
         let (Strength::Deviation(number) | Strength::Share(number)) = self;
         if number.is_finite() && number >= 0.0 {
@@ -62,18 +62,18 @@ impl Strength {
 
 /// The mean of the gradient over noisy copies of the image; mean over channels.
 ///
-/// Copy number `i` has the same noise whatever else is asked: it follows from the seed and `i` alone.
+/// The noise of copy number `i` depends on the seed and `i` alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmoothGrad {
-    /// Noisy copies of each image.
+    /// The number of noisy copies of each image.
     pub samples: usize,
     /// The strength of the noise.
     pub strength: Strength,
     /// What is averaged.
     pub of: Smoothed,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Copies computed at once.
+    /// The number of copies in a batch.
     pub batch: usize,
 }
 
@@ -120,13 +120,13 @@ impl MultiPass for SmoothGrad {
 /// The variance of the gradient over noisy copies of the image, `E[g²] − E[g]²`; mean over channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VarGrad {
-    /// Noisy copies of each image.
+    /// The number of noisy copies of each image.
     pub samples: usize,
     /// The strength of the noise.
     pub strength: Strength,
-    /// Which random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Copies computed at once.
+    /// The number of copies in a batch.
     pub batch: usize,
 }
 
@@ -155,10 +155,10 @@ impl MultiPass for VarGrad {
     }
 }
 
-/// That the variance is wanted, not the mean.
+/// The variance instead of the mean.
 struct Variance;
 
-/// Gradients of noisy copies, ready to be gathered.
+/// SmoothGrad or VarGrad compiled for a layer.
 struct NoisyGradients {
     smoothing: SmoothGrad,
     variance: Option<Variance>,

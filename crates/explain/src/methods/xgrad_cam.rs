@@ -9,7 +9,7 @@ use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
 /// `Σ_c w_c a_c`, where `w_c = Σ d a / Σ a` over places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct XGradCam {
-    /// Whether what is below zero becomes zero.
+    /// Whether negative values of the map are set to zero.
     pub rectified: bool,
 }
 
@@ -46,5 +46,5 @@ impl Rewrite for XGradCam {
     }
 }
 
-/// What grad-cam adds to the denominator.
+/// The constant that the grad-cam package adds to the denominator.
 const EPSILON: f64 = 1e-7;

@@ -1,4 +1,4 @@
-//! What stands in for a part of an image that is taken away.
+//! Baselines: images without evidence.
 
 use monosplit_graph::batch::rows;
 use monosplit_graph::{Error, Result, Tensor};
@@ -7,10 +7,10 @@ use crate::explain_batch::ExplainBatch;
 use crate::network_partition::batch_of;
 use crate::sample_layout::SampleLayout;
 
-/// An image without the evidence: what a path begins at, or what covers a part that is taken away.
+/// An image without evidence: the start of a path, or what replaces removed elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Baseline {
-    /// This number everywhere, as the network sees it: 0 is the mean colour where images are normalised.
+    /// This number everywhere, in the units of the preprocessed image: 0 is the mean colour of normalised images.
     Value(f64),
     /// The mean of each channel of each image.
     Mean,
@@ -25,7 +25,7 @@ impl Default for Baseline {
 }
 
 impl Baseline {
-    /// What stands in for a value of this layout, where that can be told from the value alone.
+    /// The baseline of a value; none if it depends on images and not on the value alone.
     pub(crate) fn of_value(&self, value: &[f64], layout: &SampleLayout) -> Option<Vec<f64>> {
         match self {
             Baseline::Value(number) => Some(vec![*number; value.len()]),
@@ -39,7 +39,7 @@ impl Baseline {
         }
     }
 
-    /// One image of this layout for each image in question.
+    /// The baseline image of each image of a batch.
     pub(crate) fn images(&self, batch: &ExplainBatch<'_>, layout: &SampleLayout) -> Result<Tensor> {
         let samples = batch.samples();
         if let Some(given) = self.given(layout)? {
@@ -50,7 +50,7 @@ impl Baseline {
         Tensor::new(batch_of(samples, layout.dims()), each.flatten().collect::<Vec<f64>>())
     }
 
-    /// The images that were given, `[count, …]`, if any were.
+    /// The given baseline images, `[count, …]`; none for other baselines.
     pub(crate) fn given(&self, layout: &SampleLayout) -> Result<Option<Tensor>> {
         let Baseline::Images(given) = self else { return Ok(None) };
         let dims = layout.dims();
@@ -74,7 +74,7 @@ mod tests {
     use crate::channels::Axes;
     use crate::explain_batch::{BatchPosition, Class, Settings};
 
-    /// What a baseline is for images that are all there are.
+    /// The baselines of a batch that is the whole set of images.
     fn found(baseline: &Baseline, images: &Tensor, dims: &[usize]) -> Result<Tensor> {
         baseline.images(&ExplainBatch::new(images, &Class::Top, &Settings::default()), &layout(dims))
     }

@@ -1,6 +1,6 @@
-//! Small maps made larger by bilinear interpolation, in the conventions that methods are defined with.
+//! Bilinear upsampling of maps, in the coordinate conventions of the methods that use it.
 
-/// Two elements and how far from the first to the second a new one lies.
+/// Two neighbouring elements and the weight of the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tap {
     first: usize,
@@ -8,7 +8,7 @@ pub(crate) struct Tap {
     share: f64,
 }
 
-/// Where the elements of an axis of length `to` lie on one of length `from`, by a function of their number.
+/// The taps of an axis of length `to` on one of length `from`; `at` maps the index of an element to a coordinate.
 fn taps(from: usize, to: usize, at: impl Fn(usize) -> f64) -> Vec<Tap> {
     let last = from.saturating_sub(1);
     let tap = |i| {
@@ -19,19 +19,18 @@ fn taps(from: usize, to: usize, at: impl Fn(usize) -> f64) -> Vec<Tap> {
     (0..to).map(tap).collect()
 }
 
-/// The first and last elements of both axes coincide (`align_corners`).
+/// `align_corners`: the first and last elements of both axes coincide.
 pub(crate) fn corners(from: usize, to: usize) -> Vec<Tap> {
     let scale = if to > 1 { from.saturating_sub(1) as f64 / (to - 1) as f64 } else { 0.0 };
     taps(from, to, |i| i as f64 * scale)
 }
 
-/// The ends of both axes coincide, half a pixel beyond the first and last centres, and what lies beyond the outermost
-/// centres is theirs.
+/// Half-pixel centres: the borders of both axes coincide. Beyond the outermost centres the edge is repeated.
 pub(crate) fn half_pixel(from: usize, to: usize) -> Vec<Tap> {
     taps(from, to, |i| (i as f64 + 0.5) * from as f64 / to as f64 - 0.5)
 }
 
-/// Like [`half_pixel`], but what lies beyond the outermost centres mirrors what lies within.
+/// Like [`half_pixel`], with reflection instead of repetition beyond the outermost centres.
 pub(crate) fn mirrored(from: usize, to: usize) -> Vec<Tap> {
     let last = from.saturating_sub(1) as f64;
     taps(from, to, |i| {
@@ -40,7 +39,7 @@ pub(crate) fn mirrored(from: usize, to: usize) -> Vec<Tap> {
     })
 }
 
-/// The larger map, from one of `width` columns.
+/// The upsampled map, from one of `width` columns.
 pub(crate) fn enlarged(map: &[f64], width: usize, rows: &[Tap], columns: &[Tap]) -> Vec<f64> {
     let blend = |a: f64, b: f64, share: f64| a + share * (b - a);
     let mut larger = Vec::with_capacity(rows.len() * columns.len());

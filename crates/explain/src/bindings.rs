@@ -1,11 +1,11 @@
-//! The inputs of an explanation's graph, found by their names.
+//! Binds tensors to the inputs of an explanation graph by name.
 
 use monosplit_graph::{Error, Graph, Result, Tensor};
 
 use crate::explain_batch::{ExplainBatch, Settings};
 use crate::explanation_graph::inputs;
 
-/// One tensor for every input of `graph`: the images first, then what each name stands for.
+/// One tensor for every input of `graph`: the images first, then the others by name.
 pub(crate) fn bind(graph: &Graph, batch: &ExplainBatch<'_>, classes: &[i64]) -> Result<Vec<Tensor>> {
     let settings = batch.settings;
     let mut tensors = Vec::with_capacity(graph.inputs().len());
@@ -28,7 +28,7 @@ pub(crate) fn bind(graph: &Graph, batch: &ExplainBatch<'_>, classes: &[i64]) -> 
     Ok(tensors)
 }
 
-/// α as the graph reads it: one number, or `layers` of them.
+/// The tensor α: one number, or one for each of `layers` nodes.
 fn alpha(settings: &Settings, layers: Option<usize>) -> Result<Tensor> {
     let (given, needed) = (settings.alpha.len(), layers.unwrap_or(1));
     if given != needed {

@@ -1,4 +1,4 @@
-//! What class activation maps have in common: the activations of a layer, weighted and added up over channels.
+//! Class activation maps: the activations of a layer, weighted and summed over channels.
 
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, NodeId, Result};
@@ -6,7 +6,7 @@ use monosplit_graph::{Graph, NodeId, Result};
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::Attribution;
 
-/// A layer's activations, and which of their axes run over channels and places.
+/// The activations of a layer, and which of their axes are channels and which are spatial.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     at: NodeId,
@@ -21,12 +21,12 @@ impl Layer {
         Ok(Layer { at, channels, positions: (1..rank).filter(|&axis| axis != channels).collect() })
     }
 
-    /// The mean over places, which stay as axes of length one.
+    /// The mean over spatial axes, which are kept with length 1.
     pub(crate) fn mean(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         self.reduced(g, Reduction::Mean, value)
     }
 
-    /// The sum over places, which stay as axes of length one.
+    /// The sum over spatial axes, which are kept with length 1.
     pub(crate) fn sum(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         self.reduced(g, Reduction::Sum, value)
     }
@@ -38,7 +38,7 @@ impl Layer {
         g.reduced(reduction, value, &self.positions, true)
     }
 
-    /// `Σ_c w_c a_c`; without places, `w ⊙ a`.
+    /// `Σ_c w_c a_c`; without spatial axes, `w ⊙ a`.
     pub(crate) fn weighted(&self, g: &mut Graph, weights: NodeId, rectified: bool) -> Result<Attribution> {
         let mut map = g.times(weights, self.at)?;
         if !self.positions.is_empty() {

@@ -1,5 +1,5 @@
-//! An explanation as a graph: the network, untouched, and beside it everything a set of maps needs. The class,
-//! α, θ and Θ are inputs of the graph, so one compilation serves them all.
+//! Explanations as graphs: the network, untouched, and the nodes that compute maps. The class, α, θ and Θ are inputs of the
+//! graph, so it is compiled once for all of them.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -23,9 +23,9 @@ pub enum ClassInput {
     Given,
     /// It is the one with the highest score.
     Top,
-    /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The
-    /// graph declares it with length one: it is for files whose runtime broadcasts. A number that is no class is looked up
-    /// in a table that does not have it, which runtimes refuse.
+    /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The graph
+    /// declares it with length 1, for exported files whose runtime broadcasts. Runtimes refuse a number that is no class,
+    /// because it is looked up in a table.
     Broadcast,
 }
 
@@ -56,7 +56,7 @@ pub mod inputs {
     pub const THETA: &str = "theta";
     /// The limit Θ of the scaling stabiliser.
     pub const LIMIT: &str = "limit";
-    /// The image that others are compared with.
+    /// The baseline image.
     pub const BASELINE: &str = "baseline";
 
     /// All of them.
@@ -64,9 +64,10 @@ pub mod inputs {
 }
 
 impl ExplanationGraph {
-    /// Writes the graph that answers `requests` for `source`, whose first input is the image and whose first
-    /// output holds the class scores. The graph's outputs are the class scores, the explained classes, and
-    /// the maps. Methods that ask the network many times are refused: they are not one graph.
+    /// The graph of `requests` for `source`, whose first input is the image and whose first output holds the class scores. Its
+    /// outputs are the class scores, the explained classes, and the maps.
+    ///
+    /// Fails for methods that run the network many times: they are not one graph.
     pub fn new(source: &Graph, class: ClassInput, requests: &[MapRequest]) -> Result<Self> {
         let network = Rc::new(Network::new(source)?);
         let mut builder = ExplanationBuilder::new(&network, class)?;
@@ -83,8 +84,8 @@ impl ExplanationGraph {
         Ok(ExplanationGraph { graph, map_outputs })
     }
 
-    /// The explanation a graph already holds: its first output are the class scores, its second the explained classes,
-    /// and `maps` are the names of those that are maps.
+    /// An explanation that exists as a graph already, such as one read from a file: its first output holds the class scores, its
+    /// second the explained classes, and `maps` are the names of the outputs that are maps.
     pub fn of_graph(graph: Graph, maps: &[&str]) -> Result<Self> {
         let outputs = graph.outputs();
         let shape = |at: usize| outputs.get(at).map(|output| graph.node(output.node).shape.dims());
@@ -114,7 +115,7 @@ impl ExplanationGraph {
         &self.graph
     }
 
-    /// Where the answers to the requests are, in their order.
+    /// The outputs that hold the maps, in the order of the requests.
     pub fn map_outputs(&self) -> &[MapOutput] {
         &self.map_outputs
     }
@@ -136,7 +137,7 @@ fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Sca
     request.finish.write(&mut builder.graph, &scale, attribution.value, attribution.channels, axes, &image)
 }
 
-/// The value a layer name stands for; none is the image.
+/// The value that a layer name stands for; none is the image.
 pub(crate) fn value(network: &Network, layer: Option<&str>) -> Result<NodeId> {
     match layer {
         Some(name) => LayerName::parse(name).value(network.graph()),
@@ -144,7 +145,7 @@ pub(crate) fn value(network: &Network, layer: Option<&str>) -> Result<NodeId> {
     }
 }
 
-/// What the output with the exponents of a map is called.
+/// The name of the output that holds the exponents of a map.
 fn exponent_name(map: &str) -> String {
     format!("{map}/exponent")
 }

@@ -1,4 +1,4 @@
-//! The parts of an image that are taken away together.
+//! Features of an image: groups of elements that are removed together.
 
 use monosplit_graph::{Error, Result, Tensor};
 
@@ -6,25 +6,25 @@ use crate::sample_layout::SampleLayout;
 use crate::scorer::Region;
 use crate::slic::{self, Pixels};
 
-/// More parts than this are more than a regression or an exchange of them can tell apart.
+/// The largest number of superpixels.
 const MOST_SEGMENTS: usize = 10_000;
 
-/// How an image is divided into parts.
+/// How an image is divided into features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Features {
-    /// Superpixels by SLIC: pieces of like colour.
+    /// Superpixels by SLIC.
     Superpixels {
-        /// About how many.
+        /// Their approximate number.
         segments: usize,
-        /// How much nearness counts against likeness of colour: the greater, the squarer.
+        /// The weight of spatial distance against colour distance: the greater, the squarer the superpixels.
         compactness: f64,
     },
-    /// Squares of this many pixels a side; the last of a row or column may be smaller.
+    /// Squares with sides of this many pixels; the last of a row or column may be smaller.
     Grid(usize),
-    /// Every number on its own.
+    /// Every element is a feature.
     Elements,
-    /// As a tensor of whole numbers says: what has the same number goes together. Shaped like the image, or like one
-    /// of its channels.
+    /// A tensor of whole numbers, shaped like the image or like one of its channels: elements with the same number are one
+    /// feature.
     Mask(Tensor),
 }
 
@@ -34,17 +34,17 @@ impl Default for Features {
     }
 }
 
-/// The part each element of one image belongs to.
+/// The feature each element of an image belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Groups {
-    /// For each element, the number of its part.
+    /// For each element, the index of its feature.
     pub(crate) of_element: Vec<usize>,
-    /// Number of parts.
+    /// Number of features.
     pub(crate) count: usize,
 }
 
 impl Groups {
-    /// Covers all parts that are not kept.
+    /// Replaces the elements of all features that are not kept.
     pub(crate) fn cover(&self, keep: impl Fn(usize) -> bool, cover: &[f64], value: &mut [f64]) {
         for ((v, cover), &group) in value.iter_mut().zip(cover).zip(&self.of_element) {
             if !keep(group) {
@@ -53,7 +53,7 @@ impl Groups {
         }
     }
 
-    /// The smallest rectangle around each part.
+    /// The bounding box of each feature.
     pub(crate) fn regions(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
         let (_, width) = layout.plane()?;
         let mut regions: Vec<Option<Region>> = vec![None; self.count];
@@ -68,7 +68,8 @@ impl Groups {
         Ok(regions.into_iter().map(|region| region.unwrap_or([0..1, 0..1])).collect())
     }
 
-    /// A number for each place, from one for each part; `whole` says whether a part holds all channels of its places.
+    /// A number for each position, from one for each feature; `whole` says whether features hold all channels of their
+    /// positions.
     pub(crate) fn spread(&self, layout: &SampleLayout, whole: bool, of_group: &[f64]) -> Vec<f64> {
         if whole {
             return (0..layout.position_count())
@@ -88,7 +89,7 @@ impl Features {
                 let fine = *compactness > 0.0 && compactness.is_finite();
                 if !fine || !(1..=MOST_SEGMENTS).contains(segments) {
                     return Err(Error::argument(format!(
-                        "{segments} superpixels of compactness {compactness}: expected 1 to {MOST_SEGMENTS} of them, \
+                        "{segments} superpixels of compactness {compactness}: expected 1 to {MOST_SEGMENTS} superpixels, \
                          and a compactness above 0"
                     )));
                 }
@@ -110,7 +111,7 @@ impl Features {
         Ok(())
     }
 
-    /// Whether a part holds all channels of its places.
+    /// Whether features hold all channels of their positions.
     pub(crate) fn holds_all_channels(&self, layout: &SampleLayout) -> bool {
         match self {
             Features::Superpixels { .. } | Features::Grid(_) => true,
@@ -119,7 +120,7 @@ impl Features {
         }
     }
 
-    /// The size of the largest rectangle a part covers, where that is known before an image is seen.
+    /// The size of the largest bounding box of a feature; none if it depends on the image.
     pub(crate) fn largest(&self, layout: &SampleLayout) -> Result<Option<[usize; 2]>> {
         if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
             return Ok(None);
@@ -129,7 +130,7 @@ impl Features {
         Ok(Some([most(0), most(1)]))
     }
 
-    /// The parts of an image.
+    /// The features of an image.
     pub(crate) fn groups(&self, image: &[f64], layout: &SampleLayout) -> Result<Groups> {
         let (of_position, count) = match self {
             Features::Elements => {

@@ -1,4 +1,4 @@
-//! How an attribution becomes a map: channels, absolute values, scale and resolution.
+//! Post-processing of attributions into maps: reduction of channels, absolute values, scale and resolution.
 
 use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis, Rounding};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
@@ -7,31 +7,31 @@ use crate::channels::Axes;
 use crate::patch_grid::Grid;
 use crate::scaled::{Scale, Scaled};
 
-/// How channels become one number for each place.
+/// How channels are reduced to one number for each position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Channels {
-    /// As the method defines it.
+    /// As the method defines.
     #[default]
     Own,
-    /// Not at all: the attribution keeps the shape of the layer.
+    /// They are kept: the map has the shape of the layer.
     Keep,
     /// Their sum.
     Sum,
     /// Their mean.
     Mean,
-    /// The largest of them.
+    /// Their maximum.
     Max,
 }
 
 /// Where the absolute value is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Absolute {
-    /// Nowhere: maps keep their signs.
+    /// Not taken: maps keep their signs.
     #[default]
     None,
     /// Of the finished map.
     Map,
-    /// Of every channel, before they are put together.
+    /// Of every channel, before they are reduced.
     Channels,
 }
 
@@ -41,9 +41,9 @@ pub enum Normalise {
     /// Not at all.
     #[default]
     None,
-    /// The least becomes 0, the greatest 1.
+    /// The minimum becomes 0, the maximum 1.
     MinMax,
-    /// The greatest magnitude becomes 1.
+    /// The largest magnitude becomes 1.
     Max,
 }
 
@@ -57,33 +57,33 @@ pub enum Size {
     Input,
 }
 
-/// How a coarse map is drawn finer.
+/// How a map is upsampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Upsampling {
-    /// Each place repeats the coarse one it falls into.
+    /// The nearest element.
     #[default]
     Nearest,
-    /// Bilinear interpolation between the centres of coarse places.
+    /// Bilinear interpolation with half-pixel centres.
     Bilinear,
 }
 
-/// How an attribution becomes a map.
+/// The post-processing of an attribution into a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
-    /// How channels become one number for each place.
+    /// How channels are reduced to one number for each position.
     pub channels: Channels,
     /// Where the absolute value is taken.
     pub absolute: Absolute,
     /// Whether negative values of the map are set to zero.
     pub rectified: bool,
-    /// How values are scaled, last of all.
+    /// How values are scaled. This is the last step.
     pub normalise: Normalise,
     /// The map's resolution.
     pub size: Size,
 }
 
 impl Finish {
-    /// The map of an attribution whose method reduces channels by `own`; none if they are gone already.
+    /// The map of an attribution. `own` is the reduction of channels that the method defines; none if it has no channel axis.
     pub(crate) fn write(
         &self,
         g: &mut Graph,
@@ -126,7 +126,7 @@ impl Finish {
     }
 }
 
-/// Each sample of a map on its own scale; a map that is constant, or zero, becomes zero.
+/// A map with each sample scaled on its own. Constant maps become zero.
 fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
     let axes: Vec<usize> = (1..g.node(map).shape.rank()).collect();
     let size = if how == Normalise::Max { g.magnitude(map)? } else { map };
@@ -143,8 +143,8 @@ fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
     g.over(shifted, span)
 }
 
-/// A number for each token `[N, T]`, where tokens stand for square patches of the image: a class token in front of them is
-/// dropped and the others return to their places `[N, rows, columns]`. Other maps stay as they are.
+/// Rearranges a map over tokens `[N, T]` into the grid of patches `[N, rows, columns]`, without the class token and other extra
+/// tokens. Other maps stay as they are.
 fn on_patches(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
     let (Some(tokens), 2) = (shape.fixed_at(1), shape.rank()) else { return Ok(map) };
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of `tokens` numbers for an image of this height and width.
+    /// The map of `tokens` numbers for an image of this height and width.
     fn placed(tokens: usize, height: usize, width: usize) -> Tensor {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[tokens]), Kind::Float);

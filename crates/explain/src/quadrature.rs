@@ -1,28 +1,28 @@
-//! Where along a path an integral is sampled, and how much each sample counts.
+//! Quadrature rules: the points and weights of an integral along a path.
 
 use monosplit_graph::{Error, Result};
 
 /// A rule that approximates an integral from 0 to 1 by a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Quadrature {
-    /// Gauss and Legendre's: exact for polynomials of degree 2n − 1.
+    /// Gauss–Legendre: exact for polynomials of degree 2n − 1.
     #[default]
     GaussLegendre,
-    /// The left end of each of n intervals.
+    /// Left Riemann sum over n intervals.
     RiemannLeft,
-    /// The right end.
+    /// Right Riemann sum.
     RiemannRight,
-    /// The middle.
+    /// Midpoint rule.
     RiemannMiddle,
-    /// n points from end to end, the two ends counted by half. The weights sum to 1 (Captum's sum to 1 − 1/n).
+    /// Trapezoidal rule with n points. The weights sum to 1 (Captum's sum to 1 − 1/n).
     Trapezoid,
 }
 
-/// Newton's method converges quadratically from the guess used; this many steps are far more than it takes.
+/// The number of Newton steps. Convergence is quadratic from the initial guess, so far fewer suffice.
 const NEWTON_STEPS: usize = 100;
 
 impl Quadrature {
-    /// The points of `count`, each with its weight.
+    /// The `count` points with their weights.
     pub(crate) fn nodes(self, count: usize) -> Result<Vec<(f64, f64)>> {
         let least = if self == Quadrature::Trapezoid { 2 } else { 1 };
         if !(least..=MOST_STEPS).contains(&count) {
@@ -46,7 +46,7 @@ impl Quadrature {
     }
 }
 
-/// More steps than this are refused.
+/// The largest number of points accepted.
 const MOST_STEPS: usize = 10_000;
 
 /// The roots of the Legendre polynomial of degree `count`, moved to [0, 1], in ascending order.

@@ -1,4 +1,4 @@
-//! The network on a second image, the baseline, beside the first: every value of the network has one of the reference.
+//! The reference activations of DeepLIFT: the network on a baseline image, computed beside the network on the image.
 
 use std::rc::Rc;
 
@@ -8,14 +8,14 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::explanation_graph::inputs;
 use crate::network::Network;
 
-/// The image that others are compared with.
+/// The baseline image.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReferenceImage {
     /// This number in every element.
     Value(f64),
     /// This image, `[1, …]`, for all samples.
     Image(Tensor),
-    /// The image given with the question under the name [`inputs::BASELINE`], `[1, …]`, for all samples.
+    /// The tensor bound to the input [`inputs::BASELINE`] at run time, `[1, …]`, for all samples.
     Given,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// The value that stands beside one of the network.
+    /// The reference of a value of the network.
     pub(crate) fn at(&self, id: NodeId) -> NodeId {
         self.values[id.index()]
     }
@@ -53,7 +53,7 @@ impl Reference {
 }
 
 impl ExplanationBuilder<'_> {
-    /// The network on a baseline, written where it is first asked for.
+    /// The network on a baseline, added to the graph on first use.
     pub(crate) fn reference(&mut self, baseline: &ReferenceImage) -> Result<Rc<Reference>> {
         self.shared(&("reference", baseline), |builder| {
             let image = builder.graph.node(builder.image()).shape.clone();

@@ -1,6 +1,7 @@
-//! Weighted least squares for few unknowns, gathered one observation at a time and solved by Cholesky's method.
+//! Weighted least squares: the normal equations are accumulated one observation at a time and solved by Cholesky
+//! factorisation.
 
-/// A pivot smaller than this share of its diagonal element is one that the observations say nothing about.
+/// A pivot below this fraction of its diagonal element belongs to an unknown that the observations do not determine.
 const NEGLIGIBLE: f64 = 1e-11;
 
 /// The sums that a weighted regression without an intercept needs.
@@ -22,7 +23,7 @@ impl Observations {
         }
     }
 
-    /// Adds an observation: where, what and how much it counts.
+    /// Adds an observation: its regressors `z`, its value `y` and its weight.
     pub(crate) fn add(&mut self, z: &[f64], y: f64, weight: f64) {
         let mut row = self.products.as_mut_slice();
         for (i, &left) in z.iter().enumerate() {
@@ -35,8 +36,8 @@ impl Observations {
         }
     }
 
-    /// The `β` that minimises `Σ w (y − z·β)² + Σ λ β²`, with a `λ` for each unknown. An unknown that the observations
-    /// leave open is 0.
+    /// The `β` that minimises `Σ w (y − z·β)² + Σ λ β²`, with a `λ` for each unknown. An unknown that the observations do not
+    /// determine is 0.
     pub(crate) fn solve(mut self, penalty: impl Fn(usize) -> f64) -> Vec<f64> {
         let n = self.unknowns;
         let at = |i: usize, j: usize| i * (i + 1) / 2 + j;

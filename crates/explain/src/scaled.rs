@@ -1,6 +1,6 @@
-//! Values that outgrow floating point. Sums of magnitudes grow like products of `|W|`, so where a bound known
-//! before the run says that a value may overflow, it is held as `value·2^exponent` with one exponent per
-//! sample; everywhere else it is a plain value and costs nothing more.
+//! Values with an exponent. Sums of magnitudes grow like products of `|W|` and would overflow in deep networks. Where a bound
+//! known before the run allows an overflow, a value is held as `value·2^exponent` with one exponent for each sample; everywhere
+//! else it is a plain value and costs nothing more.
 
 use monosplit_graph::batch::sample_axis;
 use monosplit_graph::op::{Binary, Reduction, Unary};
@@ -28,11 +28,10 @@ pub(crate) struct Scaled {
     pub(crate) bound: f64,
 }
 
-/// Writes arithmetic on [`Scaled`] values. Knows how samples are laid out.
+/// Adds arithmetic on [`Scaled`] values to a graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Length of the sample axis of the network's input; none where samples depend on each other and have one exponent
-    /// together.
+    /// Length of the sample axis of the network's input; none if samples depend on each other and share one exponent.
     samples: Option<Dim>,
 }
 
@@ -58,12 +57,12 @@ impl Scaled {
 }
 
 impl Scale {
-    /// One exponent for each of so many samples.
+    /// One exponent for each of this number of samples.
     pub(crate) fn per_sample_of(samples: Dim) -> Self {
         Scale { samples: Some(samples) }
     }
 
-    /// One exponent for each sample of a network, if it treats them apart.
+    /// One exponent for each sample of a network, or one for all if its samples depend on each other.
     pub(crate) fn of(network: &Network) -> Self {
         Scale { samples: (!network.mixes_samples()).then(|| network.samples()) }
     }
@@ -75,7 +74,7 @@ impl Scale {
         Some((axis, per_sample, samples))
     }
 
-    /// `a`, ready for an operation that enlarges it by at most two to the power `growth`.
+    /// `a`, rescaled if an operation that enlarges it by up to two to the power `growth` could overflow.
     pub(crate) fn ready(&self, g: &mut Graph, a: Scaled, growth: f64) -> Result<Scaled> {
         if a.bound + growth <= LIMIT {
             return Ok(a);
@@ -102,7 +101,7 @@ impl Scale {
         Ok(Scaled { value, exponent: Some(exponent), bound: MODERATE })
     }
 
-    /// The same numbers, without an exponent for those samples that need none in single precision.
+    /// The same numbers, with exponent zero for all samples that fit in single precision.
     pub(crate) fn settled(&self, g: &mut Graph, a: Scaled) -> Result<Scaled> {
         let Some(exponent) = a.exponent else { return Ok(a) };
         let magnitude = g.magnitude(a.value)?;
@@ -196,7 +195,7 @@ impl Scale {
         Ok((lowered(a.value, like[0], ea)?, lowered(b.value, like[1], eb)?, Some(larger)))
     }
 
-    /// `value`, or `other` if only that has a sample axis: exponents are laid out by it.
+    /// `value`, or `other` if only that has a sample axis: exponents are shaped by it.
     fn sampled(&self, g: &Graph, value: NodeId, other: NodeId) -> NodeId {
         let has_samples = |id: NodeId| self.axis(g, id).is_some();
         if !has_samples(value) && has_samples(other) { other } else { value }
@@ -243,7 +242,7 @@ impl Scale {
         Ok(Scaled { value, exponent, bound: a.bound + b.bound })
     }
 
-    /// Both values, ready for a product that enlarges it by at most two to the power `growth`.
+    /// Both values, rescaled if a product that enlarges it by up to two to the power `growth` could overflow.
     pub(crate) fn ready_pair(
         &self,
         g: &mut Graph,
@@ -270,7 +269,7 @@ impl Scale {
     }
 }
 
-/// `log₂ a`, of zero that of the smallest number.
+/// `log₂ a`; for zero that of the smallest normal number.
 fn power_of_two(g: &mut Graph, a: NodeId) -> Result<NodeId> {
     let smallest = g.number(f64::from(f32::MIN_POSITIVE));
     let a = g.binary(Binary::Max, a, smallest)?;

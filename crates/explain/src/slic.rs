@@ -1,14 +1,14 @@
-//! Superpixels by simple linear iterative clustering: k-means over colour and place from a regular grid of centres,
-//! then pieces that are not connected or too small are given to their neighbours.
+//! SLIC superpixels (simple linear iterative clustering): k-means over colour and position from a regular grid of centres, then
+//! segments that are not connected or too small are merged into their neighbours.
 
-/// The largest number of rounds; assignments rarely change after as many.
+/// The number of k-means iterations.
 const ROUNDS: usize = 10;
-/// Connected pieces smaller than this share of the expected size go to a neighbour.
+/// Connected segments below this fraction of the expected size are merged into a neighbour.
 const SMALLEST: f64 = 0.5;
-/// Pieces are cut off at this multiple of the expected size.
+/// Segments end at this multiple of the expected size.
 const LARGEST: f64 = 3.0;
 
-/// A picture to be divided: `channels` numbers for each of its pixels, row by row.
+/// An image: `channels` numbers for each pixel, row by row.
 pub(crate) struct Pixels {
     pub(crate) height: usize,
     pub(crate) width: usize,
@@ -16,17 +16,17 @@ pub(crate) struct Pixels {
     pub(crate) values: Vec<f64>,
 }
 
-/// A centre: where it is and its colour.
+/// A cluster centre: its position and its colour.
 struct Centre {
     y: f64,
     x: f64,
     colour: Vec<f64>,
 }
 
-/// The number of each pixel's superpixel, counted from 0 without gaps, and how many there are.
+/// The index of each pixel's superpixel, and the number of superpixels.
 ///
-/// Values are first brought to [0, 1]; three channels are taken for red, green and blue and compared as CIE L*a*b*.
-/// `compactness` weighs nearness against likeness.
+/// Values are first scaled to [0, 1]; three channels are taken as RGB and compared as CIE L*a*b*. `compactness` is the weight of
+/// spatial distance against colour distance.
 pub(crate) fn superpixels(mut pixels: Pixels, segments: usize, compactness: f64) -> (Vec<usize>, usize) {
     pixels.stretch();
     if pixels.channels == 3 {
@@ -55,12 +55,12 @@ impl Pixels {
         self.values.iter_mut().for_each(|v| *v = (*v - least) / span);
     }
 
-    /// Centres on a regular grid, and its step. All colours are equal at first, so the first round looks at places alone.
+    /// Centres on a regular grid, and its step. All colours are equal at first: the first iteration uses positions alone.
     fn centres(&self, segments: usize) -> (Vec<Centre>, usize) {
         let (height, width) = (self.height as f64, self.width as f64);
         let across = (height * width / segments as f64).sqrt();
         let (short, long) = if height <= width { (height, width) } else { (width, height) };
-        // A picture narrower than the step has one row of centres, which then lie closer.
+        // An image narrower than the step has one row of centres, which then lie closer.
         let steps = if short < across { (short, long / segments as f64) } else { (across, across) };
         let (down, right) = if height <= width { steps } else { (steps.1, steps.0) };
         let along = |length: usize, step: f64| {
@@ -79,7 +79,7 @@ impl Pixels {
         (centres.collect(), (down.max(right).round() as usize).max(1))
     }
 
-    /// Gives each pixel to the nearest centre among those within twice the step.
+    /// Assigns each pixel to the nearest centre within twice the step.
     fn assign(&self, centres: &[Centre], step: usize, labels: &mut [usize]) {
         let mut nearest = vec![f64::INFINITY; labels.len()];
         let weight = 1.0 / (step * step) as f64;
@@ -124,8 +124,8 @@ impl Pixels {
     }
 }
 
-/// Renumbers connected pieces in reading order. One that is smaller than `smallest` joins the piece last met beside it;
-/// one is cut off at `largest`.
+/// Renumbers connected segments in row-major order. A segment smaller than `smallest` is merged into the neighbour found last; a
+/// segment ends at `largest` pixels.
 fn connected(labels: &[usize], width: usize, smallest: usize, largest: usize) -> (Vec<usize>, usize) {
     const NONE: usize = usize::MAX;
     let mut found = vec![NONE; labels.len()];

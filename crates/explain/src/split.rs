@@ -1,12 +1,12 @@
-//! Choices of the split that shape its graph: how streams are stabilised, how nonlinearities divide between them,
-//! how the input is split, and where sensitivities are shifted.
+//! Options of the split that shape its graph: how streams are stabilised, how nonlinearities and the input are divided between
+//! them, and where sensitivities are shifted.
 
 use monosplit_graph::{Graph, Result};
 
 use crate::network::Network;
 use crate::shift::shifted_nodes;
 
-/// How the sum stream is kept small. None of these can disturb the network's activations or any gradient.
+/// How the sum stream is kept small. No choice changes the network's activations or any gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stabiliser {
     /// Not at all.
@@ -26,7 +26,7 @@ pub enum Pooling {
     /// Both streams stay convex and monotone.
     #[default]
     Convex,
-    /// Winner takes all: both streams follow the winner of the original activations; convexity is given up.
+    /// Winner takes all: both streams select the element that the original activations select. They are not convex.
     Winner,
 }
 
@@ -72,7 +72,7 @@ pub enum ShiftAt {
     /// The class scores and every affine, activation, pooling and addition node.
     #[default]
     Every,
-    /// The class scores and affine nodes only: the letter of the paper's algebra.
+    /// The class scores and affine nodes only, as in the paper's formulas.
     Affine,
 }
 
@@ -86,8 +86,8 @@ pub enum AlphaInput {
     PerLayer,
 }
 
-/// The choices that shape the graph of a split. `α`, `θ`, `Θ`, the class and the image are not among them: they
-/// are inputs of the compiled graph.
+/// The options that shape the graph of a split. `α`, `θ`, `Θ`, the class and the image are not among them: they are inputs of the
+/// graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Split {
     /// How the sum stream is kept small.

@@ -1,5 +1,5 @@
-//! What the split's three methods read: the streams, sensitivities and relevances of a value, each built once for every
-//! set of choices.
+//! The streams, sensitivities and relevances of the split, each built once for every set of options, and the maps that combine
+//! them.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The letter it goes by.
+    /// `g` or `h`.
     pub fn letter(self) -> char {
         match self {
             Stream::G => 'g',
@@ -48,7 +48,7 @@ pub enum StreamPart {
 }
 
 impl StreamPart {
-    /// The sign it goes by; nothing if it is both.
+    /// `+`, `-`, or nothing for both combined.
     pub fn sign(self) -> &'static str {
         match self {
             StreamPart::Combined => "",
@@ -59,7 +59,7 @@ impl StreamPart {
 }
 
 impl ExplanationBuilder<'_> {
-    /// The sum stream; one that a relevance walk reads keeps what affine nodes add up before their bias.
+    /// The sum stream. For relevance walks it also keeps the sums of affine nodes before their bias.
     pub(crate) fn stream(&mut self, split: &Split, keep_contributions: bool) -> Result<Rc<SumStream>> {
         self.shared(&(split, keep_contributions), |builder| {
             let thresholds = match split.stabiliser {
@@ -117,7 +117,7 @@ impl ExplanationBuilder<'_> {
         Ok((relevance, seed.exponent))
     }
 
-    /// The relevance that [`ExplanationBuilder::relevances_with`] has handed to weighted sums so far, and these sums.
+    /// The record of relevance handed to weighted sums by [`ExplanationBuilder::relevances_with`] so far.
     pub(crate) fn relevance_handed(&mut self, split: &Split, epsilon: f64) -> Result<Rc<Handed>> {
         self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(Handed::default()))
     }

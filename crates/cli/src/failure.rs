@@ -89,3 +89,37 @@ fn say(message: &str) {
     // A closed error stream cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit::catalogue::MethodChoice;
+    use monosplit::graph::Hint;
+    use monosplit::{Labels, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn hints_of_the_libraries_name_commands_and_options() {
+        let hinted = |hint: Hint| Error::argument("this is wrong").hint(hint);
+        let cases = [
+            (hinted(Hint::INPUT_SHAPE), "--input-shape 3,224,224"),
+            (hinted(Hint::LAYERS), "`monosplit inspect`"),
+            (hinted(Hint::OPERATORS), "`monosplit ops`"),
+            (hinted(Hint::SURVEY), "`monosplit inspect`"),
+            (MethodChoice::parse("splitcam@conv1", &[]).err().unwrap(), "--layer conv1"),
+            (MethodChoice::parse("none such", &[]).err().unwrap(), "`monosplit methods`"),
+            (Labels::from_text("").find("cat", 3).err().unwrap(), "--labels FILE"),
+            (Labels::from_text("a\nb\nc").find("zebra", 3).err().unwrap(), "`monosplit run`"),
+        ];
+        for (error, words) in cases {
+            assert!(text(&error).contains(words), "{}", text(&error));
+            assert!(!error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_without_a_hint_reads_as_it_is() {
+        let error = Tensor::new([2, 2], vec![0f32; 3]).unwrap_err();
+        assert_eq!(text(&error), error.to_string());
+    }
+}

@@ -2,7 +2,7 @@
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{Audit, LayerAudit, PairAudit, audit, audit_pair};
-use monosplit_graph::{Result, Tensor};
+use monosplit_graph::{Error, Result, Tensor};
 #[cfg(feature = "train")]
 use monosplit_train::Promise;
 
@@ -24,6 +24,14 @@ pub struct Finding {
     pub found: String,
     /// The verdict.
     pub verdict: Verdict,
+    /// The error that kept the claim from being checked, whose text is `found`.
+    pub error: Option<Error>,
+}
+
+impl Finding {
+    fn new(claim: &'static str, found: String, verdict: Verdict) -> Self {
+        Finding { claim, found, verdict, error: None }
+    }
 }
 
 /// The verdict on a claim.
@@ -111,31 +119,27 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     let least = least.fold(f64::INFINITY, |least, v| if v < least || v.is_nan() { v } else { least });
     let mut findings = pair_findings(pair);
     findings.extend([
-        Finding {
-            claim: "a⁺ − a⁻ = a at every layer",
-            found: format!(
-                "their difference is carried as it is: largest error {forward:.1e}, {layers} layers"
-            ),
-            verdict: Verdict::of(forward == 0.0),
-        },
-        Finding {
-            claim: "δᵍ − δʰ = gradient at every layer",
-            found: format!(
-                "their difference is carried as it is: largest error {backward:.1e}, {layers} layers"
-            ),
-            verdict: Verdict::of(backward == 0.0),
-        },
-        Finding {
-            claim: "stream gradients are not negative",
-            found: format!("smallest {:.1e} of the largest", least.min(0.0)),
-            verdict: Verdict::of(least >= -GRADIENT_ROUNDING),
-        },
+        Finding::new(
+            "a⁺ − a⁻ = a at every layer",
+            format!("their difference is carried as it is: largest error {forward:.1e}, {layers} layers"),
+            Verdict::of(forward == 0.0),
+        ),
+        Finding::new(
+            "δᵍ − δʰ = gradient at every layer",
+            format!("their difference is carried as it is: largest error {backward:.1e}, {layers} layers"),
+            Verdict::of(backward == 0.0),
+        ),
+        Finding::new(
+            "stream gradients are not negative",
+            format!("smallest {:.1e} of the largest", least.min(0.0)),
+            Verdict::of(least >= -GRADIENT_ROUNDING),
+        ),
         relevance_finding(audit, pair.as_ref().is_ok_and(|pair| !pair.products)),
-        Finding {
-            claim: "predictions are not disturbed",
-            found: if audit.same_bits { "same bits".into() } else { "bits differ".into() },
-            verdict: Verdict::of(audit.same_bits),
-        },
+        Finding::new(
+            "predictions are not disturbed",
+            if audit.same_bits { "same bits".into() } else { "bits differ".into() },
+            Verdict::of(audit.same_bits),
+        ),
     ]);
     findings
 }
@@ -146,31 +150,31 @@ fn promise_findings(promise: &Promise) -> Vec<Finding> {
     let on = format!("{} pairs of inputs", promise.pairs);
     let mut findings = Vec::new();
     match &promise.smallest {
-        Some((least, name)) => findings.push(Finding {
-            claim: "trained weights are not negative",
-            found: format!("{}: smallest {least:e}, of {name}", promise.restriction),
-            verdict: Verdict::of(*least >= 0.0),
-        }),
-        None if promise.restriction.is_convex() => findings.push(Finding {
-            claim: "trained weights are not negative",
-            found: format!("{}: no weights have the names that training gave them", promise.restriction),
-            verdict: Verdict::NotChecked,
-        }),
+        Some((least, name)) => findings.push(Finding::new(
+            "trained weights are not negative",
+            format!("{}: smallest {least:e}, of {name}", promise.restriction),
+            Verdict::of(*least >= 0.0),
+        )),
+        None if promise.restriction.is_convex() => findings.push(Finding::new(
+            "trained weights are not negative",
+            format!("{}: no weights have the names that training gave them", promise.restriction),
+            Verdict::NotChecked,
+        )),
         None => {}
     }
     if promise.restriction.is_convex() {
-        findings.push(Finding {
-            claim: "trained streams are convex",
-            found: format!("largest excess at a midpoint {:.1e} of their size, {on}", promise.excess),
-            verdict: Verdict::of(promise.excess <= ROUNDING),
-        });
+        findings.push(Finding::new(
+            "trained streams are convex",
+            format!("largest excess at a midpoint {:.1e} of their size, {on}", promise.excess),
+            Verdict::of(promise.excess <= ROUNDING),
+        ));
     }
     if promise.restriction.is_monotone() {
-        findings.push(Finding {
-            claim: "trained streams never decrease",
-            found: format!("largest decrease {:.1e} of their size, {on}", promise.decrease),
-            verdict: Verdict::of(promise.decrease <= ROUNDING),
-        });
+        findings.push(Finding::new(
+            "trained streams never decrease",
+            format!("largest decrease {:.1e} of their size, {on}", promise.decrease),
+            Verdict::of(promise.decrease <= ROUNDING),
+        ));
     }
     findings
 }
@@ -186,18 +190,16 @@ fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
         true => Verdict::of(audit.relevance_loss.abs() <= RELEVANCE),
         false => Verdict::DoesNotApply,
     };
-    Finding { claim: "SplitLRP conserves relevance", found, verdict }
+    Finding::new("SplitLRP conserves relevance", found, verdict)
 }
 
 fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
     let pair = match pair {
         Ok(pair) => pair,
         Err(error) => {
-            return vec![Finding {
-                claim: "f = g − h, monotone, convex",
-                found: error.to_string(),
-                verdict: Verdict::DoesNotApply,
-            }];
+            let (claim, found) = ("f = g − h, monotone, convex", error.to_string());
+            let finding = Finding::new(claim, found, Verdict::DoesNotApply);
+            return vec![Finding { error: Some(error.clone()), ..finding }];
         }
     };
     let place = if pair.products { ", none below zero" } else { "" };
@@ -206,25 +208,25 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
     let seen = |holds: bool| if overflow { Verdict::NotChecked } else { Verdict::of(holds) };
     let size = if overflow { "g and h pass what doubles hold; " } else { "" };
     vec![
-        Finding {
-            claim: "f = g − h",
-            found: format!(
+        Finding::new(
+            "f = g − h",
+            format!(
                 "largest error {:.1e} of the scores, streams lowered after every node, {on}",
                 pair.relative_difference
             ),
-            verdict: Verdict::of(pair.relative_difference <= ROUNDING),
-        },
+            Verdict::of(pair.relative_difference <= ROUNDING),
+        ),
         plain_finding(pair),
-        Finding {
-            claim: "g and h never decrease",
-            found: format!("{size}largest decrease {:.1e} of their size, {on}", pair.decrease),
-            verdict: seen(pair.decrease <= ROUNDING),
-        },
-        Finding {
-            claim: "g and h are convex",
-            found: format!("{size}largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
-            verdict: seen(pair.excess <= ROUNDING),
-        },
+        Finding::new(
+            "g and h never decrease",
+            format!("{size}largest decrease {:.1e} of their size, {on}", pair.decrease),
+            seen(pair.decrease <= ROUNDING),
+        ),
+        Finding::new(
+            "g and h are convex",
+            format!("{size}largest excess at a midpoint {:.1e} of their size, {on}", pair.excess),
+            seen(pair.excess <= ROUNDING),
+        ),
     ]
 }
 
@@ -240,31 +242,29 @@ fn plain_finding(pair: &PairAudit) -> Finding {
             "g and h reach {:.1e}, of which doubles keep 16 digits: nothing is left of their difference",
             pair.magnitude
         );
-        return Finding { claim, found, verdict: Verdict::NotChecked };
+        return Finding::new(claim, found, Verdict::NotChecked);
     }
     let found = format!("largest error {:.1e}; g and h reach {:.1e}", pair.plain_difference, pair.magnitude);
     let verdict = Verdict::of(pair.plain_difference <= ROUNDING * pair.magnitude);
-    Finding { claim, found, verdict }
+    Finding::new(claim, found, verdict)
 }
 
 /// The finding that the others hold for the piecewise-linear network, with its distance from the given one.
 fn approximation_finding(found: &Approximation) -> Finding {
     let functions = found.functions.len();
     let worst = found.worst().map_or(0.0, |worst| worst.error_in_range);
-    Finding {
-        claim: "all this of the network as it was",
-        found: format!(
+    Finding::new(
+        "all this of the network as it was",
+        format!(
             "scores move by at most {:.1e} of the largest; {functions} functions, none off by more than {worst:.1e}",
             found.relative()
         ),
-        verdict: Verdict::UpToError,
-    }
+        Verdict::UpToError,
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::Error;
-
     use super::*;
 
     fn sound() -> (Audit, PairAudit) {

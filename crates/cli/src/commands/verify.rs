@@ -11,12 +11,12 @@ use monosplit::graph::{Error, Kind, Result};
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, text};
 use crate::json::Json;
 use crate::output_style::is_watched;
 use crate::table::{Align, Table};
 use monosplit::graph::batch::stack;
-use monosplit::{Model, Verification};
+use monosplit::{Finding, Model, Verification};
 
 /// Checks on your own network that the theory holds
 #[derive(Args)]
@@ -105,6 +105,11 @@ impl Verify {
     }
 }
 
+/// What was found, with hints in terms of options.
+fn found(finding: &Finding) -> String {
+    finding.error.as_ref().map_or_else(|| finding.found.clone(), text)
+}
+
 fn name(stabiliser: Stabiliser) -> &'static str {
     match stabiliser {
         Stabiliser::None => "none",
@@ -116,7 +121,7 @@ fn name(stabiliser: Stabiliser) -> &'static str {
 
 fn print(Verification { audit, findings }: &Verification, out: &mut dyn Write) -> Result<(), Failure> {
     for finding in findings {
-        writeln!(out, "{:<15} {:<36} {}", finding.verdict.word(), finding.claim, finding.found)?;
+        writeln!(out, "{:<15} {:<36} {}", finding.verdict.word(), finding.claim, found(finding))?;
     }
     writeln!(
         out,
@@ -159,7 +164,7 @@ fn json(model: &Model, Verification { audit, findings }: &Verification) -> Json 
     let claims = findings.iter().map(|finding| {
         Json::Object(vec![
             ("claim", finding.claim.into()),
-            ("found", finding.found.as_str().into()),
+            ("found", found(finding).into()),
             ("verdict", finding.verdict.word().into()),
         ])
     });

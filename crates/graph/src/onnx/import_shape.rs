@@ -6,7 +6,7 @@ use super::evaluate::fill;
 use super::extent::Extent;
 use super::import::Importer;
 use super::value::Value;
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
 
@@ -49,13 +49,14 @@ fn bad_target(shape: &Shape, target: &[Extent]) -> Error {
     };
     let list = target.iter().map(show).collect::<Vec<_>>().join(", ");
     let literal = target.iter().all(|e| e.batch == 0);
-    let hint = if shape.is_batched() && literal {
-        "; the model was exported with a fixed batch size: export it with a dynamic one, or fix the batch \
-         (--input-shape 1,3,224,224)"
-    } else {
-        ""
-    };
-    Error::shape(format!("a value of shape {shape} cannot be reshaped to [{list}]{hint}"))
+    let message = format!("a value of shape {shape} cannot be reshaped to [{list}]");
+    if !(shape.is_batched() && literal) {
+        return Error::shape(message);
+    }
+    Error::shape(format!(
+        "{message}; the model was exported with a fixed batch size: export it with a dynamic one, or fix the batch"
+    ))
+    .hint(Hint::INPUT_SHAPE)
 }
 
 /// What `Flatten` makes of a shape.

@@ -92,8 +92,8 @@ impl Default for Preprocess {
 #[non_exhaustive]
 pub enum Fit {
     /// A picture that already has the network's size is taken as it is; any other is scaled and cropped.
-    /// This is the default because whoever brings a picture of exactly the right size has prepared it:
-    /// enlarging it only to cut off its rim would explain a picture they did not give.
+    /// This is the default because a picture of exactly the right size has been prepared already: enlarging it and
+    /// cutting off its rim would explain another picture.
     #[default]
     Auto,
     /// Every picture is scaled and cropped, as torchvision does, also one that has the network's size.

@@ -1,5 +1,5 @@
 //! The short way from a picture to its explanation: one method at one layer, with everything else as the program chooses
-//! it. Whoever needs batches or several maps at once asks [`monosplit_explain::Explainer`] itself.
+//! it. [`monosplit_explain::Explainer`] takes batches and computes several maps at once.
 
 use std::path::Path;
 

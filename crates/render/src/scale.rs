@@ -105,9 +105,9 @@ impl Scale {
             note.clipped = map.values().iter().filter(beyond).count();
             note.limit = limit;
         }
-        let silent =
+        let ordinary =
             note.constant.is_none() && !note.no_positive && note.not_finite == 0 && note.clipped == 0;
-        Ok(Scale { palette, limit, range, note: (!silent).then_some(note) })
+        Ok(Scale { palette, limit, range, note: (!ordinary).then_some(note) })
     }
 
     /// The colours in use.

@@ -54,7 +54,7 @@ pub(crate) struct Demo {
 }
 
 /// Something on the page: words, and the command that shows what they say.
-struct Exhibit {
+struct DemoFigure {
     heading: &'static str,
     words: &'static str,
     caption: &'static str,
@@ -65,15 +65,15 @@ struct Exhibit {
 }
 
 /// One of the other digits.
-const fn digit(caption: &'static str, command: &'static str) -> Exhibit {
-    Exhibit { heading: "", words: "", caption, command, small: true }
+const fn digit(caption: &'static str, command: &'static str) -> DemoFigure {
+    DemoFigure { heading: "", words: "", caption, command, small: true }
 }
 
 /// What the network sees.
 const PREDICTION: &str = "monosplit run {}/pets-small.onnx {}/chelsea.png";
 
-const EXHIBITS: [Exhibit; 10] = [
-    Exhibit {
+const FIGURES: [DemoFigure; 10] = [
+    DemoFigure {
         heading: "Where it sees that",
         words: "Three maps that are read off the pair of networks. Red speaks for the class, blue against it; where \
                 nothing is below zero, dark is much.",
@@ -83,7 +83,7 @@ const EXHIBITS: [Exhibit; 10] = [
                   -o {}/split-methods.png",
         small: false,
     },
-    Exhibit {
+    DemoFigure {
         heading: "",
         words: "",
         caption: "The same by four methods from elsewhere: Saliency, LayerCAM, Grad-CAM and LRP.",
@@ -91,7 +91,7 @@ const EXHIBITS: [Exhibit; 10] = [
                   --methods saliency,layercam,gradcam,lrp -o {}/other-methods.png",
         small: false,
     },
-    Exhibit {
+    DemoFigure {
         heading: "g versus h",
         words: "The network f is the difference of two networks that never decrease: f = g − h. What g sees speaks \
                 for the class, what h sees against it; what both see does not count.",
@@ -100,7 +100,7 @@ const EXHIBITS: [Exhibit; 10] = [
                   -o {}/split.png",
         small: false,
     },
-    Exhibit {
+    DemoFigure {
         heading: "From the pair to the gradient",
         words: "α says how much of what the two networks share is taken off. At 0 a map is made of the true gradient \
                 of g, at 0.5 of the ordinary gradient of f.",
@@ -108,14 +108,14 @@ const EXHIBITS: [Exhibit; 10] = [
         command: "monosplit figure alpha {}/pets-small.onnx {}/chelsea.png --layer layer3.2.conv2 -o {}/alpha.png",
         small: false,
     },
-    Exhibit {
+    DemoFigure {
         heading: "Layer by layer",
         words: "Early layers see edges and texture, late layers see parts of the animal.",
         caption: "SplitCAM at the last convolution of each size.",
         command: "monosplit figure layers {}/pets-small.onnx {}/chelsea.png -o {}/layers.png",
         small: false,
     },
-    Exhibit {
+    DemoFigure {
         heading: "What is missing",
         words: "A network that was trained as a difference explains itself. In red is what is there and speaks for a \
                 digit; in blue what is missing for it: close the gaps of this 3 on the left, and it is an 8.",
@@ -200,25 +200,25 @@ impl Demo {
         }
     }
 
-    /// Adds the exhibits to the page and prints the numbers of g and h.
+    /// Adds the figures to the page and prints the numbers of g and h.
     fn hang(&self, mut page: Page, out: &mut dyn Write) -> Result<Page, Failure> {
-        for exhibit in &EXHIBITS {
-            let command = self.command(exhibit.command);
+        for entry in &FIGURES {
+            let command = self.command(entry.command);
             let mut said = Vec::new();
-            let drawing = match parsed(&self.words(exhibit.command))? {
+            let drawing = match parsed(&self.words(entry.command))? {
                 Command::Compare(compare) => compare.scene(&mut said)?,
                 Command::Figure(figure) => figure.scene(&mut said)?,
                 Command::Counterfactual(counterfactual) => counterfactual.scene(&mut said)?,
                 _ => return Err(Error::argument(format!("`{command}` draws nothing")).into()),
             };
             let figure = PageFigure::drawing(&drawing)?;
-            let figure = if exhibit.small { figure.beside() } else { figure.across() };
-            let figure = figure.caption(exhibit.caption).command(&command);
-            if !exhibit.heading.is_empty() {
-                page = page.heading(exhibit.heading).paragraph(exhibit.words);
+            let figure = if entry.small { figure.beside() } else { figure.across() };
+            let figure = figure.caption(entry.caption).command(&command);
+            if !entry.heading.is_empty() {
+                page = page.heading(entry.heading).paragraph(entry.words);
             }
             page = page.figure(figure);
-            if exhibit.command.contains("figure split") {
+            if entry.command.contains("figure split") {
                 let said = String::from_utf8_lossy(&said).into_owned();
                 let numbers: Vec<&str> = said.lines().skip(1).collect();
                 writeln!(out, "\nf = g − h, for the best classes:\n\n{}", numbers.join("\n"))?;

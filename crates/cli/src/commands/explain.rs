@@ -188,7 +188,7 @@ impl Explain {
     }
 
     /// Compiles the maps.
-    fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<Prepared> {
+    fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<ExplainJob> {
         let (labels, score_kind) = self.class.labels(model)?;
         let layers = match self.method.layers() {
             [] => vec![chosen_layer(model.graph(), chosen.method.default_layer())],
@@ -204,7 +204,7 @@ impl Explain {
         let shown = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
         let context = ExplainContext { labels, score_kind, shown, settings, contours: self.contours };
-        Ok(Prepared { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
+        Ok(ExplainJob { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
     /// The decomposition by layer, if `--by-layer` was given.
@@ -229,7 +229,7 @@ impl Explain {
         }
     }
 
-    fn announce(&self, prepared: &Prepared, out: &mut dyn Write) -> Result<(), Failure> {
+    fn announce(&self, prepared: &ExplainJob, out: &mut dyn Write) -> Result<(), Failure> {
         let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
         for alike in prepared.context.shown.chunk_by(|a, b| a.title == b.title) {
             let layers: Vec<&str> = alike.iter().map(MapDescription::layer_name).collect();
@@ -241,11 +241,11 @@ impl Explain {
     fn json(
         &self,
         model: &Model,
-        prepared: &Prepared,
+        prepared: &ExplainJob,
         results: &[InputResult],
         profile: Option<Json>,
     ) -> Json {
-        let Prepared { context, explainer, .. } = prepared;
+        let ExplainJob { context, explainer, .. } = prepared;
         let first = context.shown.first();
         let mut object = vec![
             ("network", model.origin().to_string().into()),
@@ -261,7 +261,7 @@ impl Explain {
 }
 
 /// Compiled maps.
-pub(super) struct Prepared {
+pub(super) struct ExplainJob {
     pub(super) context: ExplainContext,
     pub(super) explainer: Explainer,
     /// The decomposition by layer.
@@ -273,7 +273,7 @@ pub(super) struct Prepared {
 /// The loop over all inputs.
 struct InputLoop<'a> {
     explain: &'a Explain,
-    prepared: &'a Prepared,
+    prepared: &'a ExplainJob,
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
@@ -291,7 +291,7 @@ impl InputLoop<'_> {
         classes: &Classes,
         out: &mut dyn Write,
     ) -> Result<Outcome, Failure> {
-        let Prepared { context, explainer, by_layer, .. } = self.prepared;
+        let ExplainJob { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
         let mut profile = Profile::default();

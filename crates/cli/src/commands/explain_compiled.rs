@@ -9,7 +9,7 @@ use monosplit::explain::{Explainer, ExplanationGraph, Finish, Settings, inputs};
 use monosplit::graph::Result;
 use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
 
-use super::explain::{Explain, Prepared};
+use super::explain::{Explain, ExplainJob};
 use super::explain_result::{ExplainContext, MapDescription};
 use super::method::MapFilter;
 
@@ -102,7 +102,7 @@ impl<'a> CompiledFile<'a> {
         explain: &Explain,
         choice: &MethodChoice,
         engine: &dyn Engine,
-    ) -> Result<Prepared> {
+    ) -> Result<ExplainJob> {
         let (labels, score_kind) = explain.class.labels(self.model)?;
         let settings = self.settings(explain, &choice.configured().settings);
         settings.check()?;
@@ -124,7 +124,7 @@ impl<'a> CompiledFile<'a> {
             Precision::F32 => engine.native_precision(),
         };
         let explainer = Explainer::from_graph(explanation, engine, precision)?;
-        Ok(Prepared { context, explainer, by_layer: None, remark: " (as compiled)" })
+        Ok(ExplainJob { context, explainer, by_layer: None, remark: " (as compiled)" })
     }
 
     fn reads(&self, input: &str) -> bool {

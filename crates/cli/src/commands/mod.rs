@@ -160,7 +160,7 @@ fn is_written(word: &OsString) -> bool {
 }
 
 /// The parsed command line with the defaults of the configuration files.
-struct Request {
+struct Invocation {
     line: CommandLine,
     matches: ArgMatches,
     defaults: Defaults,
@@ -211,17 +211,17 @@ impl<W: Write> Write for ResultStream<W> {
 /// Runs the program with the given arguments, of which the first is its own name.
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let request = match read(&arguments) {
-        Ok(request) => request,
+    let invocation = match read(&arguments) {
+        Ok(invocation) => invocation,
         Err(code) => return code,
     };
     crate::logging::install();
-    let command = request.line.command.as_ref();
-    OutputStyle { quiet: request.line.quiet, plain: request.line.no_color }.settle();
-    request.remark.iter().for_each(|remark| note(remark));
+    let command = invocation.line.command.as_ref();
+    OutputStyle { quiet: invocation.line.quiet, plain: invocation.line.no_color }.settle();
+    invocation.remark.iter().for_each(|remark| note(remark));
     crate::interruption::leave_nothing_behind();
     crate::interruption::say_what_is_gone();
-    keep_what_is_read(&CommandLine::command(), &request.matches, &config::files());
+    keep_what_is_read(&CommandLine::command(), &invocation.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(ResultStream { out: io::stdout().lock(), goes_on });
     let done = execute(command, &mut out).and_then(|code| {
@@ -233,7 +233,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let next = command.and_then(|command| next_step::after(command, &arguments));
             // No hint after a failed check, and none beside JSON.
             if let Some(next) =
-                next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&request.matches))
+                next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&invocation.matches))
             {
                 note(&next);
             }
@@ -244,7 +244,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = out.flush();
             let Failure::Error(error) = &failure else { return failure.report() };
             let said = text(error);
-            match request.defaults.origin(&CommandLine::command(), &request.matches, &said) {
+            match invocation.defaults.origin(&CommandLine::command(), &invocation.matches, &said) {
                 Some(origin) => complain(&format!("{said} ({origin})")),
                 None => failure.report(),
             }
@@ -282,7 +282,7 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 /// The command line as it was typed, with the defaults of the configuration.
-fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
+fn read(arguments: &[OsString]) -> Result<Invocation, ExitCode> {
     let typed = |command: clap::Command| {
         let matches = taking_negative_numbers(command).try_get_matches_from(arguments)?;
         Ok::<_, clap::Error>((CommandLine::from_arg_matches(&matches)?, matches))
@@ -292,7 +292,7 @@ fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
         Err(error) => return without_defaults(typed(CommandLine::command()), &error),
     };
     match typed(command) {
-        Ok((line, matches)) => Ok(Request { line, matches, defaults, remark: None }),
+        Ok((line, matches)) => Ok(Invocation { line, matches, defaults, remark: None }),
         Err(answer) if is_help(&answer) || typed(CommandLine::command()).is_err() => Err(refuse(&answer)),
         // The typed line is valid by itself, so that a default is at fault.
         Err(answer) => {
@@ -309,14 +309,14 @@ fn read(arguments: &[OsString]) -> Result<Request, ExitCode> {
 fn without_defaults(
     typed: Result<(CommandLine, ArgMatches), clap::Error>,
     error: &Error,
-) -> Result<Request, ExitCode> {
+) -> Result<Invocation, ExitCode> {
     let said = text(error);
     match typed {
         Err(answer) if is_help(&answer) => Err(refuse(&answer)),
         Ok((line, matches)) => match line.command {
             None
             | Some(Command::Completions(_) | Command::Man(_) | Command::Ops(_) | Command::Methods(_)) => {
-                Ok(Request { line, matches, defaults: Defaults::default(), remark: Some(said) })
+                Ok(Invocation { line, matches, defaults: Defaults::default(), remark: Some(said) })
             }
             Some(_) => Err(complain(&said)),
         },

@@ -10,7 +10,7 @@ use monosplit::graph::Error;
 use super::compute::ComputeArgs;
 use crate::failure::{Failure, note, text};
 use crate::json::Json;
-use crate::report::{Gallery, Report};
+use crate::report::{Report, ReportPictures};
 use crate::table::printable;
 
 /// Makes a page of what a run has found
@@ -59,15 +59,15 @@ impl ReportCommand {
         let store = Store::read(&self.run)?;
         let planned = store.planned(self.experiment.as_deref())?;
         let shows = planned.stages.iter().any(|stage| stage.kind == "comparison");
-        let gallery = if shows {
+        let pictures = if shows {
             let (model, data) = (self.model.as_deref(), self.data.as_deref());
-            let opened = Gallery::open(&store, &planned, model, data, self.compute.engine()?);
+            let opened = ReportPictures::open(&store, &planned, model, data, self.compute.engine()?);
             opened.map_err(|error| note(&format!("without pictures: {}", text(&error)))).ok()
         } else {
             None
         };
         std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, cause))?;
-        let names = Report::write(&store, &planned, gallery.as_ref(), &self.output)?;
+        let names = Report::write(&store, &planned, pictures.as_ref(), &self.output)?;
         let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
         if self.json {
             writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;

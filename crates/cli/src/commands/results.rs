@@ -163,7 +163,7 @@ struct Mean {
     key: [String; KEYS.len()],
     estimate: Option<Estimate>,
     images: usize,
-    silent: usize,
+    undefined: usize,
 }
 
 impl Mean {
@@ -186,7 +186,7 @@ impl Mean {
             ("low", number(|found| found.low).into()),
             ("high", number(|found| found.high).into()),
             ("images", self.images.into()),
-            ("silent", self.silent.into()),
+            ("silent", self.undefined.into()),
         ])
     }
 }
@@ -201,17 +201,17 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
         } = row;
         let key = [model, model_hash, preprocessing, method, configuration, layer, abs, metric, part, &*seed]
             .map(str::to_owned);
-        let (values, silent) = all.entry(key).or_default();
+        let (values, undefined) = all.entry(key).or_default();
         match row.value {
             Some(value) => values.push(value),
-            None => *silent += 1,
+            None => *undefined += 1,
         }
     }
-    let mean = |(key, (values, silent)): (_, (Vec<f64>, usize))| Mean {
+    let mean = |(key, (values, undefined)): (_, (Vec<f64>, usize))| Mean {
         key,
         estimate: Estimate::of(&values),
         images: values.len(),
-        silent,
+        undefined,
     };
     all.into_iter().map(mean).collect()
 }
@@ -229,13 +229,13 @@ fn table(means: &[Mean]) -> Table {
         ("silent", Align::Right, 8),
     ]);
     let mut table = Table::new(&columns);
-    for Mean { key, estimate, images, silent } in means {
+    for Mean { key, estimate, images, undefined } in means {
         let estimate = estimate.as_ref();
         let mut cells: Vec<String> = shown.iter().map(|&column| key[column].clone()).collect();
         cells.push(estimate.map_or_else(|| "–".into(), |found| format!("{:.4}", found.mean)));
         cells
             .push(estimate.map_or_else(String::new, |found| format!("{:.4} … {:.4}", found.low, found.high)));
-        cells.extend([images.to_string(), silent.to_string()]);
+        cells.extend([images.to_string(), undefined.to_string()]);
         table.row(cells);
     }
     table

@@ -183,9 +183,9 @@ impl RunCommand {
 
     /// Shows a progress line on a terminal where the results are not printed to it.
     fn show_progress(&self, opened: usize, total: usize) {
-        let silent = self.json || !std::io::stdout().is_terminal();
+        let unseen = self.json || !std::io::stdout().is_terminal();
         let mut errors = std::io::stderr();
-        if silent && total > FEW && is_watched() {
+        if unseen && total > FEW && is_watched() {
             let end = if opened == total { "\r\u{1b}[K" } else { "" };
             let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs{end}");
         }

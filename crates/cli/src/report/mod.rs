@@ -12,7 +12,7 @@ use monosplit::render::{LinePlot, Page, PageFigure, Scene, Series, Table};
 
 use crate::failure::{note, text};
 
-pub(crate) use pictures::Gallery;
+pub(crate) use pictures::ReportPictures;
 use pictures::{Drawn, MOST_COLUMNS, best_and_worst, ranked};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
@@ -27,12 +27,12 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Writes the report of an experiment into `folder`, with pictures where there is a `gallery`; returns the names of
+    /// Writes the report of an experiment into `folder`, with the maps of `pictures` where there are some; returns the names of
     /// the files.
     pub(crate) fn write(
         store: &Store,
         planned: &Planned,
-        gallery: Option<&Gallery>,
+        pictures: Option<&ReportPictures>,
         folder: &'a Path,
     ) -> Result<Vec<String>> {
         let page = Page::new(&planned.record.name);
@@ -48,7 +48,7 @@ impl<'a> Report<'a> {
             }
             match stage.kind.as_str() {
                 "selection" => report.selection(&summary, planned)?,
-                "comparison" => report.comparison(&summary, gallery)?,
+                "comparison" => report.comparison(&summary, pictures)?,
                 "ablation" => report.ablation(&summary, position)?,
                 "layers" => report.layers(&summary)?,
                 "sanity" => report.sanity(&summary)?,
@@ -168,7 +168,7 @@ impl<'a> Report<'a> {
         self.table("selection", &table)
     }
 
-    fn comparison(&mut self, summary: &Summary, gallery: Option<&Gallery>) -> Result<()> {
+    fn comparison(&mut self, summary: &Summary, pictures: Option<&ReportPictures>) -> Result<()> {
         self.heading("Comparison");
         self.table("comparison", &comparison(summary))?;
         if let Some(table) = verdicts(summary) {
@@ -185,7 +185,7 @@ impl<'a> Report<'a> {
             note(&format!("without pictures: {}", text(&error)));
             error
         };
-        let drawn = gallery.map(|gallery| gallery.draw(summary).map_err(left_out));
+        let drawn = pictures.map(|pictures| pictures.draw(summary).map_err(left_out));
         match drawn {
             Some(Ok(drawn)) => self.pictures(summary, drawn),
             Some(Err(_)) | None => {
@@ -240,7 +240,7 @@ impl<'a> Report<'a> {
         self.heading("Dependence on the layer");
         for (metric, (_, name, _)) in summary.stage.metrics.iter().enumerate() {
             let scene = curves(summary, metric)?.into_scene()?;
-            let note = tables::silences_by(summary, metric);
+            let note = tables::undefined_by_metric(summary, metric);
             let caption = format!("{}: means over {}. {note}", metric_title(name), summary.extent());
             let figure = PageFigure::drawing(&scene)?.beside().caption(caption.trim_end());
             self.with(|page| page.figure(figure));

@@ -24,7 +24,7 @@ const SIDE: usize = 144;
 pub(super) const MOST_COLUMNS: usize = 9;
 
 /// The network and the images that pictures are computed from.
-pub(crate) struct Gallery {
+pub(crate) struct ReportPictures {
     context: EvaluationContext,
     engine: Box<dyn Engine>,
     test: DataSet,
@@ -43,7 +43,7 @@ pub(crate) struct Drawn {
     pub(super) extremes: Vec<Row>,
 }
 
-impl Gallery {
+impl ReportPictures {
     /// Opens the network and the images of a run, which must be those that were measured.
     pub(crate) fn open(
         store: &Store,
@@ -71,7 +71,7 @@ impl Gallery {
         let folder = data.unwrap_or(Path::new(&record.data_path));
         let named_by = if data.is_some() { "--data" } else { "data.folder" };
         let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
-        Ok(Gallery { context, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
+        Ok(ReportPictures { context, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
     }
 
     fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {

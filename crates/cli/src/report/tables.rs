@@ -60,7 +60,7 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
         rows: stage.members.iter().zip(&summary.rows).map(row).collect(),
         headings: headings(&stage.members),
         unranked: (0..stage.members.len()).filter(|&row| !is_ranked(stage, row)).collect(),
-        note: silences(stage, stage.members.iter().map(named).zip(&summary.rows)),
+        note: undefined_notes(stage, stage.members.iter().map(named).zip(&summary.rows)),
     }
 }
 
@@ -170,20 +170,23 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
 }
 
 /// Where a metric had no value for some images of a row; nothing where it always had.
-fn silences<'a>(stage: &Stage, rows: impl Iterator<Item = (String, &'a Vec<MetricSummary>)>) -> String {
+fn undefined_notes<'a>(
+    stage: &Stage,
+    rows: impl Iterator<Item = (String, &'a Vec<MetricSummary>)>,
+) -> String {
     let rows: Vec<(String, &Vec<MetricSummary>)> = rows.collect();
-    let lines = (0..stage.metrics.len()).flat_map(|metric| silent_rows(stage, &rows, metric));
+    let lines = (0..stage.metrics.len()).flat_map(|metric| undefined_rows(stage, &rows, metric));
     as_note(&lines.collect::<Vec<_>>())
 }
 
 /// The same of one metric of a stage.
-pub(super) fn silences_by(summary: &Summary, metric: usize) -> String {
+pub(super) fn undefined_by_metric(summary: &Summary, metric: usize) -> String {
     let rows: Vec<(String, &Vec<MetricSummary>)> =
         summary.stage.members.iter().map(named).zip(&summary.rows).collect();
-    as_note(&silent_rows(&summary.stage, &rows, metric))
+    as_note(&undefined_rows(&summary.stage, &rows, metric))
 }
 
-fn silent_rows(stage: &Stage, rows: &[(String, &Vec<MetricSummary>)], metric: usize) -> Vec<String> {
+fn undefined_rows(stage: &Stage, rows: &[(String, &Vec<MetricSummary>)], metric: usize) -> Vec<String> {
     let title = metric_title(&stage.metrics[metric].1);
     if rows.iter().all(|(_, row)| row[metric].values.is_empty() && row[metric].silent > 0) {
         return vec![format!("all of them by {title}")];
@@ -229,7 +232,7 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
             caption: format!("{name}, {} ({})", summary.extent(), stage.part),
             columns: std::iter::once((value, Best::None)).chain(metric_columns(stage)).collect(),
             rows: rows().map(row).collect(),
-            note: silences(stage, rows().map(|(member, found)| (member.place.clone(), found))),
+            note: undefined_notes(stage, rows().map(|(member, found)| (member.place.clone(), found))),
             ..Table::default()
         }
     };
@@ -277,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// Two configurations on seven images by one metric: one of the split, and a baseline that is silent on the last image and
+    /// Two configurations on seven images by one metric: one of the split, and a baseline that is undefined on the last image and
     /// worse by a tenth on the others.
     fn summary() -> Summary {
         let member = |method: &str| Member {
@@ -329,7 +332,7 @@ mod tests {
     #[test]
     fn a_stage_that_is_not_complete_says_so() {
         let mut summary = summary();
-        assert_eq!(lack(&summary), None, "silence is no lack");
+        assert_eq!(lack(&summary), None, "an undefined value is not missing");
         summary.rows[1][0].silent = 0;
         assert!(lack(&summary).is_some_and(|said| said.contains("13 of 14")));
     }

@@ -1,4 +1,4 @@
-//! `monosplit figure`: the figures of the paper, of anybody's network and pictures.
+//! `monosplit figure`: the figures of the paper, for any network and pictures.
 
 mod alpha;
 mod layers;

@@ -56,7 +56,7 @@ pub(crate) fn text(error: &Error) -> String {
                 let layer = hint.value.as_deref().unwrap_or("NAME");
                 return Some(format!("a layer is named apart: --layer {layer}"));
             }
-            "layers" | "survey" => "`monosplit inspect` lists all",
+            "layers" | "import report" => "`monosplit inspect` lists all",
             "mask-file" => "name its file: mask:file=mask.png",
             "methods" => "`monosplit methods` lists them",
             "model" => "or --model FILE",
@@ -105,7 +105,7 @@ mod tests {
             (hinted(Hint::INPUT_SHAPE), "--input-shape 3,224,224"),
             (hinted(Hint::LAYERS), "`monosplit inspect`"),
             (hinted(Hint::OPERATORS), "`monosplit ops`"),
-            (hinted(Hint::SURVEY), "`monosplit inspect`"),
+            (hinted(Hint::IMPORT_REPORT), "`monosplit inspect`"),
             (MethodChoice::parse("splitcam@conv1", &[]).err().unwrap(), "--layer conv1"),
             (MethodChoice::parse("none such", &[]).err().unwrap(), "`monosplit methods`"),
             (Labels::from_text("").find("cat", 3).err().unwrap(), "--labels FILE"),

@@ -1,5 +1,5 @@
-//! How a person names a layer, and what the layers are. A name is a module path as PyTorch writes it, the path of a
-//! container of modules, or the name of a node or tensor in the ONNX file; a wrong one is answered with the closest.
+//! Layer names and the list of layers. A name is a module path as PyTorch writes it, the path of a container of modules,
+//! or the name of a node or tensor in the ONNX file. The error for an unknown name suggests the closest ones.
 
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ impl Layer {
         }
     }
 
-    /// The value the layer hands on.
+    /// The value the layer produces.
     pub fn output_value(&self) -> NodeId {
         self.last
     }
@@ -53,7 +53,7 @@ pub enum End {
     /// The value that enters it.
     #[default]
     Input,
-    /// The value it hands on.
+    /// The value it produces.
     Output,
 }
 
@@ -166,7 +166,7 @@ impl Graph {
                 std::iter::once(node.label.display()).chain(node.label.aliases.iter().map(String::as_str));
             for candidate in names.chain(containers).filter(|c| !c.is_empty()) {
                 if seen.insert(candidate) {
-                    ranked.extend(strangeness(name, candidate).map(|rank| (rank, candidate)));
+                    ranked.extend(name_distance(name, candidate).map(|rank| (rank, candidate)));
                 }
             }
         }
@@ -262,8 +262,8 @@ fn is_inside(container: &str, path: &str) -> bool {
     !container.is_empty() && path.strip_prefix(container).is_some_and(|rest| rest.starts_with(['.', '/']))
 }
 
-/// How unlike two names are, the less the better; `None` if they have nothing in common.
-fn strangeness(wanted: &str, candidate: &str) -> Option<usize> {
+/// A distance between two names; `None` if they have nothing in common.
+fn name_distance(wanted: &str, candidate: &str) -> Option<usize> {
     if wanted.is_empty() || wanted.len() > LONGEST_COMPARED || candidate.len() > LONGEST_COMPARED {
         return None;
     }

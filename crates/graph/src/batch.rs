@@ -6,9 +6,9 @@ use crate::op::Op;
 use crate::shape::Dim;
 use crate::tensor::{Data, Kind, Tensor, element_count};
 
-/// Whether the first output of a sample depends on which samples share its batch, as it does where a mean over the batch
-/// is part of the network. Told by shapes: something made from the input no longer runs over samples, or is reduced over
-/// the first axis of an input of fixed batch size.
+/// Whether the first output of a sample depends on the other samples of its batch, as it does if the network computes a
+/// mean over the batch. This is decided by shapes: a value computed from the input has no batch axis any more, or is
+/// reduced over the first axis of an input of fixed batch size.
 pub fn samples_interact(graph: &Graph) -> bool {
     let (Some(&input), Some(output)) = (graph.inputs().first(), graph.outputs().first()) else {
         return false;

@@ -48,8 +48,8 @@ impl Hint {
     pub const LAYERS: Hint = Hint::new("layers", "the layers of the graph list all");
     /// The table of operators tells what there is.
     pub const OPERATORS: Hint = Hint::new("operators", "the table of operators lists what is");
-    /// The survey of a file tells all that is wrong with it.
-    pub const SURVEY: Hint = Hint::new("survey", "a survey of the file lists all");
+    /// The import report of a file lists all that cannot be read.
+    pub const IMPORT_REPORT: Hint = Hint::new("import report", "the import report of the file lists all");
 
     /// A hint of this code and text.
     pub const fn new(code: &'static str, text: &'static str) -> Self {

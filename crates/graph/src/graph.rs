@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// A value the graph hands out, and its name.
+/// An output of the graph: a value and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The name.
@@ -153,7 +153,7 @@ impl Graph {
         id
     }
 
-    /// Hands out the value of `node` under `name`.
+    /// Adds an output named `name` with the value of `node`.
     pub fn output(&mut self, name: impl Into<String>, node: NodeId) {
         self.outputs.push(Output { name: name.into(), node });
     }

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod arch;
 mod arithmetic;
+mod atomic_file;
 pub mod batch;
 mod cut;
 mod element;
@@ -26,9 +27,9 @@ mod resampling;
 mod shape;
 mod tensor;
 pub mod weights;
-mod whole_file;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
+pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};
 pub use cut::{Cut, dependents};
 pub use error::{Error, ErrorKind, Hint, Result};
 pub use file::FileBytes;
@@ -39,4 +40,3 @@ pub use op::Op;
 pub use options::Options;
 pub use shape::{Dim, Shape};
 pub use tensor::{Buffer, Data, Kind, Scalar, Tensor, element_count};
-pub use whole_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};

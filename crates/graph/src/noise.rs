@@ -1,5 +1,5 @@
 //! Pseudo-random numbers by counter: number `i` of a stream is a function of the seed, the stream and `i` alone. So
-//! whoever needs the numbers of a step can ask for them without having drawn those before, on any machine.
+//! the numbers of a step are available without drawing those before it, with the same bits on any machine.
 
 /// A stream of pseudo-random numbers.
 ///

@@ -1,5 +1,4 @@
-//! Options as they are written after a name, `key=value,key=value`, read as what the thing of that name expects. Methods
-//! and metrics are asked for in this form.
+//! Options written after a name, `key=value,key=value`. Methods and metrics are configured in this form.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -54,7 +53,7 @@ impl Options {
         Options { owner, known: known.into_iter().collect(), ..self }
     }
 
-    /// An error if an option was given that nobody read.
+    /// An error if an option was given that was never read.
     pub fn all_used(&self) -> Result<()> {
         let Some((key, _)) = self.given.first() else { return Ok(()) };
         let owner = self.owner;

@@ -1,5 +1,5 @@
-//! What the elements of a resized axis are made of. Every interpolation here is separable, so that one axis at a time is all
-//! there is.
+//! Interpolation weights of a resize. Every interpolation here is separable, so one axis is resized at a time. Passes,
+//! derivatives and engines all take the weights from here.
 
 use crate::op::{Coordinates, Interpolation, ResizeAxis, Rounding};
 
@@ -7,14 +7,14 @@ use crate::op::{Coordinates, Interpolation, ResizeAxis, Rounding};
 pub type Taps = Vec<(usize, f64)>;
 
 impl ResizeAxis {
-    /// What every place of the axis is made of, which was `length` elements long.
+    /// The taps of every output element of the axis, which was `length` elements long.
     pub fn taps(&self, interpolation: Interpolation, coordinates: Coordinates, length: usize) -> Vec<Taps> {
-        let at = |place| taps(interpolation, coordinate(coordinates, self, length, place), length);
+        let at = |position| taps(interpolation, coordinate(coordinates, self, length, position), length);
         (0..self.length).map(at).collect()
     }
 
-    /// The order in which axes of a value of this shape are resized: shrinking first keeps what lies between smaller than the
-    /// input or the output.
+    /// The order in which the axes of a value of this shape are resized. Shrinking first keeps every intermediate value no
+    /// larger than the larger of input and output.
     pub fn shrinking_first(axes: &[ResizeAxis], shape: &[usize]) -> Vec<ResizeAxis> {
         let mut axes = axes.to_vec();
         let growth = |axis: &ResizeAxis| axis.length as f64 / shape[axis.axis] as f64;
@@ -23,9 +23,9 @@ impl ResizeAxis {
     }
 }
 
-/// Where output element `place` lies in input coordinates.
-fn coordinate(coordinates: Coordinates, axis: &ResizeAxis, length: usize, place: usize) -> f64 {
-    let x = place as f64;
+/// The input coordinate of output element `position`.
+fn coordinate(coordinates: Coordinates, axis: &ResizeAxis, length: usize, position: usize) -> f64 {
+    let x = position as f64;
     match coordinates {
         Coordinates::PytorchHalfPixel if axis.length == 1 => 0.0,
         Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / axis.scale - 0.5,

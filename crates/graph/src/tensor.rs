@@ -40,7 +40,7 @@ enum Elements<T> {
 }
 
 impl<T: Clone> Buffer<T> {
-    /// The elements as an owned vector, if nobody else holds them.
+    /// The elements as an owned vector, if they are not shared.
     pub fn try_into_vec(self) -> std::result::Result<Vec<T>, Self> {
         match self.0 {
             Elements::Own(elements) => {
@@ -55,7 +55,7 @@ impl<T: Clone> Buffer<T> {
         std::ptr::eq::<[T]>(&**self, &**other)
     }
 
-    /// The elements as an owned vector, copied only if somebody else still holds them.
+    /// The elements as an owned vector, copied only if they are shared.
     pub fn into_vec(self) -> Vec<T> {
         self.try_into_vec().unwrap_or_else(|shared| shared.to_vec())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
-use monosplit_graph::onnx::{self, ImportOptions, Survey};
+use monosplit_graph::onnx::{self, ImportOptions, ImportReport};
 use monosplit_graph::passes::{
     Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
 };
@@ -100,10 +100,10 @@ impl Model {
         let (mut defaults, mut external) = (Vec::new(), Vec::new());
         let original = match &origin {
             Origin::Onnx(path) => {
-                let mut survey = survey(path, options)?;
-                defaults = std::mem::take(&mut survey.defaults);
-                external = std::mem::take(&mut survey.external);
-                complete(path, survey)?
+                let mut report = import_report(path, options)?;
+                defaults = std::mem::take(&mut report.defaults);
+                external = std::mem::take(&mut report.external);
+                complete(path, report)?
             }
             Origin::Architecture { name, weights } => build(name, weights, options)?,
         };
@@ -265,7 +265,7 @@ impl Model {
     }
 }
 
-pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
+pub(crate) fn import_report(path: &Path, options: &ModelOptions) -> Result<ImportReport> {
     let file = read_file(path, MAX_ONNX)?;
     let mut import = ImportOptions::default().any_samples(options.open_batch);
     if let Some(lengths) = &options.input_shape {
@@ -274,7 +274,7 @@ pub(crate) fn survey(path: &Path, options: &ModelOptions) -> Result<Survey> {
     if options.optional_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
         import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
-    onnx::survey_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
+    onnx::import_report_of_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
 }
 
 /// Whether a file is a compiled one, which returns its own maps.
@@ -283,17 +283,17 @@ pub fn holds_maps(path: impl AsRef<Path>) -> bool {
     metadata.is_ok_and(|found| is_compiled(&found))
 }
 
-/// The graph of a survey; an error if the survey found problems.
-fn complete(path: &Path, survey: Survey) -> Result<Graph> {
-    if let Some(graph) = survey.graph {
+/// The network of a file without problems.
+fn complete(path: &Path, report: ImportReport) -> Result<Graph> {
+    if let Some(graph) = report.graph {
         return Ok(graph);
     }
-    let error = match &survey.problems[..] {
+    let error = match &report.problems[..] {
         [] => Error::unsupported("the network could not be read"),
         [only] => only.error.clone().at(&only.node),
         [first, rest @ ..] => {
             let message = format!("{} (and {} more)", first.error.message(), rest.len());
-            Error::unsupported(message).at(&first.node).hint(Hint::SURVEY)
+            Error::unsupported(message).at(&first.node).hint(Hint::IMPORT_REPORT)
         }
     };
     Err(error.context(path.display()))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use monosplit_engine::Precision;
-use monosplit_graph::onnx::Survey;
+use monosplit_graph::onnx::ImportReport;
 use monosplit_graph::passes::{CanonicalOptions, Stored};
 use monosplit_graph::{Graph, Result};
 
@@ -163,7 +163,7 @@ impl ModelOptions {
     }
 
     /// Reads an ONNX file as far as it can be read: where the graph is missing, the problems say why.
-    pub fn survey(&self, path: impl AsRef<Path>) -> Result<Survey> {
-        model::survey(path.as_ref(), self)
+    pub fn import_report(&self, path: impl AsRef<Path>) -> Result<ImportReport> {
+        model::import_report(path.as_ref(), self)
     }
 }

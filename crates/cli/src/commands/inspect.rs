@@ -103,19 +103,19 @@ impl Inspect {
                 maps: Vec::new(),
             });
         };
-        let survey = options.survey(path)?;
-        let canonical = match survey.graph {
+        let report = options.import_report(path)?;
+        let canonical = match report.graph {
             Some(graph) => Some(options.from_graph(origin.clone(), graph)?.report().to_string()),
             None => None,
         };
         Ok(Findings {
             origin,
-            producer: Some(survey.producer).filter(|name| !name.is_empty()),
-            opset: Some(survey.opset),
-            problems: survey.problems,
-            defaults: survey.defaults,
-            maps: compiled_maps(&survey.read),
-            graph: survey.read,
+            producer: Some(report.producer).filter(|name| !name.is_empty()),
+            opset: Some(report.opset),
+            problems: report.problems,
+            defaults: report.defaults,
+            maps: compiled_maps(&report.read),
+            graph: report.read,
             canonical,
         })
     }

@@ -10,7 +10,7 @@ use monosplit::catalogue::{Family, entries};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::methods::Occlusion;
 use monosplit::explain::{ClassInput, ExplanationGraph, MapRequest, Procedure};
-use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, Survey};
+use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, ImportReport};
 use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
 use monosplit::graph::passes::matrix_form;
 use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, npy};
@@ -40,10 +40,10 @@ fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) -> String {
     path
 }
 
-fn survey(path: &str) -> Survey {
+fn import_report(path: &str) -> ImportReport {
     let import = ["class", "alpha", "theta", "limit"];
     let import = import.into_iter().fold(ImportOptions::default(), ImportOptions::optional_input);
-    onnx::survey(&std::fs::read(path).unwrap(), None, &import).unwrap()
+    onnx::import_report(&std::fs::read(path).unwrap(), None, &import).unwrap()
 }
 
 /// The numbers `explain` writes.
@@ -66,7 +66,7 @@ fn a_compiled_file_says_what_it_reads_returns_and_contains() {
     let network = Small::default().save(&folder, "small.onnx");
     for opset in ["13", "17", "26"] {
         let path = compiled(&folder, &network, &["--methods", "splitcam,gradcam", "--opset", opset]);
-        let found = survey(&path);
+        let found = import_report(&path);
         assert_eq!(found.opset.to_string(), opset);
         assert!(found.problems.is_empty(), "{:?}", found.problems);
         let outputs: Vec<&str> = found.read.outputs().iter().map(|output| output.name.as_str()).collect();
@@ -96,7 +96,7 @@ fn what_was_chosen_can_be_read_from_the_file() {
     let words =
         "--method splitlrp:map=pos,theta=0.5,limit=4 --class 3 --fp16 --size input --normalise max --abs";
     let path = compiled(&folder, &network, &words.split(' ').collect::<Vec<_>>());
-    let read = survey(&path).read;
+    let read = import_report(&path).read;
     let output = read.outputs()[2].name.clone();
     let said = |key: &str| read.metadata().iter().find(|(known, _)| known == key).map(|(_, v)| v.as_str());
     let facts = [
@@ -119,7 +119,7 @@ fn what_was_chosen_can_be_read_from_the_file() {
     }
     for (class, value) in [("top1", "top1"), ("4", "4")] {
         let path = compiled(&folder, &network, &["--class", class]);
-        let read = survey(&path).read;
+        let read = import_report(&path).read;
         assert!(read.metadata().contains(&("monosplit.class".to_owned(), value.to_owned())));
     }
 }
@@ -131,7 +131,7 @@ fn what_is_fixed_is_no_input() {
     for (class, shown) in [("2", "2"), ("top1", "top1")] {
         let native = map(&folder, &network, &x, &["--method", "gradient", "--class", shown]);
         let path = compiled(&folder, &network, &["--method", "gradient", "--class", class]);
-        assert!(survey(&path).defaults.is_empty());
+        assert!(import_report(&path).defaults.is_empty());
         assert!(relative_error(&map(&folder, &path, &x, &[]), &native) < 1e-6);
         // The class it has may be said, and no other.
         assert!(relative_error(&map(&folder, &path, &x, &["--class", shown]), &native) < 1e-6);
@@ -194,7 +194,7 @@ fn alpha_left_out_is_what_it_is_in_double_precision() {
     let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let words = ["--method", "splitgrad", "--layer", "x", "--precision", "f64"];
-    let found = survey(&compiled(&folder, &network, &words));
+    let found = import_report(&compiled(&folder, &network, &words));
     let graph = found.graph.unwrap();
     let run = |alpha: f64| {
         let given = |name: &str| match found.defaults.iter().find(|(input, _)| input == name) {
@@ -240,7 +240,8 @@ fn a_map_is_asked_for_once() {
     );
     assert!(!Path::new(&path).exists());
     succeeds([&words[..], &[&with(&third)]].concat());
-    let outputs = survey(&path).read.outputs().iter().map(|output| output.name.clone()).collect::<Vec<_>>();
+    let outputs =
+        import_report(&path).read.outputs().iter().map(|output| output.name.clone()).collect::<Vec<_>>();
     for file in ["b", "c"] {
         let wanted = format!("saliency/deeplift:baseline={file}.npy/input");
         assert!(outputs.contains(&wanted), "{wanted} is not in {outputs:?}");
@@ -254,7 +255,7 @@ fn one_map_of_several_is_picked_by_what_it_is() {
     let (network, x) = (Small::default().save(&folder, "small.onnx"), samples(&folder));
     let methods = "splitcam,splitcam:stream=h,gradcam";
     let path = compiled(&folder, &network, &["--methods", methods, "--layers", "conv,conv:out"]);
-    let read = survey(&path).read;
+    let read = import_report(&path).read;
     let outputs: Vec<&str> = read.outputs().iter().map(|output| output.name.as_str()).collect();
     for method in ["splitcam", "splitcam:stream=h", "gradcam"] {
         for layer in ["conv", "conv:out"] {
@@ -332,7 +333,7 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
     let folder = ScratchFolder::new();
     let network = Small::default().save(&folder, "small.onnx");
     let path = compiled(&folder, &network, &["--method", "splitgrad", "--layer", "x"]);
-    let found = survey(&path);
+    let found = import_report(&path);
     let graph = found.graph.unwrap();
     let run = |class: i64, alpha: f32| {
         let given = |name: &str| match name {
@@ -366,7 +367,7 @@ fn a_theta_or_a_limit_that_is_out_of_range_gives_no_map() {
         &network,
         &["--method", "splitlrp", "--layer", "layer4.2.conv2", "--precision", "f32"],
     );
-    let found = survey(&path);
+    let found = import_report(&path);
     let graph = found.graph.unwrap();
     let names: Vec<&str> = found.defaults.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.contains(&"limit") && names.contains(&"theta"), "{names:?}");
@@ -415,7 +416,7 @@ fn activations_are_spelled_out_in_double_precision() {
         for opset in ["13", "17", "26"] {
             let words = ["--method", "gradient", "--precision", "f64", "--opset", opset];
             let path = compiled(&folder, &network, &words);
-            let read = survey(&path).read;
+            let read = import_report(&path).read;
             let is_left = |op: &Op| matches!(op, Op::Unary(f) if f.name() == activation.name());
             assert!(read.nodes().all(|(_, node)| !is_left(&node.op)), "{activation:?} at {opset}");
             let error = relative_error(&map(&folder, &path, &x, &[]), &native);
@@ -511,7 +512,7 @@ fn merged_weights_are_kept_in_the_precision_asked_for() {
     let folder = ScratchFolder::new();
     let network = text(&model("resnet/torchscript-raw-13.onnx"));
     let is_single = |words: &[&str]| {
-        let read = survey(&compiled(&folder, &network, words)).read;
+        let read = import_report(&compiled(&folder, &network, words)).read;
         let values = read.nodes().filter_map(|(id, _)| read.constant_value(id));
         let large = values.filter(|tensor| tensor.len() > 64).map(|tensor| tensor.to_f64());
         large.into_iter().all(|values| values.iter().all(|&v| f64::from(v as f32) == v))
@@ -665,7 +666,7 @@ fn files_in_double_precision_compute_the_same() {
         for opset in ["13", "26"] {
             let words = ["--method", method, "--precision", "f64", "--opset", opset];
             let path = compiled(&folder, &network, &words);
-            assert!(survey(&path).problems.is_empty());
+            assert!(import_report(&path).problems.is_empty());
             // Without a word about precision: the file says what it is meant to be computed in.
             let error = relative_error(&map(&folder, &path, &x, &[]), &native);
             assert!(error < 1e-6, "{method} at operator set {opset}: {error:e}");
@@ -776,7 +777,7 @@ fn a_network_for_batches_of_one_size_is_compiled_for_any_if_it_can_be() {
         let said =
             succeeds(["compile", &network, "--method", "gradient", "--layer", "conv", "-o", &path]).errors;
         assert!(said.contains("takes any number of samples"), "{said}");
-        let found = survey(&path).read;
+        let found = import_report(&path).read;
         assert_eq!(found.node(found.inputs()[0]).shape.dims()[0], Dim::Batch(1));
         let words = ["--method", "gradient", "--layer", "conv", "--class", "2"];
         let (own, shipped) = (map(&folder, &network, &x, &words), map(&folder, &path, &x, &["--class", "2"]));

@@ -1,9 +1,9 @@
 //! One node of a file with the values it reads: typed access to its attributes and inputs, with messages that
 //! say what was expected.
 
-use super::extent::Extent;
-use super::host::Host;
 use super::model::{AttributeValue, NodeProto, TensorProto};
+use super::static_array::StaticArray;
+use super::symbolic_int::SymbolicInt;
 use super::value::{Known, Value};
 use crate::error::{Error, Result};
 
@@ -125,19 +125,19 @@ impl<'c> Call<'c> {
     }
 
     /// An optional input that has to be known while the file is read.
-    pub(crate) fn host(&self, index: usize, role: &str) -> Result<Option<Host>> {
+    pub(crate) fn array(&self, index: usize, role: &str) -> Result<Option<StaticArray>> {
         if self.optional(index).is_none() {
             return Ok(None);
         }
-        self.known(index).and_then(Known::host).map(Some).ok_or_else(|| {
+        self.known(index).and_then(Known::array).map(Some).ok_or_else(|| {
             Error::unsupported(format!("the {role} of {} must not depend on the network's input", self.op()))
         })
     }
 
     /// An optional input that is a list of integers which may contain the batch size.
-    pub(crate) fn extents(&self, index: usize, role: &str) -> Result<Option<Vec<Extent>>> {
-        match self.host(index, role)? {
-            Some(host) => Ok(Some(host.as_ints()?.to_vec())),
+    pub(crate) fn extents(&self, index: usize, role: &str) -> Result<Option<Vec<SymbolicInt>>> {
+        match self.array(index, role)? {
+            Some(array) => Ok(Some(array.as_ints()?.to_vec())),
             None => Ok(None),
         }
     }
@@ -161,8 +161,8 @@ impl<'c> Call<'c> {
 
     /// An optional input that is one number.
     pub(crate) fn scalar(&self, index: usize, role: &str) -> Result<Option<f64>> {
-        let Some(host) = self.host(index, role)? else { return Ok(None) };
-        match host.floats().as_deref() {
+        let Some(array) = self.array(index, role)? else { return Ok(None) };
+        match array.floats().as_deref() {
             Some([value]) => Ok(Some(*value)),
             _ => Err(Error::unsupported(format!("the {role} of {} should be one number", self.op()))),
         }

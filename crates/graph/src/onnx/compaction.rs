@@ -1,5 +1,5 @@
-//! What a file need not say: attributes that are what ONNX takes them for anyway, and long names of values that nobody asks
-//! for. An explanation has thousands of nodes, and these are most of what it adds to a file.
+//! Smaller files: attributes that have their default value and long names of inner values are left out. An explanation
+//! has thousands of nodes, and these are most of what it adds to a file.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,16 +1,16 @@
-//! Nodes that are computed while the file is read, because everything they read is known: shape arithmetic,
-//! masks, axes and bounds. Weights that are too large to bother are left to the graph.
+//! Nodes that are computed while the file is read, because all their operands are known: shape arithmetic, masks, axes
+//! and bounds. Operations on large weights become nodes of the graph instead.
 
 use super::call::{self, Call};
 use super::elements;
 use super::evaluate_arithmetic as arithmetic;
-use super::extent::Extent;
 use super::files::Files;
-use super::host::{self, Elements, Host};
 use super::import::Importer;
 use super::import_layout::permutation;
 use super::import_select::{parts_of, slices};
 use super::import_shape::{flattened, reshaped, squeezed, unsqueezed};
+use super::static_array::{self, Elements, StaticArray};
+use super::symbolic_int::SymbolicInt;
 use super::value::{Content, Known, Ramp, Value};
 use crate::error::{Error, Result};
 use crate::op::Binary;
@@ -22,24 +22,24 @@ const MAX_FLOATS: usize = 1 << 16;
 
 /// The values a node produces, if they can be computed now.
 pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
-    let host = match call.op() {
+    let array = match call.op() {
         "Constant" => return constant(importer, call).map(|value| Some(vec![value])),
         "Shape" => shape(importer, call)?,
         "Size" => {
-            let count = value_shape(importer, call.input(0)?).count().and_then(Extent::of);
-            Host::int(
+            let count = value_shape(importer, call.input(0)?).count().and_then(SymbolicInt::of);
+            StaticArray::int(
                 count.ok_or_else(|| Error::unsupported("the size is not a multiple of the batch size"))?,
             )
         }
-        "CastLike" => match call.known(0).and_then(Known::host) {
-            Some(host) if host.elements.len() <= MAX_FLOATS => {
-                arithmetic::cast(&host, like(importer, call.input(1)?))?
+        "CastLike" => match call.known(0).and_then(Known::array) {
+            Some(array) if array.elements.len() <= MAX_FLOATS => {
+                arithmetic::cast(&array, like(importer, call.input(1)?))?
             }
             _ => return Ok(None),
         },
         _ => return evaluate_known(importer, call),
     };
-    Ok(Some(vec![Value::host("", host)]))
+    Ok(Some(vec![Value::array("", array)]))
 }
 
 fn value_shape(importer: &Importer, value: &Value) -> Shape {
@@ -64,13 +64,14 @@ fn like(importer: &Importer, value: &Value) -> i64 {
     }
 }
 
-fn shape(importer: &Importer, call: &Call) -> Result<Host> {
+fn shape(importer: &Importer, call: &Call) -> Result<StaticArray> {
     let shape = value_shape(importer, call.input(0)?);
     let rank = shape.rank() as i64;
     let clamped = |v: i64| if v < 0 { v.saturating_add(rank) } else { v }.clamp(0, rank) as usize;
     let (start, end) = (clamped(call.int("start", 0)?), clamped(call.int("end", i64::MAX)?));
     let dims = shape.dims().get(start..end).unwrap_or(&[]);
-    Host::of_shape(&Shape::new(dims)).ok_or_else(|| Error::shape(format!("the shape {shape} is absurd")))
+    StaticArray::of_shape(&Shape::new(dims))
+        .ok_or_else(|| Error::shape(format!("the shape {shape} is absurd")))
 }
 
 fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {
@@ -83,18 +84,18 @@ fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {
         return Ok(Value::known("", Content::Tensor(tensor)));
     }
     let float = |values: Vec<f64>| Elements::Float { values, double: false };
-    let host = if call.has("value_float") {
-        Host::new(Vec::new(), float(vec![call.float("value_float", 0.0)?]))?
+    let array = if call.has("value_float") {
+        StaticArray::new(Vec::new(), float(vec![call.float("value_float", 0.0)?]))?
     } else if call.has("value_int") {
-        Host::int(call.int("value_int", 0)?.into())
+        StaticArray::int(call.int("value_int", 0)?.into())
     } else if let Some(values) = call.floats("value_floats")? {
-        Host::new(vec![values.len()], float(values))?
+        StaticArray::new(vec![values.len()], float(values))?
     } else if let Some(values) = call.ints("value_ints")? {
-        Host::ints(values.into_iter().map(Extent::from).collect())
+        StaticArray::ints(values.into_iter().map(SymbolicInt::from).collect())
     } else {
         return Err(Error::unsupported("a Constant of strings or sparse values is not supported"));
     };
-    Ok(Value::host("", host))
+    Ok(Value::array("", array))
 }
 
 fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
@@ -111,32 +112,32 @@ fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Val
     let only_here = matches!(call.op(), "ScatterND" | "Trilu" | "Range" | "NonZero" | "Mod" | "CumSum");
     let known = || (0..call.inputs.len()).filter_map(|index| call.known(index));
     let floats: usize = known().filter(|k| k.kind() == Kind::Float).map(Known::len).sum();
-    if (!only_here && floats > MAX_FLOATS) || known().any(|k| k.len() > host::LIMIT) {
+    if (!only_here && floats > MAX_FLOATS) || known().any(|k| k.len() > static_array::LIMIT) {
         return Ok(None);
     }
     importer.spend(known().map(Known::len).sum())?;
-    let mut hosts = Vec::with_capacity(call.inputs.len());
+    let mut arrays = Vec::with_capacity(call.inputs.len());
     for index in 0..call.inputs.len() {
-        match (call.optional(index), call.known(index).and_then(Known::host)) {
-            (None, _) => hosts.push(None),
-            (_, Some(host)) => hosts.push(Some(host)),
+        match (call.optional(index), call.known(index).and_then(Known::array)) {
+            (None, _) => arrays.push(None),
+            (_, Some(array)) => arrays.push(Some(array)),
             (Some(_), None) => return Ok(None),
         }
     }
-    let results = compute(call, &hosts)?;
+    let results = compute(call, &arrays)?;
     importer.spend(results.iter().flatten().map(|h| h.elements.len()).sum())?;
-    Ok(results.map(|results| results.into_iter().map(|h| Value::host("", h)).collect()))
+    Ok(results.map(|results| results.into_iter().map(|h| Value::array("", h)).collect()))
 }
 
-fn compute(call: &Call, hosts: &[Option<Host>]) -> Result<Option<Vec<Host>>> {
+fn compute(call: &Call, arrays: &[Option<StaticArray>]) -> Result<Option<Vec<StaticArray>>> {
     let x = || {
-        hosts
+        arrays
             .first()
             .and_then(Option::as_ref)
             .ok_or_else(|| Error::malformed(format!("{} is missing its input 0", call.op())))
     };
-    let one = |host: Result<Host>| host.map(|h| Some(vec![h]));
-    let own = |host: &Host| Shape::fixed(&host.shape);
+    let one = |array: Result<StaticArray>| array.map(|h| Some(vec![h]));
+    let own = |array: &StaticArray| Shape::fixed(&array.shape);
     let relaid = |shape: Shape| x()?.reshaped(fixed(&shape)?);
     match call.op() {
         "Reshape" => one(reshaped(call, &own(x()?)).and_then(relaid)),
@@ -144,20 +145,20 @@ fn compute(call: &Call, hosts: &[Option<Host>]) -> Result<Option<Vec<Host>>> {
         "Squeeze" => one(squeezed(call, &own(x()?)).and_then(relaid)),
         "Unsqueeze" => one(unsqueezed(call, &own(x()?)).and_then(relaid)),
         "Transpose" => one(permutation(call, x()?.shape.len()).and_then(|axes| x()?.transposed(&axes))),
-        "Concat" => one(concat(call, hosts)),
-        "Gather" => one(gather(call, hosts)),
+        "Concat" => one(concat(call, arrays)),
+        "Gather" => one(gather(call, arrays)),
         "Slice" => one(slice(call, x()?)),
         "Split" => split(call, x()?).map(Some),
         "Expand" => expand(call, x()?),
         "ConstantOfShape" => constant_of_shape(call),
-        "Range" => one(arithmetic::range(hosts)),
-        "ScatterND" => one(scatter(call, hosts)),
-        "Trilu" => one(trilu(call, x()?, hosts)),
+        "Range" => one(arithmetic::range(arrays)),
+        "ScatterND" => one(scatter(call, arrays)),
+        "Trilu" => one(trilu(call, x()?, arrays)),
         "NonZero" => one(nonzero(x()?)),
-        "Where" => one(arithmetic::choose(hosts)),
+        "Where" => one(arithmetic::choose(arrays)),
         "Cast" => one(arithmetic::cast(x()?, call.int("to", 1)?)),
         op if op.starts_with("Reduce") => arithmetic::reduce(call, x()?),
-        _ => arithmetic::elementwise(call, hosts),
+        _ => arithmetic::elementwise(call, arrays),
     }
 }
 
@@ -167,17 +168,17 @@ fn fixed(shape: &Shape) -> Result<Vec<usize>> {
         .ok_or_else(|| Error::unsupported(format!("a constant of shape {shape} depends on the batch size")))
 }
 
-fn concat(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
-    let parts: Vec<Host> = hosts.iter().flatten().cloned().collect();
+fn concat(call: &Call, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let parts: Vec<StaticArray> = arrays.iter().flatten().cloned().collect();
     let rank = parts.first().map_or(0, |p| p.shape.len());
-    Host::joined(&parts, call::axis(call.int("axis", 1)?, rank)?)
+    StaticArray::joined(&parts, call::axis(call.int("axis", 1)?, rank)?)
 }
 
-fn gather(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
-    let [Some(x), Some(indices)] = hosts else { return Err(Error::malformed("Gather reads two values")) };
+fn gather(call: &Call, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let [Some(x), Some(indices)] = arrays else { return Err(Error::malformed("Gather reads two values")) };
     let axis = call::axis(call.int("axis", 0)?, x.shape.len())?;
     let length = x.shape[axis] as i64;
-    let position = |e: &Extent| {
+    let position = |e: &SymbolicInt| {
         let index = e.known()?;
         usize::try_from(if index < 0 { index.checked_add(length)? } else { index }).ok()
     };
@@ -187,7 +188,7 @@ fn gather(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
     x.taken(axis, &positions, &indices.shape)
 }
 
-fn slice(call: &Call, x: &Host) -> Result<Host> {
+fn slice(call: &Call, x: &StaticArray) -> Result<StaticArray> {
     let mut result = x.clone();
     for part in slices(call, &Shape::fixed(&x.shape))? {
         result = result.taken(part.axis, &part.positions(), &[part.length])?;
@@ -195,31 +196,32 @@ fn slice(call: &Call, x: &Host) -> Result<Host> {
     Ok(result)
 }
 
-fn split(call: &Call, x: &Host) -> Result<Vec<Host>> {
+fn split(call: &Call, x: &StaticArray) -> Result<Vec<StaticArray>> {
     parts_of(call, &Shape::fixed(&x.shape))?
         .iter()
         .map(|part| x.taken(part.axis, &part.positions(), &[part.length]))
         .collect()
 }
 
-fn expand(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
+fn expand(call: &Call, x: &StaticArray) -> Result<Option<Vec<StaticArray>>> {
     let dims = call.extents(1, "shape")?.unwrap_or_default();
     let lengths: Option<Vec<usize>> = dims.iter().map(|e| e.dim().and_then(Dim::fixed)).collect();
     let Some(lengths) = lengths else { return Ok(None) };
-    let full = host::broadcast(&x.shape, &lengths)?;
-    if host::checked_count(&full).is_err() {
+    let full = static_array::broadcast(&x.shape, &lengths)?;
+    if static_array::checked_count(&full).is_err() {
         return Ok(None);
     }
     x.expanded(&full).map(|h| Some(vec![h]))
 }
 
 /// The element a `ConstantOfShape` repeats.
-pub(crate) fn fill(call: &Call) -> Result<Host> {
+pub(crate) fn fill(call: &Call) -> Result<StaticArray> {
     let value = match call.tensor("value")? {
-        Some(proto) => Host::of(&elements::tensor(proto, &Files::default())?),
-        None => {
-            Some(Host { shape: Vec::new(), elements: Elements::Float { values: vec![0.0], double: false } })
-        }
+        Some(proto) => StaticArray::of(&elements::tensor(proto, &Files::default())?),
+        None => Some(StaticArray {
+            shape: Vec::new(),
+            elements: Elements::Float { values: vec![0.0], double: false },
+        }),
     };
     let value = value.filter(|h| h.elements.len() == 1);
     value
@@ -227,18 +229,18 @@ pub(crate) fn fill(call: &Call) -> Result<Host> {
         .reshaped(Vec::new())
 }
 
-fn constant_of_shape(call: &Call) -> Result<Option<Vec<Host>>> {
+fn constant_of_shape(call: &Call) -> Result<Option<Vec<StaticArray>>> {
     let dims = call.extents(0, "shape")?.unwrap_or_default();
     let lengths: Option<Vec<usize>> = dims.iter().map(|e| e.dim().and_then(Dim::fixed)).collect();
     let Some(lengths) = lengths else { return Ok(None) };
-    if host::checked_count(&lengths).is_err() {
+    if static_array::checked_count(&lengths).is_err() {
         return Ok(None);
     }
     fill(call)?.expanded(&lengths).map(|h| Some(vec![h]))
 }
 
-fn scatter(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
-    let [Some(data), Some(indices), Some(updates)] = hosts else {
+fn scatter(call: &Call, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let [Some(data), Some(indices), Some(updates)] = arrays else {
         return Err(Error::malformed("ScatterND reads three values"));
     };
     if call.text("reduction", "none")? != "none" {
@@ -250,7 +252,7 @@ fn scatter(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
     if updates.elements.len() != targets.len() * block {
         return Err(Error::shape("the updates of ScatterND do not fit its indices"));
     }
-    let mut all = Host::joined(
+    let mut all = StaticArray::joined(
         &[data.reshaped(vec![data.elements.len()])?, updates.reshaped(vec![updates.elements.len()])?],
         0,
     )?;
@@ -265,11 +267,11 @@ fn scatter(call: &Call, hosts: &[Option<Host>]) -> Result<Host> {
 }
 
 /// For indices whose last axis addresses the leading axes of `shape`: the flat position of each.
-pub(crate) fn nd_positions(shape: &[usize], indices: &Host) -> Result<Vec<usize>> {
+pub(crate) fn nd_positions(shape: &[usize], indices: &StaticArray) -> Result<Vec<usize>> {
     let depth = indices.shape.last().copied().filter(|&d| d > 0 && d <= shape.len()).ok_or_else(|| {
         Error::shape(format!("indices of shape {:?} do not fit a value of shape {shape:?}", indices.shape))
     })?;
-    let flat = |tuple: &[Extent]| {
+    let flat = |tuple: &[SymbolicInt]| {
         tuple.iter().zip(shape).try_fold(0usize, |position, (index, &length)| {
             let index = index.known()?;
             let index = if index < 0 { index.checked_add(length as i64)? } else { index };
@@ -281,9 +283,9 @@ pub(crate) fn nd_positions(shape: &[usize], indices: &Host) -> Result<Vec<usize>
     positions.ok_or_else(|| Error::shape("an index is outside the value it addresses"))
 }
 
-fn trilu(call: &Call, x: &Host, hosts: &[Option<Host>]) -> Result<Host> {
+fn trilu(call: &Call, x: &StaticArray, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
     let [.., rows, columns] = x.shape[..] else { return Err(Error::shape("Trilu reads matrices")) };
-    let k = match hosts.get(1).and_then(Option::as_ref) {
+    let k = match arrays.get(1).and_then(Option::as_ref) {
         Some(k) => k.as_ints()?.first().and_then(|e| e.known()).unwrap_or(0),
         None => 0,
     };
@@ -312,15 +314,15 @@ pub(crate) fn triangle(call: &Call, rows: usize, columns: usize, k: i64) -> Resu
     })
 }
 
-fn nonzero(x: &Host) -> Result<Host> {
+fn nonzero(x: &StaticArray) -> Result<StaticArray> {
     let values = x.floats().ok_or_else(|| Error::unsupported("NonZero depends on the batch size"))?;
     let found: Vec<usize> = (0..values.len()).filter(|&i| values[i] != 0.0).collect();
-    let strides = host::strides(&x.shape);
+    let strides = static_array::strides(&x.shape);
     let coordinate = |axis: usize, i: usize| ((i / strides[axis] % x.shape[axis]) as i64).into();
     let rank = x.shape.len();
     let elements =
         (0..rank).flat_map(|axis| found.iter().map(move |&i| (axis, i))).map(|(a, i)| coordinate(a, i));
-    Host::new(vec![rank, found.len()], Elements::Int(elements.collect()))
+    StaticArray::new(vec![rank, found.len()], Elements::Int(elements.collect()))
 }
 
 /// Positions within the batch, as exporters compute them to gather from a flattened batch.
@@ -328,13 +330,13 @@ fn ramp(call: &Call) -> Option<Ramp> {
     let content = |i: usize| call.known(i).map(|k| &k.content);
     match call.op() {
         "Range" => {
-            let ints: Vec<Extent> = (0..3)
-                .map(|i| call.known(i)?.host()?.as_ints().ok()?.first().copied())
+            let ints: Vec<SymbolicInt> = (0..3)
+                .map(|i| call.known(i)?.array()?.as_ints().ok()?.first().copied())
                 .collect::<Option<_>>()?;
             let counts_the_batch = ints[0].known() == Some(0)
-                && ints[1] == Extent { fixed: 0, batch: 1 }
+                && ints[1] == SymbolicInt { fixed: 0, batch: 1 }
                 && ints[2].known() == Some(1);
-            counts_the_batch.then(|| Ramp { stride: 1, base: Host::int(0.into()) })
+            counts_the_batch.then(|| Ramp { stride: 1, base: StaticArray::int(0.into()) })
         }
         "Mul" => match (content(0)?, content(1)?) {
             (Content::Ramp(ramp), _) => ramp.times(single(call, 1)?),
@@ -342,8 +344,8 @@ fn ramp(call: &Call) -> Option<Ramp> {
             _ => None,
         },
         "Add" => match (content(0)?, content(1)?) {
-            (Content::Ramp(ramp), _) => shifted(ramp, &call.known(1)?.host()?),
-            (_, Content::Ramp(ramp)) => shifted(ramp, &call.known(0)?.host()?),
+            (Content::Ramp(ramp), _) => shifted(ramp, &call.known(1)?.array()?),
+            (_, Content::Ramp(ramp)) => shifted(ramp, &call.known(0)?.array()?),
             _ => None,
         },
         "Unsqueeze" | "Reshape" => {
@@ -367,14 +369,14 @@ fn ramp(call: &Call) -> Option<Ramp> {
 }
 
 fn single(call: &Call, index: usize) -> Option<i64> {
-    let host = call.known(index)?.host()?;
-    match host.as_ints().ok()? {
+    let array = call.known(index)?.array()?;
+    match array.as_ints().ok()? {
         [only] => only.known(),
         _ => None,
     }
 }
 
-fn shifted(ramp: &Ramp, by: &Host) -> Option<Ramp> {
+fn shifted(ramp: &Ramp, by: &StaticArray) -> Option<Ramp> {
     let rank = ramp.base.shape.len() + 1;
     let rest = match by.shape.len() {
         n if n == rank && by.shape[0] == 1 => by.reshaped(by.shape[1..].to_vec()).ok()?,

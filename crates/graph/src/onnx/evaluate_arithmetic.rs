@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::call::Call;
 use super::elements;
-use super::extent::Extent;
-use super::host::{self, Elements, Host, broadcast, broadcast_positions};
 use super::import_reduce::reduced_axes;
+use super::static_array::{self, Elements, StaticArray, broadcast, broadcast_positions};
+use super::symbolic_int::SymbolicInt;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::op::{Binary, Unary};
@@ -17,8 +17,8 @@ fn batch_size(what: &str) -> Error {
 }
 
 /// Elementwise ops of one, two or more values; `None` for anything else.
-pub(crate) fn elementwise(call: &Call, hosts: &[Option<Host>]) -> Result<Option<Vec<Host>>> {
-    let present: Vec<&Host> = hosts.iter().flatten().collect();
+pub(crate) fn elementwise(call: &Call, arrays: &[Option<StaticArray>]) -> Result<Option<Vec<StaticArray>>> {
+    let present: Vec<&StaticArray> = arrays.iter().flatten().collect();
     let result = match (call.op(), &present[..]) {
         ("Sum", [a, rest @ ..]) => chain(Binary::Add, a, rest)?,
         ("Max", [a, rest @ ..]) => chain(Binary::Max, a, rest)?,
@@ -40,7 +40,7 @@ pub(crate) fn elementwise(call: &Call, hosts: &[Option<Host>]) -> Result<Option<
     Ok(result.map(|h| vec![h]))
 }
 
-fn chain(function: Binary, first: &Host, rest: &[&Host]) -> Result<Option<Host>> {
+fn chain(function: Binary, first: &StaticArray, rest: &[&StaticArray]) -> Result<Option<StaticArray>> {
     let mut result = first.clone();
     for other in rest {
         match binary(function, &result, other)? {
@@ -52,12 +52,12 @@ fn chain(function: Binary, first: &Host, rest: &[&Host]) -> Result<Option<Host>>
 }
 
 /// The functions that are computed while a file is read. All others become nodes, which an engine evaluates.
-fn unary(function: Unary, x: &Host) -> Result<Option<Host>> {
+fn unary(function: Unary, x: &StaticArray) -> Result<Option<StaticArray>> {
     use Unary::{Abs, Ceil, Exp, Floor, Log, Neg, Not, Reciprocal, Round, Sqrt};
     let elements = match (&x.elements, function) {
-        (Elements::Int(v), Neg) => Elements::Int(each(function, v, |e| Extent::from(0).minus(e))?),
+        (Elements::Int(v), Neg) => Elements::Int(each(function, v, |e| SymbolicInt::from(0).minus(e))?),
         (Elements::Int(v), Abs) => Elements::Int(each(function, v, |e| match e.compare(0.into())? {
-            Ordering::Less => Extent::from(0).minus(e),
+            Ordering::Less => SymbolicInt::from(0).minus(e),
             _ => Some(e),
         })?),
         (Elements::Bool(v), Not) => Elements::Bool(v.iter().map(|b| !b).collect()),
@@ -70,10 +70,14 @@ fn unary(function: Unary, x: &Host) -> Result<Option<Host>> {
         },
         _ => return Ok(None),
     };
-    Host::new(x.shape.clone(), elements).map(Some)
+    StaticArray::new(x.shape.clone(), elements).map(Some)
 }
 
-fn each(function: Unary, values: &[Extent], f: impl Fn(Extent) -> Option<Extent>) -> Result<Vec<Extent>> {
+fn each(
+    function: Unary,
+    values: &[SymbolicInt],
+    f: impl Fn(SymbolicInt) -> Option<SymbolicInt>,
+) -> Result<Vec<SymbolicInt>> {
     values.iter().map(|&e| f(e)).collect::<Option<_>>().ok_or_else(|| batch_size(function.name()))
 }
 
@@ -88,11 +92,11 @@ enum Function {
 }
 
 /// An elementwise function of two values; `None` if it is not one of those computed here.
-pub(crate) fn binary(function: Binary, a: &Host, b: &Host) -> Result<Option<Host>> {
+pub(crate) fn binary(function: Binary, a: &StaticArray, b: &StaticArray) -> Result<Option<StaticArray>> {
     combine(Function::Elementwise(function), a, b)
 }
 
-fn combine(function: Function, a: &Host, b: &Host) -> Result<Option<Host>> {
+fn combine(function: Function, a: &StaticArray, b: &StaticArray) -> Result<Option<StaticArray>> {
     if function == Function::Elementwise(Binary::PRelu) {
         return Ok(None);
     }
@@ -102,7 +106,7 @@ fn combine(function: Function, a: &Host, b: &Host) -> Result<Option<Host>> {
     let elements = match (&a.elements, &b.elements) {
         (Elements::Int(x), Elements::Int(y)) => {
             let pairs = pairs().map(|(i, j)| (x[i], y[j]));
-            match (of_extents(function), comparison(function)) {
+            match (of_symbolic_ints(function), comparison(function)) {
                 (Some(f), _) => {
                     let results = pairs.map(|(p, q)| f(p, q)).collect::<Option<_>>();
                     Elements::Int(results.ok_or_else(|| batch_size(name(function)))?)
@@ -139,7 +143,7 @@ fn combine(function: Function, a: &Host, b: &Host) -> Result<Option<Host>> {
         }
         _ => return Ok(None),
     };
-    Host::new(shape, elements).map(Some)
+    StaticArray::new(shape, elements).map(Some)
 }
 
 fn name(function: Function) -> &'static str {
@@ -149,26 +153,26 @@ fn name(function: Function) -> &'static str {
     }
 }
 
-type OfExtents = fn(Extent, Extent) -> Option<Extent>;
+type OfSymbolicInts = fn(SymbolicInt, SymbolicInt) -> Option<SymbolicInt>;
 
 /// The function of integers that may contain the batch size.
-fn of_extents(function: Function) -> Option<OfExtents> {
+fn of_symbolic_ints(function: Function) -> Option<OfSymbolicInts> {
     use Binary::*;
     let binary = match function {
-        Function::Modulo => return Some(Extent::modulo),
+        Function::Modulo => return Some(SymbolicInt::modulo),
         Function::Remainder => {
-            return Some(|a, b| a.known()?.checked_rem(b.known()?).map(Extent::from));
+            return Some(|a, b| a.known()?.checked_rem(b.known()?).map(SymbolicInt::from));
         }
         Function::Elementwise(binary) => binary,
     };
     Some(match binary {
-        Add => Extent::plus,
-        Sub => Extent::minus,
-        Mul => Extent::times,
-        Div => Extent::over,
+        Add => SymbolicInt::plus,
+        Sub => SymbolicInt::minus,
+        Mul => SymbolicInt::times,
+        Div => SymbolicInt::over,
         Max => |a, b| Some(if a.compare(b)? == Ordering::Less { b } else { a }),
         Min => |a, b| Some(if a.compare(b)? == Ordering::Greater { b } else { a }),
-        Pow => |a, b| a.known()?.checked_pow(u32::try_from(b.known()?).ok()?).map(Extent::from),
+        Pow => |a, b| a.known()?.checked_pow(u32::try_from(b.known()?).ok()?).map(SymbolicInt::from),
         PRelu | Equal | Less | LessOrEqual | Greater | GreaterOrEqual | And | Or | Xor => return None,
     })
 }
@@ -193,7 +197,7 @@ fn comparison(function: Function) -> Option<fn(Ordering) -> bool> {
 }
 
 /// A batch size that could equal a number is not taken to: graphs hold for every batch size.
-fn compare(equality: bool, holds: fn(Ordering) -> bool, a: Extent, b: Extent) -> Result<bool> {
+fn compare(equality: bool, holds: fn(Ordering) -> bool, a: SymbolicInt, b: SymbolicInt) -> Result<bool> {
     match a.compare(b) {
         Some(ordering) => Ok(holds(ordering)),
         None if equality => Ok(false),
@@ -202,8 +206,8 @@ fn compare(equality: bool, holds: fn(Ordering) -> bool, a: Extent, b: Extent) ->
 }
 
 /// `Where`.
-pub(crate) fn choose(hosts: &[Option<Host>]) -> Result<Host> {
-    let [Some(condition), Some(a), Some(b)] = hosts else {
+pub(crate) fn choose(arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let [Some(condition), Some(a), Some(b)] = arrays else {
         return Err(Error::malformed("Where reads three values"));
     };
     let Elements::Bool(flags) = &condition.elements else {
@@ -212,7 +216,7 @@ pub(crate) fn choose(hosts: &[Option<Host>]) -> Result<Host> {
     let shape = broadcast(&broadcast(&condition.shape, &a.shape)?, &b.shape)?;
     let (a, b) = (a.expanded(&shape)?, b.expanded(&shape)?);
     let count = a.elements.len();
-    let both = Host::joined(&[a.reshaped(vec![count])?, b.reshaped(vec![count])?], 0)?;
+    let both = StaticArray::joined(&[a.reshaped(vec![count])?, b.reshaped(vec![count])?], 0)?;
     let chosen = broadcast_positions(&condition.shape, &shape)?;
     let sources: Vec<usize> =
         chosen.iter().enumerate().map(|(i, &c)| if flags[c] { i } else { count + i }).collect();
@@ -220,9 +224,9 @@ pub(crate) fn choose(hosts: &[Option<Host>]) -> Result<Host> {
 }
 
 /// `Cast` to the type with ONNX's number `to`.
-pub(crate) fn cast(x: &Host, to: i64) -> Result<Host> {
+pub(crate) fn cast(x: &StaticArray, to: i64) -> Result<StaticArray> {
     let to = elements::element(to)?;
-    let known = |v: &[Extent]| v.iter().map(|e| e.known()).collect::<Option<Vec<i64>>>();
+    let known = |v: &[SymbolicInt]| v.iter().map(|e| e.known()).collect::<Option<Vec<i64>>>();
     let elements = match (to.kind(), &x.elements) {
         (Kind::Int, Elements::Int(_)) | (Kind::Bool, Elements::Bool(_)) => x.elements.clone(),
         (Kind::Int, Elements::Float { values, .. }) => {
@@ -241,12 +245,12 @@ pub(crate) fn cast(x: &Host, to: i64) -> Result<Host> {
             Elements::Float { values, double: to == Element::F64 }
         }
     };
-    Host::new(x.shape.clone(), elements)
+    StaticArray::new(x.shape.clone(), elements)
 }
 
 /// `Range`.
-pub(crate) fn range(hosts: &[Option<Host>]) -> Result<Host> {
-    let [Some(start), Some(limit), Some(delta)] = hosts else {
+pub(crate) fn range(arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let [Some(start), Some(limit), Some(delta)] = arrays else {
         return Err(Error::malformed("Range reads three values"));
     };
     let bounds = [start, limit, delta].map(|h| h.floats().and_then(|v| v.first().copied()));
@@ -254,7 +258,7 @@ pub(crate) fn range(hosts: &[Option<Host>]) -> Result<Host> {
         return Err(batch_size("a range"));
     };
     let count = ((limit_value - start_value) / step).ceil().max(0.0);
-    if step == 0.0 || count.is_nan() || count > host::LIMIT as f64 {
+    if step == 0.0 || count.is_nan() || count > static_array::LIMIT as f64 {
         return Err(Error::unsupported(format!("a range of {count} elements is too large")));
     }
     let count = count as usize;
@@ -269,11 +273,11 @@ pub(crate) fn range(hosts: &[Option<Host>]) -> Result<Host> {
             double: matches!(start.elements, Elements::Float { double: true, .. }),
         },
     };
-    Host::new(vec![count], elements)
+    StaticArray::new(vec![count], elements)
 }
 
 /// A reduction; `None` if it is not one of those computed here.
-pub(crate) fn reduce(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
+pub(crate) fn reduce(call: &Call, x: &StaticArray) -> Result<Option<Vec<StaticArray>>> {
     let function = match call.op() {
         "ReduceProd" => Binary::Mul,
         "ReduceSum" => Binary::Add,
@@ -286,7 +290,7 @@ pub(crate) fn reduce(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
     let mut result = x.clone();
     for &axis in axes.iter().rev() {
         let length = result.shape[axis];
-        let slice = |host: &Host, i: usize| host.taken(axis, &[i], if keep { &[1] } else { &[] });
+        let slice = |array: &StaticArray, i: usize| array.taken(axis, &[i], if keep { &[1] } else { &[] });
         if length == 0 {
             return Ok(None);
         }
@@ -306,27 +310,31 @@ pub(crate) fn reduce(call: &Call, x: &Host) -> Result<Option<Vec<Host>>> {
 mod tests {
     use super::*;
 
-    fn host(values: &[(i64, i64)]) -> Host {
-        Host::ints(values.iter().map(|&(fixed, batch)| Extent { fixed, batch }).collect())
+    fn array(values: &[(i64, i64)]) -> StaticArray {
+        StaticArray::ints(values.iter().map(|&(fixed, batch)| SymbolicInt { fixed, batch }).collect())
     }
 
     #[test]
     fn shapes_are_computed_with_the_batch_in_them() {
-        let shape = host(&[(0, 1), (8, 0)]);
-        let doubled = binary(Binary::Mul, &shape, &Host::int(2.into())).unwrap().unwrap();
-        assert_eq!(doubled, host(&[(0, 2), (16, 0)]));
-        let is_open = binary(Binary::Equal, &shape, &Host::int((-1).into())).unwrap().unwrap();
+        let shape = array(&[(0, 1), (8, 0)]);
+        let doubled = binary(Binary::Mul, &shape, &StaticArray::int(2.into())).unwrap().unwrap();
+        assert_eq!(doubled, array(&[(0, 2), (16, 0)]));
+        let is_open = binary(Binary::Equal, &shape, &StaticArray::int((-1).into())).unwrap().unwrap();
         assert_eq!(is_open.elements, Elements::Bool(vec![false, false]));
-        let chosen = choose(&[Some(is_open), Some(host(&[(1, 0), (1, 0)])), Some(shape)]).unwrap();
-        assert_eq!(chosen, host(&[(0, 1), (8, 0)]));
+        let chosen = choose(&[Some(is_open), Some(array(&[(1, 0), (1, 0)])), Some(shape)]).unwrap();
+        assert_eq!(chosen, array(&[(0, 1), (8, 0)]));
     }
 
     #[test]
     fn endless_ranges_are_refused() {
         let range_to = |limit: i64, step: i64| {
-            range(&[Some(Host::int(0.into())), Some(Host::int(limit.into())), Some(Host::int(step.into()))])
+            range(&[
+                Some(StaticArray::int(0.into())),
+                Some(StaticArray::int(limit.into())),
+                Some(StaticArray::int(step.into())),
+            ])
         };
-        assert_eq!(range_to(5, 2).unwrap(), host(&[(0, 0), (2, 0), (4, 0)]));
+        assert_eq!(range_to(5, 2).unwrap(), array(&[(0, 0), (2, 0), (4, 0)]));
         assert!(range_to(i64::MAX, 1).is_err() && range_to(1, 0).is_err() && range_to(0, 0).is_err());
         assert_eq!(range_to(-3, 1).unwrap().shape, [0]);
     }

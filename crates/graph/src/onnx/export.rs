@@ -8,19 +8,19 @@ use super::compaction::{is_default, shorten_names};
 use super::export_layout::keeps_batch;
 use super::export_options::ExportOptions;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
-use super::export_slice::{Cuts, cuts};
+use super::export_slice::{MultiAxisSlice, merged_slices};
 use super::model::{
     AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
     StringStringEntry, TensorProto, ValueInfoProto,
 };
 use super::module_path;
 use super::names::Names;
+use crate::atomic_file::write_atomically;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
-use crate::whole_file::write_atomically;
 
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
@@ -65,7 +65,7 @@ pub(crate) struct Exporter<'g> {
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
     /// What every slice takes, with the slices it reads.
-    pub(crate) cuts: HashMap<NodeId, Cuts>,
+    pub(crate) slices: HashMap<NodeId, MultiAxisSlice>,
     /// The names of inputs that are cast before anything reads them.
     pub(crate) outside: HashMap<NodeId, String>,
     pub(crate) value_names: Names,
@@ -92,7 +92,7 @@ impl<'g> Exporter<'g> {
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
-            cuts: cuts(graph),
+            slices: merged_slices(graph),
             outside: HashMap::new(),
             value_names: Names::default(),
             node_names: Names::default(),
@@ -186,12 +186,12 @@ impl<'g> Exporter<'g> {
         let inputs = graph.inputs().iter().map(|&id| (id, graph.node(id)));
         for (id, node) in inputs.chain(graph.nodes()) {
             if !self.values.contains_key(&id) {
-                let wish = match (&*node.label.tensor, &*node.label.node) {
+                let target = match (&*node.label.tensor, &*node.label.node) {
                     // Short, since an explanation has thousands of them and each is written three times.
                     ("", "") => format!("v{}", id.index()),
                     ("", name) | (name, _) => name.to_owned(),
                 };
-                let name = self.value_names.fresh(&wish);
+                let name = self.value_names.fresh(&target);
                 self.values.insert(id, name);
             }
         }
@@ -278,9 +278,9 @@ impl<'g> Exporter<'g> {
         self.values.get(&id).map_or("", |name| name)
     }
 
-    /// Gives a value another name, which nobody has yet; the name.
-    pub(crate) fn rename(&mut self, id: NodeId, wish: &str) -> String {
-        let name = self.value_names.fresh(wish);
+    /// Gives a value a new unique name and returns it.
+    pub(crate) fn rename(&mut self, id: NodeId, target: &str) -> String {
+        let name = self.value_names.fresh(target);
         self.values.insert(id, name.clone());
         name
     }

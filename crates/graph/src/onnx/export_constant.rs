@@ -11,7 +11,7 @@ use crate::half;
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Data, Kind, Tensor};
 
-/// Parameters of ops with at most so many elements are stored once, whoever reads them.
+/// Parameters of ops with at most this many elements are stored once and shared by all nodes that read them.
 const MOST_SHARED: usize = 32;
 /// ONNX's number for half precision.
 const FLOAT16: i64 = 10;

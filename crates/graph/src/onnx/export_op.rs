@@ -1,4 +1,4 @@
-//! Which ONNX ops each op becomes: elementwise functions, products, reductions and everything that has one
+//! The ONNX operators that each op is written as: elementwise functions, products, reductions and every op with one
 //! counterpart.
 
 use super::export::{Exporter, flag, float, int, list};
@@ -13,7 +13,7 @@ impl Exporter<'_> {
         let names = self.inputs(node);
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
         match op {
-            // Written by whoever walks over the graph.
+            // The exporter writes these itself.
             Op::Input | Op::Constant(_) | Op::Slice { .. } => {}
             Op::Conv { window, groups } => self.conv(window, *groups, &inputs),
             Op::ConvTranspose { window, groups, output_padding } => {

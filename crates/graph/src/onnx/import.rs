@@ -50,7 +50,7 @@ pub struct Problem {
 
 /// What a file holds and what of it cannot be read.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct ImportReport {
     /// Version of ONNX's operator set the file is written in.
     pub opset: i64,
     /// The program that wrote it.
@@ -148,13 +148,13 @@ impl<'m> Importer<'m> {
     }
 
     /// Reads the file as far as that is possible.
-    pub(crate) fn survey(mut self) -> Result<Survey> {
+    pub(crate) fn import_report(mut self) -> Result<ImportReport> {
         self.problems = Some(Vec::new());
         let opset = self.scopes[0].opset;
         self.read_all()?;
         let problems = self.problems.unwrap_or_default();
         let producer = format!("{} {}", self.model.producer_name, self.model.producer_version);
-        Ok(Survey {
+        Ok(ImportReport {
             opset,
             producer: producer.trim().to_owned(),
             graph: problems.is_empty().then(|| self.graph.clone()),
@@ -192,7 +192,7 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// In a survey, notes a failure and goes on; otherwise hands it on.
+    /// Records a failure and continues if a report is wanted; otherwise returns it.
     fn tolerate<T>(&mut self, result: Result<T>, node: &str, op: &str) -> Result<Option<T>> {
         match (result, &mut self.problems) {
             (Ok(value), _) => Ok(Some(value)),

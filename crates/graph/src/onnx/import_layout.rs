@@ -21,7 +21,7 @@ pub(crate) fn dropout(importer: &mut Importer, call: &Call) -> Result<Vec<Value>
         None => false,
         Some(_) => call
             .known(2)
-            .and_then(Known::host)
+            .and_then(Known::array)
             .and_then(|h| h.floats())
             .is_none_or(|v| v.first().is_some_and(|&flag| flag != 0.0)),
     };

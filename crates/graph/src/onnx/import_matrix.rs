@@ -71,7 +71,7 @@ pub(crate) fn matmul(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
 }
 
 /// A value whose axes have letters.
-struct Lettered {
+struct EinsumOperand {
     id: NodeId,
     letters: Vec<char>,
 }
@@ -102,7 +102,7 @@ pub(crate) fn einsum(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
         let elsewhere = |c: &char| {
             wanted.contains(c) || terms.iter().enumerate().any(|(i, t)| i != index && t.contains(c))
         };
-        values.push(summed(importer, Lettered { id, letters: letters.clone() }, elsewhere)?);
+        values.push(summed(importer, EinsumOperand { id, letters: letters.clone() }, elsewhere)?);
     }
     let mut values = values.into_iter();
     let product = match (values.next(), values.next(), values.next()) {
@@ -115,22 +115,32 @@ pub(crate) fn einsum(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
     importer.one(Op::Transpose { axes }, &[product.id])
 }
 
-/// Axes nobody asks for, summed away.
-fn summed(importer: &mut Importer, value: Lettered, kept: impl Fn(&char) -> bool) -> Result<Lettered> {
+/// Sums over the axes that do not appear in the result.
+fn summed(
+    importer: &mut Importer,
+    value: EinsumOperand,
+    kept: impl Fn(&char) -> bool,
+) -> Result<EinsumOperand> {
     let axes: Vec<usize> = (0..value.letters.len()).filter(|&i| !kept(&value.letters[i])).collect();
     if axes.is_empty() {
         return Ok(value);
     }
     let letters = value.letters.iter().copied().filter(|c| kept(c)).collect();
     let id = importer.add(Op::Reduce { reduction: Reduction::Sum, axes, keep: false }, &[value.id])?;
-    Ok(Lettered { id, letters })
+    Ok(EinsumOperand { id, letters })
 }
 
 /// The product over the axes both have and the result does not.
-fn product(importer: &mut Importer, a: Lettered, b: Lettered, wanted: &[char]) -> Result<Lettered> {
+fn product(
+    importer: &mut Importer,
+    a: EinsumOperand,
+    b: EinsumOperand,
+    wanted: &[char],
+) -> Result<EinsumOperand> {
     let shared: Vec<char> = a.letters.iter().copied().filter(|c| b.letters.contains(c)).collect();
     let (batch, inner): (Vec<char>, Vec<char>) = shared.iter().partition(|c| wanted.contains(c));
-    let own = |v: &Lettered| v.letters.iter().copied().filter(|c| !shared.contains(c)).collect::<Vec<_>>();
+    let own =
+        |v: &EinsumOperand| v.letters.iter().copied().filter(|c| !shared.contains(c)).collect::<Vec<_>>();
     let (rows, columns) = (own(&a), own(&b));
     let (left, row_dims) = arranged(importer, &a, &batch, &rows, &inner)?;
     let (right, column_dims) = arranged(importer, &b, &batch, &columns, &inner)?;
@@ -138,13 +148,13 @@ fn product(importer: &mut Importer, a: Lettered, b: Lettered, wanted: &[char]) -
     let batch_dims = importer.shape(id).dims()[..batch.len()].to_vec();
     let shape = Shape::new([batch_dims, row_dims, column_dims].concat());
     let id = importer.add(Op::Reshape { shape }, &[id])?;
-    Ok(Lettered { id, letters: [batch, rows, columns].concat() })
+    Ok(EinsumOperand { id, letters: [batch, rows, columns].concat() })
 }
 
 /// A value as matrices `[batch…, outer, inner]`, and the axes behind `outer`.
 fn arranged(
     importer: &mut Importer,
-    value: &Lettered,
+    value: &EinsumOperand,
     batch: &[char],
     outer: &[char],
     inner: &[char],

@@ -20,7 +20,7 @@ pub(crate) fn batch_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Val
         return Err(Error::unsupported("BatchNormalization per activation (spatial = 0) is not supported"));
     }
     let operands = importer.operands(call, 5)?;
-    // Before operator set 14 a node that hands out statistics is one in training mode.
+    // Before operator set 14 a node with outputs for statistics is in training mode.
     let hands_out = (1..call.node.outputs.len()).any(|index| call.has_output(index));
     if call.flag("training_mode", false)? || (call.opset < 14 && hands_out) {
         return batch_norm_in_training(importer, call, &operands);

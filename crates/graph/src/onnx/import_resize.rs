@@ -1,8 +1,8 @@
 //! Resizing: sizes and scales resolved per axis, the conventions of every operator set named.
 
 use super::call::{self, Call};
-use super::extent::Extent;
 use super::import::Importer;
+use super::symbolic_int::SymbolicInt;
 use super::value::Value;
 use crate::error::{Error, Result};
 use crate::op::{Coordinates, Interpolation, Op, ResizeAxis, Rounding};
@@ -10,7 +10,7 @@ use crate::shape::{Dim, Shape};
 
 /// How one axis is asked to change.
 #[derive(Clone, Copy)]
-enum Wish {
+enum TargetSize {
     Scale(f64),
     Length(usize),
 }
@@ -20,7 +20,7 @@ pub(crate) fn upsample(importer: &mut Importer, call: &Call) -> Result<Vec<Value
     let shape = importer.shape(x);
     let scales = match call.floats("scales")? {
         Some(scales) => scales,
-        None => call.host(1, "scales")?.and_then(|h| h.floats()).unwrap_or_default(),
+        None => call.array(1, "scales")?.and_then(|h| h.floats()).unwrap_or_default(),
     };
     let axes = from_scales(&shape, &(0..shape.rank()).collect::<Vec<_>>(), &scales)?;
     finish(importer, x, axes, legacy(call)?, Coordinates::Asymmetric)
@@ -48,7 +48,7 @@ pub(crate) fn resize(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
         Some(axes) => axes.iter().map(|&a| call::axis(a, shape.rank())).collect::<Result<Vec<_>>>()?,
         None => (0..shape.rank()).collect(),
     };
-    let scales = call.host(2, "scales")?.and_then(|h| h.floats()).filter(|s| !s.is_empty());
+    let scales = call.array(2, "scales")?.and_then(|h| h.floats()).filter(|s| !s.is_empty());
     let sizes = call.extents(3, "sizes")?.filter(|s| !s.is_empty());
     let axes = match (scales, sizes) {
         (_, Some(sizes)) => from_sizes(call, &shape, &named, &sizes)?,
@@ -122,53 +122,53 @@ fn from_scales(shape: &Shape, named: &[usize], scales: &[f64]) -> Result<Vec<Res
     if named.len() != scales.len() {
         return Err(Error::shape(format!("scales {scales:?} do not fit a value of shape {shape}")));
     }
-    let wishes = named.iter().zip(scales).map(|(&axis, &scale)| (axis, Wish::Scale(scale)));
-    wishes.filter_map(|(axis, wish)| resized(shape, axis, wish).transpose()).collect()
+    let targets = named.iter().zip(scales).map(|(&axis, &scale)| (axis, TargetSize::Scale(scale)));
+    targets.filter_map(|(axis, target)| resized(shape, axis, target).transpose()).collect()
 }
 
-fn from_sizes(call: &Call, shape: &Shape, named: &[usize], sizes: &[Extent]) -> Result<Vec<ResizeAxis>> {
+fn from_sizes(call: &Call, shape: &Shape, named: &[usize], sizes: &[SymbolicInt]) -> Result<Vec<ResizeAxis>> {
     if named.len() != sizes.len() {
         return Err(Error::shape(format!("{} sizes do not fit a value of shape {shape}", sizes.len())));
     }
-    let mut wishes = Vec::new();
+    let mut targets = Vec::new();
     for (&axis, size) in named.iter().zip(sizes) {
         match (shape.dims()[axis], size.dim()) {
-            (own, Some(wanted)) if own == wanted => wishes.push((axis, Wish::Scale(1.0))),
-            (Dim::Fixed(_), Some(Dim::Fixed(wanted))) => wishes.push((axis, Wish::Length(wanted))),
+            (own, Some(wanted)) if own == wanted => targets.push((axis, TargetSize::Scale(1.0))),
+            (Dim::Fixed(_), Some(Dim::Fixed(wanted))) => targets.push((axis, TargetSize::Length(wanted))),
             _ => return Err(Error::shape(format!("axis {axis} of {shape} cannot be resized"))),
         }
     }
     let policy = call.text("keep_aspect_ratio_policy", "stretch")?;
     if policy != "stretch" {
-        let quotient = |&(axis, wish): &(usize, Wish)| match wish {
-            Wish::Scale(scale) => Some(scale),
-            Wish::Length(wanted) => Some(wanted as f64 / shape.fixed_at(axis)? as f64),
+        let quotient = |&(axis, target): &(usize, TargetSize)| match target {
+            TargetSize::Scale(scale) => Some(scale),
+            TargetSize::Length(wanted) => Some(wanted as f64 / shape.fixed_at(axis)? as f64),
         };
-        let quotients = wishes.iter().filter_map(quotient);
+        let quotients = targets.iter().filter_map(quotient);
         let scale = match policy.as_str() {
             "not_larger" => quotients.fold(f64::INFINITY, f64::min),
             "not_smaller" => quotients.fold(0.0, f64::max),
             other => return Err(Error::malformed(format!("there is no policy '{other}' of Resize"))),
         };
-        for (axis, wish) in &mut wishes {
+        for (axis, target) in &mut targets {
             if let Some(length) = shape.fixed_at(*axis) {
-                *wish = Wish::Length((scale * length as f64 + 0.5).floor() as usize);
+                *target = TargetSize::Length((scale * length as f64 + 0.5).floor() as usize);
             }
         }
     }
-    wishes.into_iter().filter_map(|(axis, wish)| resized(shape, axis, wish).transpose()).collect()
+    targets.into_iter().filter_map(|(axis, target)| resized(shape, axis, target).transpose()).collect()
 }
 
 /// One axis; `None` if it stays as it is.
-fn resized(shape: &Shape, axis: usize, wish: Wish) -> Result<Option<ResizeAxis>> {
+fn resized(shape: &Shape, axis: usize, target: TargetSize) -> Result<Option<ResizeAxis>> {
     let bad = || Error::shape(format!("axis {axis} of {shape} cannot be resized so"));
-    if matches!(wish, Wish::Scale(1.0)) {
+    if matches!(target, TargetSize::Scale(1.0)) {
         return Ok(None);
     }
     let own = shape.fixed_at(axis).filter(|&n| n > 0).ok_or_else(bad)?;
-    let (length, scale) = match wish {
-        Wish::Length(length) => (length, length as f64 / own as f64),
-        Wish::Scale(scale) => {
+    let (length, scale) = match target {
+        TargetSize::Length(length) => (length, length as f64 / own as f64),
+        TargetSize::Scale(scale) => {
             // In single precision, as ONNX Runtime multiplies.
             let length = (own as f32 * scale as f32).floor();
             if !(scale > 0.0 && (1.0..1e9).contains(&length)) {

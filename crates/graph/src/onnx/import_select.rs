@@ -2,9 +2,9 @@
 
 use super::call::{self, Call, sorted_axes};
 use super::evaluate::{nd_positions, triangle};
-use super::extent::Extent;
-use super::host::checked_count;
 use super::import::Importer;
+use super::static_array::checked_count;
+use super::symbolic_int::SymbolicInt;
 use super::value::{Content, Known, Ramp, Value};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
@@ -35,7 +35,7 @@ impl Part {
 /// What `Slice` takes of a value, axes it takes whole left out.
 pub(crate) fn slices(call: &Call, shape: &Shape) -> Result<Vec<Part>> {
     let list = |name: &str, index: usize| match call.ints(name)? {
-        Some(ints) => Ok(Some(ints.into_iter().map(Extent::from).collect::<Vec<_>>())),
+        Some(ints) => Ok(Some(ints.into_iter().map(SymbolicInt::from).collect::<Vec<_>>())),
         None => call.extents(index, name),
     };
     let missing = || Error::malformed("Slice has no starts or ends");
@@ -59,13 +59,13 @@ pub(crate) fn slices(call: &Call, shape: &Shape) -> Result<Vec<Part>> {
 }
 
 /// One axis of a slice; `None` if all of it is taken.
-fn part(axis: usize, dim: Dim, start: Extent, end: Extent, step: i64) -> Result<Option<Part>> {
+fn part(axis: usize, dim: Dim, start: SymbolicInt, end: SymbolicInt, step: i64) -> Result<Option<Part>> {
     if step == 0 {
         return Err(Error::malformed("Slice has a step of zero"));
     }
     let Dim::Fixed(length) = dim else {
         let whole = start.known() == Some(0)
-            && (Extent::of(dim) == Some(end) || end.known().is_some_and(|e| e >= i64::from(i32::MAX)));
+            && (SymbolicInt::of(dim) == Some(end) || end.known().is_some_and(|e| e >= i64::from(i32::MAX)));
         return if whole && step == 1 {
             Ok(None)
         } else {
@@ -73,7 +73,7 @@ fn part(axis: usize, dim: Dim, start: Extent, end: Extent, step: i64) -> Result<
         };
     };
     let signed = i64::try_from(length).map_err(|_| Error::shape("an absurd axis"))?;
-    let bound = |e: Extent| {
+    let bound = |e: SymbolicInt| {
         // A bound that grows with the batch lies past the end of a fixed axis or is meant to.
         e.known()
             .or((e.batch > 0 && e.fixed >= 0).then_some(i64::MAX))
@@ -160,14 +160,14 @@ pub(crate) fn split_to_sequence(importer: &mut Importer, call: &Call) -> Result<
     let length = shape.fixed_at(axis).ok_or_else(|| {
         Error::unsupported(format!("axis {axis} of {shape} is the batch and cannot be split"))
     })?;
-    let split = call.host(1, "split")?;
+    let split = call.array(1, "split")?;
     let drops_axis = split.is_none() && !call.flag("keepdims", true)?;
     let lengths = match &split {
         None => vec![1; length],
-        Some(host) => {
+        Some(array) => {
             let stated = call.int_list(1, "split")?.unwrap_or_default();
             let stated = super::import_conv::lengths("split", &stated, stated.len())?;
-            match (host.shape.is_empty(), stated[..].first()) {
+            match (array.shape.is_empty(), stated[..].first()) {
                 (true, Some(&chunk)) if chunk > 0 => {
                     (0..length.div_ceil(chunk)).map(|i| chunk.min(length - i * chunk)).collect()
                 }
@@ -249,7 +249,7 @@ pub(crate) fn gather_nd(importer: &mut Importer, call: &Call) -> Result<Vec<Valu
     }
     let x = importer.operand(call, 0)?;
     let shape = importer.shape(x);
-    let indices = call.host(1, "indices")?.ok_or_else(|| Error::malformed("GatherND has no indices"))?;
+    let indices = call.array(1, "indices")?.ok_or_else(|| Error::malformed("GatherND has no indices"))?;
     let depth = indices.shape.last().copied().filter(|&d| d > 0 && d <= shape.rank());
     let depth = depth.ok_or_else(|| Error::shape(format!("the indices of GatherND do not fit {shape}")))?;
     let leading: Option<Vec<usize>> = shape.dims()[..depth].iter().map(|d| d.fixed()).collect();
@@ -311,7 +311,7 @@ mod tests {
     fn the_batch_is_sliced_whole_or_not_at_all() {
         let batch = Dim::Batch(2);
         let whole = |end| part(0, batch, 0.into(), end, 1);
-        assert_eq!(whole(Extent { fixed: 0, batch: 2 }).unwrap(), None);
+        assert_eq!(whole(SymbolicInt { fixed: 0, batch: 2 }).unwrap(), None);
         assert_eq!(whole(i64::MAX.into()).unwrap(), None);
         assert!(whole(1.into()).is_err() && part(0, batch, 1.into(), i64::MAX.into(), 1).is_err());
     }

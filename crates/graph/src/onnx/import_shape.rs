@@ -3,8 +3,8 @@
 
 use super::call::{self, Call, sorted_axes};
 use super::evaluate::fill;
-use super::extent::Extent;
 use super::import::Importer;
+use super::symbolic_int::SymbolicInt;
 use super::value::Value;
 use crate::error::{Error, Hint, Result};
 use crate::op::Op;
@@ -13,7 +13,7 @@ use crate::shape::{Dim, Shape};
 /// What `Reshape` makes of a shape.
 pub(crate) fn reshaped(call: &Call, shape: &Shape) -> Result<Shape> {
     let target = match call.ints("shape")? {
-        Some(attribute) => attribute.into_iter().map(Extent::from).collect(),
+        Some(attribute) => attribute.into_iter().map(SymbolicInt::from).collect(),
         None => call.extents(1, "shape")?.ok_or_else(|| Error::malformed("Reshape has no shape"))?,
     };
     let copies = !call.flag("allowzero", false)?;
@@ -41,8 +41,8 @@ pub(crate) fn reshaped(call: &Call, shape: &Shape) -> Result<Shape> {
     Ok(Shape::new(dims))
 }
 
-fn bad_target(shape: &Shape, target: &[Extent]) -> Error {
-    let show = |e: &Extent| match (e.fixed, e.batch) {
+fn bad_target(shape: &Shape, target: &[SymbolicInt]) -> Error {
+    let show = |e: &SymbolicInt| match (e.fixed, e.batch) {
         (fixed, 0) => fixed.to_string(),
         (0, batch) => format!("{batch}·N"),
         (fixed, batch) => format!("{fixed} + {batch}·N"),

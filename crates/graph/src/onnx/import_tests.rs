@@ -4,7 +4,7 @@ use super::model::{
     AttributeProto, AttributeValue, DimProto, FunctionProto, GraphProto, ModelProto, NodeProto,
     OperatorSetId, TensorProto, ValueInfoProto,
 };
-use super::{ExportOptions, ImportOptions, read, survey, write};
+use super::{ExportOptions, ImportOptions, import_report, read, write};
 use crate::batch::samples_interact;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -188,12 +188,12 @@ fn a_survey_lists_every_problem_at_once() {
         node("Concat", &["c", "p", "i"], &["y"], &[("axis", AttributeValue::Int(1))]),
     ];
     let bytes = model(nodes, vec![]).encode();
-    let found = survey(&bytes, None, &ImportOptions::default()).unwrap();
+    let found = import_report(&bytes, None, &ImportOptions::default()).unwrap();
     let ops: Vec<&str> = found.problems.iter().map(|p| p.op.as_str()).collect();
     assert_eq!((ops, found.opset), (vec!["LSTM", "Loop", "MaxPool"], 13));
     assert!(found.graph.is_none());
     let good = model(vec![node("Relu", &["x"], &["y"], &[])], vec![]).encode();
-    assert!(survey(&good, None, &ImportOptions::default()).unwrap().graph.is_some());
+    assert!(import_report(&good, None, &ImportOptions::default()).unwrap().graph.is_some());
 }
 
 #[test]

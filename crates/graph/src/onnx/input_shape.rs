@@ -100,8 +100,8 @@ fn resolve(name: &str, dims: &[DimProto], given: Option<&[usize]>) -> Result<Sha
     };
     let mut resolved = Vec::with_capacity(dims.len());
     for (axis, dim) in dims.iter().enumerate() {
-        let wish = given.and_then(|lengths| axis.checked_sub(offset).and_then(|i| lengths.get(i)));
-        resolved.push(match (dim, wish) {
+        let target = given.and_then(|lengths| axis.checked_sub(offset).and_then(|i| lengths.get(i)));
+        resolved.push(match (dim, target) {
             (_, Some(&length)) => Dim::Fixed(length),
             (DimProto::Value(n), None) if *n > 0 => Dim::Fixed(usize::try_from(*n).map_err(|_| {
                 Error::malformed(format!("axis {axis} of input '{name}' has the length {n}"))

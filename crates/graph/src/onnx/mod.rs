@@ -17,9 +17,7 @@ mod export_slice;
 #[cfg(test)]
 mod export_tests;
 mod export_window;
-mod extent;
 mod files;
-mod host;
 mod import;
 mod import_activation;
 mod import_arithmetic;
@@ -41,7 +39,9 @@ mod module_path;
 mod names;
 mod operators;
 mod order;
+mod static_array;
 mod subgraph;
+mod symbolic_int;
 mod tensor_proto;
 mod value;
 mod wire;
@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 pub use self::export::{save, write};
 pub use self::export_options::ExportOptions;
-pub use self::import::{Problem, Survey};
+pub use self::import::{ImportReport, Problem};
 pub use self::input_shape::ImportOptions;
 pub use self::operators::supported_ops;
 
@@ -82,13 +82,17 @@ pub fn metadata(bytes: &[u8]) -> Result<Vec<(String, String)>> {
 }
 
 /// Everything in an ONNX file that cannot be read, all at once; and the network, if there is nothing such.
-pub fn survey(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
+pub fn import_report(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<ImportReport> {
     let model = ModelProto::decode(bytes)?;
-    Importer::new(&model, Files::new(None, folder), options)?.survey()
+    Importer::new(&model, Files::new(None, folder), options)?.import_report()
 }
 
 /// The same of a file that is open; weights that lie there as they are needed are used where they lie.
-pub fn survey_file(file: &Arc<FileBytes>, folder: Option<&Path>, options: &ImportOptions) -> Result<Survey> {
+pub fn import_report_of_file(
+    file: &Arc<FileBytes>,
+    folder: Option<&Path>,
+    options: &ImportOptions,
+) -> Result<ImportReport> {
     let model = ModelProto::decode(file)?;
-    Importer::new(&model, Files::new(Some(file), folder), options)?.survey()
+    Importer::new(&model, Files::new(Some(file), folder), options)?.import_report()
 }

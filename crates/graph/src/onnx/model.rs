@@ -1,5 +1,5 @@
 //! The messages of an ONNX file that matter here, read from and written to the wire. Weights stay in the
-//! file's own memory until somebody asks for them.
+//! mapped file until they are read.
 
 pub(crate) use super::tensor_proto::{DimProto, TensorProto, ValueInfoProto};
 use super::wire::{Reader, Writer};

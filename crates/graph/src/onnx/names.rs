@@ -11,24 +11,24 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Takes a name; `false` if somebody has it.
+    /// Takes a name; `false` if it is taken already.
     pub(crate) fn take(&mut self, name: &str) -> bool {
         self.taken.insert(name.to_owned())
     }
 
-    /// Whether somebody has a name.
+    /// Whether a name is taken.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.taken.contains(name)
     }
 
-    /// Takes a name nobody has yet, the one wished for if possible.
-    pub(crate) fn fresh(&mut self, wish: &str) -> String {
-        if self.take(wish) {
-            return wish.to_owned();
+    /// Takes a free name, the proposed one if possible.
+    pub(crate) fn fresh(&mut self, target: &str) -> String {
+        if self.take(target) {
+            return target.to_owned();
         }
-        let count = self.next.entry(wish.to_owned()).or_insert(1);
+        let count = self.next.entry(target.to_owned()).or_insert(1);
         loop {
-            let name = format!("{wish}_{count}");
+            let name = format!("{target}_{count}");
             *count += 1;
             if self.taken.insert(name.clone()) {
                 return name;

@@ -1,5 +1,5 @@
-//! The order in which the nodes of a file can be read. Files are not always sorted, and some are cyclic, read
-//! what nobody produces, or produce a value twice; those are refused here.
+//! A topological order of the nodes of a file. Files are not always sorted. A file with a cycle, a value that no node
+//! produces, or a value that two nodes produce is refused here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};

@@ -62,7 +62,7 @@ impl<'m> Importer<'m> {
 
     /// `If` with a known condition: the branch taken.
     pub(crate) fn import_if(&mut self, call: &Call) -> Result<Vec<Value>> {
-        let condition = call.known(0).and_then(Known::host).and_then(|h| h.floats());
+        let condition = call.known(0).and_then(Known::array).and_then(|h| h.floats());
         let Some([condition]) = condition.as_deref() else {
             return Err(Error::unsupported(
                 "If whose condition depends on the network's input is not supported",

@@ -1,11 +1,11 @@
-//! What a name in an ONNX file stands for while the file is read: a node of the graph, something already
-//! known, or (in a survey) nothing that could be made sense of.
+//! The value of a name in an ONNX file while the file is read: a node of the graph, something already
+//! known, or (in an import report) something that cannot be read.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::extent::Extent;
-use super::host::Host;
+use super::static_array::StaticArray;
+use super::symbolic_int::SymbolicInt;
 use crate::graph::NodeId;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
@@ -17,7 +17,7 @@ pub(crate) enum Value {
     Known(Rc<Known>),
     /// Several values under one name.
     Sequence(Rc<Vec<Value>>),
-    /// Could not be read; only in a survey.
+    /// Could not be read; only where an import report is made.
     Unknown,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Known {
 pub(crate) enum Content {
     Tensor(Tensor),
     /// Integers that contain the batch size.
-    Symbolic(Host),
+    Symbolic(StaticArray),
     /// `stride·n + base` for every `n` of a leading batch axis.
     Ramp(Ramp),
 }
@@ -47,7 +47,7 @@ pub(crate) struct Ramp {
     /// Growth from one element of the batch to the next.
     pub(crate) stride: i64,
     /// The integers of the first element of the batch.
-    pub(crate) base: Host,
+    pub(crate) base: StaticArray,
 }
 
 impl Value {
@@ -56,10 +56,10 @@ impl Value {
     }
 
     /// A computed value: a tensor if the batch size is not in it.
-    pub(crate) fn host(name: impl Into<String>, host: Host) -> Self {
-        let content = match host.tensor() {
+    pub(crate) fn array(name: impl Into<String>, array: StaticArray) -> Self {
+        let content = match array.tensor() {
             Some(tensor) => Content::Tensor(tensor),
-            None => Content::Symbolic(host),
+            None => Content::Symbolic(array),
         };
         Value::known(name, content)
     }
@@ -75,10 +75,10 @@ impl Value {
 
 impl Known {
     /// The value to compute with, if it is small enough.
-    pub(crate) fn host(&self) -> Option<Host> {
+    pub(crate) fn array(&self) -> Option<StaticArray> {
         match &self.content {
-            Content::Tensor(tensor) => Host::of(tensor),
-            Content::Symbolic(host) => Some(host.clone()),
+            Content::Tensor(tensor) => StaticArray::of(tensor),
+            Content::Symbolic(array) => Some(array.clone()),
             Content::Ramp(_) => None,
         }
     }
@@ -95,7 +95,7 @@ impl Known {
     pub(crate) fn len(&self) -> usize {
         match &self.content {
             Content::Tensor(tensor) => tensor.len(),
-            Content::Symbolic(host) => host.elements.len(),
+            Content::Symbolic(array) => array.elements.len(),
             Content::Ramp(ramp) => ramp.base.elements.len(),
         }
     }
@@ -104,7 +104,7 @@ impl Known {
     pub(crate) fn shape(&self) -> Shape {
         match &self.content {
             Content::Tensor(tensor) => Shape::fixed(tensor.shape()),
-            Content::Symbolic(host) => Shape::fixed(&host.shape),
+            Content::Symbolic(array) => Shape::fixed(&array.shape),
             Content::Ramp(ramp) => Shape::batched(&ramp.base.shape),
         }
     }
@@ -113,11 +113,11 @@ impl Known {
 impl Ramp {
     /// Multiplied by a number.
     pub(crate) fn times(&self, factor: i64) -> Option<Ramp> {
-        let scaled = |e: &Extent| e.times(factor.into());
+        let scaled = |e: &SymbolicInt| e.times(factor.into());
         let base = self.base.as_ints().ok()?.iter().map(scaled).collect::<Option<Vec<_>>>()?;
         Some(Ramp {
             stride: self.stride.checked_mul(factor)?,
-            base: Host::new(self.base.shape.clone(), super::host::Elements::Int(base)).ok()?,
+            base: StaticArray::new(self.base.shape.clone(), super::static_array::Elements::Int(base)).ok()?,
         })
     }
 }

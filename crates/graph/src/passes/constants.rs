@@ -1,4 +1,4 @@
-//! What depends on no input is computed once, now, by whoever can evaluate a graph.
+//! Constant folding: subgraphs that depend on no input are evaluated once, by an evaluator that the caller provides.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};

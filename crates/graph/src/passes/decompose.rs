@@ -1,4 +1,4 @@
-//! Composite ops spelled out in primitive ones, so that whoever walks a graph backwards needs rules for those alone.
+//! Composite ops decomposed into primitive ones, so that backward methods need rules for the primitive ones only.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};

@@ -1,4 +1,4 @@
-//! Dropout as in training: what is dropped is given from outside.
+//! Dropout as in training, with the masks as inputs of the graph.
 
 use crate::error::Result;
 use crate::graph::Graph;

@@ -1,7 +1,7 @@
-//! Explanations in ops every runtime has, and has fast. The input gradient of a convolution of stride 1 is a
-//! convolution with rotated kernels, which runtimes do better than its transpose; the winners of a max pool are found by
-//! comparing shifted views with the maximum, where they would otherwise need indices and scattered sums that many
-//! runtimes lack. Where one window sees everything, as in a maximum over an axis, the number of the winner is enough.
+//! Explanations in ops that every runtime has and runs fast. A transposed convolution of stride 1 becomes a convolution
+//! with rotated kernels. The position of the maximum under a pooling window is found by comparing shifted views with
+//! the maximum, because many runtimes lack the indices and scattered sums it would need otherwise. Where one window
+//! covers everything, as in a maximum over an axis, the index of the maximum is enough.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const LARGEST_WINDOW: usize = 64;
 /// Rewrites transposed convolutions of stride 1, transposed pools over whole maps, and what follows the winners of a max
 /// pool, into convolutions, comparisons, slices and sums.
 pub fn portable(graph: &Graph) -> Result<Graph> {
-    let mut contests: HashMap<(NodeId, Window), Contest> = HashMap::new();
+    let mut maxima: HashMap<(NodeId, Window), WindowMax> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
         let inputs = rewrite.inputs(node);
         let g = &mut rewrite.target;
@@ -32,13 +32,13 @@ pub fn portable(graph: &Graph) -> Result<Graph> {
             }
             Op::WinnerGather(window) | Op::WinnerScatter(window) => {
                 let key = (inputs[0], window.clone());
-                if !contests.contains_key(&key) {
-                    let contest = Contest::new(g, inputs[0], window)?;
-                    contests.insert(key.clone(), contest);
+                if !maxima.contains_key(&key) {
+                    let maximum = WindowMax::new(g, inputs[0], window)?;
+                    maxima.insert(key.clone(), maximum);
                 }
                 match node.op {
-                    Op::WinnerGather(_) => contests[&key].gather(g, inputs[1])?,
-                    _ => contests[&key].scatter(g, inputs[1])?,
+                    Op::WinnerGather(_) => maxima[&key].gather(g, inputs[1])?,
+                    _ => maxima[&key].scatter(g, inputs[1])?,
                 }
             }
             _ => None,
@@ -124,47 +124,47 @@ fn exchanged(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<Node
 }
 
 /// Where the winners of a max pool are.
-enum Contest {
+enum WindowMax {
     /// In the only window there is.
-    Single(SingleContest),
+    Single(SingleWindowMax),
     /// In each of many windows.
-    Moving(MovingContest),
+    Sliding(SlidingWindowMax),
     /// Not to be said in other ops.
     Kept,
 }
 
-impl Contest {
+impl WindowMax {
     fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Self> {
-        if let Some(single) = SingleContest::new(g, a, window)? {
-            return Ok(Contest::Single(single));
+        if let Some(single) = SingleWindowMax::new(g, a, window)? {
+            return Ok(WindowMax::Single(single));
         }
-        Ok(MovingContest::new(g, a, window)?.map_or(Contest::Kept, Contest::Moving))
+        Ok(SlidingWindowMax::new(g, a, window)?.map_or(WindowMax::Kept, WindowMax::Sliding))
     }
 
     /// The element of `value` at each winner.
     fn gather(&self, g: &mut Graph, value: NodeId) -> Result<Option<NodeId>> {
         match self {
-            Contest::Single(contest) => contest.gather(g, value).map(Some),
-            Contest::Moving(contest) => contest.gather(g, value).map(Some),
-            Contest::Kept => Ok(None),
+            WindowMax::Single(maximum) => maximum.gather(g, value).map(Some),
+            WindowMax::Sliding(maximum) => maximum.gather(g, value).map(Some),
+            WindowMax::Kept => Ok(None),
         }
     }
 
     /// `y` added at each winner.
     fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<Option<NodeId>> {
         match self {
-            Contest::Single(contest) => contest.scatter(g, y).map(Some),
-            Contest::Moving(contest) => contest.scatter(g, y).map(Some),
-            Contest::Kept => Ok(None),
+            WindowMax::Single(maximum) => maximum.scatter(g, y).map(Some),
+            WindowMax::Sliding(maximum) => maximum.scatter(g, y).map(Some),
+            WindowMax::Kept => Ok(None),
         }
     }
 }
 
 /// A pool whose one window sees every place of the map.
-struct SingleContest {
+struct SingleWindowMax {
     /// The shape `[N, C, 1…]` of what the pool returns.
     pooled: Shape,
-    /// The shape `[N, C, places]` in which there is a contest.
+    /// The shape `[N, C, places]` in which the maximum is taken.
     flat: Shape,
     /// The shape of the pool's input.
     whole: Shape,
@@ -172,7 +172,7 @@ struct SingleContest {
     won: NodeId,
 }
 
-impl SingleContest {
+impl SingleWindowMax {
     /// `None` if places lie outside the window, or around the map.
     fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
         let whole = g.node(a).shape.clone();
@@ -190,12 +190,12 @@ impl SingleContest {
             Shape::new([lead.to_vec(), lengths.into_iter().map(Dim::Fixed).collect()].concat())
         };
         let (pooled, flat) = (shaped(vec![1; lengths.len()]), shaped(vec![places]));
-        let contestants = g.reshaped(a, flat.clone())?;
-        let winner = g.add(Op::ArgMax { axis: 2, keep: true }, &[contestants])?;
+        let candidates = g.reshaped(a, flat.clone())?;
+        let winner = g.add(Op::ArgMax { axis: 2, keep: true }, &[candidates])?;
         let numbers = Tensor::new([1, 1, places], (0..places as i64).collect::<Vec<_>>())?;
         let numbers = g.constant(numbers);
         let won = g.binary(Binary::Equal, winner, numbers)?;
-        Ok(Some(SingleContest { pooled, flat, whole, won }))
+        Ok(Some(SingleWindowMax { pooled, flat, whole, won }))
     }
 
     fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
@@ -214,7 +214,7 @@ impl SingleContest {
 }
 
 /// A max pool taken apart: for each place under the window, whether it won.
-struct MovingContest {
+struct SlidingWindowMax {
     window: Window,
     /// Spatial size of the pool's input.
     lengths: Vec<usize>,
@@ -224,7 +224,7 @@ struct MovingContest {
     won: Vec<(Vec<usize>, NodeId)>,
 }
 
-impl MovingContest {
+impl SlidingWindowMax {
     /// `None` if the window is too large, or dilated, or of unknown size.
     fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
         let lengths =
@@ -236,21 +236,21 @@ impl MovingContest {
         if size.is_none_or(|size| size > LARGEST_WINDOW) || window.dilation.iter().any(|&d| d != 1) {
             return Ok(None);
         }
-        let mut contest = MovingContest { window: window.clone(), lengths, positions, won: Vec::new() };
+        let mut maximum = SlidingWindowMax { window: window.clone(), lengths, positions, won: Vec::new() };
         let largest = g.add(Op::MaxPool(window.clone()), &[a])?;
-        let padded = contest.padded(g, a, f64::from(f32::MIN))?;
+        let padded = maximum.padded(g, a, f64::from(f32::MIN))?;
         let mut taken: Option<NodeId> = None;
-        for place in contest.places() {
-            let view = contest.view(g, padded, &place)?;
+        for place in maximum.places() {
+            let view = maximum.view(g, padded, &place)?;
             let mut won = g.binary(Binary::Equal, view, largest)?;
             if let Some(earlier) = taken {
                 let free = g.unary(Unary::Not, earlier)?;
                 won = g.binary(Binary::And, won, free)?;
             }
             taken = Some(taken.map_or(Ok(won), |earlier| g.binary(Binary::Or, earlier, won))?);
-            contest.won.push((place, won));
+            maximum.won.push((place, won));
         }
-        Ok(Some(contest))
+        Ok(Some(maximum))
     }
 
     /// The places under the window, in the order in which the first of equals wins.

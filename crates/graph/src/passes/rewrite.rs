@@ -142,7 +142,7 @@ impl<'a> Rewrite<'a> {
         self.values.0[old.index()] = new;
     }
 
-    /// The new graph with the old one's outputs and properties, without the nodes nobody reads.
+    /// The new graph with the old one's outputs and properties, without the nodes that no output depends on.
     pub fn finish(mut self) -> Result<Graph> {
         let outputs = self.source.outputs().iter();
         let outputs = outputs.map(|o| Output { name: o.name.clone(), node: self.values[o.node] }).collect();

@@ -1,4 +1,4 @@
-//! What is computed twice is computed once.
+//! Common subexpression elimination.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::tensor::{Data, Tensor};
 
 use super::rewrite::{Rewrite, Step};
 
-/// Constants of more elements are not compared.
+/// Constants with more elements than this are not compared.
 const MOST_COMPARED: usize = 4096;
 
 /// Merges equal constants, and nodes that do the same to the same constants: the magnitudes of a weight, say, that several
@@ -57,7 +57,7 @@ fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
     })
 }
 
-/// What a node reads, sorted where the order does not change a bit of what comes out.
+/// The operands of a node, sorted where their order changes no bit of the result.
 fn in_one_order(op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
     let mut inputs = inputs.to_vec();
     if let Op::Binary(function) = op

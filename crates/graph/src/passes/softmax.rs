@@ -1,4 +1,4 @@
-//! From probabilities back to logits, which is what explanations are about.
+//! Removal of a final softmax: explanations are about logits, not probabilities.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Everything that is done with an ONNX file before anything runs: read, surveyed, written again, brought into
+//! Everything that is done with an ONNX file before anything runs: read, reported, written again, brought into
 //! canonical form.
 
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
@@ -12,10 +12,10 @@ use monosplit_graph::{Error, Graph};
 pub(crate) fn travel(bytes: &[u8]) -> bool {
     let options = ImportOptions::default();
     let read = onnx::read(bytes, None, &options);
-    let surveyed = onnx::survey(bytes, None, &options).map(|survey| survey.graph);
-    match (&read, &surveyed) {
+    let reported = onnx::import_report(bytes, None, &options).map(|report| report.graph);
+    match (&read, &reported) {
         (Ok(_), Ok(Some(_))) | (Err(_), Ok(None) | Err(_)) => {}
-        _ => panic!("read: {:?}; surveyed: {:?}", outcome(&read), outcome(&surveyed)),
+        _ => panic!("read: {:?}; reported: {:?}", outcome(&read), outcome(&reported)),
     }
     let Ok(graph) = read else { return false };
     for layer in graph.layers() {

@@ -1,7 +1,7 @@
 //! Small values computed while a file is read: shapes, axes, indices, bounds. Integers may contain the batch
 //! size, so that `Shape → Gather → Concat → Reshape` is done here and never becomes part of the graph.
 
-use super::extent::Extent;
+use super::symbolic_int::SymbolicInt;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{Data, Tensor, element_count};
@@ -9,17 +9,17 @@ use crate::tensor::{Data, Tensor, element_count};
 /// The most elements a value computed here may have.
 pub(crate) const LIMIT: usize = 1 << 20;
 
-/// The elements of a [`Host`] value.
+/// The elements of a [`StaticArray`] value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Elements {
-    Int(Vec<Extent>),
+    Int(Vec<SymbolicInt>),
     Float { values: Vec<f64>, double: bool },
     Bool(Vec<bool>),
 }
 
 /// A small value, known up to the batch size.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Host {
+pub(crate) struct StaticArray {
     pub(crate) shape: Vec<usize>,
     pub(crate) elements: Elements,
 }
@@ -62,22 +62,22 @@ pub(crate) fn checked_count(shape: &[usize]) -> Result<usize> {
         .ok_or_else(|| Error::unsupported(format!("a computed constant of shape {shape:?} is too large")))
 }
 
-impl Host {
+impl StaticArray {
     pub(crate) fn new(shape: Vec<usize>, elements: Elements) -> Result<Self> {
         if element_count(&shape) != Some(elements.len()) {
             return Err(Error::shape(format!("{} elements do not fill the shape {shape:?}", elements.len())));
         }
-        Ok(Host { shape, elements })
+        Ok(StaticArray { shape, elements })
     }
 
     /// A list of integers.
-    pub(crate) fn ints(values: Vec<Extent>) -> Self {
-        Host { shape: vec![values.len()], elements: Elements::Int(values) }
+    pub(crate) fn ints(values: Vec<SymbolicInt>) -> Self {
+        StaticArray { shape: vec![values.len()], elements: Elements::Int(values) }
     }
 
     /// One integer.
-    pub(crate) fn int(value: Extent) -> Self {
-        Host { shape: Vec::new(), elements: Elements::Int(vec![value]) }
+    pub(crate) fn int(value: SymbolicInt) -> Self {
+        StaticArray { shape: Vec::new(), elements: Elements::Int(vec![value]) }
     }
 
     /// A tensor, if it is small enough to compute with here.
@@ -91,12 +91,12 @@ impl Host {
             Data::F32(b) => Elements::Float { values: b.iter().map(|&v| v.into()).collect(), double: false },
             Data::F64(b) => Elements::Float { values: b.to_vec(), double: true },
         };
-        Some(Host { shape: tensor.shape().to_vec(), elements })
+        Some(StaticArray { shape: tensor.shape().to_vec(), elements })
     }
 
     /// The axis lengths of a value.
     pub(crate) fn of_shape(shape: &Shape) -> Option<Self> {
-        shape.dims().iter().map(|&d| Extent::of(d)).collect::<Option<Vec<_>>>().map(Host::ints)
+        shape.dims().iter().map(|&d| SymbolicInt::of(d)).collect::<Option<Vec<_>>>().map(StaticArray::ints)
     }
 
     /// As a tensor; `None` if the batch size is in it.
@@ -118,7 +118,7 @@ impl Host {
     }
 
     /// The integers, if it holds such.
-    pub(crate) fn as_ints(&self) -> Result<&[Extent]> {
+    pub(crate) fn as_ints(&self) -> Result<&[SymbolicInt]> {
         match &self.elements {
             Elements::Int(v) => Ok(v),
             _ => Err(Error::shape("expected integers")),
@@ -136,12 +136,12 @@ impl Host {
 
     /// The elements at these positions, under a shape.
     pub(crate) fn select(&self, shape: Vec<usize>, positions: &[usize]) -> Result<Self> {
-        Host::new(shape, self.elements.select(positions))
+        StaticArray::new(shape, self.elements.select(positions))
     }
 
     /// The same elements under another shape.
     pub(crate) fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
-        Host::new(shape, self.elements.clone())
+        StaticArray::new(shape, self.elements.clone())
     }
 
     /// Broadcast to a shape.
@@ -177,7 +177,7 @@ impl Host {
     }
 
     /// Values joined along an axis.
-    pub(crate) fn joined(parts: &[Host], axis: usize) -> Result<Self> {
+    pub(crate) fn joined(parts: &[StaticArray], axis: usize) -> Result<Self> {
         let first = parts.first().ok_or_else(|| Error::shape("nothing to join"))?;
         // Bringing the axis to the front makes joining an append.
         let rank = first.shape.len();
@@ -186,7 +186,7 @@ impl Host {
         }
         let mut axes: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
         axes.insert(0, axis);
-        let mut joined: Option<Host> = None;
+        let mut joined: Option<StaticArray> = None;
         for part in parts {
             if part.shape.len() != rank {
                 return Err(Error::shape("values of different rank cannot be joined"));
@@ -257,13 +257,13 @@ pub(crate) fn broadcast_positions(from: &[usize], shape: &[usize]) -> Result<Vec
 mod tests {
     use super::*;
 
-    fn grid(shape: &[usize]) -> Host {
+    fn grid(shape: &[usize]) -> StaticArray {
         let count = element_count(shape).unwrap() as i64;
-        Host::new(shape.to_vec(), Elements::Int((0..count).map(Extent::from).collect())).unwrap()
+        StaticArray::new(shape.to_vec(), Elements::Int((0..count).map(SymbolicInt::from).collect())).unwrap()
     }
 
-    fn values(host: &Host) -> Vec<i64> {
-        host.as_ints().unwrap().iter().map(|e| e.fixed).collect()
+    fn values(array: &StaticArray) -> Vec<i64> {
+        array.as_ints().unwrap().iter().map(|e| e.fixed).collect()
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(values(&grid(&[3]).expanded(&[2, 3]).unwrap()), [0, 1, 2, 0, 1, 2]);
         assert_eq!(values(&grid(&[2, 1]).expanded(&[2, 3]).unwrap()), [0, 0, 0, 1, 1, 1]);
         assert_eq!(values(&grid(&[2, 3]).taken(1, &[2, 0], &[2]).unwrap()), [2, 0, 5, 3]);
-        let joined = Host::joined(&[grid(&[2, 1]), grid(&[2, 2])], 1).unwrap();
+        let joined = StaticArray::joined(&[grid(&[2, 1]), grid(&[2, 2])], 1).unwrap();
         assert_eq!((values(&joined), joined.shape), (vec![0, 0, 1, 1, 2, 3], vec![2, 3]));
     }
 

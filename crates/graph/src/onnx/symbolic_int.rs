@@ -7,23 +7,23 @@ use crate::shape::Dim;
 
 /// `fixed + batch·N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct SymbolicInt {
     pub(crate) fixed: i64,
     pub(crate) batch: i64,
 }
 
-impl From<i64> for Extent {
+impl From<i64> for SymbolicInt {
     fn from(fixed: i64) -> Self {
-        Extent { fixed, batch: 0 }
+        SymbolicInt { fixed, batch: 0 }
     }
 }
 
-impl Extent {
+impl SymbolicInt {
     /// The length of an axis; `None` if it does not fit.
     pub(crate) fn of(dim: Dim) -> Option<Self> {
         Some(match dim {
             Dim::Fixed(n) => i64::try_from(n).ok()?.into(),
-            Dim::Batch(k) => Extent { fixed: 0, batch: i64::try_from(k).ok()? },
+            Dim::Batch(k) => SymbolicInt { fixed: 0, batch: i64::try_from(k).ok()? },
         })
     }
 
@@ -35,30 +35,30 @@ impl Extent {
     /// As the length of an axis, if it can be one.
     pub(crate) fn dim(self) -> Option<Dim> {
         match self {
-            Extent { fixed, batch: 0 } => usize::try_from(fixed).ok().map(Dim::Fixed),
-            Extent { fixed: 0, batch } => usize::try_from(batch).ok().map(Dim::Batch),
+            SymbolicInt { fixed, batch: 0 } => usize::try_from(fixed).ok().map(Dim::Fixed),
+            SymbolicInt { fixed: 0, batch } => usize::try_from(batch).ok().map(Dim::Batch),
             _ => None,
         }
     }
 
-    pub(crate) fn plus(self, other: Extent) -> Option<Extent> {
-        Some(Extent {
+    pub(crate) fn plus(self, other: SymbolicInt) -> Option<SymbolicInt> {
+        Some(SymbolicInt {
             fixed: self.fixed.checked_add(other.fixed)?,
             batch: self.batch.checked_add(other.batch)?,
         })
     }
 
-    pub(crate) fn minus(self, other: Extent) -> Option<Extent> {
-        Some(Extent {
+    pub(crate) fn minus(self, other: SymbolicInt) -> Option<SymbolicInt> {
+        Some(SymbolicInt {
             fixed: self.fixed.checked_sub(other.fixed)?,
             batch: self.batch.checked_sub(other.batch)?,
         })
     }
 
-    pub(crate) fn times(self, other: Extent) -> Option<Extent> {
+    pub(crate) fn times(self, other: SymbolicInt) -> Option<SymbolicInt> {
         match (self.known(), other.known()) {
             (Some(k), _) => {
-                Some(Extent { fixed: other.fixed.checked_mul(k)?, batch: other.batch.checked_mul(k)? })
+                Some(SymbolicInt { fixed: other.fixed.checked_mul(k)?, batch: other.batch.checked_mul(k)? })
             }
             (_, Some(_)) => other.times(self),
             _ => None,
@@ -66,11 +66,11 @@ impl Extent {
     }
 
     /// The quotient, rounded towards zero as ONNX does; with the batch size in it only if it is exact.
-    pub(crate) fn over(self, other: Extent) -> Option<Extent> {
+    pub(crate) fn over(self, other: SymbolicInt) -> Option<SymbolicInt> {
         match (self.known(), other.known()) {
-            (Some(a), Some(b)) => a.checked_div(b).map(Extent::from),
+            (Some(a), Some(b)) => a.checked_div(b).map(SymbolicInt::from),
             (None, Some(b)) if b != 0 && self.fixed % b == 0 && self.batch % b == 0 => {
-                Some(Extent { fixed: self.fixed.checked_div(b)?, batch: self.batch.checked_div(b)? })
+                Some(SymbolicInt { fixed: self.fixed.checked_div(b)?, batch: self.batch.checked_div(b)? })
             }
             (None, None) if self.batch % other.batch == 0 => {
                 let quotient = self.batch.checked_div(other.batch)?;
@@ -81,7 +81,7 @@ impl Extent {
     }
 
     /// The remainder with the divisor's sign, as ONNX's integer `Mod`.
-    pub(crate) fn modulo(self, other: Extent) -> Option<Extent> {
+    pub(crate) fn modulo(self, other: SymbolicInt) -> Option<SymbolicInt> {
         match (self.known(), other.known()) {
             (Some(a), Some(b)) if b != 0 => {
                 let rest = a.checked_rem(b)?;
@@ -93,7 +93,7 @@ impl Extent {
 
     /// Which is larger, where that is the same for every batch size; equality is for every batch size too,
     /// so that a dimension that could be anything is not taken for the one it happens to be.
-    pub(crate) fn compare(self, other: Extent) -> Option<Ordering> {
+    pub(crate) fn compare(self, other: SymbolicInt) -> Option<Ordering> {
         let difference = self.minus(other)?;
         match (difference.fixed.checked_add(difference.batch)?, difference.batch) {
             (first, 0) => Some(first.cmp(&0)),
@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn arithmetic_agrees_with_numbers_at_every_batch_size() {
-        let at = |e: Extent, n: i64| e.fixed + e.batch * n;
+        let at = |e: SymbolicInt, n: i64| e.fixed + e.batch * n;
         let some = [(3, 0), (0, 1), (0, 4), (-2, 0), (5, 2), (8, 4), (-6, -3)];
         for (af, ab) in some {
             for (bf, bb) in some {
-                let (a, b) = (Extent { fixed: af, batch: ab }, Extent { fixed: bf, batch: bb });
+                let (a, b) = (SymbolicInt { fixed: af, batch: ab }, SymbolicInt { fixed: bf, batch: bb });
                 for n in 1..20 {
                     let (x, y) = (at(a, n), at(b, n));
                     assert_eq!(at(a.plus(b).unwrap(), n), x + y);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_never_minus_one() {
-        let batch = Extent { fixed: 0, batch: 1 };
+        let batch = SymbolicInt { fixed: 0, batch: 1 };
         assert_eq!(batch.compare((-1).into()), Some(Ordering::Greater));
         assert_eq!(batch.compare(2.into()), None);
     }

@@ -53,18 +53,18 @@ impl TiledProgram {
         }
         let planner = TilingPlanner::new(graph, image, largest_change);
         let Some(last) = planner.last_tiled() else { return Ok(None) };
-        TiledProgram::up_to(last, graph, (planner, largest_change), batch_size, engine, threads)
+        TiledProgram::up_to(last, &planner, batch_size, engine, threads)
     }
 
     /// Computes tiles up to the node `last`; `None` if that cannot be.
     fn up_to(
         last: NodeId,
-        graph: &Graph,
-        (planner, largest_change): (TilingPlanner<'_>, [usize; 2]),
+        planner: &TilingPlanner<'_>,
         batch_size: usize,
         engine: &dyn Engine,
         threads: Arc<ThreadPool>,
     ) -> Result<Option<Self>> {
+        let graph = planner.graph;
         let Some(segments) = planner.segments(last) else { return Ok(None) };
         let Some(cut) = Cut::new(graph, last, graph.outputs()) else { return Ok(None) };
         let compile =
@@ -88,7 +88,7 @@ impl TiledProgram {
             axes,
             above: compile(&cut.above(graph)?, batch_size)?,
             samples,
-            largest_change,
+            largest_change: planner.largest_change,
             precision: engine.native_precision(),
             threads,
             scratch: Mutex::default(),
@@ -547,7 +547,7 @@ mod tests {
         let (engine, largest) = (engine(), [5, 4]);
         let planner = TilingPlanner::new(&graph, graph.inputs()[0], largest);
         let threads = engine.pool().unwrap();
-        let program = TiledProgram::up_to(last, &graph, (planner, largest), 8, &engine, threads).unwrap();
+        let program = TiledProgram::up_to(last, &planner, 8, &engine, threads).unwrap();
         let Some(program) = program else { return false };
         let whole = engine.compile(&graph).unwrap();
         let unchanged = random(&[2, 2, SIZE[0], SIZE[1]], 7);

@@ -21,8 +21,9 @@ const MAX_COST_SHARE: f64 = 0.9;
 
 /// Plans incremental runs of a graph whose first input is an image.
 pub(super) struct TilingPlanner<'a> {
-    graph: &'a Graph,
+    pub(super) graph: &'a Graph,
     image: NodeId,
+    pub(super) largest_change: [usize; 2],
     /// The receptive fields of nodes that may be computed tile by tile.
     fields: Vec<Option<[FieldExtent; 2]>>,
     /// The shapes their tiles may have, the largest last.
@@ -61,7 +62,15 @@ impl<'a> TilingPlanner<'a> {
         };
         let tile_shapes = graph.nodes().map(shapes).collect();
         let costs = graph.nodes().map(|(id, _)| cost(graph, id)).collect();
-        TilingPlanner { graph, image, fields, tile_shapes, dependent: dependents(graph, image), costs }
+        TilingPlanner {
+            graph,
+            image,
+            largest_change,
+            fields,
+            tile_shapes,
+            dependent: dependents(graph, image),
+            costs,
+        }
     }
 
     /// The node with the cheapest incremental run that computes tiles up to it and everything above it; `None` if computing

@@ -1,4 +1,4 @@
-//! Named numbers as bars beside each other, for comparing a few dozen of them at a glance.
+//! A bar chart of a few dozen named numbers.
 
 use monosplit_graph::{Error, Result};
 
@@ -28,7 +28,7 @@ pub struct Bar {
 /// Numbers as horizontal bars from a common zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// Words above the whole page.
+    /// The title of the page.
     pub title: String,
     /// The numbers from top to bottom.
     pub bars: Vec<Bar>,

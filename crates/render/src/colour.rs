@@ -154,7 +154,7 @@ fn encode(linear: [f64; 3]) -> Rgb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eyes::{EYES, Eye, FULL_SIGHT, cielab, seen};
+    use crate::colour_vision::{EYES, Eye, FULL_SIGHT, cielab, seen};
 
     fn arm(map: ColourMap, sign: f64, steps: usize, eye: &Eye) -> Vec<Lab> {
         (0..=steps).map(|i| seen(map.at(sign * i as f64 / steps as f64), eye)).collect()

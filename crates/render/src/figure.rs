@@ -1,4 +1,4 @@
-//! Several labelled pictures on one page, without any other order: a grid that chooses its own columns.
+//! Several labelled pictures on one page, in a grid whose number of columns follows from theirs.
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
@@ -6,7 +6,7 @@ use monosplit_image::Picture;
 use crate::grid::{Cell, Grid, Row};
 use crate::scene::Scene;
 
-/// One picture and the words above it.
+/// A picture with a label above it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tile {
     /// What the picture shows.
@@ -20,7 +20,7 @@ pub struct Tile {
 pub struct FigureOptions {
     /// Number of columns; as nearly square as possible where not given.
     pub columns: Option<usize>,
-    /// Words above the whole page.
+    /// The title of the page.
     pub title: String,
     /// A tile smaller than this, or than the largest tile, is drawn with each pixel as a square while it fits.
     pub least_side: usize,

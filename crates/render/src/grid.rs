@@ -24,7 +24,7 @@ const GUTTER_LINES: usize = 6;
 /// One picture of a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Words above the picture, where the column does not say enough.
+    /// The label above the picture, in addition to the header of the column.
     pub label: String,
     /// The picture.
     pub picture: Picture,
@@ -59,18 +59,18 @@ impl Cell {
 pub struct Row {
     /// What the row shows: the name of a picture, for instance.
     pub label: String,
-    /// What else is known about it: the class and its score, for instance.
+    /// Its caption: the class and its score, for instance.
     pub caption: String,
-    /// The pictures from left to right; `None` leaves a place empty.
+    /// The pictures from left to right; `None` is an empty cell.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// Pictures in rows and columns, all places of one size.
+/// Pictures in rows and columns, all cells of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// Words above the whole page.
+    /// The title of the page.
     pub title: String,
-    /// Words above each column; none, or as many as there are columns.
+    /// The header of each column; none, or as many as there are columns.
     pub columns: Vec<String>,
     /// The rows from top to bottom.
     pub rows: Vec<Row>,
@@ -112,7 +112,7 @@ impl Grid {
         for (column, lines) in metrics.headers.iter().enumerate() {
             let centre = metrics.left(column) + metrics.shown.width / 2.0;
             for (i, words) in lines.iter().enumerate() {
-                // Headers stand on their column, however many lines the others have.
+                // Headers are aligned at their lower edge, whatever their number of lines.
                 let below = (header - lines.len() + i) as f64 * SIZE.line();
                 let baseline = metrics.head + below + SIZE.ascent();
                 scene.text((centre, baseline), words, SIZE, Anchor::Middle);
@@ -131,7 +131,7 @@ impl Grid {
         Key::new(shown.iter().flat_map(|row| &row.cells).flatten())
     }
 
-    /// The grid in words, for those who cannot see it.
+    /// A description of the grid for screen readers.
     fn description(&self) -> String {
         let columns = self.rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
         let mut words = format!("Pictures in {} rows and {columns} columns", self.rows.len());
@@ -151,16 +151,16 @@ impl Grid {
     }
 }
 
-/// Where everything goes, in units.
+/// The positions of all parts, in units.
 struct GridMetrics {
     shown: Shown,
     title: Vec<String>,
     headers: Vec<Vec<String>>,
-    /// Where the first column begins.
+    /// The left edge of the first column.
     gutter: f64,
-    /// Where the column headers begin.
+    /// The upper edge of the column headers.
     head: f64,
-    /// Where each row begins.
+    /// The upper edge of each row.
     rows: Vec<f64>,
     /// Room above each picture for its label, row by row.
     labels: Vec<f64>,
@@ -248,15 +248,15 @@ fn gutter_lines(row: &Row) -> Vec<String> {
     lines
 }
 
-/// Draws a picture below its label, enlarged in whole steps as far as the place allows, in the middle of it.
+/// Draws a picture below its label, centred in its cell and enlarged by a whole number.
 pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, shown: Shown) {
     let lines = text::lines(&cell.label, shown.width, SIZE, LABEL_LINES);
-    // Labels stand on their picture, however many lines the others have.
+    // Labels are aligned at their lower edge, whatever their number of lines.
     scene.paragraph(0.0, label - lines.len() as f64 * SIZE.line(), &lines, SIZE);
     let pixels = shown.pixels_per_unit as f64;
     let sides = (cell.picture.width() as f64 / pixels, cell.picture.height() as f64 / pixels);
     let factor = (shown.width / sides.0).min(shown.height / sides.1);
-    // A place that holds a picture exactly may be measured a rounding error too small.
+    // A cell that fits a picture exactly may be too small by a rounding error.
     let factor = (factor + 1e-9).floor().max(1.0);
     let (width, height) = (factor * sides.0, factor * sides.1);
     let aside = |room: f64| (room / 2.0 * pixels).floor().max(0.0) / pixels;

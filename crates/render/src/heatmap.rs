@@ -8,13 +8,13 @@ use monosplit_image::{Pixels, write_png};
 use crate::map::Map;
 use crate::scale::{Note, Scale};
 
-/// How places near zero are drawn.
+/// How values near zero are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Zero {
     /// In the light neutral colour, as opaque as all others.
     #[default]
     Neutral,
-    /// Transparent: the opacity of a place is its magnitude on the scale.
+    /// Transparent: the opacity of a value is its magnitude on the scale.
     Transparent,
 }
 
@@ -24,7 +24,7 @@ pub struct HeatmapOptions {
     /// Ends the scale at this percentile of the magnitudes, so that a few extreme values do not pale all
     /// others; the note counts the values beyond. Nothing is clipped unless asked.
     pub clip: Option<f64>,
-    /// How places near zero are drawn.
+    /// How values near zero are drawn.
     pub zero: Zero,
 }
 
@@ -39,7 +39,7 @@ pub struct Heatmap {
     pub rgba: Vec<u8>,
     /// Smallest and largest finite value; both NaN where no value is finite.
     pub range: (f32, f32),
-    /// What to say beside the picture; nothing for an ordinary map.
+    /// The note beside the picture; none for an ordinary map.
     pub note: Option<Note>,
 }
 

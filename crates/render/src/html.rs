@@ -12,7 +12,7 @@ use crate::text::clean;
 
 const STYLE: &str = include_str!("page.css");
 
-/// What made a page, as its head says.
+/// The generator in the head of a page.
 const GENERATOR: &str = "monosplit";
 
 /// Figures wider than this have a row of the page to themselves; on a narrow screen they are scrolled, since
@@ -66,7 +66,7 @@ impl PageFigure {
         Ok(PageFigure { content: scene.to_svg()?, caption: String::new(), command: String::new(), width })
     }
 
-    /// A picture; `shown` says what it shows, for those who cannot see it.
+    /// A picture; `shown` describes it for screen readers.
     pub fn picture(picture: &Picture, shown: &str) -> Result<Self> {
         let (source, shown) = (data_uri(picture)?, escape(shown));
         let (width, height) = (picture.width(), picture.height());
@@ -197,7 +197,7 @@ impl Page {
         )
     }
 
-    /// Whether `html` is a page that this program wrote, by what its head says.
+    /// Whether `html` was written by this crate, by the generator in its head.
     pub fn is_own(html: &str) -> bool {
         let head = html.split("</head>").next().unwrap_or_default();
         head.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR} "))

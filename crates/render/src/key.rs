@@ -1,4 +1,4 @@
-//! What the colours of a figure mean, said once for all its maps.
+//! The colour key of a figure, once for all its maps.
 
 use monosplit_graph::Result;
 
@@ -14,7 +14,7 @@ const SIZE: TextSize = TextSize::Small;
 /// The key to the colours below a figure: one bar for each palette in use.
 pub(crate) struct Key {
     bars: Vec<ColourBar>,
-    /// What to say where maps of one palette do not share one scale.
+    /// The remark where maps of one palette have different scales.
     note: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl Key {
         bars + text::width(self.note, SIZE)
     }
 
-    /// Room it takes, the margins above and below it included; none where there is nothing to say.
+    /// Its height with margins; 0 where no map is shown.
     pub(crate) fn height(&self) -> f64 {
         if self.bars.is_empty() { 0.0 } else { 2.0 * MARGIN + ColourBar::lying_height() }
     }

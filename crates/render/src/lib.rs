@@ -53,10 +53,10 @@ mod base64;
 mod canvas;
 mod colour;
 mod colour_bar;
+#[cfg(test)]
+mod colour_vision;
 mod contour;
 mod evidence;
-#[cfg(test)]
-mod eyes;
 mod figure;
 mod font;
 mod grid;

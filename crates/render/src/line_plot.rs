@@ -1,6 +1,6 @@
-//! Curves over an axis: how something depends on the layer, on α, or on the step of a training.
+//! Line plots over layers, α or training steps.
 //!
-//! Series differ in colour and in the shape of their points, so that they are told apart without colour.
+//! Series differ in colour and in the shape of their points, so that they can be distinguished without colour.
 
 use monosplit_graph::{Error, Result};
 
@@ -21,7 +21,7 @@ const COLOURS: [Rgb; 7] = [
 ];
 const SHAPES: usize = 5;
 const MOST_SERIES: usize = COLOURS.len() * SHAPES;
-/// Points are marked while they can be told apart.
+/// The largest number of points that are marked.
 const MOST_MARKS: usize = 40;
 const MARGIN: f64 = 6.0;
 const SIZE: TextSize = TextSize::Small;
@@ -30,7 +30,7 @@ const GRID_LINE: Rgb = [222, 222, 222];
 /// One curve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What it is called in the legend.
+    /// The name in the legend.
     pub name: String,
     /// Its points in order; one that is not finite leaves a gap.
     pub points: Vec<(f64, f64)>,
@@ -41,7 +41,7 @@ pub struct Series {
 /// Curves over one pair of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinePlot {
-    /// Words above the whole page.
+    /// The title of the page.
     pub title: String,
     /// What the horizontal axis shows.
     pub x_label: String,
@@ -120,7 +120,7 @@ impl LinePlot {
     }
 }
 
-/// Where everything goes.
+/// The positions of all parts.
 struct Plot {
     title: Vec<String>,
     x: Axis,
@@ -285,7 +285,7 @@ fn mark(index: usize, (x, y): Point) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eyes::{EYES, seen};
+    use crate::colour_vision::{EYES, seen};
     use crate::scene::{Item, PAPER};
     use crate::xml::assert_well_formed;
 

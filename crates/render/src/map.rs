@@ -1,5 +1,4 @@
-//! A map: one number for each place of a picture, as an explanation leaves it, and the same map at another
-//! size.
+//! A map: one number for each position of a picture, and the same map at another size.
 
 use monosplit_graph::{Error, Result, Tensor, element_count};
 use monosplit_image::{MAX_BYTES, MAX_SIDE};
@@ -64,8 +63,8 @@ impl Map {
     /// The map at another size, bilinear with half-pixel centres: PyTorch's
     /// `interpolate(mode="bilinear", align_corners=False)`.
     ///
-    /// Values that are not finite do not spread: they fill the places nearest to them, and everywhere else
-    /// only finite neighbours are mixed. Like PyTorch's, scaling down picks values and averages at most four.
+    /// Values that are not finite do not spread: they fill the positions nearest to them, and all other positions mix
+    /// finite neighbours only. Like PyTorch's, scaling down picks values and averages at most four.
     pub fn resized(&self, width: usize, height: usize) -> Result<Map> {
         let area = checked_area(width, height)?;
         if (width, height) == (self.width, self.height) {
@@ -99,7 +98,7 @@ impl Map {
     }
 }
 
-/// The two places along one axis that a new place lies between.
+/// The two positions along one axis between which a new position lies.
 #[derive(Clone, Copy)]
 struct Tap {
     low: usize,

@@ -1,4 +1,4 @@
-//! Numbers as people read them on a colour bar.
+//! Numbers in short form, as on a colour bar.
 
 /// `value` with three significant digits and nothing needless: `0.3`, `-12.5`, `1.2e-5`.
 pub fn number(value: f64) -> String {

@@ -1,5 +1,4 @@
-//! A map laid over the picture it explains, with what is needed to read it: the picture itself, the key to
-//! the colours, and a caption.
+//! A map drawn over the picture it explains, with the picture itself, a colour bar and a caption.
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
@@ -13,7 +12,7 @@ use crate::scale::{Note, Palette, Scale};
 use crate::scene::Scene;
 use crate::text::{self, TextSize};
 
-/// What a map lies on.
+/// The background of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Underlay {
@@ -24,7 +23,7 @@ pub enum Underlay {
     Colour,
 }
 
-/// What stands beside the overlay.
+/// The panels of the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OverlayPanels {
@@ -43,9 +42,9 @@ pub struct OverlayOptions {
     /// Share of the map in the mixture, 0 (only the picture) to 1 (only the map). Values that are not finite
     /// are always opaque.
     pub opacity: f64,
-    /// What the map lies on.
+    /// The background of the map.
     pub underlay: Underlay,
-    /// What stands beside the overlay.
+    /// The panels of the page.
     pub panels: OverlayPanels,
     /// Whether the key to the colours is drawn.
     pub colour_bar: bool,
@@ -127,7 +126,7 @@ pub struct Overlay {
     pub picture: Picture,
     /// Smallest and largest finite value; both NaN where no value is finite.
     pub range: (f32, f32),
-    /// What was said about the map beside the caption; nothing for an ordinary map.
+    /// The note below the caption; none for an ordinary map.
     pub note: Option<Note>,
 }
 
@@ -159,7 +158,7 @@ pub fn blend(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<B
     Ok(Blend { picture: Picture::new(picture.width(), picture.height(), mixed)?, scale, contours })
 }
 
-/// The contours of a map shown with these `sides`, finer than the map and no finer than the eye.
+/// The contours of a map shown with these `sides`: finer than the map, and no finer than can be seen.
 fn lines_over(map: &Map, scale: &Scale, count: usize, sides: (usize, usize)) -> Result<Vec<Contour>> {
     const FINEST: usize = 256;
     if count == 0 {

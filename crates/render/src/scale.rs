@@ -1,4 +1,4 @@
-//! Which colour a value gets: the honest scale of one map, and what has to be said beside its picture.
+//! From values to colours: the scale of one map, and the note that belongs beside its picture.
 //!
 //! Zero is always the neutral colour. Nothing is stretched to fill the colours: a map with both signs is
 //! scaled by its largest magnitude, a map with one sign from zero to its extreme, and a map without
@@ -25,10 +25,10 @@ pub enum Palette {
     Flat,
 }
 
-/// What a reader must be told to understand the picture of a map.
+/// The note that a reader needs to understand the picture of a map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Note {
-    /// The value all finite places share, where they do; 0 for a map that is all zero.
+    /// The value that all finite positions share; 0 for a map that is all zero.
     pub constant: Option<f32>,
     /// Whether there are negative values and no positive one.
     pub no_positive: bool,
@@ -130,7 +130,7 @@ impl Scale {
         }
     }
 
-    /// What to say beside the picture; nothing for an ordinary map.
+    /// The note beside the picture; none for an ordinary map.
     pub fn note(&self) -> Option<&Note> {
         self.note.as_ref()
     }

@@ -1,4 +1,4 @@
-//! A figure as shapes, words and pictures, before anyone decided on a file format.
+//! A figure as shapes, words and pictures, independent of the file format.
 //!
 //! Every figure is described once, in units of a ninety-sixth of an inch from the upper left corner, and then
 //! written as pixels (`raster.rs`), SVG (`svg.rs`) or PDF (`pdf.rs`). What is added is made harmless here:
@@ -18,7 +18,7 @@ const LONGEST_SIDE: f64 = 19_200.0;
 pub(crate) const PAPER: Rgb = [255, 255, 255];
 pub(crate) const INK: Rgb = [34, 34, 34];
 
-/// A place in a figure: units from its left and from its upper edge.
+/// A point in a figure: units from its left and from its upper edge.
 pub(crate) type Point = (f64, f64);
 
 /// A figure, ready to be written as a file.
@@ -73,7 +73,7 @@ impl From<Rgb> for Paint {
     }
 }
 
-/// Which part of a line of words stands at its place.
+/// The part of a line of words that lies at its anchor point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -158,7 +158,7 @@ impl Scene {
         Ok(Scene { width, height, title, description: String::new(), pixels_per_unit: 2, items: Vec::new() })
     }
 
-    /// Says in words what the figure shows, for those who cannot see it.
+    /// Sets the description for screen readers.
     #[must_use]
     pub fn described(mut self, description: &str) -> Self {
         self.description = text::clean(description);

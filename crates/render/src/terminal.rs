@@ -1,7 +1,7 @@
 //! Pictures and maps as lines of characters for a terminal: two pixels to a character as half blocks in as
 //! many colours as the terminal has, or shades of ASCII where it has none.
 //!
-//! What the terminal can do is for the caller to find out; nothing here asks.
+//! The caller says what the terminal can do.
 
 use std::fmt::Write;
 
@@ -117,7 +117,7 @@ impl Shape {
     }
 
     fn half_blocks(&self, picture: &Picture, colours: TerminalColours) -> Result<String> {
-        // Pixels of small pictures stay the squares they are.
+        // Pixels of small pictures are drawn as squares.
         let enlarged = self.columns >= 2 * picture.width();
         let filter = if enlarged { Filter::Nearest } else { Filter::Box };
         let pixels = picture.resize(self.columns, 2 * self.lines, filter)?;

@@ -1,4 +1,4 @@
-//! Words before they are drawn: cleaned, measured, and broken into lines.
+//! Text before it is drawn: cleaned, measured, and broken into lines.
 //!
 //! A figure is laid out once and then drawn with the bitmap font, with Helvetica, or with whatever sans-serif
 //! a browser has. What is measured here is the widest of these, so that words stay in their place in each.

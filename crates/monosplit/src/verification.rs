@@ -4,7 +4,7 @@ use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{Audit, LayerAudit, PairAudit, audit, audit_pair};
 use monosplit_graph::{Error, Result, Tensor};
 #[cfg(feature = "train")]
-use monosplit_train::Promise;
+use monosplit_train::PropertyCheck;
 
 use crate::model::{Approximation, Model};
 
@@ -97,7 +97,7 @@ impl Verification {
         let approximation = approximation.filter(|a| !a.functions.is_empty());
         findings.extend(approximation.map(approximation_finding));
         #[cfg(feature = "train")]
-        if let Some(promise) = Promise::check(model.original(), image, samples, &double)? {
+        if let Some(promise) = PropertyCheck::check(model.original(), image, samples, &double)? {
             findings.extend(promise_findings(&promise));
         }
         Ok(Verification { audit, findings })
@@ -146,7 +146,7 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
 
 /// The findings on the properties that a network written by `monosplit train` states for its own streams.
 #[cfg(feature = "train")]
-fn promise_findings(promise: &Promise) -> Vec<Finding> {
+fn promise_findings(promise: &PropertyCheck) -> Vec<Finding> {
     let on = format!("{} pairs of inputs", promise.pairs);
     let mut findings = Vec::new();
     match &promise.smallest {

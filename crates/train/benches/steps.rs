@@ -11,7 +11,7 @@ use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use monosplit_graph::{Error, Noise, Result};
-use monosplit_train::{Architecture, Data, Restriction, Samples, Settings, Trainer};
+use monosplit_train::{Architecture, Restriction, Samples, Settings, Trainer, TrainingData};
 
 const BATCH: usize = 100;
 const REPEATS: usize = 10;
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let pixels = (0..BATCH as u64 * 784).map(|i| (noise.uniform(i) * 255.0) as u8).collect();
     let samples = Samples::new([1, 28, 28], pixels, (0..BATCH as u32).map(|i| i % 10).collect())?;
     let classes = (0..10).map(|c| c.to_string()).collect();
-    let data = Data { train: samples.clone(), test: samples, classes };
+    let data = TrainingData { train: samples.clone(), test: samples, classes };
     let names = words.iter().filter(|w| w.ends_with("_maxout"));
     for name in names {
         for restriction in words.iter().filter_map(|word| word.parse::<Restriction>().ok()) {

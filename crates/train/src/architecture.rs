@@ -1,13 +1,13 @@
-//! What a network is made of, in a few lines of text: one layer a line, read from top to bottom.
+//! Architectures as text: one layer a line, from input to scores.
 
 use std::fmt;
 use std::str::FromStr;
 
 use monosplit_graph::{Error, Result};
 
-/// More layers than this are no network anybody wrote down by hand.
+/// The largest number of layers accepted.
 const MAX_LAYERS: usize = 1000;
-/// The largest number a line may name.
+/// The largest number accepted in a line.
 const MAX_NUMBER: usize = 1 << 20;
 
 /// The network of the paper's appendix D with three hidden layers of 800 rank-2 maxout units.
@@ -49,7 +49,7 @@ norm
 maxout 2
 scores";
 
-/// The architectures that go by a name, and their text.
+/// The named architectures and their text.
 pub const NAMED: [(&str, &str); 2] = [("mlp_maxout", MLP_MAXOUT), ("cnn_maxout", CNN_MAXOUT)];
 
 /// One layer.
@@ -62,12 +62,12 @@ pub enum Layer {
         channels: usize,
         /// Side of the kernel.
         kernel: usize,
-        /// Step.
+        /// Stride.
         stride: usize,
-        /// Zeros around the value.
+        /// Zero padding.
         pad: usize,
     },
-    /// `dense WIDTH`: an affine map of everything there is.
+    /// `dense WIDTH`: a fully connected layer.
     Dense {
         /// Number of outputs.
         width: usize,
@@ -78,19 +78,19 @@ pub enum Layer {
     Norm,
     /// `maxout RANK`: the largest of every `RANK` neighbouring channels.
     Maxout {
-        /// How many compete.
+        /// Number of channels in a group.
         rank: usize,
     },
     /// `relu`
     Relu,
     /// `pool SIZE`: the largest element of every square.
     Pool {
-        /// Side of the square, and step.
+        /// Side of the window, and stride.
         size: usize,
     },
     /// `average SIZE`: the mean of every square.
     Average {
-        /// Side of the square, and step.
+        /// Side of the window, and stride.
         size: usize,
     },
 }
@@ -131,7 +131,7 @@ impl Architecture {
         Architecture { name: name.to_owned(), ..self }
     }
 
-    /// What it goes by.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -145,7 +145,7 @@ impl Architecture {
 impl FromStr for Architecture {
     type Err = Error;
 
-    /// Reads one layer a line; `#` begins a remark and `;` ends a layer as a line does.
+    /// Reads one layer a line. `#` starts a comment; `;` ends a layer like a line break.
     fn from_str(text: &str) -> Result<Self> {
         let mut layers = Vec::new();
         for (number, line) in text.lines().enumerate() {

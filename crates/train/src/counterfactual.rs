@@ -1,5 +1,5 @@
-//! What speaks for each class and what is missing for it: gradients of the streams of a trained network with respect to
-//! the picture each of them sees (paper, figure "Combined visualization of the inverted-input DIC gradients").
+//! Evidence for each class and missing evidence: gradients of the streams of a trained network with respect to their inputs
+//! (paper, figure "Combined visualization of the inverted-input DIC gradients").
 
 use monosplit_autodiff::gradients;
 use monosplit_engine::{Engine, Program};
@@ -9,13 +9,13 @@ use monosplit_graph::{Error, Graph, Kind, Label, Result, Shape, Tensor};
 use crate::data::Samples;
 use crate::streams::streams;
 
-/// The gradients of a picture, for every class.
+/// The gradients of an image for every class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counterfactual {
-    /// What speaks for a class: `∂g/∂x` of a difference, else the positive part of the gradient. One row per class,
+    /// Evidence for a class: `∂g/∂x` of a difference, else the positive part of the gradient. One row per class,
     /// `channels·height·width` numbers each.
     pub present: Vec<Vec<f32>>,
-    /// What is missing for it: the gradient of `h` with respect to what it sees, else the negative part of the gradient.
+    /// Missing evidence: the gradient of `h` with respect to its input, else the negative part of the gradient.
     pub missing: Vec<Vec<f32>>,
 }
 
@@ -26,7 +26,7 @@ pub struct Counterfactuals {
 }
 
 impl Counterfactuals {
-    /// Prepares a network, as its file holds it.
+    /// Compiles the gradients of a trained network.
     pub fn new(network: &Graph, engine: &dyn Engine) -> Result<Self> {
         let output = network.outputs().first().ok_or_else(|| Error::argument("the network has no output"))?;
         let shape = &network.node(output.node).shape;
@@ -52,7 +52,7 @@ impl Counterfactuals {
         self.classes
     }
 
-    /// The gradients for all classes of one picture `[1, channels, height, width]`.
+    /// The gradients for all classes of one image `[1, channels, height, width]`.
     pub fn of(&self, image: &Tensor) -> Result<Counterfactual> {
         let mut selected = vec![0f32; self.classes * self.classes];
         selected.iter_mut().step_by(self.classes + 1).for_each(|one| *one = 1.0);
@@ -82,12 +82,12 @@ impl Counterfactuals {
     }
 }
 
-/// A mean over pictures and half the width of its 95 % interval.
+/// A mean over images and half the width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The mean.
     pub mean: f64,
-    /// Half the interval's width, from the deviation between pictures; no number for one picture.
+    /// Half the width of the interval, from the standard deviation over images; NaN for one image.
     pub half_width: f64,
 }
 
@@ -100,14 +100,14 @@ impl Share {
     }
 }
 
-/// Whether the streams keep what is there and what is missing apart, over many pictures.
+/// How well the streams separate present from missing evidence, over many images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Separation {
-    /// Share of the mass of what speaks for the true class that lies on strokes.
+    /// Share of the mass of evidence for the true class that lies on strokes.
     pub present_on_strokes: Share,
-    /// Share of the mass of what is missing, over all classes, that lies off strokes.
+    /// Share of the mass of missing evidence, over all classes, that lies off strokes.
     pub missing_off_strokes: Share,
-    /// Share of the picture that strokes cover: what mass spread evenly would have on strokes.
+    /// Share of the image that is strokes: the expected value for mass spread evenly.
     pub strokes: Share,
     /// Number of pictures.
     pub pictures: usize,

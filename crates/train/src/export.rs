@@ -1,29 +1,29 @@
-//! The trained network as an ordinary graph: parameters become constants, norms use the statistics kept from training.
+//! The trained network as an ordinary graph: parameters are constants, norms use the running statistics.
 
 use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
 
-use crate::network::{Blueprint, Norm, Parameter, Values};
+use crate::network::{NetworkSpec, Norm, Parameter, ParameterSource};
 use crate::restriction::Positivity;
 use crate::settings::Settings;
 use crate::state::Statistics;
 use crate::step::EPSILON;
 
-/// The property under which a file says what its network promises.
+/// The metadata key of the restriction of a network.
 pub const RESTRICTION: &str = "monosplit.restriction";
-/// The property that names the values that hold the scores of `g` and of `h`, with a blank between.
+/// The metadata key of the names of the values that hold the scores of `g` and of `h`, separated by a blank.
 pub const STREAMS: &str = "monosplit.streams";
 
 /// Parameters and statistics of a finished training.
-struct Kept<'a> {
+struct TrainedParameters<'a> {
     positivity: Positivity,
     parameters: std::iter::Zip<std::slice::Iter<'a, Parameter>, std::slice::Iter<'a, Tensor>>,
     statistics: std::slice::Iter<'a, (Vec<f32>, Vec<f32>)>,
 }
 
-impl Values for Kept<'_> {
+impl ParameterSource for TrainedParameters<'_> {
     fn parameter(&mut self, g: &mut Graph, parameter: Parameter) -> Result<NodeId> {
-        // The layers are walked in the order in which they were when the parameters were listed.
+        // Layers are built in the same order as when the parameters were listed.
         let Some((_, value)) = self.parameters.next().filter(|(known, _)| **known == parameter) else {
             let message = format!("the parameter '{}' is not the one that was trained", parameter.name);
             return Err(monosplit_graph::Error::argument(message));
@@ -45,8 +45,8 @@ impl Values for Kept<'_> {
     }
 }
 
-/// A trained network and what it consists of.
-pub(crate) struct Trained<'a> {
+/// A trained network: its settings, parameters and statistics.
+pub(crate) struct TrainedNetwork<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) sample: [usize; 3],
     pub(crate) classes: &'a [String],
@@ -54,23 +54,23 @@ pub(crate) struct Trained<'a> {
     pub(crate) statistics: &'a Statistics,
 }
 
-impl Trained<'_> {
+impl TrainedNetwork<'_> {
     /// The network: pictures with values from 0 to 1 in, class scores out.
     pub(crate) fn graph(&self) -> Result<Graph> {
         let settings = self.settings;
         let mut g = Graph::new();
         let image = g.input("image", Shape::batched(&self.sample), Kind::Float);
-        let blueprint = Blueprint {
+        let spec = NetworkSpec {
             architecture: &settings.architecture,
             restriction: settings.restriction,
             classes: self.classes.len(),
         };
-        let mut kept = Kept {
+        let mut kept = TrainedParameters {
             positivity: settings.positivity,
             parameters: self.parameters.0.iter().zip(self.parameters.1),
             statistics: self.statistics.iter(),
         };
-        let scores = blueprint.build(&mut g, image, &mut kept)?;
+        let scores = spec.build(&mut g, image, &mut kept)?;
         g.output("logits", scores.logits);
         g.set_metadata(RESTRICTION, settings.restriction.name());
         g.set_metadata(PRESET, "unit");

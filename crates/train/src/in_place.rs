@@ -1,54 +1,54 @@
-//! A step of the processor, which moves parameters where they lie.
+//! Parameter updates on the CPU, in place.
 
 use monosplit_engine::Cpu;
 use monosplit_graph::{Buffer, Data as Elements, Error, Result, Tensor};
 
 use crate::network::Parameter;
-use crate::optimiser::Moved;
+use crate::optimiser::ParameterUpdate;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::step::{Found, Plan, Step};
+use crate::step::{Step, StepGraph, StepOutputs};
 
-/// What a step reads: images, targets, and the parameters as the network is computed with them.
+/// The inputs of a step: images, targets, and the effective parameters.
 pub(crate) fn inputs(pictures: [Tensor; 2], effective: &[Option<Tensor>], state: &State) -> Vec<Tensor> {
     let values = effective.iter().zip(&state.parameters);
     let values = values.map(|(effective, raw)| effective.as_ref().unwrap_or(raw).clone());
     pictures.into_iter().chain(values).collect()
 }
 
-/// The `number`-th step of the processor.
-pub(crate) struct Follow<'a> {
-    pub(crate) plan: &'a Plan,
+/// Update number `number`.
+pub(crate) struct InPlaceUpdate<'a> {
+    pub(crate) step_graph: &'a StepGraph,
     pub(crate) engine: &'a Cpu,
     pub(crate) step: &'a Step,
     pub(crate) rate: f32,
     pub(crate) number: u64,
 }
 
-impl Follow<'_> {
-    /// Lets the optimiser move every parameter, in place.
-    pub(crate) fn move_parameters(
+impl InPlaceUpdate<'_> {
+    /// Updates all parameters in place.
+    pub(crate) fn apply(
         &self,
-        found: Found,
+        found: StepOutputs,
         settings: &Settings,
         state: &mut State,
         transformed: &mut [Option<Tensor>],
     ) -> Result<()> {
-        let parameters = &self.plan.parameters;
-        state.observe(&self.plan.statistics, &found.statistics);
+        let parameters = &self.step_graph.parameters;
+        state.observe(&self.step_graph.statistics, &found.statistics);
         let (optimiser, positivity) = (settings.optimiser, settings.positivity);
         let mut values = owned(state.parameters.iter_mut())?;
         let mut effective = owned(transformed.iter_mut().flatten())?;
         let gradients: Vec<Buffer<f32>> = found.gradients.iter().map(Tensor::to_f32).collect();
         let mut next = effective.iter_mut();
-        let each = parameters.iter().zip(&mut values).zip(&gradients).zip(&mut state.memories);
-        let moved = each.map(|(((parameter, value), gradient), memory)| Moved {
+        let each = parameters.iter().zip(&mut values).zip(&gradients).zip(&mut state.optimiser_states);
+        let moved = each.map(|(((parameter, value), gradient), memory)| ParameterUpdate {
             parameter: value,
             effective: parameter.positive.then(|| next.next()).flatten().map(|e| (positivity, &mut e[..])),
             gradient,
             memory,
         });
-        let moved: Vec<Moved<'_>> = moved.collect();
+        let moved: Vec<ParameterUpdate<'_>> = moved.collect();
         self.engine.install(|| optimiser.update(self.rate, self.number, moved.into_iter()))?;
         drop(gradients);
         self.step.reclaim(found);
@@ -58,7 +58,7 @@ impl Follow<'_> {
     }
 }
 
-/// The elements of tensors that nobody else holds, to be changed in place.
+/// The elements of tensors, taken out to be updated in place. They are not copied if the tensors are not shared.
 fn owned<'t>(tensors: impl Iterator<Item = &'t mut Tensor>) -> Result<Vec<Vec<f32>>> {
     let elements = |tensor: &mut Tensor| match std::mem::replace(tensor, Tensor::scalar(0f32)).into_data() {
         Elements::F32(buffer) => Ok(buffer.into_vec()),
@@ -67,7 +67,7 @@ fn owned<'t>(tensors: impl Iterator<Item = &'t mut Tensor>) -> Result<Vec<Vec<f3
     tensors.map(elements).collect()
 }
 
-/// Makes tensors of the elements again.
+/// Puts the elements back into tensors.
 fn give_back<'t>(
     tensors: impl Iterator<Item = &'t mut Tensor>,
     elements: Vec<Vec<f32>>,

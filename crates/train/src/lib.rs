@@ -1,11 +1,11 @@
-//! Networks that explain themselves: differences of convex and of monotone networks, trained.
+//! Training of differences of convex and of monotone networks.
 //!
-//! The loss and its gradient are a graph, written with the one backward walk of `monosplit-explain` and run by an engine;
-//! a trained network is an ordinary graph again.
+//! The loss and its gradient are a graph, made by `monosplit-autodiff` and run by an engine. A trained network is an ordinary
+//! graph.
 //!
 //! ```
 //! use monosplit_graph::Noise;
-//! use monosplit_train::{Architecture, Data, Restriction, Samples, Settings, Trainer};
+//! use monosplit_train::{Architecture, Restriction, Samples, Settings, Trainer, TrainingData};
 //!
 //! # fn main() -> monosplit_graph::Result<()> {
 //! // Pictures of 2×2 pixels that are bright at the top (class 0) or at the bottom (class 1).
@@ -13,7 +13,7 @@
 //! let draw = |i: u64| [200, 210, 5, 10].map(|v| v + (noise.uniform(i) * 40.0) as u8);
 //! let pixels = (0..40).flat_map(|i| if i % 2 == 0 { draw(i) } else { let p = draw(i); [p[2], p[3], p[0], p[1]] });
 //! let samples = Samples::new([1, 2, 2], pixels.collect(), (0..40).map(|i| i % 2).collect())?;
-//! let data = Data { train: samples.clone(), test: samples, classes: vec!["top".into(), "bottom".into()] };
+//! let data = TrainingData { train: samples.clone(), test: samples, classes: vec!["top".into(), "bottom".into()] };
 //!
 //! let architecture: Architecture = "dense 8; norm; maxout 2; scores".parse()?;
 //! let mut settings = Settings::new(architecture, Restriction::DifferenceConvexInverted);
@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+mod accuracy_table;
 mod architecture;
 mod counterfactual;
 mod data;
@@ -36,29 +37,28 @@ mod export;
 mod in_place;
 mod network;
 mod optimiser;
-mod promise;
+mod property_check;
 mod resident;
 mod restriction;
-mod run;
 mod score;
 mod settings;
 mod state;
 mod step;
 mod streams;
-mod table;
 mod trainer;
+mod training_run;
 
+pub use accuracy_table::{Cell, files_in, paper_median};
 pub use architecture::{Architecture, Layer, NAMED};
 pub use counterfactual::{Counterfactual, Counterfactuals, Separation, Share};
-pub use data::{Data, Samples};
+pub use data::{Samples, TrainingData};
 pub use export::{RESTRICTION, STREAMS};
 pub use optimiser::{Optimiser, Rule, Schedule};
-pub use promise::Promise;
+pub use property_check::PropertyCheck;
 pub use restriction::{Positivity, Restriction};
-pub use run::{Files, Outcome, Run};
 pub use score::{Score, score};
 pub use settings::Settings;
 pub use state::Epoch;
 pub use streams::restriction_of;
-pub use table::{Cell, files_in, paper_median};
 pub use trainer::{Progress, Trainer};
+pub use training_run::{Files, TrainingResult, TrainingRun};

@@ -1,6 +1,6 @@
-//! From an architecture and a restriction to nodes of a graph. There is one walk over the layers; who builds decides
-//! what a parameter is (an input that is trained, or a constant that was) and what a norm is (statistics of the batch,
-//! or those kept from training).
+//! Builds the graph of an architecture with a restriction. The same code builds the training graph and the exported network: a
+//! [`ParameterSource`] decides whether parameters are inputs or constants, and whether norms use the statistics of the batch or
+//! the running ones.
 
 use monosplit_graph::op::{Divisor, Unary, Window};
 use monosplit_graph::{Dim, Error, Graph, Label, NodeId, Op, Result, Shape};
@@ -8,7 +8,7 @@ use monosplit_graph::{Dim, Error, Graph, Label, NodeId, Op, Result, Shape};
 use crate::architecture::{Architecture, Layer};
 use crate::restriction::Restriction;
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Weight,
@@ -23,14 +23,14 @@ pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
     pub(crate) role: Role,
-    /// How many numbers enter one output of its layer.
+    /// The fan-in of its layer.
     pub(crate) fan_in: usize,
-    /// Whether the network is computed with `p` of it.
+    /// Whether it is restricted: its effective value is a non-negative transform of it.
     pub(crate) positive: bool,
 }
 
-/// What the layers are made of.
-pub(crate) trait Values {
+/// Where the parameters and norms of a network come from.
+pub(crate) trait ParameterSource {
     /// The effective value of a parameter.
     fn parameter(&mut self, g: &mut Graph, parameter: Parameter) -> Result<NodeId>;
 
@@ -54,15 +54,15 @@ pub(crate) struct Scores {
 
 /// A network to be built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Blueprint<'a> {
+pub(crate) struct NetworkSpec<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) restriction: Restriction,
     pub(crate) classes: usize,
 }
 
-impl Blueprint<'_> {
+impl NetworkSpec<'_> {
     /// Appends the network that reads `x: [N, channels, height, width]`.
-    pub(crate) fn build(&self, g: &mut Graph, x: NodeId, values: &mut dyn Values) -> Result<Scores> {
+    pub(crate) fn build(&self, g: &mut Graph, x: NodeId, values: &mut dyn ParameterSource) -> Result<Scores> {
         if !self.restriction.is_difference() {
             let logits = self.stream(g, x, "", values)?;
             return Ok(Scores { logits, streams: None });
@@ -78,7 +78,7 @@ impl Blueprint<'_> {
                 )?
             }
         };
-        // g comes last: explanations are drawn at the last layer unless told otherwise, and g speaks for a class.
+        // g comes last: explanations attribute to the last layer by default, and g is the evidence for a class.
         let second = self.stream(g, seen, "h.", values)?;
         let first = self.stream(g, x, "g.", values)?;
         let difference = Op::Binary(monosplit_graph::op::Binary::Sub);
@@ -86,9 +86,15 @@ impl Blueprint<'_> {
         Ok(Scores { logits, streams: Some((first, second)) })
     }
 
-    fn stream(&self, g: &mut Graph, x: NodeId, prefix: &str, values: &mut dyn Values) -> Result<NodeId> {
+    fn stream(
+        &self,
+        g: &mut Graph,
+        x: NodeId,
+        prefix: &str,
+        values: &mut dyn ParameterSource,
+    ) -> Result<NodeId> {
         let mut stream =
-            Stream { blueprint: self, prefix, values, value: x, bound: false, counts: Default::default() };
+            Stream { spec: self, prefix, values, value: x, bound: false, counts: Default::default() };
         let layers = self.architecture.layers();
         for (index, layer) in layers.iter().enumerate() {
             let normalised = layers.get(index + 1) == Some(&Layer::Norm);
@@ -100,12 +106,11 @@ impl Blueprint<'_> {
 
 /// One stream under construction.
 struct Stream<'a> {
-    blueprint: &'a Blueprint<'a>,
+    spec: &'a NetworkSpec<'a>,
     prefix: &'a str,
-    values: &'a mut dyn Values,
+    values: &'a mut dyn ParameterSource,
     value: NodeId,
-    /// Whether the value is no longer an affine map of the input with weights of its own: from here on only weights that
-    /// are not negative keep it convex.
+    /// Whether the value is no longer affine in the input: from here on only non-negative weights keep it convex.
     bound: bool,
     /// Layers so far, by kind.
     counts: std::collections::HashMap<&'static str, usize>,
@@ -132,7 +137,7 @@ impl Stream<'_> {
             }
             Layer::Scores => {
                 let name = format!("{}scores", self.prefix);
-                self.dense(g, name, self.blueprint.classes, true)?
+                self.dense(g, name, self.spec.classes, true)?
             }
             Layer::Norm => self.norm(g)?,
             Layer::Average { size } => {
@@ -168,7 +173,7 @@ impl Stream<'_> {
     }
 
     fn weights(&mut self, g: &mut Graph, name: &str, shape: Vec<usize>, bias: bool) -> Result<Vec<NodeId>> {
-        let restriction = self.blueprint.restriction;
+        let restriction = self.spec.restriction;
         let (outputs, fan_in) = (shape[0], shape[1..].iter().product());
         let weight = Parameter {
             name: format!("{name}.weight"),
@@ -186,11 +191,11 @@ impl Stream<'_> {
     }
 
     fn vector(&self, name: String, length: usize, role: Role, fan_in: usize) -> Parameter {
-        let positive = self.blueprint.restriction.is_convex();
+        let positive = self.spec.restriction.is_convex();
         Parameter { name, shape: vec![length], role, fan_in, positive }
     }
 
-    /// A norm behind an affine map takes its bias away again, so that one has none.
+    /// An affine map before a norm has no bias: the norm would cancel it.
     fn convolution(&mut self, g: &mut Graph, channels: usize, window: Window, bias: bool) -> Result<NodeId> {
         if g.node(self.value).shape.rank() != 4 {
             return Err(Error::argument("a convolution cannot follow a dense layer"));
@@ -226,8 +231,8 @@ fn squares(size: usize) -> Window {
     window
 }
 
-/// The largest of every `rank` neighbouring channels: a pool over an axis made of them, so that nothing is moved. Where
-/// channels are all there is they lie in one line, since pools are quick along lines.
+/// The maximum of every `rank` neighbouring channels: pooling over an axis of their own, so that no elements are moved. Without
+/// spatial axes the channels are the last axis, along which pooling is fast.
 fn maxout(g: &mut Graph, x: NodeId, rank: usize, name: &str) -> Result<NodeId> {
     let shape = g.node(x).shape.clone();
     let dims = shape.dims();

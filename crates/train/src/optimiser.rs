@@ -1,5 +1,5 @@
-//! How parameters follow their gradients. A step is one pass over each array, in place: written as a graph it would
-//! read and write each of them a dozen times. Every element is computed alone, so the number of threads changes nothing.
+//! Optimisers. An update is one pass over each array, in place: as a graph it would read and write each of them a dozen times.
+//! Every element is computed on its own, so the number of threads does not change the result.
 
 use std::str::FromStr;
 
@@ -8,14 +8,14 @@ use rayon::prelude::*;
 
 use crate::restriction::Positivity;
 
-/// Elements one task updates.
+/// Number of elements that one task updates.
 const CHUNK: usize = 1 << 13;
 
-/// Which rule.
+/// The update rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. What has no other gradient, as weights of pixels
-    /// that are always dark and weights that a ReLU keeps from being negative, goes to zero by whole steps.
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. Parameters without other gradients (weights of pixels
+    /// that are always dark, weights clamped by the ReLU transform) therefore go to zero by whole steps.
     #[default]
     Adam,
     /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the parameter itself.
@@ -28,7 +28,7 @@ impl Rule {
     /// All of them.
     pub const ALL: [Rule; 3] = [Rule::Adam, Rule::AdamW, Rule::Sgd];
 
-    /// What it goes by.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Rule::Adam => "adam",
@@ -73,34 +73,34 @@ impl Default for Optimiser {
     }
 }
 
-/// What the optimiser remembers of one parameter.
+/// The optimiser state of one parameter.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Memory {
+pub(crate) struct OptimiserState {
     pub(crate) mean: Vec<f32>,
     /// Empty for rules that do not need it.
     pub(crate) square: Vec<f32>,
 }
 
-impl Memory {
+impl OptimiserState {
     pub(crate) fn new(rule: Rule, length: usize) -> Self {
         let square = if rule == Rule::Sgd { 0 } else { length };
-        Memory { mean: vec![0.0; length], square: vec![0.0; square] }
+        OptimiserState { mean: vec![0.0; length], square: vec![0.0; square] }
     }
 }
 
-/// A parameter on its way through a step.
-pub(crate) struct Moved<'a> {
-    /// The parameter as it is trained.
+/// A parameter to be updated.
+pub(crate) struct ParameterUpdate<'a> {
+    /// The raw parameter.
     pub(crate) parameter: &'a mut [f32],
-    /// `p` of it, and which `p`, where the network is computed with that.
+    /// The transform and the effective value, for parameters that are transformed.
     pub(crate) effective: Option<(Positivity, &'a mut [f32])>,
-    /// The gradient with respect to what the network is computed with.
+    /// The gradient with respect to the effective value.
     pub(crate) gradient: &'a [f32],
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) memory: &'a mut OptimiserState,
 }
 
-impl<'a> Moved<'a> {
-    /// Pieces that tasks can take.
+impl<'a> ParameterUpdate<'a> {
+    /// Chunks for parallel tasks.
     fn chunks(self) -> impl Iterator<Item = Chunk<'a>> {
         let (positivity, effective) =
             self.effective.map_or((None, Default::default()), |(p, e)| (Some(p), e));
@@ -125,24 +125,24 @@ struct Chunk<'a> {
     effective: Option<(Positivity, &'a mut [f32])>,
 }
 
-/// How far a step goes.
+/// The factors of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Pace {
-    /// The learning rate; in Adam corrected for a mean that began at zero.
+pub(crate) struct StepSize {
+    /// The learning rate; in Adam with the bias correction of the first moment.
     pub(crate) stride: f32,
-    /// In Adam the correction of the root of a square that began at zero.
+    /// In Adam the bias correction of the root of the second moment.
     pub(crate) root: f32,
-    /// What is left of a parameter.
+    /// The factor of the parameter: below 1 for decoupled weight decay.
     pub(crate) kept: f32,
 }
 
 impl Optimiser {
-    /// How far the `step`-th step goes, counted from 1, at learning rate `rate`.
-    pub(crate) fn pace(&self, rate: f32, step: u64) -> Pace {
+    /// The factors of update number `step`, counted from 1, at learning rate `rate`.
+    pub(crate) fn step_size(&self, rate: f32, step: u64) -> StepSize {
         let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
         match self.rule {
-            Rule::Sgd => Pace { stride: rate, root: 1.0, kept: 1.0 },
-            rule => Pace {
+            Rule::Sgd => StepSize { stride: rate, root: 1.0, kept: 1.0 },
+            rule => StepSize {
                 stride: (f64::from(rate) / correction(self.momentum)) as f32,
                 root: correction(self.square_momentum).sqrt().recip() as f32,
                 kept: if rule == Rule::AdamW { 1.0 - rate * self.decay } else { 1.0 },
@@ -150,10 +150,10 @@ impl Optimiser {
         }
     }
 
-    /// Moves parameters by one step, the `step`-th counted from 1, at learning rate `rate`.
-    pub(crate) fn update<'a>(&self, rate: f32, step: u64, moved: impl Iterator<Item = Moved<'a>>) {
-        let pace = self.pace(rate, step);
-        let chunks: Vec<Chunk<'a>> = moved.flat_map(Moved::chunks).collect();
+    /// Updates parameters; `step` is counted from 1.
+    pub(crate) fn update<'a>(&self, rate: f32, step: u64, moved: impl Iterator<Item = ParameterUpdate<'a>>) {
+        let step_size = self.step_size(rate, step);
+        let chunks: Vec<Chunk<'a>> = moved.flat_map(ParameterUpdate::chunks).collect();
         chunks.into_par_iter().for_each_init(Vec::new, |slopes, mut chunk| {
             let gradient = match &chunk.effective {
                 None => chunk.gradient,
@@ -165,9 +165,9 @@ impl Optimiser {
                 }
             };
             match self.rule {
-                Rule::Sgd => self.descend(pace.stride, chunk.parameter, gradient, chunk.mean),
+                Rule::Sgd => self.descend(step_size.stride, chunk.parameter, gradient, chunk.mean),
                 Rule::Adam | Rule::AdamW => {
-                    self.adapt(pace, chunk.parameter, gradient, (chunk.mean, chunk.square));
+                    self.adapt(step_size, chunk.parameter, gradient, (chunk.mean, chunk.square));
                 }
             }
             if let Some((positivity, effective)) = &mut chunk.effective {
@@ -187,7 +187,7 @@ impl Optimiser {
 
     fn adapt(
         &self,
-        Pace { stride, root, kept }: Pace,
+        StepSize { stride, root, kept }: StepSize,
         parameter: &mut [f32],
         gradient: &[f32],
         (mean, square): (&mut [f32], &mut [f32]),
@@ -206,15 +206,15 @@ impl Optimiser {
 /// How the learning rate changes over a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// It stays.
+    /// Constant.
     Constant,
-    /// Down to zero along half a cosine.
+    /// Cosine decay to zero.
     Cosine,
     /// Multiplied by `factor` after every `epochs` epochs.
     Steps {
-        /// How many epochs.
+        /// Epochs between decays.
         epochs: usize,
-        /// By what.
+        /// Factor of each decay.
         factor: f32,
     },
 }
@@ -271,11 +271,15 @@ mod tests {
     fn every_rule_finds_the_bottom_of_a_bowl() {
         for rule in Rule::ALL {
             let optimiser = Optimiser { rule, decay: 0.0, ..Optimiser::default() };
-            let (mut w, mut memory) = (vec![3.0f32, -2.0], Memory::new(rule, 2));
+            let (mut w, mut memory) = (vec![3.0f32, -2.0], OptimiserState::new(rule, 2));
             for step in 1..=2000 {
                 let gradient = [2.0 * (w[0] - 1.0), 8.0 * (w[1] - 0.5)];
-                let moved =
-                    Moved { parameter: &mut w, effective: None, gradient: &gradient, memory: &mut memory };
+                let moved = ParameterUpdate {
+                    parameter: &mut w,
+                    effective: None,
+                    gradient: &gradient,
+                    memory: &mut memory,
+                };
                 optimiser.update(0.02, step, std::iter::once(moved));
             }
             assert!((w[0] - 1.0).abs() < 1e-3 && (w[1] - 0.5).abs() < 1e-3, "{rule:?}: {w:?}");

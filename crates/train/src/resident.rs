@@ -1,5 +1,5 @@
-//! A step that moves the parameters itself: where the state of a training stays on a card, the optimiser is part of the
-//! graph, and only pictures go there and only scores come back.
+//! Training steps that update the parameters inside the graph. The state stays with the engine (usually on a GPU), so only
+//! images are sent to it and only losses and scores come back.
 
 use std::collections::HashMap;
 
@@ -7,34 +7,44 @@ use monosplit_engine::{Engine, Loop};
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Error, Graph, Kind, NodeId, Result, Shape, Tensor};
 
-use crate::optimiser::{Optimiser, Pace, Rule};
+use crate::optimiser::{Optimiser, Rule, StepSize};
 use crate::restriction::Positivity;
 use crate::settings::Settings;
 use crate::state::{STATISTICS_RATE, State};
-use crate::step::{Plan, Statistic};
+use crate::step::{Statistic, StepGraph};
 
-/// A training's state on the engine, and the steps that change it.
+/// The state of a training held by an engine, and the program that updates it.
 pub(crate) struct Resident {
     steps: Box<dyn Loop>,
 }
 
-/// The numbers a step is told besides pictures and targets.
-struct Told {
+/// The scalar inputs of a step.
+struct StepInputs {
     stride: NodeId,
     root: NodeId,
     kept: NodeId,
 }
 
 impl Resident {
-    pub(crate) fn new(plan: &Plan, settings: &Settings, state: &State, engine: &dyn Engine) -> Result<Self> {
-        let graph = looped(plan, settings)?;
+    pub(crate) fn new(
+        step_graph: &StepGraph,
+        settings: &Settings,
+        state: &State,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        let graph = training_graph(step_graph, settings)?;
         let steps = engine.compile(&graph)?.into_loop(tensors(state)?)?;
         Ok(Resident { steps })
     }
 
     /// One step; the loss and the class scores.
-    pub(crate) fn step(&mut self, images: Tensor, targets: Tensor, pace: Pace) -> Result<(f32, Tensor)> {
-        let numbers = [pace.stride, pace.root, pace.kept].map(Tensor::scalar);
+    pub(crate) fn step(
+        &mut self,
+        images: Tensor,
+        targets: Tensor,
+        step_size: StepSize,
+    ) -> Result<(f32, Tensor)> {
+        let numbers = [step_size.stride, step_size.root, step_size.kept].map(Tensor::scalar);
         let outputs = self.steps.step(&[[images, targets].as_slice(), &numbers].concat())?;
         let Ok([loss, logits]) = <[Tensor; 2]>::try_from(outputs) else {
             return Err(Error::argument("a step gives a loss and scores"));
@@ -42,8 +52,8 @@ impl Resident {
         Ok((loss.to_f32().first().copied().unwrap_or(f32::NAN), logits))
     }
 
-    /// Copies what the steps have come to into `state`.
-    pub(crate) fn tell(&mut self, state: &mut State) -> Result<()> {
+    /// Copies the state held by the engine into `state`.
+    pub(crate) fn read_state(&mut self, state: &mut State) -> Result<()> {
         let values = self.steps.state()?;
         if values.len() != tensors(state)?.len() {
             return Err(Error::argument("the state has not as many values as it began with"));
@@ -54,10 +64,10 @@ impl Resident {
         for parameter in &mut state.parameters {
             *parameter = next()?;
         }
-        for memory in &mut state.memories {
+        for memory in &mut state.optimiser_states {
             memory.mean = next()?.to_f32().to_vec();
         }
-        for memory in state.memories.iter_mut().filter(|memory| !memory.square.is_empty()) {
+        for memory in state.optimiser_states.iter_mut().filter(|memory| !memory.square.is_empty()) {
             memory.square = next()?.to_f32().to_vec();
         }
         for (mean, variance) in &mut state.statistics {
@@ -67,17 +77,17 @@ impl Resident {
         Ok(())
     }
 
-    /// Goes on from `state`.
-    pub(crate) fn set(&mut self, state: &State) -> Result<()> {
+    /// Copies `state` to the engine.
+    pub(crate) fn write_state(&mut self, state: &State) -> Result<()> {
         self.steps.set_state(tensors(state)?)
     }
 }
 
-/// The state in the order the graph has it.
+/// The state in the order of the inputs of the graph.
 fn tensors(state: &State) -> Result<Vec<Tensor>> {
     let mut tensors = state.parameters.clone();
     let shaped = |values: &Vec<f32>, like: &Tensor| Tensor::new(like.shape(), values.clone());
-    let pairs = || state.memories.iter().zip(&state.parameters);
+    let pairs = || state.optimiser_states.iter().zip(&state.parameters);
     for (memory, parameter) in pairs() {
         tensors.push(shaped(&memory.mean, parameter)?);
     }
@@ -90,9 +100,9 @@ fn tensors(state: &State) -> Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-/// From images, targets, the pace and the state to the loss, the scores and the next state.
-fn looped(plan: &Plan, settings: &Settings) -> Result<Graph> {
-    let (mut g, step) = (Graph::new(), &plan.graph);
+/// The graph of a step: from images, targets, step size and state to the loss, the scores and the next state.
+fn training_graph(step_graph: &StepGraph, settings: &Settings) -> Result<Graph> {
+    let (mut g, step) = (Graph::new(), &step_graph.graph);
     let mut given: HashMap<NodeId, NodeId> = HashMap::new();
     for &input in &step.inputs()[..2] {
         let copied = g.add_copy(step.node(input), &[])?;
@@ -100,21 +110,21 @@ fn looped(plan: &Plan, settings: &Settings) -> Result<Graph> {
     }
     let [stride, root, kept] =
         ["stride", "root", "kept"].map(|name| g.input(name, Shape::default(), Kind::Float));
-    let told = Told { stride, root, kept };
-    let mut raw = Vec::with_capacity(plan.parameters.len());
-    for (parameter, &input) in plan.parameters.iter().zip(&step.inputs()[2..]) {
+    let step_inputs = StepInputs { stride, root, kept };
+    let mut raw = Vec::with_capacity(step_graph.parameters.len());
+    for (parameter, &input) in step_graph.parameters.iter().zip(&step.inputs()[2..]) {
         let value = g.input(parameter.name.clone(), Shape::fixed(&parameter.shape), Kind::Float);
         let effective = if parameter.positive { applied(&mut g, settings.positivity, value)? } else { value };
         given.insert(input, effective);
         raw.push(value);
     }
     let memory = |g: &mut Graph, what: &str| -> Vec<NodeId> {
-        let named = plan.parameters.iter();
+        let named = step_graph.parameters.iter();
         named.map(|p| g.input(format!("{what} of {}", p.name), Shape::fixed(&p.shape), Kind::Float)).collect()
     };
     let means = memory(&mut g, "mean");
     let squares = if settings.optimiser.rule == Rule::Sgd { Vec::new() } else { memory(&mut g, "square") };
-    let running = running(&mut g, &plan.statistics);
+    let running = running(&mut g, &step_graph.statistics);
     let map = step.copy_into_with(&mut g, &given)?;
     let mut found = step.outputs().iter().map(|output| map[output.node]);
     let mut next = || found.next().ok_or_else(|| Error::argument("a step has fewer outputs than it should"));
@@ -122,14 +132,14 @@ fn looped(plan: &Plan, settings: &Settings) -> Result<Graph> {
     g.output("loss", loss);
     g.output("logits", logits);
     let mut observed = Vec::new();
-    for (statistic, &[mean, variance]) in plan.statistics.iter().zip(&running) {
+    for (statistic, &[mean, variance]) in step_graph.statistics.iter().zip(&running) {
         let unbiased = statistic.count as f64 / (statistic.count.max(2) - 1) as f64;
-        observed.push(drawn_near(&mut g, mean, next()?)?);
+        observed.push(running_average(&mut g, mean, next()?)?);
         let sample = g.scaled(unbiased, next()?)?;
-        observed.push(drawn_near(&mut g, variance, sample)?);
+        observed.push(running_average(&mut g, variance, sample)?);
     }
     let mut moved = [Vec::new(), Vec::new(), Vec::new()];
-    for (index, parameter) in plan.parameters.iter().enumerate() {
+    for (index, parameter) in step_graph.parameters.iter().enumerate() {
         let mut slope = next()?;
         if parameter.positive {
             let inner = inner_slope(&mut g, settings.positivity, raw[index])?;
@@ -137,7 +147,7 @@ fn looped(plan: &Plan, settings: &Settings) -> Result<Graph> {
         }
         let memory = (means[index], squares.get(index).copied());
         for (list, value) in
-            moved.iter_mut().zip(settings.optimiser.moved(&mut g, &told, raw[index], slope, memory)?)
+            moved.iter_mut().zip(settings.optimiser.moved(&mut g, &step_inputs, raw[index], slope, memory)?)
         {
             list.extend(value);
         }
@@ -159,7 +169,7 @@ fn running(g: &mut Graph, statistics: &[Statistic]) -> Vec<[NodeId; 2]> {
 }
 
 /// `old + rate·(new − old)`
-fn drawn_near(g: &mut Graph, old: NodeId, new: NodeId) -> Result<NodeId> {
+fn running_average(g: &mut Graph, old: NodeId, new: NodeId) -> Result<NodeId> {
     let away = g.minus(new, old)?;
     let part = g.scaled(f64::from(STATISTICS_RATE), away)?;
     g.plus(old, part)
@@ -193,7 +203,7 @@ impl Optimiser {
     fn moved(
         &self,
         g: &mut Graph,
-        told: &Told,
+        step_inputs: &StepInputs,
         w: NodeId,
         slope: NodeId,
         (mean, square): (NodeId, Option<NodeId>),
@@ -204,7 +214,7 @@ impl Optimiser {
         let remembered = g.scaled(f64::from(self.momentum), mean)?;
         let Some(square) = square else {
             let mean = g.plus(remembered, slope)?;
-            let way = g.times(told.stride, mean)?;
+            let way = g.times(step_inputs.stride, mean)?;
             return Ok([Some(g.minus(w, way)?), Some(mean), None]);
         };
         let fresh = g.scaled(f64::from(1.0 - self.momentum), slope)?;
@@ -214,11 +224,11 @@ impl Optimiser {
         let fresh = g.times(fresh, slope)?;
         let square = g.plus(remembered, fresh)?;
         let deviation = g.unary(Unary::Sqrt, square)?;
-        let deviation = g.times(deviation, told.root)?;
+        let deviation = g.times(deviation, step_inputs.root)?;
         let deviation = g.offset(f64::from(self.epsilon), deviation)?;
-        let way = g.times(told.stride, mean)?;
+        let way = g.times(step_inputs.stride, mean)?;
         let way = g.over(way, deviation)?;
-        let left = g.times(w, told.kept)?;
+        let left = g.times(w, step_inputs.kept)?;
         Ok([Some(g.minus(left, way)?), Some(mean), Some(square)])
     }
 }

@@ -1,12 +1,11 @@
-//! What is asked of a network's weights, and how it is enforced: which are kept from being negative, and by which
-//! transform.
+//! Restrictions of the weights of a network: which are non-negative, and by which transform.
 
 use std::fmt;
 use std::str::FromStr;
 
 use monosplit_graph::{Error, Result, Tensor};
 
-/// What a network promises (paper, section "Differences of networks" and appendix D).
+/// The guaranteed property of a network (paper, section "Differences of networks" and appendix D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Restriction {
     /// Nothing.
@@ -15,15 +14,15 @@ pub enum Restriction {
     InputConvex,
     /// Monotone (and convex): no weight is negative.
     Monotone,
-    /// A difference of two networks that promise nothing.
+    /// A difference of two unrestricted networks.
     DifferenceNone,
     /// A difference of two input-convex networks.
     DifferenceConvex,
     /// A difference of two monotone networks.
     DifferenceMonotone,
-    /// A difference of two input-convex networks of which the second sees `1 − x`.
+    /// A difference of two input-convex networks of which the second reads `1 − x`.
     DifferenceConvexInverted,
-    /// A difference of two monotone networks of which the second sees `1 − x`.
+    /// A difference of two monotone networks of which the second reads `1 − x`.
     DifferenceMonotoneInverted,
 }
 
@@ -59,7 +58,7 @@ impl Restriction {
         !matches!(self, Restriction::None | Restriction::InputConvex | Restriction::Monotone)
     }
 
-    /// Whether `h` sees `1 − x`.
+    /// Whether `h` reads `1 − x`.
     pub fn is_inverted(self) -> bool {
         matches!(self, Restriction::DifferenceConvexInverted | Restriction::DifferenceMonotoneInverted)
     }
@@ -115,7 +114,7 @@ impl Positivity {
     pub const ALL: [Positivity; 4] =
         [Positivity::Relu, Positivity::Softplus, Positivity::Exp, Positivity::Square];
 
-    /// What it goes by.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Positivity::Relu => "relu",
@@ -150,7 +149,7 @@ impl Positivity {
         }
     }
 
-    /// A `w` with `p(w) = value`, for a value that is not negative; close to it where there is none.
+    /// A `w` with `p(w) = value`, or close to it if there is none, for a non-negative value.
     pub(crate) fn inverse(self, value: f64) -> f64 {
         let positive = value.max(1e-12);
         match self {

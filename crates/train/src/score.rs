@@ -1,14 +1,14 @@
-//! How well a network does on samples: its loss, and how many it gets right.
+//! Loss and accuracy of a network.
 
 use monosplit_engine::Program;
 use monosplit_graph::{Error, Result, Tensor};
 
 use crate::data::Samples;
 
-/// Samples evaluated at a time.
-const EVALUATED: usize = 500;
+/// Batch size of evaluations.
+const EVALUATION_BATCH: usize = 500;
 
-/// Mean loss and share of hits on some samples.
+/// Mean loss and accuracy on some samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// Mean cross-entropy.
@@ -17,8 +17,8 @@ pub struct Score {
     pub accuracy: f64,
 }
 
-/// How many rows of `logits` have their largest element at the label of the sample.
-pub(crate) fn hits(logits: &Tensor, indices: &[usize], samples: &Samples) -> usize {
+/// The number of rows of `logits` whose largest element is at the label of the sample.
+pub(crate) fn correct_count(logits: &Tensor, indices: &[usize], samples: &Samples) -> usize {
     let classes = logits.shape().last().copied().unwrap_or(1).max(1);
     let logits = logits.to_f32();
     let hit = |(row, &index): (&[f32], &usize)| {
@@ -29,13 +29,13 @@ pub(crate) fn hits(logits: &Tensor, indices: &[usize], samples: &Samples) -> usi
     logits.chunks(classes).zip(indices).filter(|&pair| hit(pair)).count()
 }
 
-/// Mean loss and hits of a network on the samples with these indices; NaN if there are none.
+/// Mean loss and accuracy of a network on the samples with these indices; NaN if there are none.
 pub fn score(program: &dyn Program, samples: &Samples, indices: &[usize]) -> Result<Score> {
     let (mut loss, mut correct) = (0.0, 0);
-    for chosen in indices.chunks(EVALUATED) {
+    for chosen in indices.chunks(EVALUATION_BATCH) {
         let outputs = program.run(&[samples.images(chosen)?])?;
         let logits = outputs.first().ok_or_else(|| Error::argument("the network has no output"))?;
-        correct += hits(logits, chosen, samples);
+        correct += correct_count(logits, chosen, samples);
         let classes = logits.shape().last().copied().unwrap_or(1).max(1);
         for (row, &index) in logits.to_f64().chunks(classes).zip(chosen) {
             let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -1,5 +1,4 @@
-//! Everything a training depends on besides its data and what computes it: with these three the same, two trainings end
-//! with the same bits.
+//! The settings of a training. Two trainings with the same settings, data and engine end with the same bits.
 
 use std::fmt;
 
@@ -12,32 +11,33 @@ use crate::restriction::{Positivity, Restriction};
 pub struct Settings {
     /// The layers of a stream.
     pub architecture: Architecture,
-    /// What is asked of the weights.
+    /// The restriction of the weights.
     pub restriction: Restriction,
-    /// How weights are kept from being negative.
+    /// The transform that makes restricted weights non-negative.
     pub positivity: Positivity,
-    /// Decides the first weights and the order of the samples.
+    /// The seed of the initial weights and of the sample order.
     pub seed: u64,
-    /// How often every sample is seen.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Samples a step.
+    /// Batch size.
     pub batch: usize,
     /// The learning rate, before the schedule.
     pub rate: f32,
-    /// What becomes of it.
+    /// The schedule of the learning rate.
     pub schedule: Schedule,
-    /// Epochs over which it rises from zero, at first.
+    /// Number of warm-up epochs, in which the learning rate rises from zero.
     pub warmup: f32,
-    /// How parameters follow gradients.
+    /// The optimiser.
     pub optimiser: Optimiser,
-    /// Factor of the first weights that may not be negative.
+    /// Factor of the initial values of restricted weights.
     pub spread: f32,
-    /// Stop if the loss on a tenth of the samples, kept apart for that, has not fallen for so many epochs.
+    /// Early stopping: stop if the validation loss has not fallen for this many epochs. A tenth of the samples is used for
+    /// validation.
     pub patience: Option<usize>,
 }
 
 impl Settings {
-    /// The usual settings for an architecture and a restriction.
+    /// The default settings for an architecture and a restriction.
     pub fn new(architecture: Architecture, restriction: Restriction) -> Self {
         Settings {
             architecture,
@@ -57,7 +57,7 @@ impl Settings {
 }
 
 impl fmt::Display for Settings {
-    /// One `name = value` a line, in fixed order: a checkpoint keeps this text and is only resumed under the same.
+    /// One `name = value` a line, in fixed order. A checkpoint stores this text and is resumed only with equal settings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Optimiser { rule, momentum, square_momentum, epsilon, decay } = self.optimiser;
         writeln!(f, "architecture = {}", self.architecture.name())?;

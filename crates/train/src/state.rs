@@ -1,5 +1,5 @@
-//! What changes during a training: parameters, what the optimiser remembers of them, the norms' running statistics, and
-//! how far it has come. All of it goes into a checkpoint, so that a resumed training ends with the same bits.
+//! The state of a training: parameters, optimiser states, running statistics and progress. A checkpoint holds all of it, so a
+//! resumed training ends with the same bits.
 
 use std::path::Path;
 
@@ -7,27 +7,27 @@ use monosplit_graph::weights::Weights;
 use monosplit_graph::{Error, Noise, Result, Tensor, write_atomically};
 
 use crate::network::{Parameter, Role};
-use crate::optimiser::Memory;
+use crate::optimiser::OptimiserState;
 use crate::settings::Settings;
-use crate::step::{Plan, Statistic};
+use crate::step::{Statistic, StepGraph};
 
-/// How much of a batch's statistics enters the running ones, as in PyTorch.
+/// Momentum of the running statistics, as in PyTorch.
 pub(crate) const STATISTICS_RATE: f32 = 0.1;
-/// Numbers kept of an epoch.
+/// Number of values stored for an epoch.
 const COLUMNS: usize = 6;
 
-/// What one pass over the samples brought.
+/// The results of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epoch {
     /// Mean loss of its steps.
     pub train_loss: f64,
-    /// Share of samples its steps got right.
+    /// Training accuracy.
     pub train_accuracy: f64,
-    /// Mean loss on the samples kept apart; NaN if there are none.
+    /// Mean loss on the validation samples; NaN if there are none.
     pub validation_loss: f64,
     /// Mean loss on the test samples.
     pub test_loss: f64,
-    /// Share of test samples it got right.
+    /// Test accuracy.
     pub test_accuracy: f64,
     /// Seconds it took.
     pub seconds: f64,
@@ -36,16 +36,16 @@ pub struct Epoch {
 /// Running mean and variance of every norm.
 pub(crate) type Statistics = Vec<(Vec<f32>, Vec<f32>)>;
 
-/// A training at some point.
+/// The state of a training.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     /// Steps done.
     pub(crate) step: u64,
-    /// The parameters as they are trained, before `p`.
+    /// The raw parameters, before the transform.
     pub(crate) parameters: Vec<Tensor>,
-    pub(crate) memories: Vec<Memory>,
+    pub(crate) optimiser_states: Vec<OptimiserState>,
     pub(crate) statistics: Statistics,
-    /// Loss, hits and seconds summed over the steps of the epoch under way.
+    /// Loss, correct predictions and seconds, summed over the steps of the current epoch.
     pub(crate) sums: [f64; 3],
     pub(crate) epochs: Vec<Epoch>,
     /// Parameters and statistics of the epoch with the least validation loss.
@@ -54,19 +54,20 @@ pub(crate) struct State {
 
 impl State {
     /// The state before the first step.
-    pub(crate) fn new(settings: &Settings, plan: &Plan) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, step_graph: &StepGraph) -> Result<Self> {
         let noise = Noise::new(settings.seed).stream("parameters");
         let initial =
             |p: &Parameter| Tensor::new(p.shape.clone(), first_values(settings, p, noise.stream(&p.name)));
-        let parameters: Result<Vec<Tensor>> = plan.parameters.iter().map(initial).collect();
+        let parameters: Result<Vec<Tensor>> = step_graph.parameters.iter().map(initial).collect();
         let parameters = parameters?;
-        let memories = parameters.iter().map(|p| Memory::new(settings.optimiser.rule, p.len())).collect();
+        let optimiser_states =
+            parameters.iter().map(|p| OptimiserState::new(settings.optimiser.rule, p.len())).collect();
         let statistics =
-            plan.statistics.iter().map(|s| (vec![0.0; s.channels], vec![1.0; s.channels])).collect();
+            step_graph.statistics.iter().map(|s| (vec![0.0; s.channels], vec![1.0; s.channels])).collect();
         Ok(State {
             step: 0,
             parameters,
-            memories,
+            optimiser_states,
             statistics,
             sums: [0.0; 3],
             epochs: Vec::new(),
@@ -74,10 +75,10 @@ impl State {
         })
     }
 
-    /// Lets the statistics of a batch enter the running ones.
+    /// Updates the running statistics with those of a batch.
     pub(crate) fn observe(&mut self, known: &[Statistic], found: &[(Tensor, Tensor)]) {
         for ((running, statistic), (mean, variance)) in self.statistics.iter_mut().zip(known).zip(found) {
-            // A sample's variance is a little too small.
+            // Running variances are unbiased, as in PyTorch.
             let unbiased = statistic.count as f32 / (statistic.count.max(2) - 1) as f32;
             let (mean, variance) = (mean.to_f32(), variance.to_f32());
             for (kept, &new) in running.0.iter_mut().zip(mean.iter()) {
@@ -89,19 +90,25 @@ impl State {
         }
     }
 
-    /// Writes a checkpoint, whole or not at all.
-    pub(crate) fn save(&self, path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<()> {
+    /// Writes a checkpoint atomically.
+    pub(crate) fn save(
+        &self,
+        path: &Path,
+        settings: &Settings,
+        data: &str,
+        step_graph: &StepGraph,
+    ) -> Result<()> {
         let mut tensors = Vec::new();
-        let names = || plan.parameters.iter().map(|p| p.name.as_str());
-        for ((name, parameter), memory) in names().zip(&self.parameters).zip(&self.memories) {
+        let names = || step_graph.parameters.iter().map(|p| p.name.as_str());
+        for ((name, parameter), memory) in names().zip(&self.parameters).zip(&self.optimiser_states) {
             tensors.push((format!("parameter/{name}"), parameter.clone()));
             tensors.push((format!("mean/{name}"), Tensor::vector(memory.mean.clone())));
             tensors.push((format!("square/{name}"), Tensor::vector(memory.square.clone())));
         }
-        push_statistics(&mut tensors, "statistic", plan, &self.statistics);
+        push_statistics(&mut tensors, "statistic", step_graph, &self.statistics);
         if let Some((parameters, statistics)) = &self.best {
             tensors.extend(names().zip(parameters).map(|(name, p)| (format!("best/{name}"), p.clone())));
-            push_statistics(&mut tensors, "best statistic", plan, statistics);
+            push_statistics(&mut tensors, "best statistic", step_graph, statistics);
         }
         let epochs: Vec<f64> = self.epochs.iter().flat_map(Epoch::numbers).collect();
         tensors.push(("epochs".to_owned(), Tensor::new([self.epochs.len(), COLUMNS], epochs)?));
@@ -114,11 +121,11 @@ impl State {
     }
 
     /// Reads a checkpoint of a training with these settings.
-    pub(crate) fn load(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {
-        State::read(path, settings, data, plan).map_err(|e| e.context(path.display()))
+    pub(crate) fn load(path: &Path, settings: &Settings, data: &str, step_graph: &StepGraph) -> Result<Self> {
+        State::read(path, settings, data, step_graph).map_err(|e| e.context(path.display()))
     }
 
-    fn read(path: &Path, settings: &Settings, data: &str, plan: &Plan) -> Result<Self> {
+    fn read(path: &Path, settings: &Settings, data: &str, step_graph: &StepGraph) -> Result<Self> {
         let mut file = Weights::open(path)?;
         check_settings(file.property("settings").unwrap_or(""), &settings.to_string())?;
         let then = file.property("data").unwrap_or("other data");
@@ -128,23 +135,23 @@ impl State {
                  the checkpoint"
             )));
         }
-        let mut state = State::new(settings, plan)?;
-        for (index, parameter) in plan.parameters.iter().enumerate() {
+        let mut state = State::new(settings, step_graph)?;
+        for (index, parameter) in step_graph.parameters.iter().enumerate() {
             let name = &parameter.name;
             state.parameters[index] = taken(&mut file, &format!("parameter/{name}"), &parameter.shape)?;
-            let memory = &mut state.memories[index];
+            let memory = &mut state.optimiser_states[index];
             fill(&mut memory.mean, &mut file, &format!("mean/{name}"))?;
             fill(&mut memory.square, &mut file, &format!("square/{name}"))?;
         }
-        take_statistics(&mut file, "statistic", plan, &mut state.statistics)?;
-        if plan.parameters.first().is_some_and(|p| file.get(&format!("best/{}", p.name)).is_some()) {
-            let parameters: Result<Vec<Tensor>> = plan
+        take_statistics(&mut file, "statistic", step_graph, &mut state.statistics)?;
+        if step_graph.parameters.first().is_some_and(|p| file.get(&format!("best/{}", p.name)).is_some()) {
+            let parameters: Result<Vec<Tensor>> = step_graph
                 .parameters
                 .iter()
                 .map(|p| taken(&mut file, &format!("best/{}", p.name), &p.shape))
                 .collect();
             let mut statistics = state.statistics.clone();
-            take_statistics(&mut file, "best statistic", plan, &mut statistics)?;
+            take_statistics(&mut file, "best statistic", step_graph, &mut statistics)?;
             state.best = Some((parameters?, statistics));
         }
         let epochs = file.take("epochs")?.to_f64();
@@ -177,8 +184,8 @@ impl Epoch {
     }
 }
 
-/// The first values of a parameter, before `p`. Free weights have the variance 1/fan-in; weights that may not be
-/// negative are magnitudes of such numbers, smaller or larger as asked, since they all add up.
+/// The initial raw values of a parameter. Unrestricted weights have the variance 1/fan-in. Restricted weights are magnitudes of
+/// such numbers times a factor, because they all add up.
 fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec<f32> {
     let deviation = 1.0 / (parameter.fan_in.max(1) as f64).sqrt();
     let spread = f64::from(settings.spread);
@@ -194,16 +201,26 @@ fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec
     (0..count).map(|index| raw(value(index)) as f32).collect()
 }
 
-fn push_statistics(tensors: &mut Vec<(String, Tensor)>, under: &str, plan: &Plan, statistics: &Statistics) {
-    for (statistic, (mean, variance)) in plan.statistics.iter().zip(statistics) {
+fn push_statistics(
+    tensors: &mut Vec<(String, Tensor)>,
+    under: &str,
+    step_graph: &StepGraph,
+    statistics: &Statistics,
+) {
+    for (statistic, (mean, variance)) in step_graph.statistics.iter().zip(statistics) {
         let name = &statistic.name;
         tensors.push((format!("{under}/{name}.mean"), Tensor::vector(mean.clone())));
         tensors.push((format!("{under}/{name}.variance"), Tensor::vector(variance.clone())));
     }
 }
 
-fn take_statistics(file: &mut Weights, under: &str, plan: &Plan, statistics: &mut Statistics) -> Result<()> {
-    for (statistic, (mean, variance)) in plan.statistics.iter().zip(statistics) {
+fn take_statistics(
+    file: &mut Weights,
+    under: &str,
+    step_graph: &StepGraph,
+    statistics: &mut Statistics,
+) -> Result<()> {
+    for (statistic, (mean, variance)) in step_graph.statistics.iter().zip(statistics) {
         fill(mean, file, &format!("{under}/{}.mean", statistic.name))?;
         fill(variance, file, &format!("{under}/{}.variance", statistic.name))?;
     }
@@ -226,7 +243,7 @@ fn fill(values: &mut Vec<f32>, file: &mut Weights, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says which line of the settings is another one now.
+/// Fails and names the first line of the settings that differs.
 fn check_settings(then: &str, now: &str) -> Result<()> {
     if then == now {
         return Ok(());

@@ -1,52 +1,51 @@
-//! One step of training as a graph: from a batch and the parameters to the loss, its gradient, and the statistics of the
-//! batch. The engine runs it; nothing here computes.
+//! One training step as a graph: from a batch and the parameters to the loss, its gradients, and the statistics of the batch.
 
 use monosplit_autodiff::gradients;
 use monosplit_engine::{Engine, Profile, Program};
 use monosplit_graph::op::{Reduction, Unary};
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
-use crate::network::{Blueprint, Norm, Parameter, Values};
+use crate::network::{NetworkSpec, Norm, Parameter, ParameterSource};
 
 /// Added to a variance before its root is taken, as in PyTorch.
 pub(crate) const EPSILON: f64 = 1e-5;
 
-/// Where a norm's statistics come from.
+/// The batch statistics of a norm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statistic {
     /// The norm's name.
     pub(crate) name: String,
     pub(crate) channels: usize,
-    /// How many numbers of a batch enter the statistics of one channel.
+    /// The number of elements of a batch in each channel.
     pub(crate) count: usize,
 }
 
 /// A compiled step.
 pub(crate) struct Step {
     program: Box<dyn Program>,
-    /// How many there are.
+    /// Number of parameters.
     parameters: usize,
     statistics: usize,
 }
 
-/// What a step finds.
-pub(crate) struct Found {
+/// The outputs of a step.
+pub(crate) struct StepOutputs {
     pub(crate) loss: f32,
     /// Class scores, `[batch, classes]`.
     pub(crate) logits: Tensor,
-    /// One gradient per parameter, with respect to what the network is computed with.
+    /// One gradient for each parameter, with respect to its effective value.
     pub(crate) gradients: Vec<Tensor>,
     /// Mean and variance per norm.
     pub(crate) statistics: Vec<(Tensor, Tensor)>,
 }
 
-/// Parameters are inputs, already made what the network is computed with; norms use the batch.
-struct Trained {
+/// Parameters as inputs of the graph, with their effective values; norms use the statistics of the batch.
+struct TrainableParameters {
     parameters: Vec<(Parameter, NodeId)>,
     statistics: Vec<(Statistic, NodeId, NodeId)>,
 }
 
-impl Values for Trained {
+impl ParameterSource for TrainableParameters {
     fn parameter(&mut self, g: &mut Graph, parameter: Parameter) -> Result<NodeId> {
         let value = g.input(parameter.name.clone(), Shape::fixed(&parameter.shape), Kind::Float);
         self.parameters.push((parameter, value));
@@ -77,23 +76,23 @@ impl Values for Trained {
     }
 }
 
-/// A step that is not compiled.
-pub(crate) struct Plan {
+/// The graph of a step.
+pub(crate) struct StepGraph {
     /// From images, targets and parameters to loss, logits, statistics and gradients.
     pub(crate) graph: Graph,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) statistics: Vec<Statistic>,
 }
 
-impl Plan {
+impl StepGraph {
     /// The step on batches of `batch` samples of shape `sample` (channels, height, width).
-    pub(crate) fn new(blueprint: &Blueprint<'_>, sample: [usize; 3], batch: usize) -> Result<Self> {
+    pub(crate) fn new(spec: &NetworkSpec<'_>, sample: [usize; 3], batch: usize) -> Result<Self> {
         let mut g = Graph::new();
         let [channels, height, width] = sample;
         let images = g.input("images", Shape::fixed(&[batch, channels, height, width]), Kind::Float);
-        let targets = g.input("targets", Shape::fixed(&[batch, blueprint.classes]), Kind::Float);
-        let mut trained = Trained { parameters: Vec::new(), statistics: Vec::new() };
-        let scores = blueprint.build(&mut g, images, &mut trained)?;
+        let targets = g.input("targets", Shape::fixed(&[batch, spec.classes]), Kind::Float);
+        let mut trained = TrainableParameters { parameters: Vec::new(), statistics: Vec::new() };
+        let scores = spec.build(&mut g, images, &mut trained)?;
         let loss = cross_entropy(&mut g, scores.logits, targets, batch)?;
         g.output("loss", loss);
         g.output("logits", scores.logits);
@@ -106,7 +105,7 @@ impl Plan {
         for ((parameter, _), slope) in trained.parameters.iter().zip(slopes) {
             g.output(format!("gradient of {}", parameter.name), slope);
         }
-        Ok(Plan {
+        Ok(StepGraph {
             graph: g,
             parameters: trained.parameters.into_iter().map(|(parameter, _)| parameter).collect(),
             statistics: trained.statistics.into_iter().map(|(statistic, ..)| statistic).collect(),
@@ -116,21 +115,21 @@ impl Plan {
 
 impl Step {
     /// Compiles the step.
-    pub(crate) fn new(plan: &Plan, engine: &dyn Engine) -> Result<Self> {
+    pub(crate) fn new(step_graph: &StepGraph, engine: &dyn Engine) -> Result<Self> {
         Ok(Step {
-            program: engine.compile(&plan.graph)?,
-            parameters: plan.parameters.len(),
-            statistics: plan.statistics.len(),
+            program: engine.compile(&step_graph.graph)?,
+            parameters: step_graph.parameters.len(),
+            statistics: step_graph.statistics.len(),
         })
     }
 
     /// Runs on images, targets and parameters, in this order.
-    pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Found> {
+    pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<StepOutputs> {
         Ok(self.found(self.program.run(inputs)?))
     }
 
-    /// Takes back what a step found once it is of no use any more.
-    pub(crate) fn reclaim(&self, found: Found) {
+    /// Returns the memory of outputs that are no longer needed to the program.
+    pub(crate) fn reclaim(&self, found: StepOutputs) {
         let mut outputs = vec![Tensor::scalar(found.loss), found.logits];
         outputs.extend(found.statistics.into_iter().flat_map(|(mean, variance)| [mean, variance]));
         outputs.extend(found.gradients);
@@ -142,13 +141,18 @@ impl Step {
         self.program.run_profiled(inputs).map(|(_, profile)| profile)
     }
 
-    fn found(&self, outputs: Vec<Tensor>) -> Found {
+    fn found(&self, outputs: Vec<Tensor>) -> StepOutputs {
         let mut outputs = outputs.into_iter();
         let mut next = || outputs.next().unwrap_or_else(|| Tensor::scalar(0f32));
         let (loss, logits) = (next(), next());
         let statistics = (0..self.statistics).map(|_| (next(), next())).collect();
         let gradients = (0..self.parameters).map(|_| next()).collect();
-        Found { loss: loss.to_f32().first().copied().unwrap_or(f32::NAN), logits, gradients, statistics }
+        StepOutputs {
+            loss: loss.to_f32().first().copied().unwrap_or(f32::NAN),
+            logits,
+            gradients,
+            statistics,
+        }
     }
 }
 
@@ -166,12 +170,12 @@ mod tests {
     use monosplit_graph::weights::Weights;
 
     use super::*;
-    use crate::optimiser::{Memory, Moved, Optimiser, Rule};
+    use crate::optimiser::{Optimiser, OptimiserState, ParameterUpdate, Rule};
     use crate::restriction::Restriction;
     use crate::settings::Settings;
     use crate::state::State;
 
-    /// What PyTorch found, by `scripts/make_training_values.py`.
+    /// Values computed by PyTorch with `scripts/make_training_values.py`.
     fn golden() -> Weights {
         Weights::from_safetensors(include_bytes!("../tests/fixtures/step.safetensors")).unwrap()
     }
@@ -179,11 +183,11 @@ mod tests {
     const LAYERS: &str =
         "conv 4 3; norm; maxout 2; pool 2; conv 4 3 stride 2; relu; dense 6; norm; maxout 3; scores";
 
-    fn step() -> (Settings, Plan) {
+    fn step() -> (Settings, StepGraph) {
         let settings = Settings::new(LAYERS.parse().unwrap(), Restriction::DifferenceConvexInverted);
         let (architecture, restriction) = (&settings.architecture, settings.restriction);
-        let blueprint = Blueprint { architecture, restriction, classes: 3 };
-        (settings.clone(), Plan::new(&blueprint, [2, 8, 8], 5).unwrap())
+        let spec = NetworkSpec { architecture, restriction, classes: 3 };
+        (settings.clone(), StepGraph::new(&spec, [2, 8, 8], 5).unwrap())
     }
 
     fn assert_close(name: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
@@ -245,10 +249,10 @@ mod tests {
         for rule in Rule::ALL {
             let optimiser = Optimiser { rule, decay: 0.1, ..Optimiser::default() };
             let mut parameter = named("start").to_f32().to_vec();
-            let mut memory = Memory::new(rule, parameter.len());
+            let mut memory = OptimiserState::new(rule, parameter.len());
             for (step, gradient) in named("gradients").to_f32().chunks(7).enumerate() {
                 let (parameter, memory) = (&mut parameter[..], &mut memory);
-                let moved = Moved { parameter, effective: None, gradient, memory };
+                let moved = ParameterUpdate { parameter, effective: None, gradient, memory };
                 optimiser.update(0.01, step as u64 + 1, std::iter::once(moved));
             }
             assert_close(rule.name(), &Tensor::vector(parameter), named(rule.name()), 1e-6);

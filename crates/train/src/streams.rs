@@ -1,11 +1,11 @@
-//! The streams of a trained network, found again in its graph by what the file says of itself.
+//! The streams of a trained network, found in its graph by its metadata.
 
 use monosplit_graph::{Error, Graph, NodeId, Result};
 
 use crate::export::{RESTRICTION, STREAMS};
 use crate::restriction::Restriction;
 
-/// What a graph says its network promises; `None` if it says nothing.
+/// The restriction of a network, from its metadata; `None` if there is none.
 pub fn restriction_of(network: &Graph) -> Result<Option<Restriction>> {
     property(network, RESTRICTION).map(str::parse).transpose()
 }
@@ -14,7 +14,7 @@ fn property<'g>(network: &'g Graph, key: &str) -> Option<&'g str> {
     network.metadata().iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
 }
 
-/// One stream: where it ends, what it reads, and whether that is `1 − x`.
+/// One stream: its scores, its input, and whether that is `1 − x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) scores: NodeId,

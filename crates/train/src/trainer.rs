@@ -1,4 +1,4 @@
-//! The training loop: batches in the order of the seed, steps by the engine, parameters by the optimiser.
+//! The training loop: draws batches in an order given by the seed, has the engine run steps, and updates the parameters.
 
 use std::path::Path;
 use std::time::Instant;
@@ -6,103 +6,103 @@ use std::time::Instant;
 use monosplit_engine::{Cpu, Engine, Profile};
 use monosplit_graph::{Error, Graph, Noise, Result, Tensor};
 
-use crate::data::Data;
-use crate::export::Trained;
-use crate::in_place::{Follow, inputs};
-use crate::network::{Blueprint, Parameter};
+use crate::data::TrainingData;
+use crate::export::TrainedNetwork;
+use crate::in_place::{InPlaceUpdate, inputs};
+use crate::network::{NetworkSpec, Parameter};
 use crate::resident::Resident;
-use crate::run::Outcome;
-use crate::score::{hits, score};
+use crate::score::{correct_count, score};
 use crate::settings::Settings;
 use crate::state::{Epoch, State, Statistics};
-use crate::step::{Plan, Step};
+use crate::step::{Step, StepGraph};
+use crate::training_run::TrainingResult;
 
-/// One in so many samples is kept apart where training may stop early.
-const VALIDATION_SHARE: usize = 10;
+/// With early stopping, one in this many samples is used for validation.
+const VALIDATION_FRACTION: usize = 10;
 
-/// How far a training has come.
+/// The progress of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// The epoch under way, counted from 0.
+    /// The current epoch, counted from 0.
     pub epoch: usize,
-    /// Steps of it that are done.
+    /// Steps of this epoch that are done.
     pub step: usize,
     /// Steps of an epoch.
     pub steps: usize,
     /// Mean loss of these steps.
     pub loss: f64,
-    /// Share of samples they got right.
+    /// Accuracy of these steps.
     pub accuracy: f64,
 }
 
-/// Who moves the parameters.
-enum Stepping {
-    /// The processor, in place.
+/// How the parameters are updated.
+enum UpdateStrategy {
+    /// By the optimiser on the CPU, in place.
     InPlace {
         engine: Cpu,
         step: Step,
-        /// For every parameter that is transformed, what the network is computed with.
+        /// The effective value of every parameter that is transformed.
         effective: Vec<Option<Tensor>>,
     },
-    /// The engine that computes the step, which keeps the state.
+    /// By the graph of the step itself: the state stays with the engine.
     Resident {
         engine: Box<dyn Engine>,
         resident: Resident,
-        /// Whether steps were made since the state was last told.
+        /// Whether steps were made since the state was last read back.
         ahead: bool,
     },
 }
 
-/// A training under way.
+/// A training in progress.
 pub struct Trainer<'a> {
     settings: Settings,
-    data: &'a Data,
+    data: &'a TrainingData,
     fingerprint: String,
-    plan: Plan,
-    stepping: Stepping,
+    step_graph: StepGraph,
+    updates: UpdateStrategy,
     state: State,
-    /// Indices of the samples that are trained on, and of those kept apart.
+    /// Indices of the samples that are trained on, and of those used for validation.
     trained: Vec<usize>,
-    kept_apart: Vec<usize>,
+    validation: Vec<usize>,
     order: Vec<usize>,
-    /// Whether the loss has become infinite.
+    /// Whether the loss has become infinite or NaN.
     failed: bool,
 }
 
 impl<'a> Trainer<'a> {
-    /// A training at its beginning, on `threads` threads (0: one per core).
-    pub fn new(settings: Settings, data: &'a Data, threads: usize) -> Result<Self> {
+    /// A new training on `threads` threads (0: one per core).
+    pub fn new(settings: Settings, data: &'a TrainingData, threads: usize) -> Result<Self> {
         let engine = Cpu::default().threads(threads).flush_denormals(true);
-        Trainer::begun(settings, data, |plan, _, _| {
-            let step = Step::new(plan, &engine)?;
-            Ok(Stepping::InPlace { engine, step, effective: Vec::new() })
+        Trainer::start(settings, data, |step_graph, _, _| {
+            let step = Step::new(step_graph, &engine)?;
+            Ok(UpdateStrategy::InPlace { engine, step, effective: Vec::new() })
         })
     }
 
-    /// A training at its beginning whose state stays with `engine`, a card as a rule.
-    pub fn resident(settings: Settings, data: &'a Data, engine: Box<dyn Engine>) -> Result<Self> {
-        Trainer::begun(settings, data, |plan, settings, state| {
-            let resident = Resident::new(plan, settings, state, &*engine)?;
-            Ok(Stepping::Resident { engine, resident, ahead: false })
+    /// A new training whose state stays with `engine`, usually a GPU.
+    pub fn resident(settings: Settings, data: &'a TrainingData, engine: Box<dyn Engine>) -> Result<Self> {
+        Trainer::start(settings, data, |step_graph, settings, state| {
+            let resident = Resident::new(step_graph, settings, state, &*engine)?;
+            Ok(UpdateStrategy::Resident { engine, resident, ahead: false })
         })
     }
 
-    fn begun(
+    fn start(
         settings: Settings,
-        data: &'a Data,
-        stepping: impl FnOnce(&Plan, &Settings, &State) -> Result<Stepping>,
+        data: &'a TrainingData,
+        updates: impl FnOnce(&StepGraph, &Settings, &State) -> Result<UpdateStrategy>,
     ) -> Result<Self> {
         let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
-        let apart = if settings.patience.is_some() { all.len() / VALIDATION_SHARE } else { 0 };
+        let apart = if settings.patience.is_some() { all.len() / VALIDATION_FRACTION } else { 0 };
         if settings.patience.is_some() && apart == 0 {
             return Err(Error::argument(format!(
-                "patience needs a tenth of the samples to look at, and of {} that is none; train on more or without it",
+                "early stopping needs a tenth of the samples for validation, and of {} that is none; train on more or without it",
                 all.len()
             )));
         }
-        let (kept_apart, trained) = all.split_at(apart);
-        let (mut kept_apart, mut trained) = (kept_apart.to_vec(), trained.to_vec());
-        kept_apart.sort_unstable();
+        let (validation, trained) = all.split_at(apart);
+        let (mut validation, mut trained) = (validation.to_vec(), trained.to_vec());
+        validation.sort_unstable();
         trained.sort_unstable();
         if settings.batch < 2 || settings.batch > trained.len() {
             return Err(Error::argument(format!(
@@ -111,33 +111,33 @@ impl<'a> Trainer<'a> {
                 trained.len()
             )));
         }
-        let blueprint = Blueprint {
+        let spec = NetworkSpec {
             architecture: &settings.architecture,
             restriction: settings.restriction,
             classes: data.classes.len(),
         };
-        let plan = Plan::new(&blueprint, data.train.shape(), settings.batch)?;
-        let state = State::new(&settings, &plan)?;
-        let stepping = stepping(&plan, &settings, &state)?;
+        let step_graph = StepGraph::new(&spec, data.train.shape(), settings.batch)?;
+        let state = State::new(&settings, &step_graph)?;
+        let updates = updates(&step_graph, &settings, &state)?;
         let mut trainer = Trainer {
             settings,
             data,
             fingerprint: data.fingerprint(),
-            plan,
-            stepping,
+            step_graph,
+            updates,
             state,
             trained,
-            kept_apart,
+            validation,
             order: Vec::new(),
             failed: false,
         };
-        trainer.begin()?;
+        trainer.derive_from_state()?;
         Ok(trainer)
     }
 
-    /// Goes on where a checkpoint was written.
+    /// Resumes from a checkpoint.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        let state = State::load(checkpoint, &self.settings, &self.fingerprint, &self.plan)?;
+        let state = State::load(checkpoint, &self.settings, &self.fingerprint, &self.step_graph)?;
         let (steps, epochs) = (self.steps_per_epoch() as u64, state.epochs.len() as u64);
         let within = epochs.checked_mul(steps).and_then(|done| state.step.checked_sub(done));
         if within.is_none_or(|step| step >= steps) {
@@ -149,22 +149,22 @@ impl<'a> Trainer<'a> {
         }
         self.state = state;
         self.failed = false;
-        self.begin()
+        self.derive_from_state()
     }
 
-    /// Derives what is not part of the state from it.
-    fn begin(&mut self) -> Result<()> {
-        match &mut self.stepping {
-            Stepping::InPlace { engine, effective, .. } => {
+    /// Recomputes everything that follows from the state: effective parameters, the state held by the engine, the sample order.
+    fn derive_from_state(&mut self) -> Result<()> {
+        match &mut self.updates {
+            UpdateStrategy::InPlace { engine, effective, .. } => {
                 let positivity = self.settings.positivity;
                 let transformed = |(parameter, raw): (&Parameter, &Tensor)| {
                     parameter.positive.then(|| positivity.applied(raw)).transpose()
                 };
-                let each = self.plan.parameters.iter().zip(&self.state.parameters);
+                let each = self.step_graph.parameters.iter().zip(&self.state.parameters);
                 *effective = engine.install(|| each.map(transformed).collect::<Result<_>>())??;
             }
-            Stepping::Resident { resident, ahead, .. } => {
-                resident.set(&self.state)?;
+            UpdateStrategy::Resident { resident, ahead, .. } => {
+                resident.write_state(&self.state)?;
                 *ahead = false;
             }
         }
@@ -172,37 +172,37 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Brings the state to where the steps are.
-    fn catch_up(&mut self) -> Result<()> {
-        if let Stepping::Resident { resident, ahead, .. } = &mut self.stepping
+    /// Reads the state back from the engine if it is ahead.
+    fn synchronise(&mut self) -> Result<()> {
+        if let UpdateStrategy::Resident { resident, ahead, .. } = &mut self.updates
             && *ahead
         {
-            resident.tell(&mut self.state)?;
+            resident.read_state(&mut self.state)?;
             *ahead = false;
         }
         Ok(())
     }
 
-    /// Writes a checkpoint, whole or not at all.
+    /// Writes a checkpoint atomically.
     pub fn save(&mut self, checkpoint: &Path) -> Result<()> {
         if self.failed {
             return Err(Error::argument("the training has failed; go on from its last checkpoint"));
         }
-        self.catch_up()?;
-        self.state.save(checkpoint, &self.settings, &self.fingerprint, &self.plan)
+        self.synchronise()?;
+        self.state.save(checkpoint, &self.settings, &self.fingerprint, &self.step_graph)
     }
 
-    /// How it is trained.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The epochs that are done.
+    /// The finished epochs.
     pub fn epochs(&self) -> &[Epoch] {
         &self.state.epochs
     }
 
-    /// Number of trained numbers.
+    /// Number of trained parameters.
     pub fn parameter_count(&self) -> usize {
         self.state.parameters.iter().map(Tensor::len).sum()
     }
@@ -211,7 +211,7 @@ impl<'a> Trainer<'a> {
         self.trained.len() / self.settings.batch
     }
 
-    /// How far it has come.
+    /// The progress.
     pub fn progress(&self) -> Progress {
         let (steps, done) = (self.steps_per_epoch(), self.state.step as usize);
         let epoch = self.state.epochs.len();
@@ -226,42 +226,42 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// The first of the epochs with the smallest loss on the samples kept apart; what is no number is largest.
+    /// The first of the epochs with the smallest validation loss; NaN counts as the largest.
     fn best_epoch(&self) -> Option<usize> {
         let losses = self.state.epochs.iter().map(|epoch| epoch.validation_loss).enumerate();
         losses.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 
-    /// Whether nothing is left to do: all epochs are done, or the loss has not fallen for long enough.
+    /// Whether all epochs are done, or training stops early.
     pub fn is_finished(&self) -> bool {
         let epochs = &self.state.epochs;
         let stale = self.best_epoch().map_or(0, |index| epochs.len() - 1 - index);
         epochs.len() >= self.settings.epochs || self.settings.patience.is_some_and(|n| stale >= n.max(1))
     }
 
-    /// The samples in the order of the epoch under way; those that fill no batch are left out of it.
+    /// Shuffles the samples for the current epoch. Those that do not fill a batch are left out of it.
     fn shuffle(&mut self) {
         let noise = Noise::new(self.settings.seed).stream("order").numbered(self.state.epochs.len() as u64);
         self.order = noise.permutation(self.trained.len()).into_iter().map(|i| self.trained[i]).collect();
     }
 
-    /// Does one step; at the end of an epoch the network is tested, and the epoch returned.
+    /// Runs one step. At the end of an epoch it tests the network and returns the epoch.
     pub fn advance(&mut self) -> Result<Option<Epoch>> {
         self.step()?;
         let Progress { step, steps, .. } = self.progress();
         if step < steps { Ok(None) } else { self.finish_epoch().map(Some) }
     }
 
-    /// Does one step and nothing else; past the end of the order the last batch is taken again.
+    /// Runs one step and nothing else. Past the end of the epoch it repeats the last batch.
     pub fn step(&mut self) -> Result<()> {
         let began = Instant::now();
         let Progress { step, steps, .. } = self.progress();
         let batch = self.settings.batch;
         let first = step.min(steps - 1) * batch;
-        let drawn = self.order[first..first + batch].to_vec();
-        let (loss, hits) = self.moved(&drawn)?;
+        let batch_indices = self.order[first..first + batch].to_vec();
+        let (loss, correct_count) = self.moved(&batch_indices)?;
         if !loss.is_finite() {
-            // Where the state stays with the engine it has moved already.
+            // A state that stays with the engine has been updated already.
             self.failed = true;
             return Err(Error::argument(format!(
                 "the loss is {loss} at step {}; use a smaller learning rate",
@@ -269,21 +269,21 @@ impl<'a> Trainer<'a> {
             )));
         }
         self.state.sums[0] += f64::from(loss);
-        self.state.sums[1] += hits as f64;
+        self.state.sums[1] += correct_count as f64;
         self.state.step += 1;
         self.state.sums[2] += began.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// The time every node of a step takes, on the first batch of the epoch under way; nothing is moved.
+    /// The time of every node of a step, on the first batch of the epoch. Parameters are not updated.
     pub fn profile(&self) -> Result<Profile> {
-        match &self.stepping {
-            Stepping::InPlace { step, effective, .. } => {
-                let pictures = pictures(self.data, &self.order[..self.settings.batch])?;
+        match &self.updates {
+            UpdateStrategy::InPlace { step, effective, .. } => {
+                let pictures = images_and_targets(self.data, &self.order[..self.settings.batch])?;
                 step.profile(&inputs(pictures, effective, &self.state))
             }
-            Stepping::Resident { .. } => {
-                Err(Error::unsupported("a step whose state stays on a card is not profiled"))
+            UpdateStrategy::Resident { .. } => {
+                Err(Error::unsupported("a step whose state stays with the engine cannot be profiled"))
             }
         }
     }
@@ -297,39 +297,39 @@ impl<'a> Trainer<'a> {
         settings.rate * settings.schedule.factor(self.state.step, steps, per_epoch as u64, warmup)
     }
 
-    /// Lets every parameter follow its gradient on the samples drawn; the loss before that, and how many were right.
-    fn moved(&mut self, drawn: &[usize]) -> Result<(f32, usize)> {
+    /// Updates all parameters on a batch. Returns the loss before the update and the number of correct predictions.
+    fn moved(&mut self, batch_indices: &[usize]) -> Result<(f32, usize)> {
         let (rate, number) = (self.rate(), self.state.step + 1);
-        let [images, targets] = pictures(self.data, drawn)?;
-        let (loss, logits) = match &mut self.stepping {
-            Stepping::Resident { resident, ahead, .. } => {
+        let [images, targets] = images_and_targets(self.data, batch_indices)?;
+        let (loss, logits) = match &mut self.updates {
+            UpdateStrategy::Resident { resident, ahead, .. } => {
                 *ahead = true;
-                resident.step(images, targets, self.settings.optimiser.pace(rate, number))?
+                resident.step(images, targets, self.settings.optimiser.step_size(rate, number))?
             }
-            Stepping::InPlace { engine, step, effective } => {
+            UpdateStrategy::InPlace { engine, step, effective } => {
                 let found = step.run(&inputs([images, targets], effective, &self.state))?;
                 let (loss, logits) = (found.loss, found.logits.clone());
                 if loss.is_finite() {
-                    let follow = Follow { plan: &self.plan, engine, step, rate, number };
-                    follow.move_parameters(found, &self.settings, &mut self.state, effective)?;
+                    let follow = InPlaceUpdate { step_graph: &self.step_graph, engine, step, rate, number };
+                    follow.apply(found, &self.settings, &mut self.state, effective)?;
                 }
                 (loss, logits)
             }
         };
-        Ok((loss, hits(&logits, drawn, &self.data.train)))
+        Ok((loss, correct_count(&logits, batch_indices, &self.data.train)))
     }
 
     fn finish_epoch(&mut self) -> Result<Epoch> {
         let began = Instant::now();
         let Progress { loss, accuracy, .. } = self.progress();
-        self.catch_up()?;
+        self.synchronise()?;
         let current = self.current()?;
-        let program = match &self.stepping {
-            Stepping::InPlace { engine, .. } => engine.compile(&current)?,
-            Stepping::Resident { engine, .. } => engine.compile(&current)?,
+        let program = match &self.updates {
+            UpdateStrategy::InPlace { engine, .. } => engine.compile(&current)?,
+            UpdateStrategy::Resident { engine, .. } => engine.compile(&current)?,
         };
         let test = score(&*program, &self.data.test, &(0..self.data.test.len()).collect::<Vec<_>>())?;
-        let validation = score(&*program, &self.data.train, &self.kept_apart)?;
+        let validation = score(&*program, &self.data.train, &self.validation)?;
         let epoch = Epoch {
             train_loss: loss,
             train_accuracy: accuracy,
@@ -347,26 +347,26 @@ impl<'a> Trainer<'a> {
         Ok(epoch)
     }
 
-    /// The network as it is now.
+    /// The network with the current parameters.
     fn current(&self) -> Result<Graph> {
         self.graph_of(&self.state.parameters, &self.state.statistics)
     }
 
-    /// The trained network: the best one where training may stop early, else the last.
+    /// The trained network: that of the best epoch with early stopping, else of the last.
     pub fn network(&mut self) -> Result<Graph> {
-        self.catch_up()?;
+        self.synchronise()?;
         match &self.state.best {
             Some((parameters, statistics)) => self.graph_of(parameters, statistics),
             None => self.current(),
         }
     }
 
-    /// What has come out so far: of the best epoch where training may stop early, else of the last.
-    pub fn outcome(&self) -> Outcome {
+    /// The result so far: that of the best epoch with early stopping, else of the last.
+    pub fn outcome(&self) -> TrainingResult {
         let epochs = &self.state.epochs;
         let best = self.best_epoch().map(|index| &epochs[index]);
         let counted = if self.settings.patience.is_some() { best } else { epochs.last() };
-        Outcome {
+        TrainingResult {
             test_accuracy: counted.map_or(f64::NAN, |epoch| epoch.test_accuracy),
             epochs: epochs.len(),
             parameters: self.parameter_count(),
@@ -376,18 +376,18 @@ impl<'a> Trainer<'a> {
     }
 
     fn graph_of(&self, parameters: &[Tensor], statistics: &Statistics) -> Result<Graph> {
-        let trained = Trained {
+        let trained = TrainedNetwork {
             settings: &self.settings,
             sample: self.data.train.shape(),
             classes: &self.data.classes,
-            parameters: (&self.plan.parameters, parameters),
+            parameters: (&self.step_graph.parameters, parameters),
             statistics,
         };
         trained.graph()
     }
 }
 
-/// Images and targets of the samples drawn.
-fn pictures(data: &Data, drawn: &[usize]) -> Result<[Tensor; 2]> {
-    Ok([data.train.images(drawn)?, data.train.targets(drawn, data.classes.len())?])
+/// Images and targets of a batch.
+fn images_and_targets(data: &TrainingData, batch_indices: &[usize]) -> Result<[Tensor; 2]> {
+    Ok([data.train.images(batch_indices)?, data.train.targets(batch_indices, data.classes.len())?])
 }

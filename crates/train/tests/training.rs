@@ -7,13 +7,13 @@ use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
 use monosplit_train::{
-    Architecture, Data, Positivity, Promise, Restriction, Rule, Samples, Settings, Trainer,
+    Architecture, Positivity, PropertyCheck, Restriction, Rule, Samples, Settings, Trainer, TrainingData,
 };
 
 const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 32; norm; maxout 2; dense 16; maxout 2; scores";
 
 /// Three classes of 6×6 pictures: a bright row, a bright column, a bright corner, under noise.
-fn pictures() -> Data {
+fn pictures() -> TrainingData {
     let noise = Noise::new(11);
     let draw = |sample: usize| {
         let class = sample % 3;
@@ -29,7 +29,7 @@ fn pictures() -> Data {
         let labels = samples.clone().map(|sample| (sample % 3) as u32).collect();
         Samples::new([1, 6, 6], samples.flat_map(draw).collect(), labels).unwrap()
     };
-    Data {
+    TrainingData {
         train: part(0..300),
         test: part(300..420),
         classes: ["row", "column", "corner"].map(String::from).into(),
@@ -126,7 +126,7 @@ fn a_checkpoint_of_other_settings_and_a_truncated_one_are_refused() {
     labels.swap(0, 1);
     let pixels = (0..labels.len()).flat_map(|index| data.train.picture(index).to_vec()).collect();
     let train = Samples::new(data.train.shape(), pixels, labels).unwrap();
-    let swapped = Data { train, ..pictures() };
+    let swapped = TrainingData { train, ..pictures() };
     let mut other = Trainer::new(settings(Restriction::InputConvex), &swapped, 1).unwrap();
     assert!(other.resume(&file).unwrap_err().to_string().contains("use the same data"));
     let bytes = std::fs::read(&file).unwrap();
@@ -208,8 +208,9 @@ fn a_network_that_begins_with_a_maximum_or_a_norm_keeps_its_promise() {
             for stream in streams(&network) {
                 check_stream(&*stream, restriction, 1.0);
             }
-            let promise =
-                Promise::check(&network, &data.test.images(&[0]).unwrap(), 3, &engine).unwrap().unwrap();
+            let promise = PropertyCheck::check(&network, &data.test.images(&[0]).unwrap(), 3, &engine)
+                .unwrap()
+                .unwrap();
             let (least, name) = promise.smallest.unwrap();
             assert!(least >= 0.0, "{layers} {restriction}: {least} of {name}");
         }

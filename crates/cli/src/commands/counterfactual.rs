@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use monosplit::graph::{Error, Result, Tensor};
 use monosplit::render::{FigureOptions, Format, Scene, tile_scene};
-use monosplit::train::{Counterfactuals, Data, Separation, Share, restriction_of};
+use monosplit::train::{Counterfactuals, Separation, Share, TrainingData, restriction_of};
 use monosplit::{Labels, Model, counterfactual_tiles};
 
 use super::compute::ComputeArgs;
@@ -122,8 +122,8 @@ impl CounterfactualCommand {
         Ok((model, counterfactuals))
     }
 
-    fn data(&self) -> Result<Option<Data>> {
-        self.image.is_dir().then(|| Data::open(&self.image)).transpose()
+    fn data(&self) -> Result<Option<TrainingData>> {
+        self.image.is_dir().then(|| TrainingData::open(&self.image)).transpose()
     }
 
     /// The picture to draw.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::graph::{Error, Noise, Result};
 use monosplit::train::{
-    Architecture, Cell, Data, Epoch, Files, NAMED, Positivity, Restriction, Rule, Run, Schedule, Settings,
-    files_in, paper_median,
+    Architecture, Cell, Epoch, Files, NAMED, Positivity, Restriction, Rule, Schedule, Settings, TrainingData,
+    TrainingRun, files_in, paper_median,
 };
 
 use monosplit::render::{LinePlot, Series};
@@ -207,7 +207,7 @@ impl Train {
         self.compute.check_training()?;
         let architectures = self.architectures()?;
         let restrictions = self.restrictions()?;
-        let data = Data::open(&self.data)?;
+        let data = TrainingData::open(&self.data)?;
         if let unseen @ [first, ..] = &*data.unseen() {
             note(&format!(
                 "{} of {} classes have no samples to train on, the first is '{first}'; check the labels if that is not meant",
@@ -234,7 +234,7 @@ impl Train {
     fn train_one(
         &self,
         settings: Settings,
-        data: &Data,
+        data: &TrainingData,
         path: &Path,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -282,12 +282,12 @@ impl Train {
     }
 
     /// The samples of a training with this seed.
-    fn drawn<'a>(&self, data: &'a Data, seed: u64) -> Cow<'a, Data> {
+    fn drawn<'a>(&self, data: &'a TrainingData, seed: u64) -> Cow<'a, TrainingData> {
         let Some(count) = self.samples.filter(|&count| count < data.train.len()) else {
             return Cow::Borrowed(data);
         };
         let train = data.train.subset(count, Noise::new(seed).stream("samples"));
-        Cow::Owned(Data { train, test: data.test.clone(), classes: data.classes.clone() })
+        Cow::Owned(TrainingData { train, test: data.test.clone(), classes: data.classes.clone() })
     }
 
     fn architectures(&self) -> Result<Vec<Architecture>> {
@@ -307,10 +307,15 @@ impl Train {
         }
     }
 
-    fn train(&self, settings: Settings, data: &Data, files: Files) -> Result<monosplit::train::Outcome> {
+    fn train(
+        &self,
+        settings: Settings,
+        data: &TrainingData,
+        files: Files,
+    ) -> Result<monosplit::train::TrainingResult> {
         let on_card = self.compute.is_card();
         let open = || self.compute.engine();
-        let run = Run {
+        let run = TrainingRun {
             settings,
             data,
             threads: self.compute.threads(),
@@ -331,7 +336,7 @@ impl Train {
         &self,
         architectures: &[Architecture],
         restrictions: &[Restriction],
-        data: &Data,
+        data: &TrainingData,
         folder: &Path,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -359,7 +364,8 @@ impl Train {
                 let trainings = trainings?;
                 for (settings, fingerprint) in trainings.iter().filter(|_| !self.print) {
                     let files = files_in(folder, settings);
-                    if monosplit::train::Outcome::read(&files.result, settings, fingerprint)?.is_none() {
+                    if monosplit::train::TrainingResult::read(&files.result, settings, fingerprint)?.is_none()
+                    {
                         self.train(settings.clone(), &self.drawn(data, settings.seed), files)?;
                     }
                 }
@@ -386,7 +392,7 @@ impl Train {
 }
 
 /// Draws losses and errors over epochs.
-fn draw_curves(run: &Run<'_>, epochs: &[Epoch]) -> Result<()> {
+fn draw_curves(run: &TrainingRun<'_>, epochs: &[Epoch]) -> Result<()> {
     let Settings { architecture, restriction, seed, .. } = &run.settings;
     let series = |name: &str, value: fn(&Epoch) -> f64| {
         let points: Vec<(f64, f64)> = (1..).map(f64::from).zip(epochs.iter().map(value)).collect();

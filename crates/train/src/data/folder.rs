@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_image::Picture;
 
-use super::{Data, Samples};
+use super::{Samples, TrainingData};
 
-/// The share of pictures kept for testing where the folder does not say which.
-const TEST_SHARE: usize = 10;
-/// More bytes of pictures than this are not held in memory.
+/// One in this many pictures is a test sample if the folder does not say which are.
+const TEST_FRACTION: usize = 10;
+/// The largest size of all pictures in memory.
 const MAX_BYTES: usize = 8 << 30;
 
-/// Reads a folder of pictures. Sub-folders `train` and `test` are taken as such; otherwise every tenth picture, in
-/// random order, is one to test on.
-pub(super) fn open(folder: &Path) -> Result<Data> {
+/// Reads a folder of pictures. The test samples are in the sub-folder `test` beside `train`, or else a random tenth of the
+/// pictures.
+pub(super) fn open(folder: &Path) -> Result<TrainingData> {
     let (train, test) = (folder.join("train"), folder.join("test"));
     let parts = if train.is_dir() && test.is_dir() {
         vec![entries(&train)?, entries(&test)?]
     } else {
         let all = entries(folder)?;
         let order = Noise::new(0).stream("test pictures").permutation(all.len());
-        let tested = all.len() / TEST_SHARE;
+        let tested = all.len() / TEST_FRACTION;
         let pick = |chosen: &[usize]| chosen.iter().map(|&i| all[i].clone()).collect::<Vec<_>>();
         vec![pick(&order[tested..]), pick(&order[..tested])]
     };
@@ -45,10 +45,10 @@ pub(super) fn open(folder: &Path) -> Result<Data> {
         return Err(Error::argument("there are no pictures"));
     };
     let (train, test) = if coloured { (train, test) } else { (first_plane(&train)?, first_plane(&test)?) };
-    Ok(Data { train, test, classes: classes.into_keys().collect() })
+    Ok(TrainingData { train, test, classes: classes.into_keys().collect() })
 }
 
-/// Pictures in shades of grey, whose three planes are the same.
+/// Greyscale pictures reduced to one plane.
 fn first_plane(samples: &Samples) -> Result<Samples> {
     let [_, height, width] = samples.shape();
     let planes = (0..samples.len()).flat_map(|index| &samples.picture(index)[..height * width]);
@@ -169,7 +169,7 @@ mod tests {
             std::fs::create_dir(folder.join(class)).unwrap();
             (0..10).for_each(|i| draw(&folder.join(class).join(format!("{i}.png")), shade, 4));
         }
-        let data = Data::open(&folder).unwrap();
+        let data = TrainingData::open(&folder).unwrap();
         assert_eq!(
             (data.classes, data.train.len(), data.test.len()),
             (vec!["cat".into(), "dog".into()], 18, 2)
@@ -180,9 +180,9 @@ mod tests {
         }
         let red = Picture::new(4, 4, [200, 0, 0].repeat(16)).unwrap();
         write_png(folder.join("dog/red.png"), 4, 4, (&red).into()).unwrap();
-        assert_eq!(Data::open(&folder).unwrap().train.shape(), [3, 4, 4], "one is coloured");
+        assert_eq!(TrainingData::open(&folder).unwrap().train.shape(), [3, 4, 4], "one is coloured");
         draw(&folder.join("dog/large.png"), 0, 5);
-        assert!(Data::open(&folder).unwrap_err().to_string().contains("5×5"));
+        assert!(TrainingData::open(&folder).unwrap_err().to_string().contains("5×5"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -195,12 +195,12 @@ mod tests {
             list.push_str(&format!("{i}.png,{}\n", if i < 10 { "dark" } else { "light" }));
         }
         std::fs::write(folder.join("labels.csv"), &list).unwrap();
-        let data = Data::open(&folder).unwrap();
+        let data = TrainingData::open(&folder).unwrap();
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (18, 2, 2));
         std::fs::write(folder.join("labels.csv"), format!("{list}absent.png,dark\n")).unwrap();
-        assert!(Data::open(&folder).unwrap_err().to_string().contains("absent.png"));
+        assert!(TrainingData::open(&folder).unwrap_err().to_string().contains("absent.png"));
         std::fs::write(folder.join("labels.csv"), list.replacen("file,class", "absent.png,dark", 1)).unwrap();
-        assert!(Data::open(&folder).unwrap_err().to_string().contains("line 1"));
+        assert!(TrainingData::open(&folder).unwrap_err().to_string().contains("line 1"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use monosplit_graph::{Error, Result};
 use monosplit_image::IdxArray;
 
-use super::{Data, Samples};
+use super::{Samples, TrainingData};
 
-/// More classes than this are a sign of a file of something else.
+/// The largest number of classes accepted.
 const MAX_CLASSES: u32 = 1000;
 
-/// The digits and clothes come in files of these names, with an ending `.gz` or none, a dot or a dash before `idx`.
+/// The names of the files, with or without `.gz`, and with a dot or a dash before `idx`.
 const FILES: [&str; 4] = [
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -19,7 +19,7 @@ const FILES: [&str; 4] = [
 ];
 
 /// Reads the idx files of a folder; `None` if there are none.
-pub(super) fn open(folder: &Path) -> Result<Option<Data>> {
+pub(super) fn open(folder: &Path) -> Result<Option<TrainingData>> {
     let found: Vec<_> = FILES.iter().map(|name| IdxArray::find(folder, name)).collect();
     if found.iter().all(Option::is_none) {
         return Ok(None);
@@ -48,7 +48,7 @@ pub(super) fn open(folder: &Path) -> Result<Option<Data>> {
     }
     let largest = train.labels().iter().chain(test.labels()).copied().max().unwrap_or(0);
     let classes = (0..=largest).map(|class| class.to_string()).collect();
-    Ok(Some(Data { train, test, classes }))
+    Ok(Some(TrainingData { train, test, classes }))
 }
 
 fn join(images: IdxArray, labels: IdxArray) -> Result<Samples> {

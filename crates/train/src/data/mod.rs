@@ -1,4 +1,4 @@
-//! Labelled pictures, held as bytes: the idx files of MNIST and its relatives, and folders of pictures.
+//! Labelled images, held as bytes: the idx files of MNIST and similar data sets, and folders of images.
 
 mod folder;
 mod idx;
@@ -17,18 +17,18 @@ pub struct Samples {
     labels: Vec<u32>,
 }
 
-/// What a network is trained and tested on.
+/// The training and test samples of a data set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Data {
-    /// Trained on.
+pub struct TrainingData {
+    /// Training samples.
     pub train: Samples,
-    /// Tested on.
+    /// Test samples.
     pub test: Samples,
     /// Names of the classes, in the order of their labels.
     pub classes: Vec<String>,
 }
 
-impl Data {
+impl TrainingData {
     /// Opens a folder: idx files if it holds them, else pictures in one sub-folder per class or named in `labels.csv`.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
@@ -70,7 +70,7 @@ impl Data {
         self.classes.iter().zip(seen).filter(|(_, seen)| !seen).map(|(class, _)| class.as_str()).collect()
     }
 
-    /// A number that data with other pictures or labels hardly has.
+    /// A hash of pictures, labels and class names.
     pub fn fingerprint(&self) -> String {
         let mut all = Fingerprint::default();
         for samples in [&self.train, &self.test] {
@@ -87,7 +87,7 @@ impl Data {
 }
 
 impl Samples {
-    /// Labelled pictures; an error if their numbers do not fit.
+    /// Labelled pictures; an error if the numbers of pixels and labels do not match.
     pub fn new(shape: [usize; 3], pixels: Vec<u8>, labels: Vec<u32>) -> Result<Self> {
         let size = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
         let expected = size.and_then(|size| size.checked_mul(labels.len()));
@@ -138,7 +138,7 @@ impl Samples {
         Tensor::new([indices.len(), channels, height, width], numbers)
     }
 
-    /// The labels as rows with a one at the class, `[N, classes]`.
+    /// One-hot labels, `[N, classes]`.
     pub(crate) fn targets(&self, indices: &[usize], classes: usize) -> Result<Tensor> {
         let mut numbers = vec![0f32; indices.len() * classes];
         for (row, &index) in numbers.chunks_mut(classes).zip(indices) {
@@ -149,7 +149,7 @@ impl Samples {
         Tensor::new([indices.len(), classes], numbers)
     }
 
-    /// A random share of the pictures, the same for the same seed.
+    /// A random subset of the pictures.
     pub fn subset(&self, count: usize, noise: Noise) -> Self {
         let mut chosen = noise.permutation(self.len());
         chosen.truncate(count);
@@ -167,12 +167,12 @@ impl Samples {
 mod tests {
     use super::*;
 
-    fn data(labels: &[u32], classes: usize) -> Data {
+    fn data(labels: &[u32], classes: usize) -> TrainingData {
         let samples = |labels: &[u32]| {
             Samples::new([1, 1, 1], labels.iter().map(|&l| l as u8).collect(), labels.to_vec()).unwrap()
         };
         let classes = (0..classes).map(|class| class.to_string()).collect();
-        Data { train: samples(labels), test: samples(&[0]), classes }
+        TrainingData { train: samples(labels), test: samples(&[0]), classes }
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         let one = data(&[0, 1, 1], 2);
         assert_eq!(one.fingerprint(), one.clone().fingerprint());
         let mut others = vec![data(&[0, 1, 0], 2), data(&[0, 1, 1], 3), data(&[1, 1, 0], 2)];
-        let renamed = Data { classes: vec!["0".into(), "one".into()], ..one.clone() };
+        let renamed = TrainingData { classes: vec!["0".into(), "one".into()], ..one.clone() };
         let mut brighter = one.clone();
         brighter.train.pixels[2] = 9;
         others.extend([renamed, brighter]);

@@ -1,5 +1,5 @@
-//! What a restriction promises, checked on a trained network: that its streams are convex and never decrease, on sampled
-//! inputs, and that no weight is negative that may not be.
+//! Checks the properties that a restriction guarantees on a trained network: its streams are convex and monotone on sampled
+//! inputs, and restricted weights are non-negative.
 
 use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::Binary;
@@ -8,26 +8,26 @@ use monosplit_graph::{Error, Graph, Noise, Op, Result, Tensor};
 use crate::restriction::Restriction;
 use crate::streams::{restriction_of, streams};
 
-/// What was found of a network's promise.
+/// The result of checking the guaranteed properties of a network.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Promise {
-    /// What it promises.
+pub struct PropertyCheck {
+    /// The restriction of the network.
     pub restriction: Restriction,
-    /// The smallest parameter that may not be negative, and its name; `None` if all are free.
+    /// The smallest restricted parameter and its name; `None` if none is restricted.
     pub smallest: Option<(f64, String)>,
-    /// How far a stream's score at a midpoint lies above the mean of the ends, at most, over the size of the scores.
+    /// Largest violation of convexity: the score of a stream at a midpoint less the mean at the ends, relative to the scores.
     pub excess: f64,
-    /// How far a stream's score falls when its input grows, at most, over the size of the scores.
+    /// Largest violation of monotonicity: the decrease of a score of a stream when its input grows, relative to the scores.
     pub decrease: f64,
-    /// Pairs of inputs that were looked at.
+    /// Number of sampled pairs of inputs.
     pub pairs: usize,
 }
 
-impl Promise {
-    /// Checks the promise a file makes on `pairs` random pairs of inputs around `image`; `None` if it makes none.
+impl PropertyCheck {
+    /// Checks a network on `pairs` random pairs of inputs around `image`; `None` if it has no restriction.
     pub fn check(network: &Graph, image: &Tensor, pairs: usize, engine: &dyn Engine) -> Result<Option<Self>> {
         let Some(restriction) = restriction_of(network)? else { return Ok(None) };
-        let mut promise = Promise {
+        let mut check = PropertyCheck {
             restriction,
             smallest: smallest(network, restriction),
             excess: 0.0,
@@ -43,9 +43,9 @@ impl Promise {
                 Ok(scores.to_f64().to_vec())
             };
             let sign = if stream.inverted { -1.0 } else { 1.0 };
-            promise.probe(&run, &image.to_f64(), sign)?;
+            check.probe(&run, &image.to_f64(), sign)?;
         }
-        Ok(Some(promise))
+        Ok(Some(check))
     }
 
     fn probe(&mut self, run: &dyn Fn(Vec<f64>) -> Result<Vec<f64>>, image: &[f64], sign: f64) -> Result<()> {
@@ -70,12 +70,12 @@ impl Promise {
     }
 }
 
-/// The larger number; what is none is worst.
+/// The larger number; NaN counts as larger than all.
 fn worse(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// The smallest of the parameters that the restriction restricts.
+/// The smallest restricted parameter.
 fn smallest(network: &Graph, restriction: Restriction) -> Option<(f64, String)> {
     if !restriction.is_convex() {
         return None;
@@ -93,7 +93,7 @@ fn smallest(network: &Graph, restriction: Restriction) -> Option<(f64, String)> 
     parameters.reduce(|a, b| if least(a.0, b.0) == a.0 || a.0.is_nan() { a } else { b })
 }
 
-/// The smaller number; what is none is least.
+/// The smaller number; NaN counts as smaller than all.
 fn least(a: f64, b: f64) -> f64 {
     if a.is_nan() || a <= b { a } else { b }
 }

@@ -1,5 +1,4 @@
-//! One training from beginning to end, with the files it leaves: the network, a checkpoint while it is under way, a log,
-//! and a result that a table can be made of.
+//! A complete training with its files: the network, a checkpoint while it runs, a log, and the result.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +6,25 @@ use monosplit_engine::Engine;
 use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::{Error, Result, write_atomically};
 
-use crate::data::Data;
+use crate::data::TrainingData;
 use crate::settings::Settings;
 use crate::state::Epoch;
 use crate::trainer::{Progress, Trainer};
 
-/// Where a training writes.
+/// The files of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The network.
     pub network: PathBuf,
-    /// What an interrupted training goes on from.
+    /// The checkpoint.
     pub checkpoint: PathBuf,
-    /// One line per epoch.
+    /// The log, one line for each epoch.
     pub log: PathBuf,
-    /// Losses, drawn.
+    /// A plot of the losses.
     pub loss: PathBuf,
-    /// Errors, drawn.
+    /// A plot of the errors.
     pub error: PathBuf,
-    /// What came out, and of what.
+    /// The result with the settings.
     pub result: PathBuf,
 }
 
@@ -44,47 +43,47 @@ impl Files {
     }
 }
 
-/// What came out of a training.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Share of test samples the network got right.
+pub struct TrainingResult {
+    /// Test accuracy.
     pub test_accuracy: f64,
     /// Its epochs.
     pub epochs: usize,
-    /// Trained numbers.
+    /// Number of trained parameters.
     pub parameters: usize,
-    /// What it was trained on, as [`Data::fingerprint`] tells it.
+    /// The fingerprint of the data, see [`TrainingData::fingerprint`](crate::TrainingData::fingerprint).
     pub data: String,
     /// Seconds it took.
     pub seconds: f64,
 }
 
-/// How a training is run.
-pub struct Run<'a> {
-    /// What is trained.
+/// A training with its data, engine and files.
+pub struct TrainingRun<'a> {
+    /// The settings.
     pub settings: Settings,
-    /// What it is trained on.
-    pub data: &'a Data,
+    /// The data.
+    pub data: &'a TrainingData,
     /// Threads; 0 for one per core.
     pub threads: usize,
-    /// What computes and keeps the state, if not the processor.
+    /// The engine that computes and keeps the state; none is the CPU.
     pub engine: Option<&'a dyn Fn() -> Result<Box<dyn Engine>>>,
-    /// Where it writes.
+    /// The files.
     pub files: Files,
-    /// Go on from the checkpoint if there is one.
+    /// Whether to resume from the checkpoint if there is one.
     pub resume: bool,
-    /// Write a checkpoint after so many steps, besides the one after every epoch.
+    /// The number of steps between checkpoints within an epoch. One is always written after an epoch.
     pub checkpoint_every: Option<usize>,
-    /// Store the network's numbers in half precision.
+    /// Whether to store the network in half precision.
     pub half: bool,
 }
 
-impl Run<'_> {
-    /// Trains to the end, telling `watch` of every step and every epoch; what came out, and the epochs.
+impl TrainingRun<'_> {
+    /// Trains to the end. `watch` is called after every step and every epoch. Returns the result and the epochs.
     pub fn execute(
         &self,
         watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>),
-    ) -> Result<(Outcome, Vec<Epoch>)> {
+    ) -> Result<(TrainingResult, Vec<Epoch>)> {
         let settings = self.settings.clone();
         let mut trainer = match self.engine {
             None => Trainer::new(settings, self.data, self.threads)?,
@@ -108,7 +107,7 @@ impl Run<'_> {
         onnx::save(&trainer.network()?, &self.files.network, &ExportOptions::default().half(self.half))?;
         let outcome = trainer.outcome();
         write_atomically(&self.files.result, outcome.text(&self.settings).as_bytes())?;
-        // A training that is done has nothing to go on from; whether the file can be removed does not matter.
+        // The checkpoint of a finished training is not needed; it does not matter whether it can be removed.
         let _ = std::fs::remove_file(&self.files.checkpoint);
         Ok((outcome, trainer.epochs().to_vec()))
     }
@@ -129,15 +128,15 @@ fn log(epochs: &[Epoch]) -> String {
     text
 }
 
-impl Outcome {
+impl TrainingResult {
     fn text(&self, settings: &Settings) -> String {
-        let Outcome { test_accuracy, epochs, parameters, data, seconds } = self;
+        let TrainingResult { test_accuracy, epochs, parameters, data, seconds } = self;
         format!(
             "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\ndata = {data}\n{settings}"
         )
     }
 
-    /// Reads what a training with these settings on data of this fingerprint left; `None` if it left nothing.
+    /// Reads the result of a training with these settings and data of this fingerprint; `None` if there is no file.
     pub fn read(path: &Path, settings: &Settings, data: &str) -> Result<Option<Self>> {
         if !path.is_file() {
             return Ok(None);
@@ -158,7 +157,7 @@ impl Outcome {
                 path.display()
             )));
         }
-        Ok(Some(Outcome {
+        Ok(Some(TrainingResult {
             test_accuracy: number("test_accuracy")?,
             epochs: number("epochs_done")? as usize,
             parameters: number("parameters")? as usize,
@@ -179,14 +178,19 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.result.txt");
         let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
-        let outcome =
-            Outcome { test_accuracy: 0.9839, epochs: 3, parameters: 12, data: "a".to_owned(), seconds: 1.5 };
-        assert_eq!(Outcome::read(&path, &settings, "a").unwrap(), None);
+        let outcome = TrainingResult {
+            test_accuracy: 0.9839,
+            epochs: 3,
+            parameters: 12,
+            data: "a".to_owned(),
+            seconds: 1.5,
+        };
+        assert_eq!(TrainingResult::read(&path, &settings, "a").unwrap(), None);
         std::fs::write(&path, outcome.text(&settings)).unwrap();
-        assert_eq!(Outcome::read(&path, &settings, "a").unwrap(), Some(outcome));
-        assert!(Outcome::read(&path, &settings, "b").is_err());
+        assert_eq!(TrainingResult::read(&path, &settings, "a").unwrap(), Some(outcome));
+        assert!(TrainingResult::read(&path, &settings, "b").is_err());
         settings.seed = 1;
-        assert!(Outcome::read(&path, &settings, "a").is_err());
+        assert!(TrainingResult::read(&path, &settings, "a").is_err());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,12 +1,12 @@
-//! The paper's table of accuracies: many trainings, each with its own files in one folder, and what they came to.
+//! The paper's table of accuracies: many trainings, each with its own files in one folder, and their results.
 
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::Result;
 
 use crate::architecture::Architecture;
-use crate::run::{Files, Outcome};
 use crate::settings::Settings;
+use crate::training_run::{Files, TrainingResult};
 
 /// The files of a training in the folder of a table.
 pub fn files_in(folder: &Path, settings: &Settings) -> Files {
@@ -30,7 +30,7 @@ impl Cell {
         let mut cell = Cell { accuracies: Vec::new(), missing: 0 };
         for (settings, data) in trainings {
             let path: PathBuf = files_in(folder, settings).result;
-            match Outcome::read(&path, settings, data)? {
+            match TrainingResult::read(&path, settings, data)? {
                 Some(outcome) => cell.accuracies.push(outcome.test_accuracy),
                 None => cell.missing += 1,
             }

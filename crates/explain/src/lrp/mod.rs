@@ -192,7 +192,18 @@ impl Rules for Relevance {
             {
                 g.summed_to(r, &shape).map(Some)
             }
-            op if op.is_selection() => {
+            Op::Where
+            | Op::WinnerGather(_)
+            | Op::Concat { .. }
+            | Op::Slice { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Gather { .. }
+            | Op::Cast { .. }
+            | Op::Identity
+            | Op::Dropout { .. } => {
                 let operands = Coefficients { operands: &node.inputs, magnitude: false };
                 transpose(g, id, index, r, operands).map(Some)
             }
@@ -202,7 +213,24 @@ impl Rules for Relevance {
             Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. } => {
                 self.shared(g, edge, 1.0, r).map(Some)
             }
-            op => Err(Error::unsupported(format!(
+            // Operands that the rules above have no share for, maxima that come before this match, and what has been
+            // decomposed.
+            op @ (Op::Input
+            | Op::Constant(_)
+            | Op::Binary(_)
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::MaxPool(_)
+            | Op::Reduce { .. }
+            | Op::ArgMax { .. }
+            | Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::MatMul { .. }
+            | Op::BatchNorm { .. }
+            | Op::WinnerScatter(_)) => Err(Error::unsupported(format!(
                 "relevance cannot pass {} to its input {index}; choose a layer above it",
                 op.name()
             ))),

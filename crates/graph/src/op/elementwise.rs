@@ -4,7 +4,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-use super::role::{Linearity, NonNegative};
+use super::properties::{Linearity, NonNegative};
 use crate::error::Result;
 use crate::tensor::Kind;
 
@@ -373,6 +373,78 @@ mod tests {
         for (function, x, expected) in table {
             let found = function.eval(x).unwrap();
             assert!((found - expected).abs() < 1e-15, "{function:?}({x}) = {found}");
+        }
+    }
+
+    /// All functions that files can name, with their default attributes, and those with a reader of their own.
+    fn unary_functions() -> Vec<Unary> {
+        let named = Unary::onnx_names().map(|name| Unary::from_onnx(name, |_, default| Ok(default)));
+        let mut functions: Vec<Unary> = named.filter_map(|function| function.unwrap()).collect();
+        functions.extend([Unary::Silu, Unary::Gelu, Unary::GeluTanh]);
+        functions.extend([-1.0, 0.0].map(|min| Unary::Clip { min, max: 6.0 }));
+        functions
+    }
+
+    const SAMPLES: [f64; 9] = [-7.5, -2.0, -1.0, -0.25, 0.0, 0.5, 1.0, 3.0, 8.25];
+
+    #[test]
+    fn the_signs_of_the_table_are_those_of_the_definitions() {
+        let above = |value: Option<f64>| value.is_none_or(|value| value >= 0.0 || value.is_nan());
+        for function in unary_functions() {
+            let holds = |x: &f64| above(function.eval(*x));
+            match function.non_negative() {
+                NonNegative::Always => assert!(SAMPLES.iter().all(holds), "{function:?}"),
+                NonNegative::IfAll(_) | NonNegative::IfAny(_) => {
+                    assert!(SAMPLES.iter().filter(|&&x| x >= 0.0).all(holds), "{function:?}");
+                }
+                NonNegative::Unknown => {}
+            }
+        }
+        let pairs = || SAMPLES.iter().flat_map(|&a| SAMPLES.map(|b| (a, b)));
+        for &function in Binary::ALL {
+            let promised = |(a, b): &(f64, f64)| match function.non_negative() {
+                NonNegative::Always => true,
+                NonNegative::IfAll(_) => *a >= 0.0 && *b >= 0.0,
+                NonNegative::IfAny(_) => *a >= 0.0 || *b >= 0.0,
+                NonNegative::Unknown => false,
+            };
+            assert!(pairs().filter(promised).all(|(a, b)| above(function.eval(a, b))), "{function:?}");
+        }
+    }
+
+    /// `f(a + b) = f(a) + f(b)` in every operand that the table calls linear, and for no function of one value that it does
+    /// not.
+    #[test]
+    fn the_linearity_of_the_table_is_that_of_the_definitions() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * (1.0 + a.abs());
+        let pairs = || SAMPLES.iter().flat_map(|&a| SAMPLES.map(|b| (a, b)));
+        for function in unary_functions().into_iter().filter(|function| function.eval(1.0).is_some()) {
+            let f = |x: f64| function.eval(x).unwrap();
+            let additive = pairs().all(|(a, b)| close(f(a + b), f(a) + f(b)));
+            assert_eq!(additive, function.linearity().is_linear(), "{function:?}");
+        }
+        for &function in Binary::ALL.iter().filter(|function| function.eval(1.0, 1.0).is_some()) {
+            let linearity = function.linearity();
+            for operand in 0..2 {
+                let f = |x: f64, held: f64| match operand {
+                    0 => function.eval(x, held).unwrap(),
+                    _ => function.eval(held, x).unwrap(),
+                };
+                // A sum is affine in each of its operands: what the other adds is taken off.
+                let additive = pairs().all(|(a, b)| {
+                    close(f(a + b, 2.0) - f(0.0, 2.0), f(a, 2.0) + f(b, 2.0) - 2.0 * f(0.0, 2.0))
+                });
+                assert!(additive || !linearity.is_linear_in(operand), "{function:?} in operand {operand}");
+            }
+        }
+    }
+
+    #[test]
+    fn commutative_functions_give_the_same_bits_in_both_orders() {
+        let pairs = || SAMPLES.iter().chain(&[-0.0]).flat_map(|&a| SAMPLES.map(|b| (a, b)));
+        for &function in Binary::ALL.iter().filter(|function| function.is_commutative()) {
+            let bits = |a: f64, b: f64| function.eval(a, b).map(f64::to_bits);
+            assert!(pairs().all(|(a, b)| bits(a, b) == bits(b, a)), "{function:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod elementwise;
 mod key;
+mod properties;
 mod role;
 mod window;
 
@@ -11,7 +12,7 @@ use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
 pub use elementwise::{Binary, Unary};
 pub use key::OpKey;
-pub use role::{
+pub use properties::{
     Arity, ChannelAxis, Cost, Linearity, Movement, MultiplyAdds, NonNegative, OpProperties, ReceptiveField,
     Role,
 };

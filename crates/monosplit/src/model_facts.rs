@@ -1,7 +1,7 @@
 //! What a network says of its pictures and its classes, and what is assumed where it says nothing.
 
-use monosplit_graph::Result;
 use monosplit_graph::metadata::PRESET;
+use monosplit_graph::{Result, Tensor};
 use monosplit_image::{Fit, Preprocess, Preset};
 
 use crate::labels::Labels;
@@ -19,6 +19,23 @@ impl Model {
     pub fn preprocess(&self) -> Result<Preprocess> {
         let size = self.picture_input()?.size;
         self.preset()?.unwrap_or_default().options().fit(size, Fit::default())
+    }
+
+    /// A batch of one sample of pseudo-random numbers between −1 and 1, the same on every call: for checks that need some
+    /// input.
+    pub fn pattern_sample(&self) -> Result<Tensor> {
+        let shape = self.sample_shape()?;
+        let count: usize = shape.iter().product();
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let values: Vec<f32> = (0..count)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+            })
+            .collect();
+        Tensor::new([&[1], &shape[..]].concat(), values)
     }
 
     /// The number of classes; an error if the first output does not hold one score for each.

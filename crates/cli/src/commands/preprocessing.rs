@@ -125,7 +125,7 @@ impl PreprocessingArgs {
 
     /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
-        let Some(input) = input else { return pattern(&model.sample_shape()?) };
+        let Some(input) = input else { return model.pattern_sample() };
         let sources = InputFile::list(std::slice::from_ref(input))?;
         let preprocess = self.for_sources(model, &sources)?;
         let sample = SampleReader::new(model, sources, preprocess)?.take(1)?.into_iter().next();
@@ -210,19 +210,4 @@ impl ValueArgs {
         }
         Ok(preprocess)
     }
-}
-
-/// Pseudo-random numbers between −1 and 1, the same every time.
-fn pattern(shape: &[usize]) -> Result<Tensor> {
-    let count: usize = shape.iter().product();
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let values: Vec<f32> = (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-        })
-        .collect();
-    Tensor::new([&[1], shape].concat(), values)
 }

@@ -2,9 +2,11 @@
 
 use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
-use monosplit::explain::{Class, Explainer, MapRequest, Settings};
+use monosplit::explain::{
+    BatchPosition, Class, Explainer, Finish, MapRequest, NoProgress, Progress, Settings,
+};
 use monosplit::image::{Fit, Picture, Preset};
-use monosplit::{ClassChoice, ErrorKind, Labels, Model, default_layer};
+use monosplit::{ClassChoice, ErrorKind, Labels, MethodSet, Model, catalogue, default_layer};
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
 
@@ -62,4 +64,23 @@ fn classes_without_names_are_captioned_by_their_number() {
     let explanation = explainer.explain(&cat()).unwrap();
     assert_eq!(explanation.class_name, format!("class {}", explanation.class));
     assert!(explanation.overlay().unwrap().width() > explanation.picture().unwrap().width());
+}
+
+#[test]
+fn methods_of_a_set_have_the_maps_they_have_alone() {
+    let model = model();
+    let prepared = model.preprocess().unwrap().apply(&cat()).unwrap();
+    // Two of them have the same run-time numbers, the third has an α of its own.
+    let texts = ["splitcam:alpha=0.1", "gradcam", "splitgrad"];
+    let methods = texts.map(|text| catalogue::parse(text, &[]).unwrap());
+    let layer = default_layer(model.graph()).unwrap();
+    let asked: Vec<_> = methods.iter().map(|method| (method, Some(layer.as_str()))).collect();
+    let set = MethodSet::new(&model, &asked, Finish::default(), &Cpu::default()).unwrap();
+    let progress = || -> Box<dyn Progress> { Box::new(NoProgress) };
+    let together = set.explain(&prepared.tensor, &Class::Top, BatchPosition::default(), progress).unwrap();
+    assert_eq!(together.maps.len(), texts.len());
+    for (text, map) in texts.iter().zip(&together.maps) {
+        let alone = model.explainer(*text).layer(layer.as_str()).explain(&cat()).unwrap();
+        assert_eq!((&alone.map, alone.class), (map, together.classes[0]), "{text}");
+    }
 }

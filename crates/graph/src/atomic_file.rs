@@ -1,4 +1,4 @@
-//! Files that are either whole or not there, whatever happens while they are written.
+//! Atomic file writes: a file is either complete or absent, whatever happens while it is written.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// A file that was begun so recently may still be written.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that nobody
-/// ever sees half a file; what was at `path` before is replaced.
+/// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that no
+/// reader ever sees half a file. What was at `path` before is replaced.
 pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     check_replaceable(&path)?;
     let path = &destination(path.as_ref())?;

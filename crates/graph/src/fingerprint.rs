@@ -1,4 +1,4 @@
-//! A number that tells data apart: for noticing that they are others, not for keeping an adversary from making them alike.
+//! A hash that detects changed data. It is not cryptographic: an adversary can find collisions.
 
 /// FNV-1a over 64 bits, of bytes that are added one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// That of some bytes.
+    /// The hash of some bytes.
     pub fn of(bytes: &[u8]) -> u64 {
         let mut fingerprint = Fingerprint::default();
         fingerprint.add(bytes);
@@ -25,7 +25,7 @@ impl Fingerprint {
         }
     }
 
-    /// The number of all that was added.
+    /// The hash of all bytes added.
     pub fn number(self) -> u64 {
         self.0
     }

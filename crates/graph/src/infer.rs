@@ -1,4 +1,4 @@
-//! Shape inference: what a node produces, given what enters it, or why it cannot.
+//! Shape inference: shape and kind of a node's value, given those of its operands, or an error.
 
 use crate::error::{Error, Result};
 use crate::graph::Node;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::address::edit_distance;
 use crate::{Error, Result};
 
-/// Options of one method or metric, by name. Reading one takes it; what is left over at the end is not its own.
+/// Options of one method or metric, by name. Reading an option marks it; one that was never read is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     owner: &'static str,
@@ -40,7 +40,7 @@ impl Options {
         }
     }
 
-    /// Sets an option; the last word counts.
+    /// Sets an option; the last value counts.
     pub fn set(&mut self, key: &str, value: &str) {
         let key = key.trim().to_ascii_lowercase().replace('_', "-");
         self.given.retain(|(known, _)| *known != key);
@@ -73,7 +73,7 @@ impl Options {
         self.settled.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether anybody has read an option, given or not.
+    /// Whether an option has been read, given or not.
     pub fn is_read(&self, key: &str) -> bool {
         self.read.iter().any(|known| known == key)
     }

@@ -1,4 +1,4 @@
-//! Names near a mistyped or missing one, however far they are: there is always something to show.
+//! The closest names to a mistyped or missing one. There is always a suggestion, however distant.
 
 use crate::address::edit_distance;
 

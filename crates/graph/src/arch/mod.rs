@@ -53,7 +53,7 @@ impl Default for ArchOptions {
     }
 }
 
-/// A way to lay out layers.
+/// An architecture.
 trait Network: Sync {
     /// The module whose weights have one row per class.
     fn head(&self) -> &'static str;

@@ -1,5 +1,4 @@
-//! How the same tensor has come to be called differently: wrappers that put a prefix before every name, and
-//! names torchvision has since changed.
+//! Different names of the same tensor: prefixes that wrapping modules add, and names that torchvision has changed.
 
 /// The dotted prefix all `names` share, with its dot: what a wrapping module adds.
 pub(super) fn shared_prefix<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {

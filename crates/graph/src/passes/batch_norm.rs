@@ -1,5 +1,5 @@
-//! Batch normalisation with known parameters is an affine map per channel; here it is multiplied into the affine
-//! node before or behind it. Where that would not be exact it stays what it is.
+//! Batch norm folding. Batch normalisation with known parameters is an affine map per channel and is multiplied into the
+//! affine node before or after it. It is kept where that would not be exact.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};

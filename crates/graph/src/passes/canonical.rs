@@ -1,4 +1,4 @@
-//! The form every method starts from: no constant arithmetic, no node that does nothing, batch norms merged away, logits at
+//! The canonical form that every method starts from: constants folded, identities removed, batch norms folded, logits at
 //! the outputs.
 
 use std::fmt;
@@ -17,9 +17,9 @@ use super::softmax::{Stripped, strip_softmax};
 pub struct CanonicalOptions {
     /// Merge batch norms into affine nodes.
     pub fold_batch_norm: bool,
-    /// The precision of the weights that makes.
+    /// The precision of the folded weights.
     pub stored: Stored,
-    /// Make logits of probabilities.
+    /// Remove a final softmax, so that the outputs are logits.
     pub strip_softmax: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Canonical {
     pub outputs: Stripped,
 }
 
-/// Brings a graph into canonical form and says what was done. `evaluate` runs graphs without inputs.
+/// The canonical form of a graph, with a report. `evaluate` runs graphs without inputs.
 pub fn canonicalise(
     graph: &Graph,
     options: CanonicalOptions,

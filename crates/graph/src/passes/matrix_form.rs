@@ -1,5 +1,5 @@
-//! Convolutions as matrix products, averages and interpolations as sums, normalisations in their parts: for runtimes that have
-//! these in single precision alone, as ONNX Runtime does on a processor, but multiply matrices in double precision too.
+//! Convolutions as matrix products, averages and interpolations as sums, normalisations decomposed. For runtimes that have
+//! these ops in single precision only, but matrix products in double precision too, as ONNX Runtime on a CPU.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
@@ -43,7 +43,7 @@ pub fn matrix_form(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// A value at another resolution: along each axis, the sum of what each place is made of.
+/// A resized value: along each axis, the weighted sum of the taps of each position.
 fn resized(
     g: &mut Graph,
     x: NodeId,
@@ -68,7 +68,7 @@ fn interpolated(g: &mut Graph, x: NodeId, axis: usize, places: &[Taps]) -> Resul
     let most = places.iter().map(Vec::len).max().unwrap_or(0);
     let mut sum: Option<NodeId> = None;
     for tap in 0..most {
-        // A place with fewer taps reads its last one again, and adds nothing.
+        // A position with fewer taps reads its last one again with weight zero.
         let spare = |taps: &Taps| taps.last().map_or((0, 0.0), |&(at, _)| (at, 0.0));
         let taps = places.iter().map(|taps| taps.get(tap).copied().unwrap_or_else(|| spare(taps)));
         let (at, weights): (Vec<i64>, Vec<f64>) = taps.map(|(at, weight)| (at as i64, weight)).unzip();
@@ -165,7 +165,7 @@ fn biased(g: &mut Graph, value: NodeId, bias: Option<NodeId>) -> Result<NodeId> 
     g.plus(value, bias)
 }
 
-/// The product of kernels with what each position of the window sees. `operands` are the kernels and perhaps a bias;
+/// The product of kernels with the elements under each position of the window. `operands` are the kernels and perhaps a bias;
 /// `x` is padded already.
 fn product(
     g: &mut Graph,
@@ -207,7 +207,7 @@ fn product(
     biased(g, value, operands.get(1).copied())
 }
 
-/// What the window sees along one axis, each of its taps as channels of their own.
+/// The elements under the window along one axis, each tap as channels of its own.
 fn views(g: &mut Graph, x: NodeId, axis: usize, window: &Window, length: usize) -> Result<NodeId> {
     let step = window.stride[axis] as isize;
     let mut taps = Vec::with_capacity(window.kernel[axis]);

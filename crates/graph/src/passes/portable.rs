@@ -16,8 +16,8 @@ use super::rewrite::{Rewrite, Step};
 /// Windows of more elements than this keep their op: each element would become nodes of its own.
 const LARGEST_WINDOW: usize = 64;
 
-/// Rewrites transposed convolutions of stride 1, transposed pools over whole maps, and what follows the winners of a max
-/// pool, into convolutions, comparisons, slices and sums.
+/// Rewrites transposed convolutions of stride 1, transposed pools over whole maps, and gathers and scatters at the maxima
+/// of a pool, into convolutions, comparisons, slices and sums.
 pub fn portable(graph: &Graph) -> Result<Graph> {
     let mut maxima: HashMap<(NodeId, Window), WindowMax> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
@@ -123,13 +123,13 @@ fn exchanged(g: &mut Graph, weight: NodeId, groups: usize) -> Result<Option<Node
     g.reshaped(turned, Shape::fixed(&together)).map(Some)
 }
 
-/// Where the winners of a max pool are.
+/// The positions of the maxima of a max pool.
 enum WindowMax {
-    /// In the only window there is.
+    /// The pool has one window.
     Single(SingleWindowMax),
-    /// In each of many windows.
+    /// The pool has many windows.
     Sliding(SlidingWindowMax),
-    /// Not to be said in other ops.
+    /// There is no form in other ops; the op is kept.
     Kept,
 }
 
@@ -141,7 +141,7 @@ impl WindowMax {
         Ok(SlidingWindowMax::new(g, a, window)?.map_or(WindowMax::Kept, WindowMax::Sliding))
     }
 
-    /// The element of `value` at each winner.
+    /// The element of `value` at each maximum.
     fn gather(&self, g: &mut Graph, value: NodeId) -> Result<Option<NodeId>> {
         match self {
             WindowMax::Single(maximum) => maximum.gather(g, value).map(Some),
@@ -150,7 +150,7 @@ impl WindowMax {
         }
     }
 
-    /// `y` added at each winner.
+    /// `y` added at each maximum.
     fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<Option<NodeId>> {
         match self {
             WindowMax::Single(maximum) => maximum.scatter(g, y).map(Some),
@@ -160,20 +160,20 @@ impl WindowMax {
     }
 }
 
-/// A pool whose one window sees every place of the map.
+/// A pool whose one window covers the whole map.
 struct SingleWindowMax {
-    /// The shape `[N, C, 1…]` of what the pool returns.
+    /// The shape `[N, C, 1…]` of the pool's value.
     pooled: Shape,
-    /// The shape `[N, C, places]` in which the maximum is taken.
+    /// The shape `[N, C, positions]` in which the maximum is taken.
     flat: Shape,
     /// The shape of the pool's input.
     whole: Shape,
-    /// Which of the places won, `[N, C, places]`.
+    /// Whether each position has the maximum, `[N, C, positions]`.
     won: NodeId,
 }
 
 impl SingleWindowMax {
-    /// `None` if places lie outside the window, or around the map.
+    /// `None` if positions lie outside the window, or if there is padding.
     fn new(g: &mut Graph, a: NodeId, window: &Window) -> Result<Option<Self>> {
         let whole = g.node(a).shape.clone();
         let Some((lead, spatial)) = whole.dims().split_at_checked(2) else { return Ok(None) };
@@ -213,14 +213,14 @@ impl SingleWindowMax {
     }
 }
 
-/// A max pool taken apart: for each place under the window, whether it won.
+/// A max pool as one mask per tap of the window: whether the tap has the maximum.
 struct SlidingWindowMax {
     window: Window,
     /// Spatial size of the pool's input.
     lengths: Vec<usize>,
     /// Number of the window's positions along each axis.
     positions: Vec<usize>,
-    /// Every place under the window, and the truth values `[N, C, positions…]` of its having won.
+    /// Every tap of the window, and its mask `[N, C, positions…]`.
     won: Vec<(Vec<usize>, NodeId)>,
 }
 
@@ -253,7 +253,7 @@ impl SlidingWindowMax {
         Ok(Some(maximum))
     }
 
-    /// The places under the window, in the order in which the first of equals wins.
+    /// The taps of the window. Of equal elements the first has the maximum.
     fn places(&self) -> Vec<Vec<usize>> {
         let mut places = vec![Vec::new()];
         for &length in &self.window.kernel {
@@ -266,13 +266,13 @@ impl SlidingWindowMax {
         places
     }
 
-    /// How many rows all positions of the window reach over, padding before them included.
+    /// The number of rows that all positions of the window cover, padding before them included.
     fn reach(&self, axis: usize) -> usize {
         let last = self.positions[axis].saturating_sub(1) * self.window.stride[axis];
         (last + self.window.kernel[axis]).max(self.window.pad[axis].0 + self.lengths[axis])
     }
 
-    /// A value with as much around it as the window's positions reach.
+    /// The value padded to what the window's positions cover.
     fn padded(&self, g: &mut Graph, value: NodeId, with: f64) -> Result<NodeId> {
         let around = (0..self.lengths.len()).map(|axis| {
             let before = self.window.pad[axis].0;
@@ -285,7 +285,7 @@ impl SlidingWindowMax {
         g.add(Op::Pad { padding: Padding::Constant(with), pads }, &[value])
     }
 
-    /// What each position of the window sees at one of its places.
+    /// The elements under one tap at all positions of the window.
     fn view(&self, g: &mut Graph, padded: NodeId, place: &[usize]) -> Result<NodeId> {
         let mut view = padded;
         for (axis, &start) in place.iter().enumerate() {
@@ -295,7 +295,7 @@ impl SlidingWindowMax {
         Ok(view)
     }
 
-    /// The element of `value` at each winner.
+    /// The element of `value` at each maximum.
     fn gather(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         let padded = self.padded(g, value, 0.0)?;
         let mut found: Option<NodeId> = None;
@@ -307,8 +307,8 @@ impl SlidingWindowMax {
         Ok(found.unwrap_or(value))
     }
 
-    /// `y` added at each winner. Places a stride apart see the same rows at different positions, so they are shifted and
-    /// added up; the sums for each remainder of the stride are then interleaved.
+    /// `y` added at each maximum. Taps a stride apart cover the same rows at different positions, so they are shifted and
+    /// added; the sums for each remainder of the stride are then interleaved.
     fn scatter(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
         let axes = self.lengths.len();
         let stride = &self.window.stride;
@@ -380,7 +380,7 @@ impl SlidingWindowMax {
         g.reshaped(turned, Shape::new([lead, fixed(&lengths)].concat()))
     }
 
-    /// The pool's input without what lies around it.
+    /// The pool's input without its padding.
     fn cut_out(&self, g: &mut Graph, whole: NodeId) -> Result<NodeId> {
         let mut value = whole;
         for (axis, &length) in self.lengths.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How a graph becomes another: a walk over the old nodes in order that builds the new graph beside the old one.
+//! Graph rewriting: a walk over the nodes of a graph in topological order that builds a new graph.
 //! Every pass is such a walk, and a graph copied into a larger one is the same walk with nothing changed.
 
 use std::collections::HashMap;

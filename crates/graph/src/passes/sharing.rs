@@ -12,13 +12,13 @@ use super::rewrite::{Rewrite, Step};
 /// Constants with more elements than this are not compared.
 const MOST_COMPARED: usize = 4096;
 
-/// Merges equal constants, and nodes that do the same to the same constants: the magnitudes of a weight, say, that several
-/// rules asked for. What has a name stays.
+/// Merges equal constants, and nodes with the same op and the same constant operands, such as the magnitudes of a weight
+/// that several rules need. Named nodes are kept.
 pub fn share_constants(graph: &Graph) -> Result<Graph> {
     share(graph, Node::is_constant)
 }
 
-/// Merges equal constants, and nodes that do the same to the same values. What has a name stays.
+/// Merges equal constants, and nodes with the same op and the same operands. Named nodes are kept.
 pub fn share_computations(graph: &Graph) -> Result<Graph> {
     share(graph, |_| true)
 }

@@ -1,6 +1,6 @@
-//! Where a graph has smooth activations, also those an exporter spelled out in several nodes. A spelled-out one is
-//! recognised by what it computes, not by how it is written: whatever elementwise expression of one value has the
-//! values of SiLU is SiLU.
+//! Finds smooth activations, including those an exporter wrote as several nodes. Such an expression is recognised by its
+//! values at sample points, not by its structure: an elementwise expression of one value that has the values of SiLU is
+//! SiLU.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -56,7 +56,7 @@ pub fn smooth_activations(graph: &Graph) -> Vec<SmoothActivation> {
     found
 }
 
-/// Puts one node in the place of every activation that was spelled out in several.
+/// Replaces every activation that was written as several nodes by one node.
 pub fn recognise_activations(graph: &Graph) -> Result<Graph> {
     let found = smooth_activations(graph);
     let found: HashMap<NodeId, SmoothActivation> = found.into_iter().map(|a| (a.node, a)).collect();

@@ -32,7 +32,8 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     written.map_err(|cause| Error::io(path, cause))
 }
 
-/// Removes what is being written at this moment, and lets nothing more be begun: for a process that is about to end.
+/// Removes the files that are being written and prevents new ones, for a process that is about to end. It takes a lock, and
+/// must not be called from a signal handler.
 pub fn abandon_unfinished_files() {
     let unfinished = unfinished();
     for temporary in unfinished.iter() {

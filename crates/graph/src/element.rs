@@ -63,9 +63,9 @@ impl Element {
     pub(crate) fn read(self, bytes: &[u8], order: ByteOrder, file: Option<&Arc<FileBytes>>) -> Result<Data> {
         let Some(file) = file else { return self.decode(bytes, order) };
         let shared = match (self, order) {
-            (Element::F32, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::F32(numbers.into())),
-            (Element::F64, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::F64(numbers.into())),
-            (Element::I64, ByteOrder::Little) => file.share(bytes).map(|numbers| Data::I64(numbers.into())),
+            (Element::F32, ByteOrder::Little) => file.share(bytes).map(|elements| Data::F32(elements.into())),
+            (Element::F64, ByteOrder::Little) => file.share(bytes).map(|elements| Data::F64(elements.into())),
+            (Element::I64, ByteOrder::Little) => file.share(bytes).map(|elements| Data::I64(elements.into())),
             _ => None,
         };
         if let Some(shared) = shared {

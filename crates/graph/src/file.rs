@@ -1,7 +1,8 @@
-//! Files as they come from a person: only real ones are opened, since devices and pipes may never end. They are mapped,
-//! not read: what is not used stays on the disk, and numbers that lie as they are needed are used where they lie.
+//! Input files. Only regular files are opened, since devices and pipes may never end. They are mapped into memory: pages that
+//! are not used are not read, and aligned elements are used without a copy.
 
 use std::fs::File;
+use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -11,70 +12,100 @@ use memmap2::Mmap;
 
 use crate::error::{Error, Result};
 
-/// Elements that take less are copied: a page holds more than they do.
-const WORTH_SHARING: usize = 1 << 16;
+/// Tensors of fewer bytes are copied, because mapping them saves less than a page costs.
+const MIN_SHARED_BYTES: usize = 1 << 16;
 
-/// The bytes of a file.
+/// The bytes of a file, mapped or read.
 ///
-/// They are the file itself: who shortens it while it is open ends this process with a bus error, and who writes into it
-/// changes the weights. A file that is replaced, as every careful program does it, stays what it was.
+/// # The file must not change
+///
+/// A mapped file must not be written to or truncated, by this or any other process, as long as this value or a tensor read
+/// from it lives. Writing changes weights while they are used, which is a data race. Truncating makes the next access to the
+/// lost pages raise `SIGBUS`, which ends the process. Replacing the file by renaming another over it is allowed: the mapping
+/// keeps the old contents.
+///
+/// [`FileBytes::map`] is `unsafe` for this reason. [`FileBytes::read`] copies the file and has no such condition.
+/// [`FileBytes::open`] maps and is safe to call nevertheless; its documentation says why.
 pub struct FileBytes(Content);
 
 enum Content {
     Mapped(Mmap),
-    /// Where the system cannot map it.
-    Read(Vec<u8>),
+    /// A copy: it was asked for, or the system cannot map the file.
+    Copied(Vec<u8>),
 }
 
 impl FileBytes {
-    /// Opens a file.
+    /// Maps a file, under the condition that it [does not change](FileBytes#the-file-must-not-change).
+    ///
+    /// The condition is not the compiler's to check, and this function is not `unsafe`. That is a deliberate exception:
+    /// network files are large, and copying them would cost time and memory at every start; like the file of a running
+    /// program or library, they are expected to be replaced, not overwritten; and only another process, or code that opens
+    /// the same file for writing, can break the condition, just as it could write to this process's memory through the
+    /// system's debugging interfaces. Where other processes are not trusted to replace files, use [`FileBytes::read`], or
+    /// pass bytes to the readers.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
-        let path = path.as_ref();
-        let failed = |cause: std::io::Error| Error::io(path, cause);
-        // Asked before it is opened: opening a pipe would wait for a writer.
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            let found = if path.is_dir() { "a folder" } else { "a device or pipe" };
-            return Err(Error::argument(format!("{}: expected a file, found {found}", path.display())));
-        }
-        let file = File::open(path).map_err(failed)?;
-        // SAFETY: the bytes are only read, and any bytes are valid ones. That nobody writes to the file meanwhile is what
-        // the type's documentation asks for.
+        // SAFETY: an accepted exception, described above: the condition is the user's, by documentation.
         #[allow(unsafe_code)]
-        let mapped = unsafe { Mmap::map(&file) };
-        Ok(Arc::new(FileBytes(match mapped {
-            // A file that says it is empty may be one whose length nobody knows.
-            Ok(map) if !map.is_empty() => Content::Mapped(map),
-            _ => Content::Read(std::fs::read(path).map_err(failed)?),
-        })))
+        unsafe {
+            Self::map(path)
+        }
     }
 
-    /// The numbers in `part` of the file, where they lie; `None` where they have to be copied.
-    pub(crate) fn share<T: Plain>(self: &Arc<Self>, part: &[u8]) -> Option<InFile<T>> {
+    /// Maps a file. Where the system cannot map it, it is read.
+    ///
+    /// # Safety
+    /// Nothing writes to the file or truncates it as long as the returned value, or a tensor read from it, lives.
+    #[allow(unsafe_code)]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Arc<Self>> {
+        let path = path.as_ref();
+        let file = open_regular(path)?;
+        // SAFETY: the bytes are only read, every byte is valid, and the caller guarantees that they do not change.
+        match unsafe { Mmap::map(&file) } {
+            // Files of unknown length, as in `/proc`, are reported as empty. Reading them finds what they hold.
+            Ok(map) if !map.is_empty() => Ok(Arc::new(FileBytes(Content::Mapped(map)))),
+            _ => Self::read(path),
+        }
+    }
+
+    /// Reads a file into memory. Later changes of the file have no effect.
+    pub fn read(path: impl AsRef<Path>) -> Result<Arc<Self>> {
+        let path = path.as_ref();
+        let mut bytes = Vec::new();
+        open_regular(path)?.read_to_end(&mut bytes).map_err(|cause| Error::io(path, cause))?;
+        Ok(Arc::new(FileBytes(Content::Copied(bytes))))
+    }
+
+    /// The elements in `part` of the file without a copy; `None` if they have to be copied.
+    pub(crate) fn share<T: Plain>(self: &Arc<Self>, part: &[u8]) -> Option<MappedSlice<T>> {
         let Content::Mapped(map) = &self.0 else { return None };
-        if cfg!(target_endian = "big") || part.len() < WORTH_SHARING || !within(map, part) {
+        if cfg!(target_endian = "big") || part.len() < MIN_SHARED_BYTES || !within(map, part) {
             return None;
         }
-        // SAFETY: any bytes are a number of this type.
+        // SAFETY: every bit pattern is a value of a `Plain` type.
         #[allow(unsafe_code)]
-        let (before, numbers, after) = unsafe { part.align_to::<T>() };
+        let (before, elements, after) = unsafe { part.align_to::<T>() };
         let fits = before.is_empty() && after.is_empty();
-        fits.then(|| InFile { numbers: numbers.into(), _file: self.clone() })
+        fits.then(|| MappedSlice { elements: elements.into(), _file: self.clone() })
     }
 
-    /// Lets go of the memory behind `part`, which was copied; it can still be read, from the disk.
+    /// Frees the pages of `part`, which was copied. A later access reads them from the file again.
+    #[cfg(unix)]
     pub(crate) fn release(&self, part: &[u8]) {
-        #[cfg(unix)]
         if let Content::Mapped(map) = &self.0
-            && part.len() >= WORTH_SHARING
+            && part.len() >= MIN_SHARED_BYTES
             && within(map, part)
         {
             let start = part.as_ptr() as usize - map.as_ptr() as usize;
-            // SAFETY: the mapping is never written to, so nothing is lost with its pages.
+            // SAFETY: the mapping is read-only and backed by the file, so its pages can be read again.
             #[allow(unsafe_code)]
             let _ =
                 unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, part.len()) };
         }
     }
+
+    /// Other systems have no such call. They drop clean pages when memory is short.
+    #[cfg(not(unix))]
+    pub(crate) fn release(&self, _part: &[u8]) {}
 }
 
 fn within(whole: &[u8], part: &[u8]) -> bool {
@@ -93,41 +124,62 @@ impl Deref for FileBytes {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Content::Mapped(map) => map,
-            Content::Read(bytes) => bytes,
+            Content::Copied(bytes) => bytes,
         }
     }
 }
 
-/// Numbers for which any bytes will do.
-pub(crate) trait Plain {}
-impl Plain for f32 {}
-impl Plain for f64 {}
-impl Plain for i64 {}
+/// Opens a regular file. The kind is checked before the file is opened, because opening a pipe waits for a writer.
+fn open_regular(path: &Path) -> Result<File> {
+    let failed = |cause: std::io::Error| Error::io(path, cause);
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        let found = if path.is_dir() { "a folder" } else { "a device or pipe" };
+        return Err(Error::argument(format!("{}: expected a file, found {found}", path.display())));
+    }
+    File::open(path).map_err(failed)
+}
 
-/// Numbers that lie in a file.
+/// Element types that may be read from any bytes.
+///
+/// # Safety
+/// Every bit pattern is a value of the type.
+#[allow(unsafe_code)]
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: every bit pattern is a number.
+#[allow(unsafe_code)]
+unsafe impl Plain for f32 {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Plain for f64 {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Plain for i64 {}
+
+/// Elements in a mapped file.
 #[derive(Clone)]
-pub(crate) struct InFile<T> {
-    numbers: NonNull<[T]>,
+pub(crate) struct MappedSlice<T> {
+    elements: NonNull<[T]>,
     _file: Arc<FileBytes>,
 }
 
-impl<T> Deref for InFile<T> {
+impl<T> Deref for MappedSlice<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: they lie in the file, which stays mapped for as long as it is held here, and nobody writes to them.
+        // SAFETY: `share` took the slice from the mapping, which lives as long as `_file`. Nothing in this process writes to it;
+        // that no other process does is the condition of `FileBytes`.
         #[allow(unsafe_code)]
         unsafe {
-            self.numbers.as_ref()
+            self.elements.as_ref()
         }
     }
 }
 
-// SAFETY: the numbers are only read.
+// SAFETY: the elements are only read.
 #[allow(unsafe_code)]
-unsafe impl<T: Sync> Send for InFile<T> {}
+unsafe impl<T: Sync> Send for MappedSlice<T> {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl<T: Sync> Sync for InFile<T> {}
+unsafe impl<T: Sync> Sync for MappedSlice<T> {}
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +197,17 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_does_not_change_with_the_file() {
+        let path = std::env::temp_dir().join(format!("monosplit-copied-{}", std::process::id()));
+        std::fs::write(&path, vec![1u8; 2 * MIN_SHARED_BYTES]).unwrap();
+        let file = FileBytes::read(&path).unwrap();
+        std::fs::write(&path, [2u8; 4]).unwrap();
+        assert_eq!(**file, vec![1u8; 2 * MIN_SHARED_BYTES]);
+        assert!(file.share::<f32>(&file).is_none(), "a copy is not shared");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn an_empty_file_has_no_bytes() {
         let path = std::env::temp_dir().join(format!("monosplit-empty-{}", std::process::id()));
         std::fs::write(&path, []).unwrap();
@@ -154,18 +217,18 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn numbers_are_used_where_they_lie_if_they_are_aligned_and_in_the_file() {
+    fn aligned_elements_of_a_mapped_file_are_not_copied() {
         let path = std::env::temp_dir().join(format!("monosplit-mapped-{}", std::process::id()));
-        let count = WORTH_SHARING / 4;
+        let count = MIN_SHARED_BYTES / 4;
         let numbers: Vec<f32> = (0..2 * count).map(|i| i as f32).collect();
         std::fs::write(&path, numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
         let file = FileBytes::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let part = &file[count * 2..count * 2 + WORTH_SHARING];
+        let part = &file[count * 2..count * 2 + MIN_SHARED_BYTES];
         let shared = file.share::<f32>(part).unwrap();
         assert_eq!(shared.as_ptr().cast(), part.as_ptr());
-        assert!(file.share::<f32>(&file[2..WORTH_SHARING + 2]).is_none(), "not aligned");
-        assert!(file.share::<f32>(&file[..WORTH_SHARING + 2]).is_none(), "not a whole number of them");
+        assert!(file.share::<f32>(&file[2..MIN_SHARED_BYTES + 2]).is_none(), "not aligned");
+        assert!(file.share::<f32>(&file[..MIN_SHARED_BYTES + 2]).is_none(), "not a whole number of them");
         assert!(file.share::<f32>(&file[..4]).is_none(), "small");
         assert!(file.share::<f32>(&file.to_vec()).is_none(), "not in the file");
         file.release(part);

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::file::InFile;
+use crate::file::MappedSlice;
 
 /// What kind of number a value holds. Real numbers are one kind: the engine chooses their precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub struct Buffer<T>(Elements<T>);
 #[derive(Clone)]
 enum Elements<T> {
     Own(Arc<Vec<T>>),
-    InFile(InFile<T>),
+    Mapped(MappedSlice<T>),
 }
 
 impl<T: Clone> Buffer<T> {
@@ -67,9 +67,9 @@ impl<T> From<Vec<T>> for Buffer<T> {
     }
 }
 
-impl<T> From<InFile<T>> for Buffer<T> {
-    fn from(elements: InFile<T>) -> Self {
-        Buffer(Elements::InFile(elements))
+impl<T> From<MappedSlice<T>> for Buffer<T> {
+    fn from(elements: MappedSlice<T>) -> Self {
+        Buffer(Elements::Mapped(elements))
     }
 }
 
@@ -78,7 +78,7 @@ impl<T> Deref for Buffer<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Elements::Own(elements) => elements,
-            Elements::InFile(elements) => elements,
+            Elements::Mapped(elements) => elements,
         }
     }
 }

@@ -87,6 +87,9 @@ impl Model {
     /// Opens a network and brings it into canonical form: an ONNX file by its path, or any [`Origin`].
     ///
     /// [`Model::options`] says more about how it is opened.
+    ///
+    /// Files are mapped into memory. They must [not change](monosplit_graph::FileBytes#the-file-must-not-change) as long as the
+    /// model lives; replacing a file by renaming another over it is allowed.
     pub fn open(origin: impl Into<Origin>) -> Result<Self> {
         ModelOptions::default().open(origin)
     }

@@ -219,8 +219,8 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = invocation.line.command.as_ref();
     OutputStyle { quiet: invocation.line.quiet, plain: invocation.line.no_color }.settle();
     invocation.remark.iter().for_each(|remark| note(remark));
-    crate::interruption::leave_nothing_behind();
-    crate::interruption::say_what_is_gone();
+    crate::interruption::remove_unfinished_files_on_signals();
+    crate::interruption::report_lost_files();
     keep_what_is_read(&CommandLine::command(), &invocation.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(ResultStream { out: io::stdout().lock(), goes_on });

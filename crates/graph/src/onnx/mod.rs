@@ -62,14 +62,16 @@ use crate::error::Result;
 use crate::file::FileBytes;
 use crate::graph::Graph;
 
-/// Reads the network in an ONNX file, and the files of external data beside it.
+/// Reads the network in an ONNX file and the files of external data beside it. The files are mapped, and must
+/// [not change](FileBytes#the-file-must-not-change) as long as the graph lives; [`read`] copies.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Graph> {
     let file = FileBytes::open(path)?;
     let model = ModelProto::decode(&file)?;
     Importer::new(&model, Files::new(Some(&file), path.parent()), options)?.graph()
 }
 
-/// Reads a network from the bytes of an ONNX file; `folder` is where its external data lies, if it has any.
+/// Reads a network from the bytes of an ONNX file. `folder` is that of its external data, if it has any; those files are
+/// mapped.
 pub fn read(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Graph> {
     let model = ModelProto::decode(bytes)?;
     Importer::new(&model, Files::new(None, folder), options)?.graph()
@@ -87,7 +89,7 @@ pub fn import_report(bytes: &[u8], folder: Option<&Path>, options: &ImportOption
     Importer::new(&model, Files::new(None, folder), options)?.import_report()
 }
 
-/// The same of a file that is open; weights that lie there as they are needed are used where they lie.
+/// The same of an open file, whose aligned weights are used without a copy.
 pub fn import_report_of_file(
     file: &Arc<FileBytes>,
     folder: Option<&Path>,

@@ -38,7 +38,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads a weights file; its format is recognised by what it holds, not by its name.
+    /// Reads a weights file. Its format is recognised by its contents, not by its name. The file is mapped, and must
+    /// [not change](FileBytes#the-file-must-not-change) as long as the weights live; [`Weights::from_bytes`] copies.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = FileBytes::open(path)?;

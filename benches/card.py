@@ -1,7 +1,6 @@
-"""monosplit on an NVIDIA card beside PyTorch on the same card: forward pass, plain saliency, and SplitCAM with SplitGrad at
-all layers, of VGG16 and ResNet18, one picture and 32. Both do one repeat each in turn; times are the card's own, without
-the way of numbers to and from it. Needs PyTorch, torchvision and onnx, and the
-worker:
+"""Times monosplit and PyTorch on the same NVIDIA GPU: forward pass, plain saliency, and SplitCAM with SplitGrad at all layers,
+of VGG16 and ResNet18, for one picture and 32. Both run one repeat each in turn; times are GPU time without transfers. Needs
+PyTorch, torchvision, onnx and the worker:
 
     cargo build --release -p monosplit-bench --features cuda
     python3 benches/card.py --worker target/release/bench-worker
@@ -33,7 +32,7 @@ TARGETS = {
 
 
 def exported(name, folder):
-    """torchvision's network with random weights, on the card, and as a file with the names of its layers."""
+    """torchvision's network with random weights, on the GPU, and as a file with the names of its layers."""
     torch.manual_seed(1)
     module = getattr(torchvision.models, name)(weights=None).eval()
     path = folder / f"{name}.onnx"
@@ -58,7 +57,7 @@ def saliency(module, x):
 
 
 def on_card(work):
-    """Milliseconds of the card's own clock."""
+    """Milliseconds of GPU time."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     work()
@@ -79,7 +78,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {arguments.precision}, milliseconds, median of {arguments.repeats}")
-    print("| work | network | batch | monosplit on the card | PyTorch on the card | ratio | target |\n|---|---|---|---|---|---|---|")
+    print("| work | network | batch | monosplit on the GPU | PyTorch on the GPU | ratio | target |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name in arguments.networks.split(","):

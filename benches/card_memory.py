@@ -1,6 +1,6 @@
-"""A batch that does not fit an NVIDIA card: SplitCAM and SplitGrad of 64 pictures of noise at all layers of VGG16 in f32, while
-ever more of the card's memory is held by this process, against the maps that all of the memory gives. Smaller batches on an
-empty card say how much of the difference is the batch size alone. Needs what `card.py` needs:
+"""Runs a batch that does not fit the memory of an NVIDIA GPU: SplitCAM and SplitGrad of 64 noise images at all layers of VGG16
+in f32, while this process holds more and more of the memory. The maps are compared with those of an otherwise unused GPU.
+Smaller batches on the unused GPU show how much of the difference is due to the batch size. Needs what `card.py` needs:
 
     cargo build --release -p monosplit-bench --features cuda
     python3 benches/card_memory.py --worker target/release/bench-worker
@@ -55,7 +55,7 @@ def main():
         torch.cuda.empty_cache()
         whole = maps(arguments.worker, path, layers, x)
         for batch in (16, 4, 1):
-            print(f"batch {batch}, empty card:", difference(maps(arguments.worker, path, layers, x[:batch]), whole), flush=True)
+            print(f"batch {batch}, unused GPU:", difference(maps(arguments.worker, path, layers, x[:batch]), whole), flush=True)
         for left in (12, 5, 3, 2):
             held = torch.empty(torch.cuda.mem_get_info()[0] - (left << 30), dtype=torch.uint8, device="cuda")
             try:

@@ -1,6 +1,6 @@
-"""Metrics by monosplit and by Quantus driving PyTorch, both on the same NVIDIA card: the entries of `contest/metrics.py`, on
-randomly initialised networks and images. Quantus gets all images in one batch, monosplit one after the other; both do one
-repeat each in turn, and the whole time counts. Needs what `card.py` needs, and Quantus:
+"""Times metrics by monosplit and by Quantus with PyTorch on the same NVIDIA GPU: the entries of `contest/metrics.py`, on
+randomly initialised networks and images. Quantus gets all images in one batch, monosplit one after the other; both run one
+repeat each in turn, and elapsed time counts. Needs what `card.py` needs, and Quantus:
 
     cargo build --release -p monosplit-bench --features cuda
     python3 benches/card_metrics.py --worker target/release/bench-worker

@@ -6,7 +6,7 @@ lines of `maps.txt` name. In `image.txt` a method at a layer is followed by the 
 
 The networks use a convolution twice and a ReLU that works in place everywhere, as people write them, and are exported so; the
 peers, which keep one value per module, see the file with a module for each node (`benches/contest/network.py`), in double precision.
-grad-cam's Eigen-CAM and everything else it gives before scaling are kept as they are; the sign of Eigen-CAM is nobody's choice.
+grad-cam's Eigen-CAM and everything else it gives before scaling are kept as they are; the sign of Eigen-CAM is arbitrary.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Writes `quantus-0.6.safetensors` or `quantus-0.5.safetensors`, after the version that is installed, and with 0.6 also
 `others.safetensors`. A network of two linear layers explains two images, of three channels and of one, by gradient times input.
 A scalar called `c3|METRIC` is the value that `METRIC`, written as our catalogue writes it, has for the image of three channels;
-NaN is a silence. What Quantus draws at random is kept beside the value: `c3|METRIC|drawn`.
+NaN is an undefined value. What Quantus draws at random is stored with the value: `c3|METRIC|drawn`.
 
 NumPy's order of equal values depends on the machine; here sorting is stable, which decides it.
 """

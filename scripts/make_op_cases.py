@@ -2,7 +2,7 @@
 
 `OP-NAME-OPSET.onnx` holds a single node. The graph inputs are `x0`, `x1`, … and the graph outputs `y0`, `y1`, …; beside
 the node's own weights the file carries the initializers `__x0`, … (the values to feed) and `__y0`, … (the expected
-values, from ONNX Runtime with its graph optimisations off), so that whoever reads ONNX needs no other format.
+values, from ONNX Runtime with its graph optimisations off), so that a reader of ONNX needs no other format.
 The ONNX reference evaluator gives a second opinion; a case on which the two disagree is not written unless it is
 listed in `DECIDED` with the side that is right and why.
 """

@@ -52,7 +52,7 @@ def run_onnxruntime(path, x):
 
 
 def float32_output(path, x):
-    """The float32 output and who computed it."""
+    """The float32 output and the name of the program that computed it."""
     try:
         return run_onnxruntime(path, x), "onnxruntime"
     except Exception:

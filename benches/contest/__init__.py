@@ -1,1 +1,1 @@
-"""The contest behind `peers.py`: who takes part, in what, and how they take turns."""
+"""The comparison behind `peers.py`: the programs, the work that is timed, and how repeats are interleaved."""

@@ -1,4 +1,4 @@
-"""What a person would write to explain one picture with Captum: load ResNet18, preprocess, explain, save a PNG.
+"""A typical script that explains one picture with Captum: load ResNet18, preprocess, explain, save a PNG.
 
     python cold_saliency.py WEIGHTS.pth PICTURE OUT.png THREADS
 

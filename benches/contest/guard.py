@@ -1,5 +1,5 @@
-"""Nobody wins by computing something else: before anything is timed the results are compared. Whatever a peer
-computed must be there on our side; nothing to compare is a disagreement too."""
+"""Compares results before anything is timed. Every result of a peer must have a counterpart of ours; if there is nothing to
+compare, the comparison fails."""
 
 from dataclasses import dataclass
 
@@ -112,7 +112,7 @@ def lowest_correlation(mine, peer):
 
 
 def pearson(a, b):
-    """Of two maps. Two that are constant agree: before global average pooling a gradient is the same at every place."""
+    """Of two maps. Two that are constant agree: before global average pooling a gradient is the same at every position."""
     constant = [np.ptp(v) <= ROUNDING * np.abs(v).max() for v in (a, b)]
     if any(constant):
         return float(all(constant))

@@ -1,4 +1,4 @@
-"""What the guard must let pass and what it must stop.
+"""Tests which results the guard accepts and which it rejects.
 
     python -m unittest contest.guard_test
 """

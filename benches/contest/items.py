@@ -1,4 +1,4 @@
-"""The work that is timed, item by item, and the ratios it is held to."""
+"""The work that is timed, item by item, and the target ratios."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ class Row:
 
     def cells(self):
         target = "" if self.target is None else f"≤ {self.target:.2f}"
-        # Whoever is wrong has not been fast.
+        # A wrong result has no ratio.
         if self.ratios is None or self.wrong:
             return [self.work, self.against, self.note, "", target, str(self.agreement)]
         least, median = (f"{r:.2f}" if r >= 0.095 else f"{r:.3f}" for r in self.ratios)

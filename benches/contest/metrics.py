@@ -1,7 +1,7 @@
 """Metrics against Quantus driving PyTorch, one entry each: what our catalogue is asked for, and what Quantus is.
 
-Both judge the gradient of the class score, channels added up, or SplitGrad at the image, which the paper's algorithm to the
-letter computes for Quantus. Images are the same; Quantus gets them in one batch, as it wants them. What is drawn at random
+Both measure the gradient of the class score, summed over channels, or SplitGrad at the image, which the paper's literal
+algorithm computes for Quantus. Images are the same; Quantus gets them in one batch, as it requires. What is drawn at random
 differs, so the values of Max Sensitivity do a little. Quantus has no way to end a curve early: of a shorter one it computes
 all and reads the beginning.
 """

@@ -1,5 +1,5 @@
-"""The networks and pictures of the contest: given ONNX files where there are any, otherwise randomly initialised
-torchvision networks exported on the spot. Everything made is kept in the cache folder."""
+"""The networks and pictures of the comparison: given ONNX files where there are any, otherwise randomly initialised
+torchvision networks, exported when needed. Everything made is kept in the cache folder."""
 
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The peers' side of the contest: the same orders as our worker (`worker/main.rs`), answered in Python.
+"""The peers' worker: it answers the same requests as ours (`worker/main.rs`), in Python.
 
 `load KIND MODEL key=value…` makes the job `KIND` of `JOBS` ready; `go` does one repeat and answers its seconds; `save
-FOLDER` writes the results of the last repeat; `peak` is the most memory held. Words are separated by tabs.
+FOLDER` writes the results of the last repeat; `peak` is the peak memory. Words are separated by tabs.
 """
 
 import math

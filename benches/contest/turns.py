@@ -1,5 +1,5 @@
-"""Contestants are processes of one tree that do one repeat each in turn, so that whatever else the machine does
-strikes all of them alike. Only ratios leave this file."""
+"""Contestants are processes of one tree that run one repeat each in turn, so that other load on the machine affects all of
+them equally. Results are ratios."""
 
 import pathlib
 import resource
@@ -7,12 +7,12 @@ import statistics
 import subprocess
 import time
 
-# Threads of the one before may still be spinning.
+# Threads of the contestant before may still be spinning.
 PAUSE = 0.02
 
 
 class Failed(Exception):
-    """A contestant could not do what it was told."""
+    """A contestant reported an error."""
 
 
 class Contestant:
@@ -42,7 +42,7 @@ class Contestant:
         self.ask("save", folder)
 
     def peak(self):
-        """The most memory held after one repeat."""
+        """The peak memory after one repeat."""
         self.go()
         return int(self.ask("peak").split()[1])
 
@@ -55,7 +55,7 @@ class Contestant:
 
 
 def processor_time():
-    """Of all commands that have ended."""
+    """Processor time of all commands that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -73,7 +73,7 @@ def command_time(command, folder, clock):
 
 
 def take_turns(repeats, least_seconds, *goes):
-    """The times of each contestant. The order turns around with every round; short work gets more rounds."""
+    """The times of each contestant. The order alternates between rounds; short work gets more rounds."""
     times = [[] for _ in goes]
     begun = time.perf_counter()
     rounds = 0
@@ -86,5 +86,5 @@ def take_turns(repeats, least_seconds, *goes):
 
 
 def ratios(ours, theirs):
-    """Fastest to fastest and median to median."""
+    """The ratio of the minima and the ratio of the medians."""
     return min(ours) / min(theirs), statistics.median(ours) / statistics.median(theirs)

@@ -1,5 +1,5 @@
-//! The convolutions of VGG16, ResNet18, ResNet50 and MobileNetV2, forward and input gradient, as parts of the
-//! machine's peak. Operations are counted as in a direct convolution, so Winograd can pass 100 %.
+//! The convolutions of VGG16, ResNet18, ResNet50 and MobileNetV2, forward and input gradient, as fractions of
+//! the machine's peak. Operations are counted as in a direct convolution, so Winograd can exceed 100 %.
 //!
 //!     cargo bench -p monosplit-bench --bench convolution -- [NETWORK…] [--threads N] [--batch N]
 

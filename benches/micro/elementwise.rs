@@ -1,5 +1,5 @@
-//! Elementwise steps of a network and of its split on VGG16's first maps. They are bound by memory: the rate at which
-//! operands are read and results written is what counts, beside what a plain copy of the same size reaches.
+//! Elementwise steps of a network and of its split on VGG16's first maps. They are memory-bound: the table shows the rate at
+//! which operands are read and results written, and the rate of a plain copy of the same size.
 //!
 //!     cargo bench -p monosplit-bench --bench elementwise -- [--threads N] [--batch N]
 
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Bytes read and written by a copy, thousand million a second.
+/// The rate of a copy, in GB/s read and written.
 fn copied(elements: usize) -> Result<f64> {
     let from = values(&[elements])?.to_f32().into_vec();
     let mut to = vec![0f32; elements];

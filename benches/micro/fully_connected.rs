@@ -1,5 +1,5 @@
-//! Fully connected layers and their input gradients. At batch 1 they are bound by reading the weights, so the rate at
-//! which bytes of weights are read stands beside the part of the machine's peak.
+//! Fully connected layers and their input gradients. At batch 1 they are bound by reading the weights, so the table
+//! shows the rate at which weights are read and the fraction of the machine's peak.
 //!
 //!     cargo bench -p monosplit-bench --bench fully_connected -- [--threads N] [--batch N]
 
@@ -7,7 +7,7 @@ use monosplit::Result;
 use monosplit::graph::Op;
 use monosplit_bench::{Options, Table, single_node, speed};
 
-/// Numbers that enter and leave: VGG16's three, its head for pets, ResNet18, ResNet50, MobileNetV2.
+/// Input and output features: VGG16's three, its head for pets, ResNet18, ResNet50, MobileNetV2.
 const LAYERS: [(usize, usize); 7] =
     [(25088, 4096), (4096, 4096), (4096, 1000), (2048, 512), (512, 1000), (2048, 1000), (1280, 1000)];
 

@@ -1,4 +1,4 @@
-//! The convolutions of four well-known networks at 224×224 as torchvision builds them, equal ones counted.
+//! The convolutions of four well-known networks at 224×224 as torchvision builds them, with the number of equal ones.
 
 use monosplit::graph::Result;
 use monosplit::graph::op::Window;
@@ -9,17 +9,17 @@ use monosplit::graph::{Error, Op};
 pub struct Convolution {
     /// How often the network has it.
     pub count: usize,
-    /// Channels that enter.
+    /// Input channels.
     pub inputs: usize,
-    /// Channels that leave.
+    /// Output channels.
     pub outputs: usize,
     /// Height and width of the kernel.
     pub kernel: usize,
-    /// Its step.
+    /// The stride.
     pub stride: usize,
     /// Independent groups of channels.
     pub groups: usize,
-    /// Height and width of the map that enters.
+    /// Height and width of the input.
     pub size: usize,
 }
 
@@ -43,14 +43,13 @@ impl Convolution {
         }
     }
 
-    /// Height and width of the map that leaves.
+    /// Height and width of the output.
     pub fn output_size(&self) -> Result<usize> {
         let size = self.window().positions(0, self.size);
         size.ok_or_else(|| Error::shape(format!("{self} has no output")))
     }
 
-    /// Operations for one sample counted as a direct convolution, a multiplication with addition as two. The input
-    /// gradient has as many.
+    /// Operations per sample of a direct convolution; a multiply-add counts as two. The input gradient has as many.
     pub fn operations(&self) -> Result<usize> {
         let taps = self.inputs / self.groups * self.kernel * self.kernel;
         Ok(2 * self.outputs * self.output_size()?.pow(2) * taps)
@@ -200,7 +199,7 @@ pub const NETWORKS: [Network; 4] = [
 mod tests {
     use super::*;
 
-    /// Multiplications with addition as torchvision's documentation has them, those of linear layers taken off.
+    /// Multiply-adds from torchvision's documentation, without those of linear layers.
     #[test]
     fn the_networks_cost_what_torchvision_says() {
         let documented = [15.47 - 0.1236, 1.814 - 0.0005, 4.089 - 0.0020, 0.301 - 0.0013];

@@ -1,5 +1,5 @@
 //! What the micro-benchmarks share: the machine's peak, the layers that are timed, and how a program is timed.
-//! It measures; what is measured is the engine's public surface, never a kernel behind its back.
+//! Only the engine's public interface is timed, never a kernel alone.
 
 mod layers;
 mod measure;

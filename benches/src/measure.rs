@@ -1,5 +1,5 @@
-//! How a program is timed, and how the result is printed: rates and parts of the machine's peak, for a time alone
-//! says nothing on another machine.
+//! How a program is timed, and how the result is printed: as a rate and as a fraction of the machine's peak, because a time
+//! alone means nothing on another machine.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::peak::{Peak, fused_multiply_add_peak};
 const RUNS: usize = 7;
 const LONG_ENOUGH: Duration = Duration::from_millis(150);
 
-/// What the command line of a micro-benchmark says: `[WORD…] [--threads N] [--batch N]`.
+/// The options of a micro-benchmark: `[WORD…] [--threads N] [--batch N]`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads of the engine; 2 unless told otherwise, as in the speed targets.
+    /// Threads of the engine; 2 by default, as in the speed targets.
     pub threads: usize,
     /// Samples at once.
     pub batch: usize,
@@ -24,8 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the command line. `None` if this is not `cargo bench`, which asks with `--bench`: under `cargo test`
-    /// there is nothing to do.
+    /// Reads the command line. `None` without `--bench`, which `cargo bench` passes and `cargo test` does not.
     pub fn from_command_line() -> Result<Option<Self>> {
         let mut options = Options { threads: 2, batch: 1, words: Vec::new() };
         let mut asked = false;
@@ -48,7 +47,7 @@ impl Options {
         Ok(asked.then_some(options))
     }
 
-    /// Whether `name` was asked for: all are if no word was given.
+    /// Whether `name` is selected. Without words all are.
     pub fn wants(&self, name: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| name.contains(word.as_str()))
     }
@@ -59,7 +58,7 @@ impl Options {
     }
 }
 
-/// A table of rates, the machine's peak above it.
+/// A table of rates, with the machine's peak above it.
 pub struct Table {
     peak: Peak,
 }
@@ -78,7 +77,7 @@ impl Table {
         Table { peak }
     }
 
-    /// A rate and its part of the peak.
+    /// A rate and its fraction of the peak.
     pub fn rate(&self, operations: f64, seconds: f64) -> String {
         let gflops = operations / seconds / 1e9;
         format!("{gflops:.1} | {:.0} %", 100.0 * gflops / self.peak.gflops)

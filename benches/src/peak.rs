@@ -1,8 +1,7 @@
-//! The most multiplications with addition this machine can do: independent chains of fused multiply-adds that never
-//! leave the registers. What a kernel reaches is stated as a part of it.
+//! The peak rate of fused multiply-adds of this machine: independent chains that stay in registers. Kernels are reported as a
+//! fraction of it.
 //!
-//! The one place outside the engine's kernels with `unsafe`: the chains need instructions that are chosen at run
-//! time, and calling a function compiled for them is unsafe.
+//! It needs `unsafe`: the instructions are chosen at run time, and calling a function compiled for them is unsafe.
 
 #![allow(unsafe_code)]
 
@@ -13,19 +12,19 @@ use std::time::Instant;
 const STEPS: usize = 1 << 20;
 /// Timings, of which the fastest counts.
 const TIMINGS: usize = 15;
-/// Chains that do not wait for one another: more than latency times units of any processor known.
+/// Independent chains: more than latency times units of any known processor.
 const CHAINS: usize = 12;
 
-/// What was measured, and with which instructions.
+/// A measured peak.
 #[derive(Clone, Copy, Debug)]
 pub struct Peak {
-    /// Thousand million operations a second in single precision, a multiplication with addition counting two.
+    /// GFLOP/s in single precision; a fused multiply-add counts as two operations.
     pub gflops: f64,
     /// The instruction set that reached it.
     pub instructions: &'static str,
 }
 
-/// A loop of `STEPS` steps, how many operations it is, and its instruction set.
+/// A loop of `STEPS` steps, its SIMD lanes, and its instruction set.
 #[derive(Clone, Copy)]
 struct Chains {
     run: fn() -> f32,
@@ -60,11 +59,11 @@ fn available() -> Vec<Chains> {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the instructions were detected just now.
+            // SAFETY: the instructions were detected above.
             all.push(Chains { run: || unsafe { x86::avx2() }, lanes: 8, instructions: "AVX2" });
         }
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the instructions were detected just now.
+            // SAFETY: the instructions were detected above.
             all.push(Chains { run: || unsafe { x86::avx512() }, lanes: 16, instructions: "AVX-512" });
         }
     }

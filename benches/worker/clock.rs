@@ -1,5 +1,4 @@
-//! What a repeat is timed with: elapsed time, or the time its threads spent on a processor, which other programs on the
-//! machine do not add to.
+//! The clocks that time a repeat: elapsed time, or the processor time of its threads, which does not depend on other programs.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use monosplit::{Error, Result};
 
-/// A way of telling time.
+/// A clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Clock {
     /// Elapsed time.
     #[default]
     Wall,
-    /// Time on a processor, of all threads of this process (Linux only).
+    /// Processor time of all threads of this process (Linux only).
     Processor,
 }
 
 impl Clock {
-    /// Time since some fixed moment.
+    /// Time since a fixed moment.
     pub(crate) fn now(self) -> Result<Duration> {
         static BEGUN: OnceLock<Instant> = OnceLock::new();
         match self {
@@ -28,7 +27,7 @@ impl Clock {
     }
 }
 
-/// User and system time from the system's own account of this process, which counts hundredths of a second.
+/// User and system time of this process, in hundredths of a second.
 fn on_processor() -> Result<Duration> {
     let path = Path::new("/proc/self/stat");
     let account = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
@@ -37,7 +36,7 @@ fn on_processor() -> Result<Duration> {
     let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
     match ticks[..] {
         [user, system] => Ok(Duration::from_millis(10 * (user + system))),
-        _ => Err(Error::argument("the system does not say how long this process ran")),
+        _ => Err(Error::argument("the system does not report the processor time of this process")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The jobs: a network run forward, explained by a method, or its explanations judged by a metric. Loading is not timed; a run is one call of the library
-//! on a batch that is already in memory.
+//! The jobs: a forward pass, an explanation by a method, or a metric of explanations. Loading is not timed; a run is one call
+//! of the library on a batch that is already in memory.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use monosplit::{Error, Inference, Model, Result, Tensor};
 use crate::Results;
 use crate::{method, metric};
 
-/// Something that can be repeated.
+/// Work that can be repeated.
 pub(crate) trait Job {
     /// One repeat.
     fn run(&mut self) -> Result<Results>;
 
-    /// Where the time of a repeat goes.
+    /// The profile of a repeat.
     fn profile(&mut self) -> Result<Profile> {
         Err(Error::argument("only methods are profiled"))
     }
@@ -30,7 +30,7 @@ impl<'a> Options<'a> {
         self.0.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// What is left besides some keys.
+    /// The options with other keys than `known`.
     pub(crate) fn others(&self, known: &[&str]) -> Vec<(String, String)> {
         let pairs = self.0.iter().filter_map(|option| option.split_once('='));
         let others = pairs.filter(|(key, _)| !known.contains(key));
@@ -49,22 +49,22 @@ impl<'a> Options<'a> {
     }
 }
 
-/// How long a card has computed so far.
-pub(crate) type CardTime = Box<dyn Fn() -> Duration>;
+/// How long the GPU has computed so far.
+pub(crate) type DeviceTime = Box<dyn Fn() -> Duration>;
 
-/// What computes: the processor, or the card if `engine=cuda`, with the arithmetic `precision=`.
-fn engine(options: &Options<'_>) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+/// The engine: the CPU, or the GPU if `engine=cuda`, with the arithmetic `precision=`.
+fn engine(options: &Options<'_>) -> Result<(Box<dyn Engine>, Option<DeviceTime>)> {
     match options.get("engine") {
         None | Some("cpu") => {
             Ok((Box::new(Cpu::default().threads(options.number("threads")?.unwrap_or(2))), None))
         }
-        Some("cuda") => card(options.get("precision").unwrap_or("f32")),
+        Some("cuda") => cuda(options.get("precision").unwrap_or("f32")),
         Some(other) => Err(Error::argument(format!("unknown engine {other}: cpu, cuda"))),
     }
 }
 
 #[cfg(feature = "cuda")]
-fn card(precision: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+fn cuda(precision: &str) -> Result<(Box<dyn Engine>, Option<DeviceTime>)> {
     use monosplit::engine::{Arithmetic, Cuda};
     let arithmetic = match precision {
         "f32" => Arithmetic::F32,
@@ -72,19 +72,19 @@ fn card(precision: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
         "bf16" => Arithmetic::Bf16,
         other => return Err(Error::argument(format!("unknown precision {other}: f32, tf32, bf16"))),
     };
-    let card = Cuda::open(0)?.arithmetic(arithmetic);
-    Ok((Box::new(card.clone()), Some(Box::new(move || card.device_time()))))
+    let engine = Cuda::open(0)?.arithmetic(arithmetic);
+    Ok((Box::new(engine.clone()), Some(Box::new(move || engine.device_time()))))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn card(_: &str) -> Result<(Box<dyn Engine>, Option<CardTime>)> {
+fn cuda(_: &str) -> Result<(Box<dyn Engine>, Option<DeviceTime>)> {
     Err(Error::argument("the worker was built without the feature 'cuda'"))
 }
 
-/// A job, if what is asked for is built, and the card's own clock.
-pub(crate) type Loaded = (Option<Box<dyn Job>>, Option<CardTime>);
+/// A job, if its method exists, and the clock of the GPU, if it is used.
+pub(crate) type Loaded = (Option<Box<dyn Job>>, Option<DeviceTime>);
 
-/// Opens the network and compiles what is asked for.
+/// Opens the network and compiles the job.
 pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> {
     let options = Options(options);
     let model = Model::open(model)?;

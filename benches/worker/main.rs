@@ -1,8 +1,8 @@
-//! Does one repeat of a job whenever it is told to, so that a parent can have several programs take turns. A line on
-//! standard input is an order, its words separated by tabs (or by spaces if there is no tab); each is answered by one
-//! line on standard output.
+//! Runs one repeat of a job on each request, so that a parent process can run several programs in turn. A request is a line on
+//! standard input, its words separated by tabs (or by spaces if there is no tab); each is answered by one line on standard
+//! output.
 //!
-//! | order | answer |
+//! | request | answer |
 //! |---|---|
 //! | `load forward MODEL key=value…` | `ready`, `missing` (no such method is built) or `error WHY` |
 //! | `load method MODEL name=NAME key=value…` | the same |
@@ -10,7 +10,7 @@
 //! | `go` | `seconds N` |
 //! | `save FOLDER` | `saved`: the results of the last repeat as `.npy` files |
 //! | `profile FILE` | `profiled`: the time of every step of one more repeat, longest first, as lines of a table |
-//! | `peak` | `peak BYTES`: the most memory this process has held |
+//! | `peak` | `peak BYTES`: the peak resident memory of this process |
 
 mod clock;
 mod job;
@@ -26,11 +26,11 @@ use monosplit::graph::{Tensor, npy};
 use monosplit::{Error, Result};
 
 use clock::Clock;
-use job::{CardTime, Job};
+use job::{DeviceTime, Job};
 
-/// A shorter repeat is done twice and the second one timed: what the others left in the caches is not its fault.
+/// A shorter repeat is run twice and the second run is timed, with warm caches.
 const SHORT: Duration = Duration::from_millis(50);
-/// Processor time is told in hundredths of a second: a repeat that takes less than this is the mean of several.
+/// Processor time has a resolution of 10 ms. A repeat that takes less than this is the mean of several.
 const COARSE: Duration = Duration::from_secs(1);
 
 /// What a repeat computed, by name.
@@ -40,8 +40,8 @@ type Results = Vec<(String, Tensor)>;
 struct Worker {
     job: Option<Box<dyn Job>>,
     clock: Clock,
-    /// The card's own clock, if a card is to be timed.
-    card: Option<CardTime>,
+    /// The clock of the GPU, if it is used.
+    device: Option<DeviceTime>,
     results: Results,
 }
 
@@ -56,9 +56,9 @@ impl Worker {
                 (self.job, self.results) = (None, Results::new());
                 self.clock =
                     if options.contains(&"clock=processor") { Clock::Processor } else { Clock::Wall };
-                let (job, card) = job::load(kind, model, options)?;
+                let (job, device) = job::load(kind, model, options)?;
                 self.job = job;
-                self.card = card.filter(|_| options.contains(&"clock=card"));
+                self.device = device.filter(|_| options.contains(&"clock=card"));
                 Ok(if self.job.is_some() { "ready" } else { "missing" }.to_owned())
             }
             ["go"] => Ok(format!("seconds {:e}", self.repeat()?.as_secs_f64())),
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// The time of one of so many runs.
+    /// The mean time of `runs` runs.
     fn timed(&mut self, runs: u32) -> Result<Duration> {
         let start = self.now()?;
         let job = self.job.as_mut().ok_or_else(|| Error::argument("nothing is loaded"))?;
@@ -94,7 +94,7 @@ impl Worker {
     }
 
     fn now(&self) -> Result<Duration> {
-        self.card.as_ref().map_or_else(|| self.clock.now(), |card| Ok(card()))
+        self.device.as_ref().map_or_else(|| self.clock.now(), |device| Ok(device()))
     }
 
     fn profile(&mut self, file: &Path) -> Result<()> {
@@ -126,15 +126,13 @@ impl Worker {
     }
 }
 
-/// The high-water mark of resident memory, in bytes.
+/// The peak resident memory in bytes.
 fn peak_memory() -> Result<usize> {
     let path = Path::new("/proc/self/status");
     let status = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = kilobytes.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes
-        .map(|n| n * 1024)
-        .ok_or_else(|| Error::argument("the system does not say how much memory was held"))
+    kilobytes.map(|n| n * 1024).ok_or_else(|| Error::argument("the system does not report peak memory"))
 }
 
 fn main() -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! Every explanation method by its name on the command line. A method that is not built is printed as such by the bench.
+//! Explanation methods by their names on the command line. The bench prints `not built` for unknown ones.
 
 use monosplit::catalogue::{self, ConfiguredMethod, Entry};
 use monosplit::engine::{Engine, Profile};
@@ -25,9 +25,9 @@ const OWN: [&str; 13] = [
     "number",
 ];
 
-/// Compiles the methods `name=` (separated by commas) at `layers=` (the same; the image if left out) for `class=`, the
-/// maps scaled up if `size=input`, and what does not depend on the image remembered if `remembering=yes`. `None` if there
-/// is no such method.
+/// Compiles the methods `name=` (separated by commas) at `layers=` (likewise; by default the image) for `class=`. With
+/// `size=input` maps are scaled to the input; with `remembering=yes` values that do not depend on the image are cached. `None`
+/// if there is no such method.
 pub(crate) fn load(
     model: &Model,
     images: Tensor,

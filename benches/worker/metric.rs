@@ -1,4 +1,4 @@
-//! A metric of the explanations of some images: the network is asked both for scores and for maps of perturbed copies.
+//! A metric of the explanations of some images. It needs scores and maps of perturbed copies of the images.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use crate::Results;
 use crate::job::{Job, Options};
 
 /// Compiles the network and the method `name=`, and reads `metric=`, the maps `maps=` and the masks `masks=` (`.npy` files with
-/// one for each image; maps are computed and masks not known if left out). The value is NaN where the metric is silent.
+/// one for each image). Without `maps=` maps are computed, without `masks=` there are none. An undefined value is NaN.
 pub(crate) fn load(
     model: &Model,
     images: &Tensor,
@@ -25,7 +25,7 @@ pub(crate) fn load(
     let layer = options.get("layers").map(str::to_owned);
     let finish = Finish { size: Size::Input, ..Finish::default() };
     let requests = [MapRequest::of(chosen.method.clone(), layer).finish(finish)];
-    let network = Examined {
+    let network = EvaluatedNetwork {
         inference: Mutex::new(Inference::new(model, &*engine)?),
         explainer: Explainer::new(model.graph(), &requests, &*engine)?,
         settings: chosen.settings,
@@ -59,7 +59,7 @@ fn read(path: &str) -> Result<Tensor> {
     npy::read(&std::fs::read(path).map_err(|cause| Error::io(path, cause))?)
 }
 
-/// The samples of a tensor of so many axes.
+/// The samples of a tensor, which must have `axes` axes.
 fn rows(tensor: &Tensor, axes: usize) -> Result<Vec<Tensor>> {
     let shape = tensor.shape();
     if shape.len() != axes || tensor.is_empty() {
@@ -76,7 +76,7 @@ fn one(image: Tensor) -> Result<Tensor> {
     image.reshaped(shape)
 }
 
-struct Examined {
+struct EvaluatedNetwork {
     inference: Mutex<Inference>,
     explainer: Explainer,
     settings: Settings,
@@ -85,7 +85,7 @@ struct Examined {
     perturbation_scorer: PerturbationScorer,
 }
 
-impl Network for Examined {
+impl Network for EvaluatedNetwork {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
         let mut inference =
             self.inference.lock().map_err(|_| Error::argument("the network has failed before"))?;
@@ -117,13 +117,13 @@ struct Measuring {
     images: Vec<Tensor>,
     maps: Vec<Tensor>,
     masks: Vec<Vec<bool>>,
-    network: Examined,
+    network: EvaluatedNetwork,
     class: usize,
 }
 
 impl Job for Measuring {
     fn run(&mut self) -> Result<Results> {
-        // Every run is to be the first.
+        // Every run starts with an empty cache.
         self.network.perturbation_scorer.clear_cache();
         let mut values = Vec::new();
         for (index, (image, map)) in self.images.iter().zip(&self.maps).enumerate() {

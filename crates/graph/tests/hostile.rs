@@ -11,7 +11,7 @@ use trial::Trial;
 const TRIAL: Trial = Trial { name: "", iterations: 10_000, memory: 64 << 20, memory_per_byte: 64 };
 
 #[test]
-fn hostile_onnx_files_are_survived() {
+fn slow_hostile_onnx_files_are_survived() {
     Trial { name: "onnx", ..TRIAL }.run(journey::travel);
 }
 

@@ -8,7 +8,7 @@ use monosplit_image::Picture;
 use trial::Trial;
 
 #[test]
-fn hostile_pictures_are_survived() {
+fn slow_hostile_pictures_are_survived() {
     let trial = Trial { name: "image", iterations: 100_000, memory: 64 << 20, memory_per_byte: 1 << 16 };
     trial.run(|bytes| Picture::decode(bytes).is_ok());
 }

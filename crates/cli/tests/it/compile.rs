@@ -287,7 +287,7 @@ fn one_map_of_several_is_picked_by_what_it_is() {
 /// Through our own engine nothing but rounding may differ, whatever the method, for other samples and classes than any
 /// the compiler could have seen.
 #[test]
-fn compiled_maps_are_the_native_ones() {
+fn slow_compiled_maps_are_the_native_ones() {
     let folder = ScratchFolder::new();
     let small = Small::default().save(&folder, "small.onnx");
     let golden = text(&model("resnet/torchscript-7.onnx"));
@@ -700,7 +700,7 @@ fn half_precision_weights_halve_the_file() {
 
 /// Weights are stored once: what is added are nodes.
 #[test]
-fn a_compiled_file_is_hardly_larger_than_the_network() {
+fn slow_a_compiled_file_is_hardly_larger_than_the_network() {
     let folder = ScratchFolder::new();
     let network = text(&crates_folder().join("monosplit/assets/pets-small.onnx"));
     let plain = Model::open(&network).unwrap();

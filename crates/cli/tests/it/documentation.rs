@@ -246,7 +246,7 @@ fn is_at_work(folder: &Path, command: &str) -> bool {
 }
 
 #[test]
-fn every_command_in_readme_and_docs_runs() {
+fn slow_every_command_in_readme_and_docs_runs() {
     let folder = stage();
     let (mut run, mut failed) = (0, Vec::new());
     let begun = std::time::Instant::now();

@@ -130,7 +130,7 @@ fn cut(left: usize, top: usize) -> Picture {
 }
 
 #[test]
-fn killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
+fn slow_killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
     let bench = Bench::new("killed");
     let (whole, torn) = (bench.path("whole.sqlite"), bench.path("torn.sqlite"));
     assert!(bench.start(&whole).wait().unwrap().success());
@@ -176,7 +176,7 @@ fn a_file_that_is_gone_while_it_is_read_is_said() {
 }
 
 #[test]
-fn processes_and_their_workers_divide_a_run_and_find_the_same() {
+fn slow_processes_and_their_workers_divide_a_run_and_find_the_same() {
     let bench = Bench::new("shared");
     let (alone, shared) = (bench.path("alone.sqlite"), bench.path("shared.sqlite"));
     assert!(bench.start(&alone).wait().unwrap().success());

@@ -14,7 +14,7 @@ const OPTIONS: [(&str, &[&str]); 4] = [
 ];
 
 #[test]
-fn top_1_is_onnx_runtimes() {
+fn slow_top_1_is_onnx_runtimes() {
     let rows: Vec<Vec<&str>> = CLASSES.lines().map(|line| line.split(',').collect()).collect();
     let Some(images) = shared("data/pets/test/images") else { return };
     for (column, (name, options)) in OPTIONS.iter().enumerate() {

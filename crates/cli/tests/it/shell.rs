@@ -36,7 +36,7 @@ fn demonstrated() -> (ScratchFolder, Output) {
 }
 
 #[test]
-fn the_commands_below_the_pictures_of_the_demo_can_be_pasted() {
+fn slow_the_commands_below_the_pictures_of_the_demo_can_be_pasted() {
     let begun = Instant::now();
     let (folder, output) = demonstrated();
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
@@ -80,7 +80,7 @@ fn the_scores_of_the_split_are_the_differences_of_its_streams() {
 }
 
 #[test]
-fn the_demo_takes_nothing_from_anybody() {
+fn slow_the_demo_takes_nothing_from_anybody() {
     let folder = ScratchFolder::new();
     let here = folder.path("");
     folder.write("demo", "notes");
@@ -123,7 +123,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn quiet_is_quiet_and_json_is_json() {
+fn slow_quiet_is_quiet_and_json_is_json() {
     let (folder, _) = demonstrated();
     let (net, cat) = ("demo/pets-small.onnx", "demo/chelsea.png");
     let here = folder.path("");
@@ -298,7 +298,7 @@ fn the_next_step_says_again_how_things_are_read() {
 
 /// Whenever Ctrl-C is pressed, a file that is there is whole, and there are no others.
 #[test]
-fn an_interrupted_run_leaves_no_half_of_a_file() {
+fn slow_an_interrupted_run_leaves_no_half_of_a_file() {
     let (folder, _) = demonstrated();
     let here = folder.path("");
     std::fs::create_dir_all(folder.path("photos")).unwrap();

@@ -97,7 +97,7 @@ fn multiplied(a: &Tensor, b: &Tensor, transposed: [bool; 2]) -> Vec<f64> {
 }
 
 #[test]
-fn products_of_all_shapes_are_what_they_are_defined_to_be() {
+fn slow_products_of_all_shapes_are_what_they_are_defined_to_be() {
     let cases: [(&[usize], &[usize]); 16] = [
         (&[5, 7], &[7, 9]),
         (&[64, 128], &[128, 32]),

@@ -56,7 +56,7 @@ fn assert_convex_between(pair: &Split, x: &[Rational], y: &[Rational], text: &dy
 }
 
 #[test]
-fn f_is_g_minus_h_exactly() {
+fn slow_f_is_g_minus_h_exactly() {
     for (f, mut random) in networks(Recipe::default()) {
         for options in ways() {
             let pair = split(&f, &options).unwrap();
@@ -91,7 +91,7 @@ fn any_pair_of_streams_will_do() {
 }
 
 #[test]
-fn no_weight_but_those_of_inputs_is_negative() {
+fn slow_no_weight_but_those_of_inputs_is_negative() {
     for (f, _) in networks(Recipe::default()) {
         for options in ways() {
             let pair = split(&f, &options).unwrap();
@@ -109,7 +109,7 @@ fn no_weight_but_those_of_inputs_is_negative() {
 
 /// The theorem's claim of convexity, in full, for products that became powers.
 #[test]
-fn powers_are_convex_between_any_two_points() {
+fn slow_powers_are_convex_between_any_two_points() {
     for (f, mut random) in networks(Recipe::default()) {
         for (inputs, least) in [(Inputs::Rectified, -4), (shifted(), -C)] {
             let options = SplitOptions::default().inputs(inputs).products(Products::Powers);
@@ -205,7 +205,7 @@ fn a_negative_factor_turns_a_maximum_into_a_minimum() {
 }
 
 #[test]
-fn streams_never_decrease_above_minus_c() {
+fn slow_streams_never_decrease_above_minus_c() {
     for (f, mut random) in networks(Recipe::default()) {
         for products in [Products::Binomial, Products::Powers] {
             let pair = split(&f, &SplitOptions::default().inputs(shifted()).products(products)).unwrap();
@@ -222,7 +222,7 @@ fn streams_never_decrease_above_minus_c() {
 }
 
 #[test]
-fn sizes_stay_below_the_bound() {
+fn slow_sizes_stay_below_the_bound() {
     let mut reached = 0;
     for (f, _) in networks(Recipe { neurons: 12, degree: 8, ..Recipe::default() }) {
         let before = Counts::of(&f);
@@ -241,7 +241,7 @@ fn sizes_stay_below_the_bound() {
 }
 
 #[test]
-fn the_posynomials_are_the_network() {
+fn slow_the_posynomials_are_the_network() {
     let mut expanded = 0;
     for (f, mut random) in networks(Recipe { neurons: 4, degree: 3, ..Recipe::default() }) {
         for products in [Products::Binomial, Products::Powers] {
@@ -280,7 +280,7 @@ fn monotone_networks_are_the_largest_of_posynomials() {
 }
 
 #[test]
-fn text_is_read_as_it_was_written() {
+fn slow_text_is_read_as_it_was_written() {
     for (f, _) in networks(Recipe { neurons: 12, ..Recipe::default() }).step_by(4) {
         assert_eq!(parse(&f.to_string()).unwrap(), f, "{f}");
         for options in ways() {

@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_ways_of_sharing_work_and_the_pointwise_path_equal_direct_sums() {
+    fn slow_both_ways_of_sharing_work_and_the_pointwise_path_equal_direct_sums() {
         let mut random = Random::new(5);
         let sizes = [
             (3, 1, 100, 3, 4),

@@ -158,7 +158,7 @@ impl ModelOptions {
     }
 
     /// Brings a graph that has been read already into canonical form; `origin` names it in errors.
-    pub fn from_graph(&self, origin: impl Into<Origin>, graph: Graph) -> Result<Model> {
+    pub fn open_graph(&self, origin: impl Into<Origin>, graph: Graph) -> Result<Model> {
         Model::from_graph(origin.into(), graph, self)
     }
 

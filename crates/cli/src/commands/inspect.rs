@@ -105,7 +105,7 @@ impl Inspect {
         };
         let report = options.import_report(path)?;
         let canonical = match report.graph {
-            Some(graph) => Some(options.from_graph(origin.clone(), graph)?.report().to_string()),
+            Some(graph) => Some(options.open_graph(origin.clone(), graph)?.report().to_string()),
             None => None,
         };
         Ok(Findings {

@@ -133,7 +133,7 @@ fn a_batch_of_fixed_size_is_not_filled_up() {
     let mean = graph.reduced(Reduction::Mean, x, &[0], true).unwrap();
     let scores = graph.times(x, mean).unwrap();
     graph.output("scores", scores);
-    let model = Model::options().from_graph("made here", graph).unwrap();
+    let model = Model::options().open_graph("made here", graph).unwrap();
     let mut inference = Inference::new(&model, &Cpu::default()).unwrap();
     let explainer =
         Explainer::new(model.graph(), &[MapRequest::at_input(Gradient)], &Cpu::default()).unwrap();

@@ -6,7 +6,7 @@ use monosplit_image::Picture;
 use crate::contour::{self, Contour};
 use crate::key::Key;
 use crate::map::Map;
-use crate::overlay::{Blend, OverlayOptions, Shown, blend};
+use crate::overlay::{Blend, DisplaySize, OverlayOptions, blend};
 use crate::scale::Scale;
 use crate::scene::{Anchor, Scene};
 use crate::text::{self, TextSize};
@@ -106,11 +106,11 @@ impl Grid {
         let metrics = GridMetrics::new(&self)?;
         let mut scene = Scene::new(metrics.width, metrics.height, &self.title)?
             .described(&self.description())
-            .resolution(metrics.shown.pixels_per_unit);
+            .resolution(metrics.display.pixels_per_unit);
         scene.paragraph(MARGIN, MARGIN, &metrics.title, TextSize::Large);
         let header = metrics.headers.iter().map(Vec::len).max().unwrap_or(0);
         for (column, lines) in metrics.headers.iter().enumerate() {
-            let centre = metrics.left(column) + metrics.shown.width / 2.0;
+            let centre = metrics.left(column) + metrics.display.width / 2.0;
             for (i, words) in lines.iter().enumerate() {
                 // Headers are aligned at their lower edge, whatever their number of lines.
                 let below = (header - lines.len() + i) as f64 * SIZE.line();
@@ -153,7 +153,7 @@ impl Grid {
 
 /// The positions of all parts, in units.
 struct GridMetrics {
-    shown: Shown,
+    display: DisplaySize,
     title: Vec<String>,
     headers: Vec<Vec<String>>,
     /// The left edge of the first column.
@@ -182,15 +182,15 @@ impl GridMetrics {
                 grid.columns.len()
             )));
         }
-        let shown = Shown::new(width, height, grid.least_side);
+        let display = DisplaySize::new(width, height, grid.least_side);
         let gutter = if grid.rows.iter().any(|row| !row.label.is_empty() || !row.caption.is_empty()) {
             GUTTER + 2.0 * MARGIN
         } else {
             MARGIN
         };
         let key = grid.key();
-        let page = gutter + (columns as f64 * (shown.width + MARGIN)).max(key.width());
-        let lines = |words: &str, most| text::lines(words, shown.width, SIZE, most);
+        let page = gutter + (columns as f64 * (display.width + MARGIN)).max(key.width());
+        let lines = |words: &str, most| text::lines(words, display.width, SIZE, most);
         let title = text::lines(&grid.title, page - 2.0 * MARGIN, TextSize::Large, LABEL_LINES);
         let head = match title.len() {
             0 => MARGIN,
@@ -206,10 +206,10 @@ impl GridMetrics {
             let words = gutter_lines(row).len() as f64 * SIZE.line();
             rows.push(top);
             labels.push(label);
-            top += (label + shown.height).max(words) + MARGIN;
+            top += (label + display.height).max(words) + MARGIN;
         }
         Ok(GridMetrics {
-            shown,
+            display,
             title,
             headers,
             gutter,
@@ -222,13 +222,13 @@ impl GridMetrics {
     }
 
     fn left(&self, column: usize) -> f64 {
-        self.gutter + column as f64 * (self.shown.width + MARGIN)
+        self.gutter + column as f64 * (self.display.width + MARGIN)
     }
 
     fn draw_row(&self, scene: &mut Scene, index: usize, row: Row, columns: &[String]) {
         let (top, label) = (self.rows[index], self.labels[index]);
         let words = gutter_lines(&row);
-        let room = label + self.shown.height - words.len() as f64 * SIZE.line();
+        let room = label + self.display.height - words.len() as f64 * SIZE.line();
         scene.paragraph(MARGIN, top + (room / 2.0).max(0.0), &words, SIZE);
         for (column, cell) in row.cells.into_iter().enumerate() {
             let Some(cell) = cell else { continue };
@@ -236,7 +236,7 @@ impl GridMetrics {
             let parts = [row.label.as_str(), header, cell.label.as_str()];
             let name = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(", ");
             scene.group((self.left(column), top), &name, |scene| {
-                draw_cell(scene, cell, label, self.shown);
+                draw_cell(scene, cell, label, self.display);
             });
         }
     }
@@ -249,18 +249,18 @@ fn gutter_lines(row: &Row) -> Vec<String> {
 }
 
 /// Draws a picture below its label, centred in its cell and enlarged by a whole number.
-pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, shown: Shown) {
-    let lines = text::lines(&cell.label, shown.width, SIZE, LABEL_LINES);
+pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, display: DisplaySize) {
+    let lines = text::lines(&cell.label, display.width, SIZE, LABEL_LINES);
     // Labels are aligned at their lower edge, whatever their number of lines.
     scene.paragraph(0.0, label - lines.len() as f64 * SIZE.line(), &lines, SIZE);
-    let pixels = shown.pixels_per_unit as f64;
+    let pixels = display.pixels_per_unit as f64;
     let sides = (cell.picture.width() as f64 / pixels, cell.picture.height() as f64 / pixels);
-    let factor = (shown.width / sides.0).min(shown.height / sides.1);
+    let factor = (display.width / sides.0).min(display.height / sides.1);
     // A cell that fits a picture exactly may be too small by a rounding error.
     let factor = (factor + 1e-9).floor().max(1.0);
     let (width, height) = (factor * sides.0, factor * sides.1);
     let aside = |room: f64| (room / 2.0 * pixels).floor().max(0.0) / pixels;
-    let (left, top) = (aside(shown.width - width), label + aside(shown.height - height));
+    let (left, top) = (aside(display.width - width), label + aside(display.height - height));
     scene.image(left, top, width, height, cell.picture);
     contour::draw(scene, &cell.contours, (left, top), (width, height));
 }

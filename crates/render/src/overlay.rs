@@ -230,8 +230,8 @@ fn page(picture: &Picture, mixed: &Blend, words: &[Vec<String>], options: &Overl
         OverlayPanels::SideBySide => vec![picture, &mixed.picture],
         OverlayPanels::Single => vec![&mixed.picture],
     };
-    let shown = Shown::new(picture.width(), picture.height(), options.least_side);
-    let (width, height) = (shown.width, shown.height);
+    let display = DisplaySize::new(picture.width(), picture.height(), options.least_side);
+    let (width, height) = (display.width, display.height);
     let bar = options.colour_bar.then(|| ColourBar::new(&mixed.scale)).flatten();
     let panels_width = panels.len() as f64 * (width + GAP) - GAP;
     let inner = panels_width + bar.as_ref().map_or(0.0, |bar| GAP + bar.width());
@@ -241,7 +241,7 @@ fn page(picture: &Picture, mixed: &Blend, words: &[Vec<String>], options: &Overl
         if lines.is_empty() { 0.0 } else { GAP - 2.0 + lines.len() as f64 * TextSize::Small.line() };
     let title = words.first().map(|parts| parts.join(" · ")).unwrap_or_default();
     let mut scene = Scene::new(inner + 2.0 * MARGIN, band + 2.0 * MARGIN + written, &title)?
-        .resolution(shown.pixels_per_unit);
+        .resolution(display.pixels_per_unit);
     let top = MARGIN + ((band - height) / 2.0).floor();
     for (i, panel) in panels.iter().enumerate() {
         scene.image(MARGIN + i as f64 * (width + GAP), top, width, height, (*panel).clone());
@@ -256,7 +256,7 @@ fn page(picture: &Picture, mixed: &Blend, words: &[Vec<String>], options: &Overl
 
 /// How large pictures are shown in a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct DisplaySize {
     pub(crate) width: f64,
     pub(crate) height: f64,
     /// How finely the figure is drawn: large pictures are looked at from further away, so that a unit, and
@@ -264,7 +264,7 @@ pub(crate) struct Shown {
     pub(crate) pixels_per_unit: usize,
 }
 
-impl Shown {
+impl DisplaySize {
     /// For pictures of `width` by `height` pixels: each pixel is a square, large enough to give the longer
     /// side at least `least_side` pixels.
     pub(crate) fn new(width: usize, height: usize, least_side: usize) -> Self {
@@ -272,7 +272,7 @@ impl Shown {
         let factor = least_side.div_ceil(longest).max(1);
         let pixels_per_unit = (longest.saturating_mul(factor) / 350).clamp(2, 8);
         let units = |side: usize| side as f64 * factor as f64 / pixels_per_unit as f64;
-        Shown { width: units(width), height: units(height), pixels_per_unit }
+        DisplaySize { width: units(width), height: units(height), pixels_per_unit }
     }
 }
 

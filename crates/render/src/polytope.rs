@@ -10,7 +10,7 @@ use crate::colour::Rgb;
 use crate::grid::{Cell, draw_cell};
 use crate::key::Key;
 use crate::number::number;
-use crate::overlay::Shown;
+use crate::overlay::DisplaySize;
 use crate::scene::{Anchor, PAPER, Point, Scene};
 use crate::text::{self, TextSize};
 
@@ -71,10 +71,10 @@ impl Polytope {
         let cells = || self.vertices.iter().chain(&self.centre);
         let longest =
             |side: fn(&Picture) -> usize| cells().map(|cell| side(&cell.picture)).max().unwrap_or(1);
-        let shown = Shown::new(longest(Picture::width), longest(Picture::height), self.least_side);
-        let lines = cells().map(|cell| text::lines(&cell.label, shown.width, SIZE, LABEL_LINES).len());
+        let display = DisplaySize::new(longest(Picture::width), longest(Picture::height), self.least_side);
+        let lines = cells().map(|cell| text::lines(&cell.label, display.width, SIZE, LABEL_LINES).len());
         let label = lines.max().unwrap_or(0) as f64 * SIZE.line();
-        let size = (shown.width, label + shown.height);
+        let size = (display.width, label + display.height);
         let middles = self.spread(arranged(self.vertices.len(), self.centre.is_some(), size), size);
         let (low, high) = bounds(&middles);
         let key = Key::new(cells());
@@ -84,11 +84,12 @@ impl Polytope {
         let height = head + high.1 - low.1 + size.1 + 2.0 * MARGIN + key.height();
         let mut scene = Scene::new(page, height, &self.title)?
             .described(&format!("Pictures as the {} vertices of a polygon.", self.vertices.len()))
-            .resolution(shown.pixels_per_unit);
+            .resolution(display.pixels_per_unit);
         scene.paragraph(MARGIN, MARGIN, &title, TextSize::Large);
         let origin = (MARGIN + size.0 / 2.0 - low.0, MARGIN + head + size.1 / 2.0 - low.1);
         key.draw(&mut scene, MARGIN, height - key.height())?;
-        let grid = |value: f64| (value * shown.pixels_per_unit as f64).round() / shown.pixels_per_unit as f64;
+        let grid =
+            |value: f64| (value * display.pixels_per_unit as f64).round() / display.pixels_per_unit as f64;
         let middles: Vec<Point> =
             middles.iter().map(|(x, y)| (grid(origin.0 + x), grid(origin.1 + y))).collect();
         self.draw_edges(&mut scene, &middles, size);
@@ -97,7 +98,7 @@ impl Polytope {
             // Paper behind the label: lines end at the edge of a place, not among its words.
             scene.rectangle(corner.0 - 1.0, corner.1 - 1.0, size.0 + 2.0, size.1 + 2.0, PAPER);
             let name = cell.label.clone();
-            scene.group(corner, &name, |scene| draw_cell(scene, cell, label, shown));
+            scene.group(corner, &name, |scene| draw_cell(scene, cell, label, display));
         }
         Ok(scene)
     }

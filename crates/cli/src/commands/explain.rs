@@ -164,7 +164,7 @@ impl Explain {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
-            for (path, maps) in raw_paths(path, &run.prepared.context.shown).iter().zip(&found.maps) {
+            for (path, maps) in raw_paths(path, &run.prepared.context.descriptions).iter().zip(&found.maps) {
                 write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
@@ -201,9 +201,9 @@ impl Explain {
         requests.extend(channel_magnitudes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
-        let shown = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
+        let descriptions = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
-        let context = ExplainContext { labels, score_kind, shown, settings, contours: self.contours };
+        let context = ExplainContext { labels, score_kind, descriptions, settings, contours: self.contours };
         Ok(ExplainJob { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
     }
 
@@ -231,7 +231,7 @@ impl Explain {
 
     fn announce(&self, prepared: &ExplainJob, out: &mut dyn Write) -> Result<(), Failure> {
         let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
-        for alike in prepared.context.shown.chunk_by(|a, b| a.title == b.title) {
+        for alike in prepared.context.descriptions.chunk_by(|a, b| a.title == b.title) {
             let layers: Vec<&str> = alike.iter().map(MapDescription::layer_name).collect();
             writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
         }
@@ -246,13 +246,13 @@ impl Explain {
         profile: Option<Json>,
     ) -> Json {
         let ExplainJob { context, explainer, .. } = prepared;
-        let first = context.shown.first();
+        let first = context.descriptions.first();
         let mut object = vec![
             ("network", model.origin().to_string().into()),
             ("note", remark(model, self.batch_size(explainer.samples())).into()),
-            ("method", first.map(|shown| shown.method.clone()).into()),
-            ("title", first.map(|shown| shown.title.clone()).into()),
-            ("alpha", first.and_then(|shown| shown.alpha).into()),
+            ("method", first.map(|map| map.method.clone()).into()),
+            ("title", first.map(|map| map.title.clone()).into()),
+            ("alpha", first.and_then(|map| map.alpha).into()),
             ("inputs", results.iter().map(|result| result.json(context)).collect()),
         ];
         object.extend(profile.map(|profile| ("profile", profile)));
@@ -295,7 +295,7 @@ impl InputLoop<'_> {
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
         let mut profile = Profile::default();
-        let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.shown.len()]);
+        let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.descriptions.len()]);
         let begun = Instant::now();
         waiting.extend(reader.take(batch - waiting.len())?);
         loop {
@@ -315,7 +315,7 @@ impl InputLoop<'_> {
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
             let mut explained = self.explained(&batch, &mut profile)?;
-            let sizes = explained.maps.split_off(context.shown.len());
+            let sizes = explained.maps.split_off(context.descriptions.len());
             if results.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
@@ -349,8 +349,10 @@ impl InputLoop<'_> {
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {
-        for (shown, (map, size)) in self.prepared.context.shown.iter().zip(maps.iter().zip(sizes)) {
-            if let Some(remark) = cancelled_channels::remark(shown.layer_name(), map, size) {
+        for (description, (map, size)) in
+            self.prepared.context.descriptions.iter().zip(maps.iter().zip(sizes))
+        {
+            if let Some(remark) = cancelled_channels::remark(description.layer_name(), map, size) {
                 note(&remark);
             }
         }

@@ -111,14 +111,15 @@ impl<'a> CompiledFile<'a> {
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| error.context(self.model.origin()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
-        let shown = maps.iter().map(|map| MapDescription {
+        let descriptions = maps.iter().map(|map| MapDescription {
             method: map.method.clone(),
             title: map.title.clone(),
             layer: map.layer.clone(),
             alpha: alpha.filter(|_| map.takes_alpha),
         });
         let contours = explain.contours;
-        let context = ExplainContext { labels, score_kind, shown: shown.collect(), settings, contours };
+        let context =
+            ExplainContext { labels, score_kind, descriptions: descriptions.collect(), settings, contours };
         let precision = match Provenance::of(self.model.original()).precision {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),

@@ -19,7 +19,7 @@ pub(crate) struct ExplainContext {
     pub(crate) labels: Labels,
     pub(crate) score_kind: ScoreKind,
     /// The maps, in their order.
-    pub(crate) shown: Vec<MapDescription>,
+    pub(crate) descriptions: Vec<MapDescription>,
     /// The run-time numbers of the methods.
     pub(crate) settings: Settings,
     /// Lines of equal value on each side of zero.
@@ -105,7 +105,7 @@ impl ExplainContext {
         (map, row): (&SaliencyMap, usize),
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<()> {
-        let shown = &self.shown[index];
+        let description = &self.descriptions[index];
         let mut found = MapResult {
             index,
             range: range(map, row),
@@ -115,16 +115,17 @@ impl ExplainContext {
             picture: None,
         };
         if map.values.shape().len() == 3 {
-            let again = self.shown.iter().filter(|other| other.method == shown.method).count() > 1;
-            let layer = shown.layer.as_deref().filter(|_| again);
-            let path = folder.join(names.next(&sample.name, &shown.method, layer));
+            let again =
+                self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
+            let layer = description.layer.as_deref().filter(|_| again);
+            let path = folder.join(names.next(&sample.name, &description.method, layer));
             std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
             let caption = render::Caption {
-                method: shown.title.clone(),
-                layer: shown.layer_name().to_owned(),
+                method: description.title.clone(),
+                layer: description.layer_name().to_owned(),
                 class: self.labels.named(result.class).unwrap_or_else(|| result.class.to_string()),
                 confidence: result.confidence,
-                alpha: shown.alpha,
+                alpha: description.alpha,
             };
             let map = render::Map::from_tensor(&map.values, row)?;
             let options =
@@ -154,11 +155,11 @@ impl ExplainContext {
                 0 => String::new(),
                 exponent => format!(" times 2^{exponent}"),
             };
-            let shown = &self.shown[map.index];
-            let at = match self.shown.iter().all(|other| other.title == shown.title) {
-                _ if self.shown.len() == 1 => String::new(),
-                true => format!(" at {}", shown.layer_name()),
-                false => format!(" of {} at {}", shown.title, shown.layer_name()),
+            let description = &self.descriptions[map.index];
+            let at = match self.descriptions.iter().all(|other| other.title == description.title) {
+                _ if self.descriptions.len() == 1 => String::new(),
+                true => format!(" at {}", description.layer_name()),
+                false => format!(" of {} at {}", description.title, description.layer_name()),
             };
             writeln!(
                 out,
@@ -190,21 +191,21 @@ impl InputResult {
             ("score", self.score.into()),
             ("confidence", self.confidence.into()),
             ("milliseconds", (self.time.as_secs_f64() * 1e3).into()),
-            ("maps", self.maps.iter().map(|map| map.json(&context.shown[map.index])).collect()),
+            ("maps", self.maps.iter().map(|map| map.json(&context.descriptions[map.index])).collect()),
         ])
     }
 }
 
 impl MapResult {
-    fn json(&self, shown: &MapDescription) -> Json {
+    fn json(&self, description: &MapDescription) -> Json {
         let facts = self
             .facts
             .iter()
             .map(|(name, value)| Json::Object(vec![("name", (*name).into()), ("value", (*value).into())]));
         Json::Object(vec![
-            ("method", shown.method.as_str().into()),
-            ("title", shown.title.as_str().into()),
-            ("layer", shown.layer_name().into()),
+            ("method", description.method.as_str().into()),
+            ("title", description.title.as_str().into()),
+            ("layer", description.layer_name().into()),
             ("min", f64::from(self.range.0).into()),
             ("max", f64::from(self.range.1).into()),
             ("exponent", Json::Whole(i64::from(self.exponent))),
@@ -249,22 +250,23 @@ impl FileNames {
 
 /// The file for the numbers of each map: FILE for a single map; otherwise the layer or the method is put before its
 /// ending.
-pub(crate) fn raw_paths(path: &Path, shown: &[MapDescription]) -> Vec<PathBuf> {
+pub(crate) fn raw_paths(path: &Path, descriptions: &[MapDescription]) -> Vec<PathBuf> {
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let of = |map: &MapDescription| {
-        let alone =
-            |same: &dyn Fn(&MapDescription) -> bool| shown.iter().filter(|&other| same(other)).count() == 1;
+        let alone = |same: &dyn Fn(&MapDescription) -> bool| {
+            descriptions.iter().filter(|&other| same(other)).count() == 1
+        };
         let layer = map.layer.as_deref().unwrap_or("input");
-        let told = match shown.iter().all(|other| other.method == map.method) {
-            _ if shown.len() == 1 => return path.to_owned(),
+        let told = match descriptions.iter().all(|other| other.method == map.method) {
+            _ if descriptions.len() == 1 => return path.to_owned(),
             true => layer.to_owned(),
             false if alone(&|other| other.method == map.method) => map.method.clone(),
             false => format!("{}.{layer}", map.method),
         };
         path.with_file_name(format!("{stem}.{}.npy", in_file_name(&told)))
     };
-    let mut paths: Vec<PathBuf> = Vec::with_capacity(shown.len());
-    for mut next in shown.iter().map(of) {
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(descriptions.len());
+    for mut next in descriptions.iter().map(of) {
         let plain = next.with_extension("");
         let mut number = 2;
         while paths.contains(&next) {

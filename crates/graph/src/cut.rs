@@ -22,7 +22,7 @@ pub struct Cut {
 impl Cut {
     /// Cuts `graph` between the value `at` and `outputs`; `None` if one of them does not depend on the value.
     pub fn new(graph: &Graph, at: NodeId, outputs: &[Output]) -> Option<Self> {
-        let dependent = dependents(graph, at);
+        let dependent = graph.descendants([at]);
         if !outputs.iter().all(|output| dependent[output.node.index()]) {
             return None;
         }
@@ -79,15 +79,6 @@ impl Cut {
         }
         Ok(above)
     }
-}
-
-/// For each value of the graph, whether it depends on `value`; the value depends on itself.
-pub fn dependents(graph: &Graph, value: NodeId) -> Vec<bool> {
-    let mut dependent = vec![false; graph.len()];
-    for (id, node) in graph.nodes() {
-        dependent[id.index()] = id == value || node.inputs.iter().any(|input| dependent[input.index()]);
-    }
-    dependent
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub mod weights;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};
-pub use cut::{Cut, dependents};
+pub use cut::Cut;
 pub use error::{Error, ErrorKind, Hint, Result};
 pub use file::FileBytes;
 pub use fingerprint::Fingerprint;

@@ -13,7 +13,7 @@ use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
-use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor, dependents};
+use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
 
 use crate::catalogue::ConfiguredMethod;
 use crate::compiled::{self, CompiledMap};
@@ -337,7 +337,7 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
     let Some(&number) = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input) else {
         return Ok(graph.clone());
     };
-    let reached = dependents(graph, number);
+    let reached = graph.descendants([number]);
     let mut guarded = Graph::new();
     let map = graph.copy_into_with(&mut guarded, &HashMap::new())?;
     let [low, high, none] = [low, high, f64::NAN].map(|bound| guarded.number(bound));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use monosplit_graph::{Cut, Graph, Kind, Node, NodeId, Op, Shape, dependents};
+use monosplit_graph::{Cut, Graph, Kind, Node, NodeId, Op, Shape};
 
 use super::receptive_field::{FieldExtent, receptive_fields};
 use super::segment::{InputWindow, Segment, SegmentInput, TileShape, padding_value, sliding_window};
@@ -68,7 +68,7 @@ impl<'a> TilingPlanner<'a> {
             largest_change,
             fields,
             tile_shapes,
-            dependent: dependents(graph, image),
+            dependent: graph.descendants([image]),
             costs,
         }
     }

@@ -1,4 +1,4 @@
-//! How large a network is, and how large the two networks it is split into can become at most.
+//! The size of a network, and bounds on the size of the two networks of its split.
 
 use crate::network::Network;
 use crate::neuron::{Neuron, NeuronId};
@@ -22,7 +22,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What a network consists of.
+    /// The counts of a network.
     pub fn of(network: &Network) -> Self {
         let mut counts = Counts { inputs: network.inputs().len(), ..Counts::default() };
         let mut biased = false;
@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// The most neurons and arcs a split can have.
+/// Upper bounds on the neurons and arcs of a split.
 ///
 /// Let `p_v` be the number of pieces of a multiplication neuron `v` with exponents `w`: `Π (w + 1)` multiplied out, of
 /// multiplication neurons; `Π (w + 1)(w + 2)/2` as powers, of pairs of an addition and a multiplication neuron. With `d_v` arcs
@@ -65,9 +65,9 @@ impl Counts {
 /// every multiplication neuron; for that to be enough, an input counts as often as its exponent says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
-    /// The most neurons.
+    /// Upper bound on the neurons.
     pub neurons: usize,
-    /// The most arcs.
+    /// Upper bound on the arcs.
     pub arcs: usize,
     /// A number `c` for which a network of `n` neurons has at most `c·n` after splitting.
     pub factor: usize,
@@ -105,7 +105,7 @@ impl Bound {
         bound
     }
 
-    /// Whether a network is no larger.
+    /// Whether a network is within the bound.
     pub fn holds(&self, counts: &Counts) -> bool {
         counts.neurons() <= self.neurons && counts.arcs <= self.arcs
     }

@@ -1,5 +1,5 @@
-//! The theorem "maximum of posynomials" made visible: what a monotone network computes, as a list of posynomials. The list can
-//! be exponentially long, so everything is counted while it is made.
+//! The theorem "maximum of posynomials" as code: the function of a monotone network as a list of posynomials. The list can be
+//! exponentially long, so its size is checked while it is built.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::rational::Rational;
 use crate::shift::shifted;
 use crate::split::{Inputs, SplitOptions, split};
 
-/// A neuron may be the largest of this many posynomials.
+/// The largest number of posynomials of a neuron.
 pub const MAX_POSYNOMIALS: usize = 512;
-/// A posynomial may have this many terms.
+/// The largest number of terms of a posynomial.
 pub const MAX_TERMS: usize = 4096;
-/// Number of steps, of about one term each, that may be taken in all.
+/// The largest number of steps in all, of about one term each.
 const MAX_WORK: usize = 1 << 22;
 
-/// What the outputs of a monotone network are the largest of, wherever the inputs are ≥ 0.
+/// The outputs of a monotone network as maxima of posynomials, for inputs ≥ 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion {
     /// Names of the variables.
@@ -188,7 +188,7 @@ impl Work {
         self.undominated(joined)
     }
 
-    /// The list without members that are never alone the largest because another has no smaller coefficient.
+    /// The list without members that another member dominates term by term.
     fn undominated(&mut self, list: Vec<Posynomial>) -> Result<Vec<Posynomial>> {
         let mut kept: Vec<Posynomial> = Vec::new();
         for new in list {
@@ -197,7 +197,7 @@ impl Work {
         Ok(kept)
     }
 
-    /// Adds a member to such a list, unless another makes it needless, and takes out those that it makes needless.
+    /// Adds a member to such a list unless another dominates it, and removes those that it dominates.
     fn keep(&mut self, kept: &mut Vec<Posynomial>, new: Posynomial) -> Result<()> {
         self.spend(kept.len())?;
         if kept.iter().any(|old| new.is_dominated_by(old)) {

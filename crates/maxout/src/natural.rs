@@ -1,5 +1,5 @@
-//! Natural numbers of any size, as far as exact rationals need them. Nothing here overflows; how large a number may get is
-//! for the caller to bound.
+//! Natural numbers of any size, with the operations that exact rationals need. Nothing here overflows; callers bound the size of
+//! numbers.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -143,7 +143,7 @@ impl Natural {
             let (quotient, rest) = self.over_limb(limb);
             return (quotient, Natural::from(u128::from(rest)));
         }
-        // With the divisor's top bit set, a digit guessed from two limbs is at most two too large.
+        // With the top bit of the divisor set, a digit estimated from two limbs is at most two too large.
         let shift = divisor.0.last().map_or(0, |top| top.leading_zeros()) as usize;
         let divisor = divisor.raised(shift);
         let mut rest = self.raised(shift).0;
@@ -181,7 +181,7 @@ impl Natural {
     }
 }
 
-/// The next digit of a quotient; what is left of `rest`, one limb longer than the divisor, stays there.
+/// The next digit of a quotient. `rest` is one limb longer than the divisor and becomes the remainder.
 fn next_digit(rest: &mut [u32], divisor: &[u32]) -> u32 {
     let length = divisor.len();
     let top = u64::from(rest[length]) << LIMB | u64::from(rest[length - 1]);
@@ -265,7 +265,7 @@ mod tests {
         *seed
     }
 
-    /// A number of up to eight limbs; limbs of zeros and ones are where carries and guesses go wrong.
+    /// A number of up to eight limbs, many of them all zeros or all ones: the edge cases of carries and digit estimates.
     fn number(seed: &mut u64) -> Natural {
         let length = noise(seed) % 9;
         let limb = |seed: &mut u64| match noise(seed) % 4 {

@@ -1,5 +1,5 @@
-//! A multiplicative Maxout network: neurons in topological order, each with a name, some of them outputs. It is only ever
-//! appended to, so a network that exists is acyclic; its size is bounded, whoever builds it.
+//! A multiplicative Maxout network: neurons in topological order, each with a name, some of them outputs. Neurons can only be
+//! appended, so a network is always acyclic. Its size is bounded.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,15 +8,15 @@ use monosplit_graph::{Error, Result};
 use crate::neuron::{Addition, Form, Multiplication, Neuron, NeuronId};
 use crate::number::Number;
 
-/// A network may have this many neurons.
+/// The largest number of neurons.
 pub const MAX_NEURONS: usize = 1 << 17;
-/// All arcs together may carry this many weights.
+/// The largest number of weights of all arcs together.
 pub const MAX_WEIGHTS: usize = 1 << 19;
 /// The largest rank of an addition neuron.
 pub const MAX_RANK: usize = 1 << 12;
 /// The largest sum of exponents of a multiplication neuron.
 pub const MAX_DEGREE: u64 = 64;
-/// A name may have this many characters.
+/// The largest length of a name, in characters.
 pub const MAX_NAME: usize = 256;
 
 /// A network of input, addition and multiplication neurons (the paper's appendix "Generalization of the Split to
@@ -130,7 +130,7 @@ impl Network {
         .at(name))
     }
 
-    /// A name like `wanted` that no neuron has.
+    /// A name like `wanted` that is not in use.
     pub(crate) fn free_name(&self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         while self.named.contains_key(&name) {
@@ -149,7 +149,7 @@ impl Network {
         &self.neurons[id.index()]
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self, id: NeuronId) -> &str {
         &self.names[id.index()]
     }
@@ -159,7 +159,7 @@ impl Network {
         self.named.get(name).copied()
     }
 
-    /// The inputs, in the order they are to be given.
+    /// The inputs, in the order in which values are given.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = NeuronId> + use<> {
         (1..self.inputs as u32 + 1).map(NeuronId)
     }
@@ -262,12 +262,12 @@ fn renamed_rows(addition: &Addition, new: &[NeuronId]) -> Vec<Form> {
     addition.rows().into_iter().map(renamed).collect()
 }
 
-/// Whether a character may stand in a name, and whether it may be the first.
+/// Whether a character is allowed in a name, or as its first character.
 pub(crate) fn is_name_character(c: char, first: bool) -> bool {
     c.is_alphabetic() || c == '_' || (!first && (c.is_ascii_digit() || matches!(c, '.' | '\'' | '⁺' | '⁻')))
 }
 
-/// Words that mean something in the text format.
+/// Reserved words of the text format.
 pub(crate) const RESERVED: [&str; 3] = ["input", "output", "max"];
 
 fn check_name(name: &str) -> Result<()> {

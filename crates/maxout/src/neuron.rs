@@ -27,12 +27,12 @@ impl fmt::Display for NeuronId {
     }
 }
 
-/// What a neuron does.
+/// The kind of a neuron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Neuron {
-    /// Activation 1, always.
+    /// Constant activation 1.
     Unit,
-    /// An activation given from outside.
+    /// An input.
     Input,
     /// `a = max_i Σ_u w_i^u·a^u`
     Addition(Addition),
@@ -60,8 +60,8 @@ pub(crate) fn add_term(form: &mut Form, neuron: NeuronId, weight: &Rational) {
     *slot = &*slot + weight;
 }
 
-/// A rank-k Maxout neuron: the largest of k weighted sums. One of rank 1 is what the paper calls simple (the same as rank
-/// k with k equal rows).
+/// A rank-k Maxout neuron: the maximum of k weighted sums. The paper calls one of rank 1 simple (the same as rank k with k equal
+/// rows).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
     rank: usize,
@@ -69,7 +69,7 @@ pub struct Addition {
 }
 
 impl Addition {
-    /// The largest of `rows`, of which there is at least one. Arcs whose weights are all zero are none.
+    /// The maximum of `rows`, of which there is at least one. Arcs whose weights are all zero are removed.
     pub(crate) fn new(rows: &[Form]) -> Self {
         let mut arcs: BTreeMap<NeuronId, Vec<Rational>> = BTreeMap::new();
         for (i, row) in rows.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Addition {
         Addition { rank: rows.len(), arcs: arcs.into_iter().collect() }
     }
 
-    /// Number of sums the largest is taken of.
+    /// Number of sums.
     pub fn rank(&self) -> usize {
         self.rank
     }
@@ -122,7 +122,7 @@ pub struct Multiplication {
 }
 
 impl Multiplication {
-    /// Factors of the same neuron are one; those of exponent zero and those of the unit are none.
+    /// Factors of the same neuron are combined; those of exponent zero and of the unit are removed.
     pub(crate) fn new(factors: &[(NeuronId, u32)]) -> Self {
         let mut merged: BTreeMap<NeuronId, u32> = BTreeMap::new();
         for &(neuron, exponent) in factors {

@@ -1,10 +1,10 @@
-//! The two kinds of number a network is evaluated in: doubles, which round, and rationals, which do not.
+//! The two number types a network is evaluated in: doubles, which round, and rationals, which are exact.
 
 use monosplit_graph::{Error, Result};
 
 use crate::rational::Rational;
 
-/// What activations can be.
+/// A number type of activations.
 pub trait Number: Clone + PartialOrd {
     /// The number nearest to a weight.
     fn from_rational(value: &Rational) -> Self;
@@ -16,7 +16,7 @@ pub trait Number: Clone + PartialOrd {
     fn power(&self, exponent: u32) -> Result<Self>;
 }
 
-/// An exact number may have this many binary digits: powers of powers grow without end otherwise.
+/// The largest number of binary digits of an exact number. Powers of powers would grow without bound.
 pub const MAX_BITS: usize = 1 << 17;
 
 fn within(bits: usize) -> Result<()> {

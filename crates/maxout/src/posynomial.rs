@@ -1,4 +1,4 @@
-//! Polynomials with positive coefficients, which is what neurons of monotone networks compute the largest of.
+//! Posynomials: polynomials with positive coefficients. Neurons of monotone networks are maxima of posynomials.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use crate::number::Number;
 use crate::rational::Rational;
 use monosplit_graph::{Error, Result};
 
-/// A variable of a posynomial may have this exponent.
+/// The largest exponent of a variable of a posynomial.
 pub const MAX_EXPONENT: u32 = 1 << 16;
 
-/// A coefficient of a posynomial may have this many binary digits.
+/// The largest number of binary digits of a coefficient.
 const MAX_COEFFICIENT_BITS: usize = 1 << 12;
 
 /// A product of powers: variables, by their position among the inputs, and exponents of at least 1.
@@ -48,7 +48,7 @@ impl Posynomial {
         self.0.iter()
     }
 
-    /// How much there is to compute with: terms, those with long coefficients counting more.
+    /// The cost of computing with it: the number of terms, weighted by the length of their coefficients.
     pub(crate) fn size(&self) -> usize {
         self.0.values().map(|coefficient| 1 + coefficient.bits() / 64).sum()
     }

@@ -7,7 +7,7 @@ use monosplit_graph::{Error, Result};
 
 use crate::rational::Rational;
 
-/// How multiplication neurons are taken apart.
+/// How multiplication neurons are decomposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Products {
     /// Multiplied out by the binomial theorem, one multiplication neuron a summand: the paper's proof.

@@ -1,4 +1,4 @@
-//! A network seen from another origin: the constant is folded into the biases.
+//! Translation of the inputs of a network: the constant is folded into the biases.
 
 use monosplit_graph::Result;
 
@@ -58,7 +58,7 @@ fn shifted_row(network: &Network, row: &Form, distance: &Rational, new: &[Neuron
     moved
 }
 
-/// The inputs that are read where there is no bias.
+/// The inputs that are read by multiplication neurons or are outputs, where there is no bias.
 fn read_apart(network: &Network) -> Vec<bool> {
     let mut apart = vec![false; network.neurons().len()];
     let products = network.neurons().filter(|(_, neuron)| matches!(neuron, Neuron::Multiplication(_)));

@@ -10,13 +10,13 @@ use crate::product::{Products, multiplied_out, polarised};
 use crate::rational::Rational;
 use crate::shift::shifted;
 
-/// What the streams start from.
+/// The inputs of the streams.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Inputs {
     /// `x⁺ = max(x, 0)` and `x⁻ = max(−x, 0)`, two addition neurons of rank 2: `g` and `h` are input-convex networks.
     #[default]
     Rectified,
-    /// `x⁺` and `x⁻` are inputs themselves, whoever computes them: the paper's `g'` and `h'`, monotone networks.
+    /// `x⁺` and `x⁻` are inputs of the networks: the paper's `g'` and `h'`, monotone networks.
     Streams,
     /// Inputs are not split. The network is seen from `−C`, split with `x⁻ = 0`, and moved back, which leaves the constant in
     /// the biases: `g` and `h` are monotone networks in `x`, and functions that never decrease on `x ≥ −C`.
@@ -26,9 +26,9 @@ pub enum Inputs {
 /// How a network is split.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SplitOptions {
-    /// What the streams start from.
+    /// The inputs of the streams.
     pub inputs: Inputs,
-    /// How multiplication neurons are taken apart.
+    /// How multiplication neurons are decomposed.
     pub products: Products,
 }
 
@@ -39,7 +39,7 @@ impl SplitOptions {
         SplitOptions { inputs, ..self }
     }
 
-    /// The same with products taken apart in another way.
+    /// The same with another decomposition of products.
     #[must_use]
     pub fn products(self, products: Products) -> Self {
         SplitOptions { products, ..self }
@@ -94,7 +94,7 @@ struct Pair {
     minus: Option<NeuronId>,
 }
 
-/// A split under way.
+/// The state of a split.
 struct Splitting<'a> {
     source: &'a Network,
     products: Products,
@@ -208,7 +208,7 @@ impl<'a> Splitting<'a> {
         Ok(Pair { plus: self.collected(id, "⁺", plus)?, minus: self.collected(id, "⁻", minus)? })
     }
 
-    /// Adds a neuron to the side of its coefficient's sign.
+    /// Adds a neuron to the stream given by the sign of its coefficient.
     fn summand(
         &mut self,
         id: NeuronId,

@@ -1,4 +1,4 @@
-//! Networks as text, for people to write and read.
+//! The text format of networks.
 //!
 //! ```text
 //! # A gate: x where 2x − y is large, nothing where it is small.
@@ -21,9 +21,9 @@ use monosplit_graph::{Error, Result};
 use crate::network::{MAX_RANK, Network, RESERVED};
 use crate::neuron::{Form, Neuron, NeuronId, add_term};
 use crate::rational::Rational;
-use crate::token::{Place, Token, Tokens, tokens};
+use crate::token::{SourceLocation, Token, Tokens, tokens};
 
-/// A text may have this many bytes.
+/// The largest size of a text, in bytes.
 pub const MAX_TEXT: usize = 1 << 24;
 /// The largest exponent of one factor.
 const MAX_EXPONENT: u32 = 64;
@@ -50,7 +50,7 @@ pub fn parse_number(text: &str) -> Option<Rational> {
 
 struct Reader {
     tokens: Tokens,
-    /// What was read; not there before the first neuron that is no input, since inputs come first.
+    /// The network so far; none before the first neuron that is not an input, because inputs come first.
     network: Option<Network>,
     inputs: Vec<String>,
     outputs: Vec<NeuronId>,
@@ -59,14 +59,14 @@ struct Reader {
 impl Reader {
     /// Reads one statement; false at the end.
     fn statement(&mut self) -> Result<bool> {
-        let (token, place) = self.tokens.next();
+        let (token, location) = self.tokens.next();
         match token {
             Token::End => return Ok(false),
             Token::Line => {}
-            Token::Name(word) if word == "input" => self.input_names(place)?,
+            Token::Name(word) if word == "input" => self.input_names(location)?,
             Token::Name(word) if word == "output" => self.output_names()?,
-            Token::Name(name) => self.definition(name, place)?,
-            other => return Err(place.expected("'input', 'output' or the name of a neuron", &other)),
+            Token::Name(name) => self.definition(name, location)?,
+            other => return Err(location.expected("'input', 'output' or the name of a neuron", &other)),
         }
         Ok(true)
     }
@@ -81,16 +81,16 @@ impl Reader {
     fn end_of_line(&mut self, instead: &str) -> Result<()> {
         match self.tokens.next() {
             (Token::Line | Token::End, _) => Ok(()),
-            (other, place) => Err(place.expected(instead, &other)),
+            (other, location) => Err(location.expected(instead, &other)),
         }
     }
 
     /// A list of names; `take` is given each.
-    fn names(&mut self, mut take: impl FnMut(&mut Self, String, Place) -> Result<()>) -> Result<()> {
+    fn names(&mut self, mut take: impl FnMut(&mut Self, String, SourceLocation) -> Result<()>) -> Result<()> {
         loop {
             match self.tokens.next() {
-                (Token::Name(name), place) => take(self, name, place)?,
-                (other, place) => return Err(place.expected("the name of a neuron", &other)),
+                (Token::Name(name), location) => take(self, name, location)?,
+                (other, location) => return Err(location.expected("the name of a neuron", &other)),
             }
             if !self.tokens.take(&Token::Comma) {
                 return self.end_of_line("',' or the end of the line");
@@ -98,14 +98,16 @@ impl Reader {
         }
     }
 
-    fn input_names(&mut self, place: Place) -> Result<()> {
+    fn input_names(&mut self, location: SourceLocation) -> Result<()> {
         if self.network.is_some() {
-            return Err(place.error("this input comes after other neurons, expected all inputs before them"));
+            return Err(
+                location.error("this input comes after other neurons, expected all inputs before them")
+            );
         }
         let mut known: HashSet<String> = self.inputs.iter().cloned().collect();
-        self.names(|reader, name, place| {
+        self.names(|reader, name, location| {
             if RESERVED.contains(&name.as_str()) || !known.insert(name.clone()) {
-                return Err(place.error(format!("'{name}' cannot be an input: the word is taken")));
+                return Err(location.error(format!("'{name}' cannot be an input: the word is taken")));
             }
             reader.inputs.push(name);
             Ok(())
@@ -113,28 +115,28 @@ impl Reader {
     }
 
     fn output_names(&mut self) -> Result<()> {
-        self.names(|reader, name, place| {
-            let neuron = reader.known(&name, place)?;
+        self.names(|reader, name, location| {
+            let neuron = reader.known(&name, location)?;
             reader.outputs.push(neuron);
             Ok(())
         })
     }
 
-    fn known(&mut self, name: &str, place: Place) -> Result<NeuronId> {
+    fn known(&mut self, name: &str, location: SourceLocation) -> Result<NeuronId> {
         self.network()?.find(name).ok_or_else(|| {
-            place.error(format!(
+            location.error(format!(
                 "'{name}' is not known, expected the name of an input or of a neuron defined above"
             ))
         })
     }
 
-    fn definition(&mut self, name: String, place: Place) -> Result<()> {
+    fn definition(&mut self, name: String, location: SourceLocation) -> Result<()> {
         match self.tokens.next() {
             (Token::Equals, _) => {}
-            (other, place) => return Err(place.expected(&format!("'=' after '{name}'"), &other)),
+            (other, location) => return Err(location.expected(&format!("'=' after '{name}'"), &other)),
         }
         if self.network()?.find(&name).is_some() {
-            return Err(place.error(format!("'{name}' is defined twice, expected another name")));
+            return Err(location.error(format!("'{name}' is defined twice, expected another name")));
         }
         let is_maximum = matches!(self.tokens.peek(), Token::Name(word) if word == "max");
         let added = if is_maximum {
@@ -148,7 +150,7 @@ impl Reader {
             self.end_of_line("'+', '-' or the end of the line")?;
             self.network()?.addition(name, &[row])
         };
-        added.map(drop).map_err(|error| place.said(&error))
+        added.map(drop).map_err(|error| location.wrap(&error))
     }
 
     fn begins_product(&self) -> bool {
@@ -158,21 +160,21 @@ impl Reader {
 
     /// `max(form, form, …)`
     fn maximum(&mut self) -> Result<Vec<Form>> {
-        let (_, place) = self.tokens.next();
+        let (_, location) = self.tokens.next();
         match self.tokens.next() {
             (Token::Open, _) => {}
-            (other, place) => return Err(place.expected("'(' after 'max'", &other)),
+            (other, location) => return Err(location.expected("'(' after 'max'", &other)),
         }
         let mut rows = Vec::new();
         loop {
             rows.push(self.form()?);
             if rows.len() > MAX_RANK {
-                return Err(place.error(format!("this is the largest of more than {MAX_RANK} sums")));
+                return Err(location.error(format!("this is the largest of more than {MAX_RANK} sums")));
             }
             match self.tokens.next() {
                 (Token::Comma, _) => {}
                 (Token::Close, _) => break,
-                (other, place) => return Err(place.expected("'+', '-', ',' or ')'", &other)),
+                (other, location) => return Err(location.expected("'+', '-', ',' or ')'", &other)),
             }
         }
         self.end_of_line("the end of the line after ')'; a maximum is a neuron of its own")?;
@@ -184,8 +186,8 @@ impl Reader {
         let mut factors = Vec::new();
         loop {
             let source = match self.tokens.next() {
-                (Token::Name(name), place) => self.known(&name, place)?,
-                (other, place) => return Err(place.expected("the name of a neuron", &other)),
+                (Token::Name(name), location) => self.known(&name, location)?,
+                (other, location) => return Err(location.expected("the name of a neuron", &other)),
             };
             let exponent = if self.tokens.take(&Token::Power) { self.exponent()? } else { 1 };
             factors.push((source, exponent));
@@ -200,10 +202,12 @@ impl Reader {
     fn exponent(&mut self) -> Result<u32> {
         let wanted = format!("a whole exponent from 1 to {MAX_EXPONENT}");
         match self.tokens.next() {
-            (Token::Number(number), place) => (1..=MAX_EXPONENT)
-                .find(|&n| Rational::from(i64::from(n)) == number)
-                .ok_or_else(|| place.error(format!("the exponent is {}, expected {wanted}", short(&number)))),
-            (other, place) => Err(place.expected(&wanted, &other)),
+            (Token::Number(number), location) => {
+                (1..=MAX_EXPONENT).find(|&n| Rational::from(i64::from(n)) == number).ok_or_else(|| {
+                    location.error(format!("the exponent is {}, expected {wanted}", short(&number)))
+                })
+            }
+            (other, location) => Err(location.expected(&wanted, &other)),
         }
     }
 
@@ -234,35 +238,35 @@ impl Reader {
     /// A number, a name, or a number and a name with or without `*` between them.
     fn term(&mut self) -> Result<(NeuronId, Rational)> {
         let weight = match self.tokens.next() {
-            (Token::Name(name), place) => return Ok((self.operand(&name, place)?, Rational::one())),
+            (Token::Name(name), location) => return Ok((self.operand(&name, location)?, Rational::one())),
             (Token::Number(number), _) => number,
-            (other, place) => return Err(place.expected("a number or the name of a neuron", &other)),
+            (other, location) => return Err(location.expected("a number or the name of a neuron", &other)),
         };
         let must = self.tokens.take(&Token::Times);
         match self.tokens.peek() {
             Token::Name(word) if !RESERVED.contains(&word.as_str()) => {}
             _ if !must => return Ok((NeuronId::UNIT, weight)),
             _ => {
-                let (other, place) = self.tokens.next();
-                return Err(place.expected("the name of a neuron after '*'", &other));
+                let (other, location) = self.tokens.next();
+                return Err(location.expected("the name of a neuron after '*'", &other));
             }
         }
         match self.tokens.next() {
-            (Token::Name(name), place) => Ok((self.operand(&name, place)?, weight)),
-            (other, place) => Err(place.expected("the name of a neuron", &other)),
+            (Token::Name(name), location) => Ok((self.operand(&name, location)?, weight)),
+            (other, location) => Err(location.expected("the name of a neuron", &other)),
         }
     }
 
-    fn operand(&mut self, name: &str, place: Place) -> Result<NeuronId> {
+    fn operand(&mut self, name: &str, location: SourceLocation) -> Result<NeuronId> {
         if name == "max" {
-            return Err(place.error("'max' stands inside a sum, expected a maximum to be a neuron of its own; give it a name on a line above"));
+            return Err(location.error("'max' stands inside a sum, expected a maximum to be a neuron of its own; give it a name on a line above"));
         }
         if matches!(self.tokens.peek(), Token::Times | Token::Power) {
-            return Err(place.error(format!(
+            return Err(location.error(format!(
                 "'{name}' is multiplied inside a sum, expected a product to be a neuron of its own; give it a name on a line above"
             )));
         }
-        self.known(name, place)
+        self.known(name, location)
     }
 
     fn finish(mut self) -> Result<Network> {
@@ -276,7 +280,7 @@ impl Reader {
     }
 }
 
-/// A number as it can stand in a message.
+/// A number for a message, shortened if it is long.
 fn short(number: &Rational) -> String {
     let text = number.to_string();
     if text.len() > 20 { format!("{}…", &text[..20]) } else { text }
@@ -347,9 +351,9 @@ mod tests {
 
     fn refused(text: &str, words: &[&str]) {
         let error = parse(text).unwrap_err();
-        let said = error.to_string();
-        assert!(words.iter().all(|word| said.contains(word)), "{said}");
-        assert!(matches!(error.kind(), ErrorKind::Malformed | ErrorKind::Unsupported), "{said}");
+        let message = error.to_string();
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        assert!(matches!(error.kind(), ErrorKind::Malformed | ErrorKind::Unsupported), "{message}");
     }
 
     #[test]
@@ -451,7 +455,7 @@ mod tests {
         refused(&" ".repeat(MAX_TEXT + 1), &["bytes"]);
         let many: String = (0..1 << 17).map(|i| format!("x{i}=1\n")).collect();
         refused(&many, &["too large"]);
-        // Every row reads another neuron: few words, many weights.
+        // Every row reads another neuron: a short text with many weights.
         let names: Vec<String> = (0..2000).map(|i| format!("x{i}")).collect();
         refused(&format!("input {0}\nz = max({0})\noutput z", names.join(",")), &["line 2", "too large"]);
     }

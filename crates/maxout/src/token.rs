@@ -1,11 +1,11 @@
-//! The words of the text format and where they stand.
+//! The tokens of the text format and their locations.
 
 use monosplit_graph::{Error, ErrorKind, Result};
 
 use crate::network::{MAX_NAME, is_name_character};
 use crate::rational::Rational;
 
-/// A number may have this many characters.
+/// The largest length of a number, in characters.
 const MAX_DIGITS: usize = 400;
 /// Powers of ten from minus this to this.
 const MAX_POWER_OF_TEN: i32 = 400;
@@ -29,12 +29,12 @@ pub(crate) enum Token {
 
 /// Line and column, both counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     line: usize,
     column: usize,
 }
 
-impl Place {
+impl SourceLocation {
     pub(crate) fn error(self, message: impl AsRef<str>) -> Error {
         Error::malformed(format!("line {}, column {}: {}", self.line, self.column, message.as_ref()))
     }
@@ -43,8 +43,8 @@ impl Place {
         self.error(format!("expected {wanted}, found {}", describe(found)))
     }
 
-    /// A failure found while building the network, at the place where the neuron is defined.
-    pub(crate) fn said(self, cause: &Error) -> Error {
+    /// An error of building the network, with the location where the neuron is defined.
+    pub(crate) fn wrap(self, cause: &Error) -> Error {
         let kind = if cause.kind() == ErrorKind::Argument { ErrorKind::Malformed } else { cause.kind() };
         Error::new(kind, format!("line {}, column {}: {cause}", self.line, self.column))
     }
@@ -68,19 +68,19 @@ fn describe(token: &Token) -> String {
     format!("'{sign}'")
 }
 
-/// The words of a text, read one after the other.
+/// The tokens of a text, read one after the other.
 pub(crate) struct Tokens {
-    all: Vec<(Token, Place)>,
+    all: Vec<(Token, SourceLocation)>,
     at: usize,
 }
 
 impl Tokens {
-    fn get(&self, at: usize) -> &(Token, Place) {
-        // The last one is the end of the text, of which there is always more.
+    fn get(&self, at: usize) -> &(Token, SourceLocation) {
+        // The last token is the end of the text, which is returned again and again.
         &self.all[at.min(self.all.len() - 1)]
     }
 
-    pub(crate) fn next(&mut self) -> (Token, Place) {
+    pub(crate) fn next(&mut self) -> (Token, SourceLocation) {
         let token = self.get(self.at).clone();
         self.at += 1;
         token
@@ -94,7 +94,7 @@ impl Tokens {
         &self.get(self.at + 1).0
     }
 
-    /// Whether the next word is `token`, which is then read.
+    /// Reads the next token if it is `token`, and returns whether it was.
     pub(crate) fn take(&mut self, token: &Token) -> bool {
         let found = self.peek() == token;
         self.at += usize::from(found);
@@ -102,30 +102,30 @@ impl Tokens {
     }
 }
 
-/// Takes a text apart.
+/// Splits a text into tokens.
 pub(crate) fn tokens(text: &str) -> Result<Tokens> {
     let mut all = Vec::new();
     let mut depth = 0usize;
-    let mut end = Place { line: 1, column: 1 };
+    let mut end = SourceLocation { line: 1, column: 1 };
     for (number, line) in text.lines().enumerate() {
         let line: Vec<char> = line.split('#').next().unwrap_or("").chars().collect();
         let mut at = 0;
         while at < line.len() {
-            let place = Place { line: number + 1, column: at + 1 };
+            let location = SourceLocation { line: number + 1, column: at + 1 };
             if line[at].is_whitespace() || line[at] == '\u{feff}' {
                 at += 1;
                 continue;
             }
-            let (token, length) = token(&line[at..], place)?;
+            let (token, length) = token(&line[at..], location)?;
             match token {
                 Token::Open => depth += 1,
                 Token::Close => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            all.push((token, place));
+            all.push((token, location));
             at += length;
         }
-        end = Place { line: number + 1, column: line.len() + 1 };
+        end = SourceLocation { line: number + 1, column: line.len() + 1 };
         if depth == 0 {
             all.push((Token::Line, end));
         }
@@ -134,7 +134,7 @@ pub(crate) fn tokens(text: &str) -> Result<Tokens> {
     Ok(Tokens { all, at: 0 })
 }
 
-fn token(rest: &[char], place: Place) -> Result<(Token, usize)> {
+fn token(rest: &[char], location: SourceLocation) -> Result<(Token, usize)> {
     let sign = match rest[0] {
         '=' => Token::Equals,
         '+' => Token::Plus,
@@ -144,29 +144,29 @@ fn token(rest: &[char], place: Place) -> Result<(Token, usize)> {
         ',' => Token::Comma,
         '(' => Token::Open,
         ')' => Token::Close,
-        c if c.is_ascii_digit() || c == '.' => return number(rest, place),
-        c if is_name_character(c, true) => return name(rest, place),
+        c if c.is_ascii_digit() || c == '.' => return number(rest, location),
+        c if is_name_character(c, true) => return name(rest, location),
         c => {
             let shown: String = c.escape_debug().collect();
             return Err(
-                place.error(format!("'{shown}' means nothing here, expected a name, a number or a sign"))
+                location.error(format!("'{shown}' means nothing here, expected a name, a number or a sign"))
             );
         }
     };
     Ok((sign, 1))
 }
 
-fn name(rest: &[char], place: Place) -> Result<(Token, usize)> {
+fn name(rest: &[char], location: SourceLocation) -> Result<(Token, usize)> {
     let length = rest.iter().take_while(|&&c| is_name_character(c, false)).count();
     if length > MAX_NAME {
-        return Err(place.error(format!("this name has {length} characters, expected at most {MAX_NAME}")));
+        return Err(location.error(format!("this name has {length} characters, expected at most {MAX_NAME}")));
     }
     Ok((Token::Name(rest[..length].iter().collect()), length))
 }
 
 /// Digits with a point and an exponent, or a fraction of two whole numbers.
-fn number(rest: &[char], place: Place) -> Result<(Token, usize)> {
-    let bad = || place.error("expected a number like 3, 0.25, 1e-3 or 2/3");
+fn number(rest: &[char], location: SourceLocation) -> Result<(Token, usize)> {
+    let bad = || location.error("expected a number like 3, 0.25, 1e-3 or 2/3");
     let mut at = 0;
     let mut digits = run_of_digits(rest, &mut at);
     let mut exponent = 0i32;
@@ -179,10 +179,10 @@ fn number(rest: &[char], place: Place) -> Result<(Token, usize)> {
     if digits.is_empty() {
         return Err(bad());
     }
-    check_length(digits.len(), place)?;
+    check_length(digits.len(), location)?;
     if let Some((power, length)) = power_of_ten(&rest[at..]) {
         let power = power.filter(|power| power.abs() <= MAX_POWER_OF_TEN).ok_or_else(|| {
-            place.error(format!("expected a power of ten from -{MAX_POWER_OF_TEN} to {MAX_POWER_OF_TEN}"))
+            location.error(format!("expected a power of ten from -{MAX_POWER_OF_TEN} to {MAX_POWER_OF_TEN}"))
         })?;
         (exponent, at) = (exponent + power, at + length);
     }
@@ -193,11 +193,11 @@ fn number(rest: &[char], place: Place) -> Result<(Token, usize)> {
     at += 1;
     let below = run_of_digits(rest, &mut at);
     if below.is_empty() {
-        return Err(place.error("expected a whole number after '/', as in 2/3"));
+        return Err(location.error("expected a whole number after '/', as in 2/3"));
     }
-    check_length(below.len(), place)?;
+    check_length(below.len(), location)?;
     let value = value.over(&Rational::from_decimal(&below, 0));
-    Ok((Token::Number(value.ok_or_else(|| place.error("this number is divided by zero"))?), at))
+    Ok((Token::Number(value.ok_or_else(|| location.error("this number is divided by zero"))?), at))
 }
 
 fn run_of_digits(rest: &[char], at: &mut usize) -> Vec<u8> {
@@ -207,10 +207,12 @@ fn run_of_digits(rest: &[char], at: &mut usize) -> Vec<u8> {
     digits
 }
 
-fn check_length(digits: usize, place: Place) -> Result<()> {
+fn check_length(digits: usize, location: SourceLocation) -> Result<()> {
     match digits <= MAX_DIGITS {
         true => Ok(()),
-        false => Err(place.error(format!("this number has {digits} digits, expected at most {MAX_DIGITS}"))),
+        false => {
+            Err(location.error(format!("this number has {digits} digits, expected at most {MAX_DIGITS}")))
+        }
     }
 }
 

@@ -13,23 +13,23 @@ pub fn dot(network: &Network) -> Result<String> {
     let mut text = String::from(
         "digraph network {\n  rankdir=LR;\n  node [fontname=\"Helvetica\", style=\"filled\", fillcolor=\"white\"];\n  edge [fontname=\"Helvetica\", fontsize=10];\n",
     );
-    for (i, drawn) in picture.boxes.iter().enumerate() {
-        let shape = match drawn.shape {
+    for (i, neuron_box) in picture.boxes.iter().enumerate() {
+        let shape = match neuron_box.shape {
             Shape::Input => "circle",
             Shape::Addition => "box",
             Shape::Multiplication => "hexagon",
         };
-        let fill = match drawn.stream {
+        let fill = match neuron_box.stream {
             Stream::Plus => ", fillcolor=\"#fdebd3\"",
             Stream::Minus => ", fillcolor=\"#dcebfa\"",
             Stream::Neither => "",
         };
-        let label = if drawn.rule.is_empty() {
-            drawn.name.clone()
+        let label = if neuron_box.rule.is_empty() {
+            neuron_box.name.clone()
         } else {
-            format!("{}\\n{}", drawn.name, drawn.rule)
+            format!("{}\\n{}", neuron_box.name, neuron_box.rule)
         };
-        let border = if drawn.output { ", penwidth=3" } else { "" };
+        let border = if neuron_box.output { ", penwidth=3" } else { "" };
         // Writing to a string cannot fail; names hold neither quotes nor backslashes.
         let _ = writeln!(text, "  n{i} [label=\"{label}\", shape={shape}{fill}{border}];");
     }

@@ -1,17 +1,17 @@
-//! Where boxes and arrows go: layers from left to right by longest path, order within a layer by barycentres, heights by the
-//! least squares that keep the order. Arrows that pass a layer have a place in it.
+//! Layered graph layout (Sugiyama): layers from left to right by longest path, order within a layer by barycentres, heights by
+//! least squares that keep the order. Arrows that pass a layer have a position in it.
 
 use monosplit_graph::{Error, Result};
 
-/// Distance between neighbours in a layer, from middle to middle.
+/// Distance between the centres of neighbours in a layer.
 const BOX_GAP: f64 = 64.0;
-/// The same where one is an arrow that passes by.
+/// The same where one of them is an arrow that passes the layer.
 const PASSING_GAP: f64 = 26.0;
 const SWEEPS: usize = 24;
-/// More bends than this make no picture.
+/// The largest number of bends.
 const MAX_BENDS: usize = 40_000;
 
-/// A place in a layer: a box, or the bend of an arrow that passes.
+/// A position in a layer: a box, or the bend of an arrow that passes.
 struct Point {
     layer: usize,
     is_box: bool,
@@ -19,8 +19,8 @@ struct Point {
     after: Vec<usize>,
 }
 
-/// Places of boxes and ways of arrows. Layers are numbered from the left; heights grow downwards from zero.
-pub(super) struct Layout {
+/// The positions of boxes and arrows. Layers are numbered from the left; heights grow downwards from zero.
+pub(super) struct LayeredLayout {
     /// Layer and height of every box.
     pub(super) boxes: Vec<(usize, f64)>,
     /// Layer and height of every point an arrow passes, both ends included.
@@ -29,7 +29,7 @@ pub(super) struct Layout {
     pub(super) height: f64,
 }
 
-impl Layout {
+impl LayeredLayout {
     /// Lays out `count` boxes, whose arrows lead from lower to higher numbers.
     pub(super) fn new(count: usize, arrows: &[(usize, usize)]) -> Result<Self> {
         let mut points = boxes(count, arrows);
@@ -37,7 +37,7 @@ impl Layout {
         let layers = ordered(&points);
         let heights = heights(&points, &layers);
         let place = |&point: &usize| (points[point].layer, heights[point]);
-        Ok(Layout {
+        Ok(LayeredLayout {
             boxes: (0..count).map(|i| place(&i)).collect(),
             ways: ways.iter().map(|way| way.iter().map(place).collect()).collect(),
             height: heights.iter().copied().fold(0.0, f64::max),
@@ -47,7 +47,7 @@ impl Layout {
 
 fn boxes(count: usize, arrows: &[(usize, usize)]) -> Vec<Point> {
     let mut layers = vec![0; count];
-    // Arrows are listed by where they end, so that what they begin at is settled.
+    // Arrows are sorted by their end, so the layer of their start is known.
     for &(from, to) in arrows {
         layers[to] = layers[to].max(layers[from] + 1);
     }
@@ -93,7 +93,7 @@ fn ordered(points: &[Point]) -> Vec<Vec<usize>> {
                 (mean(neighbours.iter().map(|&n| position[n] as f64)).unwrap_or(position[i] as f64), i)
             };
             let mut pulled: Vec<(f64, usize)> = layer.iter().map(centre).collect();
-            // The sort is stable: points that pull equally stay in order.
+            // The sort is stable: points with equal barycentres stay in order.
             pulled.sort_by(|a, b| a.0.total_cmp(&b.0));
             *layer = pulled.into_iter().map(|(_, i)| i).collect();
             layer.iter().enumerate().for_each(|(at, &i)| position[i] = at);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn arrows_lead_to_the_right_and_boxes_stay_apart() {
         let arrows = [(0, 2), (1, 2), (0, 3), (2, 3), (1, 4), (3, 4), (0, 4)];
-        let layout = Layout::new(5, &arrows).unwrap();
+        let layout = LayeredLayout::new(5, &arrows).unwrap();
         for (way, &(from, to)) in layout.ways.iter().zip(&arrows) {
             assert!(way.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
             assert_eq!((way[0], way[way.len() - 1]), (layout.boxes[from], layout.boxes[to]));

@@ -13,14 +13,14 @@ use crate::rational::Rational;
 pub use dot::dot;
 pub use svg::svg;
 
-/// More neurons than this make no picture.
+/// The largest number of neurons of a drawing.
 pub const MAX_DRAWN_NEURONS: usize = 1000;
-/// More arcs than this make no picture.
+/// The largest number of arcs of a drawing.
 pub const MAX_DRAWN_ARCS: usize = 4000;
-/// Up to this many arcs, weights are written beside them.
+/// Weights are written beside arcs if there are at most this many.
 const LABELLED_ARCS: usize = 120;
 
-/// What a neuron looks like.
+/// The shape of a neuron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Input,
@@ -28,7 +28,7 @@ enum Shape {
     Multiplication,
 }
 
-/// Which stream a neuron belongs to, as its name says.
+/// The stream of a neuron, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
     Plus,
@@ -36,9 +36,9 @@ enum Stream {
     Neither,
 }
 
-struct Drawn {
+struct NeuronBox {
     name: String,
-    /// What the neuron does, in a few signs.
+    /// What the neuron computes, in a few characters.
     rule: String,
     shape: Shape,
     stream: Stream,
@@ -55,17 +55,17 @@ struct Arrow {
 /// Boxes in topological order, and the arrows between them. Biases are part of a box: arcs from one neuron to almost all
 /// others would hide the rest.
 struct Picture {
-    boxes: Vec<Drawn>,
+    boxes: Vec<NeuronBox>,
     arrows: Vec<Arrow>,
 }
 
 impl Picture {
     fn of(network: &Network) -> Result<Self> {
-        let drawn = network.neurons().len() - 1;
+        let neurons = network.neurons().len() - 1;
         let arcs: usize = network.neurons().map(|(_, neuron)| neuron.sources().len()).sum();
-        if drawn > MAX_DRAWN_NEURONS || arcs > MAX_DRAWN_ARCS {
+        if neurons > MAX_DRAWN_NEURONS || arcs > MAX_DRAWN_ARCS {
             return Err(Error::unsupported(format!(
-                "the network has {drawn} neurons and {arcs} arcs, expected at most {MAX_DRAWN_NEURONS} and {MAX_DRAWN_ARCS} in a picture; draw a smaller one"
+                "the network has {neurons} neurons and {arcs} arcs, expected at most {MAX_DRAWN_NEURONS} and {MAX_DRAWN_ARCS} in a picture; draw a smaller one"
             )));
         }
         let labelled = arcs <= LABELLED_ARCS;
@@ -78,7 +78,7 @@ impl Picture {
     }
 }
 
-fn described(network: &Network, id: NeuronId, neuron: &Neuron) -> Drawn {
+fn described(network: &Network, id: NeuronId, neuron: &Neuron) -> NeuronBox {
     let name = network.name(id).to_owned();
     let (shape, rule) = match neuron {
         Neuron::Unit | Neuron::Input => (Shape::Input, String::new()),
@@ -98,7 +98,7 @@ fn described(network: &Network, id: NeuronId, neuron: &Neuron) -> Drawn {
         Some(_) => Stream::Minus,
         None => Stream::Neither,
     };
-    Drawn { name, rule, shape, stream, output: network.outputs().contains(&id) }
+    NeuronBox { name, rule, shape, stream, output: network.outputs().contains(&id) }
 }
 
 fn arrows(id: NeuronId, neuron: &Neuron, labelled: bool) -> Vec<Arrow> {

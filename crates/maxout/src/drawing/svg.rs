@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use monosplit_graph::Result;
 
-use super::layout::Layout;
-use super::{Arrow, Drawn, Picture, Shape, Stream};
+use super::layout::LayeredLayout;
+use super::{Arrow, NeuronBox, Picture, Shape, Stream};
 use crate::network::Network;
 
 const MARGIN: f64 = 40.0;
@@ -15,14 +15,14 @@ const HALF: f64 = 20.0;
 const CORRIDOR: (f64, f64) = (100.0, 340.0);
 const LETTER: f64 = 7.2;
 const LEGEND: f64 = 30.0;
-/// Where on a curve a label may stand, the best place first.
+/// The candidate positions of a label on a curve, the best first.
 const LABEL_PLACES: [f64; 9] = [0.5, 0.4, 0.6, 0.32, 0.68, 0.25, 0.75, 0.18, 0.82];
 
 /// The network as an SVG picture.
 pub fn svg(network: &Network) -> Result<String> {
     let picture = Picture::of(network)?;
     let ends: Vec<(usize, usize)> = picture.arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
-    let layout = Layout::new(picture.boxes.len(), &ends)?;
+    let layout = LayeredLayout::new(picture.boxes.len(), &ends)?;
     let columns = Columns::new(&picture, &layout);
     let width = (columns.width + 2.0 * MARGIN).max(560.0);
     let height = layout.height + 2.0 * (MARGIN + HALF) + LEGEND;
@@ -44,13 +44,13 @@ pub fn svg(network: &Network) -> Result<String> {
     for (arrow, way) in picture.arrows.iter().zip(&layout.ways).filter(|(arrow, _)| !arrow.label.is_empty()) {
         columns.label(&mut text, arrow, way, &picture, &mut taken);
     }
-    for (drawn, &(layer, y)) in picture.boxes.iter().zip(&layout.boxes) {
-        columns.draw(&mut text, drawn, layer, y);
+    for (neuron_box, &(layer, y)) in picture.boxes.iter().zip(&layout.boxes) {
+        columns.draw(&mut text, neuron_box, layer, y);
     }
     legend(
         &mut text,
         height - LEGEND / 2.0,
-        picture.boxes.iter().any(|drawn| drawn.stream != Stream::Neither),
+        picture.boxes.iter().any(|neuron_box| neuron_box.stream != Stream::Neither),
     );
     text.push_str("</svg>\n");
     Ok(text)
@@ -66,17 +66,17 @@ fn arrow_head(id: &str, colour: &str) -> String {
 }
 
 /// Half the width of a box.
-fn half_width(drawn: &Drawn) -> f64 {
-    let letters = drawn.name.chars().count().max(drawn.rule.chars().count()) as f64;
+fn half_width(neuron_box: &NeuronBox) -> f64 {
+    let letters = neuron_box.name.chars().count().max(neuron_box.rule.chars().count()) as f64;
     let room = letters * LETTER / 2.0 + 12.0;
-    match drawn.shape {
+    match neuron_box.shape {
         Shape::Input => room.max(HALF),
         Shape::Addition => room.max(28.0),
         Shape::Multiplication => (room + 10.0).max(34.0),
     }
 }
 
-/// What a label covers: its middle, and half its width and height.
+/// The area of a label: its centre, and half its width and height.
 struct Rectangle {
     x: f64,
     y: f64,
@@ -91,7 +91,7 @@ impl Rectangle {
     }
 }
 
-/// Where the layers are from left to right.
+/// The horizontal positions of the layers.
 struct Columns {
     middles: Vec<f64>,
     halves: Vec<f64>,
@@ -99,11 +99,11 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(picture: &Picture, layout: &Layout) -> Self {
+    fn new(picture: &Picture, layout: &LayeredLayout) -> Self {
         let depth = layout.boxes.iter().map(|place| place.0 + 1).max().unwrap_or(0);
         let mut halves = vec![HALF; depth];
-        for (drawn, &(layer, _)) in picture.boxes.iter().zip(&layout.boxes) {
-            halves[layer] = halves[layer].max(half_width(drawn));
+        for (neuron_box, &(layer, _)) in picture.boxes.iter().zip(&layout.boxes) {
+            halves[layer] = halves[layer].max(half_width(neuron_box));
         }
         let (mut middles, mut edge) = (Vec::with_capacity(depth), 0.0);
         let corridors = corridors(picture, layout, depth);
@@ -151,7 +151,7 @@ impl Columns {
         );
     }
 
-    /// Weights stand on the last stretch of an arrow, at the first of several places where no other stands.
+    /// Weights are written on the last segment of an arrow, at the first candidate position that is free.
     fn label(
         &self,
         text: &mut String,
@@ -185,17 +185,17 @@ impl Columns {
         taken.push(found);
     }
 
-    fn draw(&self, text: &mut String, drawn: &Drawn, layer: usize, y: f64) {
+    fn draw(&self, text: &mut String, neuron_box: &NeuronBox, layer: usize, y: f64) {
         let (x, y) = self.place(layer, y);
-        let half = half_width(drawn);
-        let (fill, stroke) = match drawn.stream {
+        let half = half_width(neuron_box);
+        let (fill, stroke) = match neuron_box.stream {
             Stream::Plus => ("#fdebd3", "#c77d1e"),
             Stream::Minus => ("#dcebfa", "#2f6fad"),
             Stream::Neither => ("#f4f5f7", "#444c56"),
         };
-        let border = if drawn.output { 3.0 } else { 1.3 };
+        let border = if neuron_box.output { 3.0 } else { 1.3 };
         let style = format!("fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"{border}\"");
-        let _ = match drawn.shape {
+        let _ = match neuron_box.shape {
             Shape::Input => writeln!(
                 text,
                 "<ellipse cx=\"{x:.1}\" cy=\"{y:.1}\" rx=\"{half:.1}\" ry=\"{HALF}\" {style}/>"
@@ -221,25 +221,25 @@ impl Columns {
                 x - half + 14.0
             ),
         };
-        let name_y = if drawn.rule.is_empty() { y + 4.5 } else { y - 2.0 };
+        let name_y = if neuron_box.rule.is_empty() { y + 4.5 } else { y - 2.0 };
         let _ = writeln!(
             text,
             "<text x=\"{x:.1}\" y=\"{name_y:.1}\" font-weight=\"bold\">{}</text>",
-            escaped(&drawn.name)
+            escaped(&neuron_box.name)
         );
-        if !drawn.rule.is_empty() {
+        if !neuron_box.rule.is_empty() {
             let _ = writeln!(
                 text,
                 "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"#444c56\">{}</text>",
                 y + 13.0,
-                escaped(&drawn.rule)
+                escaped(&neuron_box.rule)
             );
         }
     }
 }
 
-/// The room before every layer: more where more or longer labels stand.
-fn corridors(picture: &Picture, layout: &Layout, depth: usize) -> Vec<f64> {
+/// The space before every layer: more for more or longer labels.
+fn corridors(picture: &Picture, layout: &LayeredLayout, depth: usize) -> Vec<f64> {
     let mut labels = vec![(0, 0); depth];
     for arrow in picture.arrows.iter().filter(|arrow| !arrow.label.is_empty()) {
         let (count, longest) = &mut labels[layout.boxes[arrow.to].0];

@@ -7,7 +7,7 @@ use monosplit_graph::{Error, Result, Tensor, element_count};
 use crate::neuron::{Form, NeuronId, add_term};
 use crate::rational::Rational;
 
-/// A value of a graph may have this many elements.
+/// The largest number of elements of a value.
 pub(super) const MAX_ELEMENTS: usize = 1 << 18;
 
 /// A tensor of weighted sums, row-major. Elements are shared: most nodes only move them.
@@ -63,7 +63,7 @@ impl Array {
     }
 }
 
-/// Refuses shapes of more elements than a small network has.
+/// Fails for shapes with too many elements.
 pub(super) fn check_count(shape: &[usize]) -> Result<usize> {
     element_count(shape).filter(|&count| count <= MAX_ELEMENTS).ok_or_else(|| {
         Error::unsupported(format!(

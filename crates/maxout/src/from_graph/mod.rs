@@ -16,7 +16,7 @@ use crate::network::{MAX_DEGREE, MAX_RANK, Network, is_name_character};
 use crate::neuron::{Form, NeuronId};
 use crate::rational::Rational;
 
-/// Number of products of a weight and a sum that may be computed in all.
+/// The largest number of products of a weight and a sum.
 const MAX_WORK: usize = 1 << 21;
 
 /// The network that a graph of affine maps, maxima and products is, for one sample.

@@ -93,7 +93,7 @@ impl Builder {
     }
 }
 
-/// Where a window at output position `out` reads the input: taps and places, those in the padding left out.
+/// The taps of a window at output position `out` and their input positions, without those in the padding.
 fn covered(
     window: &Window,
     taps: &[Vec<usize>],
@@ -111,7 +111,7 @@ fn covered(
     taps.iter().enumerate().filter_map(|(i, tap)| place(tap).map(|at| (i, at))).collect()
 }
 
-/// Number of places under a window that are input or padding, and not beyond both.
+/// Number of positions under a window that are input or padding.
 fn padded_count(window: &Window, out: &[usize], spatial: &[usize]) -> usize {
     let along = |i: usize| {
         let end = spatial[i] + window.pad[i].0 + window.pad[i].1;

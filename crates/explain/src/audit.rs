@@ -1,6 +1,5 @@
-//! What the theory promises, checked on somebody's own network: that the streams differ by exactly the network's
-//! activations, that the sensitivities differ by exactly its gradient, that stream gradients are non-negative, that
-//! relevance is conserved, and how the streams grow.
+//! Checks of the theory on a given network: the streams differ by exactly the network's activations, the sensitivities differ by
+//! exactly its gradient, stream gradients are non-negative, relevance is conserved. Also measures the growth of the streams.
 
 use std::rc::Rc;
 
@@ -21,19 +20,19 @@ use crate::split::{InputSplit, Split, Stabiliser};
 use crate::split_streams::{Stream, StreamPart, sensitivity};
 use crate::sum_stream::{SumStream, Thresholds};
 
-/// Sums that are smaller are sums of nothing.
+/// Sums below this count as zero.
 const VANISHED: f64 = 1e-150;
 
-/// What was found at one layer.
+/// The checks of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerAudit {
     /// The layer.
     pub layer: String,
-    /// Largest difference between the difference stream, which `a⁺` and `a⁻` are made from, and the activation of the
-    /// network run by itself.
+    /// Largest difference between the difference stream, from which `a⁺` and `a⁻` are computed, and the activation of the
+    /// network run on its own.
     pub forward_error: f64,
-    /// Largest difference between `d`, which all four sensitivities are made from, and the gradient of the network
-    /// computed by itself.
+    /// Largest difference between `d`, from which all four sensitivities are computed, and the gradient of the network
+    /// computed on its own.
     pub backward_error: f64,
     /// The smallest of all four sensitivities at α = 0, relative to the largest.
     pub least_sensitivity: f64,
@@ -45,7 +44,7 @@ pub struct LayerAudit {
 pub const STABILISERS: [Stabiliser; 4] =
     [Stabiliser::None, Stabiliser::Scale, Stabiliser::Shift, Stabiliser::Recentre];
 
-/// What was found in a network.
+/// The checks of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Audit {
     /// Every layer from the image to the class scores.
@@ -82,7 +81,7 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
     })
 }
 
-/// Nodes that a person would call layers: everything but inner steps and moves of elements.
+/// Whether a node is a layer: not a step of a decomposition, and not a node that only moves elements.
 fn is_layer(network: &Rc<Network>, id: NodeId) -> bool {
     let is_move = network.graph().node(id).op.is_selection();
     let reaches_logits = id.index() <= network.logits().index();
@@ -101,7 +100,7 @@ struct Alone {
     gradients: Vec<Tensor>,
 }
 
-/// The network by itself and its ordinary gradient by itself, each in a program of its own.
+/// The network and its gradient, each in a program of its own.
 fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn Engine) -> Result<Alone> {
     let mut g = network.graph().clone();
     g.set_outputs(Vec::new());
@@ -139,7 +138,7 @@ fn beside(
     class: usize,
     engine: &dyn Engine,
 ) -> Result<Beside> {
-    // Products of streams keep their sign only where the streams are not negative, the image's included.
+    // Products of streams keep their sign only if the streams, those of the image included, are non-negative.
     let split = Split::default().stabiliser(Stabiliser::None).input_split(InputSplit::Signed);
     let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
     let reached = network.output_dependencies();
@@ -169,8 +168,8 @@ fn beside(
     Ok(found)
 }
 
-/// The smallest element of the four sensitivities over the largest of them all: where one of them vanishes, as in a
-/// network whose weights are not negative, nothing but its rounding is left to compare with.
+/// The smallest element of the four sensitivities over the largest of all four. One of them alone would not do as a scale: it is
+/// only rounding error where it vanishes, as in a network with non-negative weights.
 fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Result<NodeId> {
     let tiny = g.number(f64::from(f32::MIN_POSITIVE));
     let (mut least, mut most): (Option<NodeId>, NodeId) = (None, tiny);
@@ -192,8 +191,8 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
     g.over(least, most)
 }
 
-/// Relevance at the image over relevance at the class scores, less one. Sums of nothing but zeros are what they are by their
-/// bias; what relevance they are given stays with it and counts as arrived.
+/// Relevance at the image over relevance at the class scores, less one. The value of a sum of zeros is its bias: relevance that it
+/// receives stays with the bias and counts as arrived.
 fn relevance_loss(
     network: &Rc<Network>,
     image: &Tensor,
@@ -205,14 +204,14 @@ fn relevance_loss(
     let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
     let (begun, _) = builder.relevances_with(&split, epsilon, network.logits())?;
     let (reached, _) = builder.relevances_with(&split, epsilon, network.input())?;
-    let handed = builder.relevance_handed(&split, epsilon)?;
+    let recorded = builder.recorded_relevance(&split, epsilon)?;
     let mut g = builder.graph;
     let least = g.number(VANISHED);
     let mut totals: Vec<NodeId> = Vec::new();
     for relevance in [begun, reached] {
         totals.push(g.plus(relevance.plus, relevance.minus)?);
     }
-    for &(relevance, sum) in handed.borrow().iter() {
+    for &(relevance, sum) in recorded.borrow().iter() {
         let size = g.magnitude(sum)?;
         let vanished = g.binary(Binary::Less, size, least)?;
         totals.push(g.masked(vanished, relevance)?);
@@ -287,7 +286,7 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
     a.iter().zip(b.iter()).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() }).fold(0.0, worse)
 }
 
-/// The larger of two errors; what is not a number is worse than any.
+/// The larger of two errors; NaN counts as the largest.
 fn worse(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
@@ -296,14 +295,14 @@ fn same_bits(a: &Tensor, b: &Tensor) -> bool {
     a.to_f64().iter().zip(b.to_f64().iter()).all(|(a, b)| a.to_bits() == b.to_bits())
 }
 
-/// What sampled inputs say of the materialised pair, computed by `engine` (double precision is advised).
+/// Checks of the materialised pair on sampled inputs. Double precision is advised.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PairAudit {
-    /// Largest `|f − (g − h)|` with the streams lowered by what they have in common after every node.
+    /// Largest `|f − (g − h)|` with the common part of the streams subtracted after every node.
     pub difference: f64,
     /// The same over the largest class score.
     pub relative_difference: f64,
-    /// Largest `|f − (g − h)|` of the two networks as they are, where what cancels is lost to rounding.
+    /// Largest `|f − (g − h)|` of the two networks as they are, which includes the rounding error of the cancellation.
     pub plain_difference: f64,
     /// The largest magnitude of `g` and `h`: how much cancels in `g − h`.
     pub magnitude: f64,
@@ -315,8 +314,8 @@ pub struct PairAudit {
     pub excess: f64,
     /// Number of sampled pairs of inputs.
     pub samples: usize,
-    /// Whether activations are multiplied with each other. Then nothing is promised, and nothing was sampled, where an input
-    /// of `g` and `h` is negative; and SplitLRP does not promise to conserve relevance.
+    /// Whether activations are multiplied with each other. Then the properties hold, and were sampled, only where the inputs of
+    /// `g` and `h` are non-negative, and SplitLRP is not guaranteed to conserve relevance.
     pub products: bool,
 }
 

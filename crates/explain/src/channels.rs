@@ -1,17 +1,17 @@
-//! Which axis of a value holds channels. Graphs do not say: convolutions read them from the axis after the samples, dense
-//! layers of tokens from the last, and some transpositions carry them from one to the other. What is known at those
-//! layers is handed on to the values in between; where nothing is known, it is the axis after the samples.
+//! The channel axis of each value. Graphs do not declare it: convolutions read channels from the axis after the samples, dense
+//! layers of tokens from the last, and some transpositions move them from one to the other. The axes known at those layers are
+//! propagated to the values in between. The default is the axis after the samples.
 
 use monosplit_graph::op::ChannelAxis;
 use monosplit_graph::{Graph, Node, NodeId, Op, Shape};
 
-/// Sweeps over the graph after which nothing new is expected; each runs once forwards and once backwards.
+/// The largest number of sweeps over the graph; each runs once forwards and once backwards.
 const SWEEPS: usize = 8;
 
-/// The axes of a value that a map is made of.
+/// The channel axes of a value and of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Axes {
-    /// The axis that is reduced, where the value has more axes than samples and channels.
+    /// The channel axis of the value; none if it has no axes other than samples and channels.
     pub(crate) channels: Option<usize>,
     /// The same axis of the image.
     pub(crate) image_channels: usize,
@@ -31,13 +31,13 @@ impl Axes {
     }
 }
 
-/// Whether an image whose readers do not tell is `[N, H, W, C]`: its last axis alone has the length of colours.
+/// Whether an image without other evidence is `[N, H, W, C]`: only its last axis has length 1 or 3.
 fn is_channels_last(image: &Shape) -> bool {
     let colours = |axis: usize| matches!(image.fixed_at(axis), Some(1 | 3));
     image.rank() == 4 && colours(3) && !colours(1)
 }
 
-/// The axis of channels of every value, where it can be told.
+/// The channel axis of every value for which it is known.
 fn channel_axes(graph: &Graph) -> Vec<Option<usize>> {
     let mut axes = vec![None; graph.len()];
     for (id, node) in graph.nodes() {
@@ -71,7 +71,7 @@ fn channel_axes(graph: &Graph) -> Vec<Option<usize>> {
     axes
 }
 
-/// The axis a layer reads channels from and writes them to, where its kind says so.
+/// The channel axis of the input and the output of a layer, if its op determines it.
 fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
     let rank = graph.node(*node.inputs.first()?).shape.rank();
     match node.op.properties().channels {
@@ -85,7 +85,7 @@ fn own_axis(graph: &Graph, node: &Node) -> Option<usize> {
     }
 }
 
-/// The inputs of a node whose channels are found again in its value.
+/// The inputs of a node whose channels are also channels of its value.
 fn carriers(node: &Node) -> &[NodeId] {
     match node.op.properties().channels {
         ChannelAxis::Kept(operands) => &node.inputs[operands.start..operands.end.min(node.inputs.len())],
@@ -94,7 +94,7 @@ fn carriers(node: &Node) -> &[NodeId] {
     }
 }
 
-/// Where an axis of an input is found in the value of a node that moves elements at most.
+/// The axis of the value that an axis of an input becomes, for nodes that at most move elements.
 fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usize> {
     let (from, to) = (graph.node(input).shape.dims(), node.shape.dims());
     match &node.op {
@@ -112,8 +112,7 @@ fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usi
     }
 }
 
-/// Whether a transposition takes channels from behind the samples to the end, or back; others mix rows, columns and
-/// channels, and none of them can be told from the others afterwards.
+/// Whether a transposition converts between channels-first and channels-last. After any other the channel axis is unknown.
 fn between_layouts(axes: &[usize]) -> bool {
     let rank = axes.len();
     let is = |order: &mut dyn Iterator<Item = usize>| axes.iter().copied().eq(order);

@@ -4,9 +4,9 @@
 //! E = Σ_j ᾱ_j ∂Q[j]/∂x
 //! ```
 //!
-//! `Q[j]` is the network in which layer `j` keeps only what its ReLU throws away, and everything above it is linear
-//! with weights `|W|`. The terms say which layer's hidden gradient contributed what to a map; their sum is computed
-//! here without the recursion for `E`, which makes it a check of that recursion.
+//! `Q[j]` is the network in which layer `j` keeps only the part that its ReLU discards, and everything after it is linear with
+//! weights `|W|`. Each term is the contribution of one layer's hidden gradient to a map. Their sum is computed here without the
+//! recursion for `E`, which makes it a check of that recursion.
 
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ pub struct Term {
     pub share: Tensor,
 }
 
-/// Which map of stream `g` is taken apart.
+/// The map of stream `g` that is decomposed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DecomposedMap {
     /// SplitGrad.
@@ -47,7 +47,7 @@ pub enum DecomposedMap {
     SplitCam,
 }
 
-/// A map taken apart into the terms of the closed formula, compiled.
+/// The decomposition of a map into the terms of the closed formula, compiled.
 pub struct ClosedFormula {
     graph: Graph,
     program: Box<dyn Program>,
@@ -56,7 +56,7 @@ pub struct ClosedFormula {
 }
 
 impl ClosedFormula {
-    /// Takes apart the map of stream `g` at `layer`.
+    /// Decomposes the map of stream `g` at `layer`.
     pub fn new(
         source: &Graph,
         split: &Split,
@@ -129,10 +129,10 @@ fn write(
     Ok((builder.graph.pruned()?, names))
 }
 
-/// Where hidden gradients come from: the node, the value below it, the seed there and its sign.
+/// The source of a hidden gradient: the node, its input, the seed there and its sign.
 type Injection = (NodeId, NodeId, NodeId, f64);
 
-/// What every node above `at` throws away.
+/// The discarded part of every node after `at`.
 fn injections(
     builder: &mut ExplanationBuilder<'_>,
     at: NodeId,
@@ -153,7 +153,7 @@ fn injections(
     Ok(found)
 }
 
-/// What node `id` throws away, weighted by the mass of its value: the seed of `∂Q[j]/∂x` at the node's input.
+/// The discarded part of node `id`, weighted by the mass of its value: the seed of `∂Q[j]/∂x` at the input of the node.
 fn injection(g: &mut Graph, id: NodeId, mass: NodeId) -> Result<Option<NodeId>> {
     let node = g.node(id).clone();
     if let Some(rectifier) = rectifier(g, &node)? {

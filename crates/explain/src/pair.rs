@@ -1,6 +1,5 @@
-//! The materialised pair: `g` and `h` as networks in their own right, with non-negative weights only and two inputs
-//! `x⁺`, `x⁻`. Needed to ship the two networks, and to test what the theory says of them on inputs they were not
-//! derived from.
+//! The materialised pair: `g` and `h` as separate networks with non-negative weights and two inputs `x⁺`, `x⁻`. Needed to export
+//! the two networks, and to test the theory on other inputs.
 
 use std::collections::HashMap;
 
@@ -18,10 +17,10 @@ pub struct Pair {
     pub g: Graph,
     /// `h(x⁺, x⁻)`, likewise; `f(x⁺ − x⁻) = g − h`.
     pub h: Graph,
-    /// Both in one graph, outputs `g` and `h`, what they share computed once.
+    /// Both in one graph with outputs `g` and `h`. Shared values are computed once.
     pub both: Graph,
-    /// Whether activations are multiplied with each other. Such a product is taken apart into squares of sums of streams,
-    /// which are convex and do not decrease where streams are not negative, as they are wherever `x⁺` and `x⁻` are not.
+    /// Whether activations are multiplied with each other. Such a product is decomposed into squares of sums of streams, which are
+    /// convex and monotone where streams are non-negative. They are if `x⁺` and `x⁻` are.
     pub products: bool,
 }
 
@@ -61,8 +60,8 @@ pub fn materialise(source: &Graph) -> Result<Pair> {
     })
 }
 
-/// The pair with both streams lowered by what they have in common after every node, which changes neither their
-/// difference nor any gradient (Theorem "Shifting in the forward pass"): `f = g − h` without the cancellation.
+/// The pair with the common part of both streams subtracted after every node, which changes neither their difference nor any
+/// gradient (Theorem "Shifting in the forward pass"): `f = g − h` without the cancellation.
 pub(crate) fn recentred_pair(source: &Graph) -> Result<Graph> {
     let Written { mut graph, logits, .. } = write(source, |g, streams| {
         let difference = g.minus(streams.plus, streams.minus)?;
@@ -94,7 +93,7 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
     let plus = writer.graph.input("x_plus", input.shape.clone(), Kind::Float);
     let minus = writer.graph.input("x_minus", input.shape.clone(), Kind::Float);
     writer.streams.insert(network.input(), Streams { plus, minus });
-    // The steps of a composition that stands in for another node are not among these.
+    // The steps of decompositions are not among these.
     let needed = network.graph().ancestors([network.logits()]);
     for (id, node) in network.nodes() {
         if needed[id.index()] && network.is_active(id) && id != network.input() {
@@ -150,7 +149,7 @@ impl Writer<'_> {
                 };
                 Ok(Streams { plus: framed(a.plus, *fill)?, minus: framed(a.minus, -fill)? })
             }
-            // Linear with coefficients that are not negative.
+            // Linear with non-negative coefficients.
             op @ (Op::Pad { .. }
             | Op::AveragePool { .. }
             | Op::AveragePoolTranspose { .. }
@@ -406,18 +405,18 @@ impl Writer<'_> {
         }
     }
 
-    /// The maximum over a window is taken along one axis after the other, which leads to the same sums. What the window
-    /// covers past the edge does not take part: no number is needed that never wins.
+    /// The maximum over a window is taken along one axis after the other, which gives the same sums. Positions in the padding are
+    /// left out, so no value of minus infinity is needed.
     fn max_pool(&mut self, node: &Node, window: &Window) -> Result<Streams> {
         let mut streams = self.streams[&node.inputs[0]];
         for axis in 0..window.axes() {
             let length = self.graph.node(streams.plus).shape.fixed_at(axis + 2).unwrap_or(0);
             let positions = node.shape.fixed_at(axis + 2).unwrap_or(1);
             let mut blocks = Vec::new();
-            for run in runs(window, axis, length, positions) {
-                let taps = run.starts.iter().map(|&start| {
+            for clipped in clipped_windows(window, axis, length, positions) {
+                let taps = clipped.starts.iter().map(|&start| {
                     let step = window.stride[axis] as isize;
-                    let op = Op::Slice { axis: axis + 2, start, step, length: run.positions };
+                    let op = Op::Slice { axis: axis + 2, start, step, length: clipped.positions };
                     let g = &mut self.graph;
                     streams.map(|stream| g.add(op.clone(), &[stream]))
                 });
@@ -475,7 +474,7 @@ impl Writer<'_> {
             return Ok(streams);
         }
         let node = self.network.graph().node(id).clone();
-        // A constant that is repeated for every sample is taken apart once, before that.
+        // A constant that is repeated for every sample is split once, before it is repeated.
         if let (Op::Expand { .. }, true) = (&node.op, node.is_constant()) {
             let (parts, g) = (self.operand(node.inputs[0])?, &mut self.graph);
             return parts.map(|part| g.add(node.op.clone(), &[part]));
@@ -510,15 +509,15 @@ impl Writer<'_> {
     }
 }
 
-/// Neighbouring positions of a window at which the same part of it lies within the input.
-struct Run {
-    /// How many positions.
+/// Neighbouring positions of a window at which the same of its taps lie within the input.
+struct ClippedWindow {
+    /// Number of positions.
     positions: usize,
-    /// For every part of the window that lies within, where it stands at the first of them.
+    /// For each tap within the input, its input position at the first of them.
     starts: Vec<usize>,
 }
 
-fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Run> {
+fn clipped_windows(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<ClippedWindow> {
     let within = |position: usize| -> Vec<(usize, usize)> {
         let reached = (0..window.kernel[axis]).map(|tap| {
             let position = position * window.stride[axis] + tap * window.dilation[axis];
@@ -526,17 +525,17 @@ fn runs(window: &Window, axis: usize, length: usize, positions: usize) -> Vec<Ru
         });
         reached.filter_map(|(tap, position)| position.map(|position| (tap, position))).collect()
     };
-    let mut runs: Vec<Run> = Vec::new();
+    let mut clipped_windows: Vec<ClippedWindow> = Vec::new();
     let mut last: Vec<usize> = Vec::new();
     for position in 0..positions {
         let (taps, starts): (Vec<usize>, Vec<usize>) = within(position).into_iter().unzip();
-        match runs.last_mut() {
-            Some(run) if taps == last => run.positions += 1,
-            _ => runs.push(Run { positions: 1, starts }),
+        match clipped_windows.last_mut() {
+            Some(clipped) if taps == last => clipped.positions += 1,
+            _ => clipped_windows.push(ClippedWindow { positions: 1, starts }),
         }
         last = taps;
     }
-    runs
+    clipped_windows
 }
 
 /// What can be done about an op that is not piecewise linear.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
-/// A graph cut in two: `prologue` reads only the inputs that name the class and numbers like α; `main` reads all
-/// inputs and, after them, the values that cross the cut.
+/// A graph cut in two: `prologue` reads only the class and numbers like α; `main` reads all inputs and, after them, the values that
+/// cross the cut.
 #[derive(Clone, Debug)]
 pub(crate) struct PrologueSplit {
     pub(crate) prologue: Graph,

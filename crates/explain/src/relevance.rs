@@ -1,8 +1,8 @@
 //! SplitLRP's backward pass as a rule set: ε-LRP on the pair of streams, whose weights are all non-negative. The
 //! message is `(R⁺, R⁻)`; its sum is conserved.
 //!
-//! The rule divides by both members of a pair, and of `(s − a)/2` little is left in single precision where `a⁻ ≪ a⁺`:
-//! graphs with this rule set are meant to be run in double precision.
+//! The rule divides by both members of a pair. In single precision `(s − a)/2` is mostly rounding error where `a⁻ ≪ a⁺`, so graphs
+//! with this rule set need double precision.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::network::Network;
-use crate::quotient::stabilised_quotient;
 use crate::scaled::{Scale, Scaled};
+use crate::stabilised_quotient::stabilised_quotient;
 use crate::sum_stream::{SumStream, affine_bias};
 
 /// The paper's stabiliser of the denominators.
@@ -32,8 +32,8 @@ pub(crate) struct Relevance {
     pub(crate) minus: NodeId,
 }
 
-/// Relevance, and the weighted sum that it was handed to.
-pub(crate) type Handed = RefCell<Vec<(NodeId, NodeId)>>;
+/// Pairs of relevance and the weighted sum that received it.
+pub(crate) type RecordedRelevance = RefCell<Vec<(NodeId, NodeId)>>;
 
 /// The rules for `(R⁺, R⁻)`.
 pub(crate) struct Relevances {
@@ -42,8 +42,8 @@ pub(crate) struct Relevances {
     pub(crate) network: Rc<Network>,
     pub(crate) scale: Scale,
     pub(crate) stream: Rc<SumStream>,
-    /// Relevance that was handed to weighted sums, and these: where a sum is nothing but its bias, it stays there.
-    pub(crate) handed: Rc<Handed>,
+    /// Relevance received by weighted sums: where a sum is only its bias, relevance stays there.
+    pub(crate) recorded: Rc<RecordedRelevance>,
 }
 
 impl Relevance {
@@ -164,7 +164,7 @@ impl Relevances {
             None => id,
         };
         let (plus, minus) = self.pair(g, sums, differences)?;
-        self.handed.borrow_mut().extend([(r.plus, plus), (r.minus, minus)]);
+        self.recorded.borrow_mut().extend([(r.plus, plus), (r.minus, minus)]);
         let c = Relevance {
             plus: self.segmented(g, r.plus, plus, sums)?,
             minus: self.segmented(g, r.minus, minus, sums)?,

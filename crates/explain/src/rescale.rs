@@ -14,7 +14,7 @@ use crate::methods::PoolChange;
 use crate::network::Network;
 use crate::reference::Reference;
 
-/// Changes smaller than this are none: there the gradient is the multiplier.
+/// Changes below this count as zero: there the gradient is the multiplier.
 const NO_CHANGE: f64 = 1e-10;
 
 /// The rules for multipliers.
@@ -64,7 +64,7 @@ impl Rules for Rescale {
 }
 
 impl Rescale {
-    /// `Wᵀm`. A product of two values that both changed answers to each as if the other stood half-way between the two:
+    /// `Wᵀm`. For a product of two values that both changed, the coefficient of each is the mean of the other:
     /// `Δ(ab) = ½(b + b′)Δa + ½(a + a′)Δb`.
     fn linear(&self, g: &mut Graph, edge: &Edge<'_>, m: NodeId) -> Result<NodeId> {
         let mut operands = edge.node.inputs.clone();
@@ -81,8 +81,8 @@ impl Rescale {
         transpose(g, edge.id, edge.index, m, Coefficients { operands: &operands, magnitude: false })
     }
 
-    /// The rise from the reference's winner to the larger of the two belongs to the element that won; the fall from there
-    /// to the one that the reference had won.
+    /// With `b` the larger of the maximum and its reference: the rise from the reference to `b` goes to the element selected for
+    /// the image, the fall from `b` to the maximum to the element selected for the reference.
     fn maximum(
         &self,
         g: &mut Graph,

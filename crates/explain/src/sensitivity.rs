@@ -15,8 +15,8 @@ use monosplit_autodiff::{Edge, Rectifier, Rules, rectifier};
 use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::growth::{Direction, growth, steepest};
 use crate::network::Network;
+use crate::operator_norm::{Direction, log2_norm_bound, log2_slope_bound};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::shift::Shifts;
 use crate::split::{Pooling, Split};
@@ -106,7 +106,7 @@ impl Sensitivities {
             }
             Op::Unary(function) => {
                 let slope = slope(g, *function, node.inputs[0], id)?;
-                let steepest = steepest(*function);
+                let steepest = log2_slope_bound(*function);
                 slope.map(|slope| self.locally_affine(g, slope, steepest, m)).transpose()
             }
             Op::Binary(Binary::Pow) if index == 0 => {
@@ -146,7 +146,7 @@ impl Sensitivities {
         index: usize,
         m: Sensitivity,
     ) -> Result<Sensitivity> {
-        let grows = growth(g, node, Direction::Backward(index));
+        let grows = log2_norm_bound(g, node, Direction::Backward(index));
         let signed = Coefficients { operands: &node.inputs, magnitude: false };
         let gradient = transpose(g, id, index, m.gradient, signed)?;
         let partner = (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));

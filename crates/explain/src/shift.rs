@@ -1,5 +1,5 @@
-//! The shift of sensitivities: at each counted node the mass is multiplied by `1 − 2α`, which keeps the hidden
-//! gradient from drowning the ordinary one.
+//! The shift of sensitivities: at each counted node the mass is multiplied by `1 − 2α`, so that the hidden gradient does not
+//! dominate the ordinary one.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Shifts {
 }
 
 impl Shifts {
-    /// Adds the input `alpha` to the graph and the factors read off it.
+    /// Adds the input `alpha` and the factors to the graph.
     pub(crate) fn new(builder: &mut ExplanationBuilder<'_>, split: &Split) -> Result<Self> {
         let nodes = shifted_nodes(builder.network, split.shift_at);
         match split.alpha {

@@ -8,7 +8,7 @@ use monosplit_graph::{Graph, NodeId, Result, Shape};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::explanation_graph::inputs;
-use crate::relevance::{EPSILON, Handed, Relevance, Relevances};
+use crate::relevance::{EPSILON, RecordedRelevance, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
@@ -104,22 +104,26 @@ impl ExplanationBuilder<'_> {
             let (scores, scale) = (builder.scores(), builder.scale);
             activation(&mut builder.graph, &scale, scores, stream.at(scores), StreamPart::Plus)
         })?;
-        let handed = self.relevance_handed(split, epsilon)?;
+        let recorded = self.recorded_relevance(split, epsilon)?;
         let relevance = self.message(&(split, epsilon.to_bits()), at, |builder| {
             let stream = builder.stream(split, true)?;
             let (scores, one_hot) = (builder.scores(), builder.seed());
             let plus = builder.graph.times(one_hot, seed.value)?;
             let minus = builder.graph.scaled(0.0, plus)?;
             let (network, scale) = (builder.network.clone(), builder.scale);
-            let rules = Relevances { epsilon, network, scale, stream, handed };
+            let rules = Relevances { epsilon, network, scale, stream, recorded };
             Ok(Walk::new(rules, scores, Relevance { plus, minus }))
         })?;
         Ok((relevance, seed.exponent))
     }
 
     /// The record of relevance handed to weighted sums by [`ExplanationBuilder::relevances_with`] so far.
-    pub(crate) fn relevance_handed(&mut self, split: &Split, epsilon: f64) -> Result<Rc<Handed>> {
-        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(Handed::default()))
+    pub(crate) fn recorded_relevance(
+        &mut self,
+        split: &Split,
+        epsilon: f64,
+    ) -> Result<Rc<RecordedRelevance>> {
+        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(RecordedRelevance::default()))
     }
 }
 

@@ -9,19 +9,19 @@ use monosplit_autodiff::{Rectifier, rectifier};
 use monosplit_graph::op::{Binary, Padding, Role, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
-use crate::growth::{Direction, growth};
 use crate::network::Network;
+use crate::operator_norm::{Direction, log2_norm_bound};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::split::{InputSplit, Pooling, Split, Stabiliser};
 
 /// The sum stream of every active node of a network.
 pub(crate) struct SumStream {
     streams: HashMap<NodeId, Scaled>,
-    /// What an affine node adds up before its bias: `|W|s`.
+    /// `|W|s` of affine nodes, before the bias.
     contributions: HashMap<NodeId, Scaled>,
 }
 
-/// The graph inputs θ and Θ, where the stabiliser needs them.
+/// The graph inputs θ and Θ of the stabiliser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     pub(crate) theta: NodeId,
@@ -38,7 +38,7 @@ struct Builder<'a> {
 }
 
 impl SumStream {
-    /// Writes the sum stream of `network` into `g`, which starts with the network's own nodes.
+    /// Adds the sum stream of `network` to `g`, which starts with the nodes of the network.
     pub(crate) fn build(
         g: &mut Graph,
         network: &Network,
@@ -63,13 +63,12 @@ impl SumStream {
         self.streams[&id]
     }
 
-    /// What the node adds up before its bias, in magnitude.
+    /// `|W|s` of an affine node, before the bias.
     pub(crate) fn contribution(&self, id: NodeId) -> Option<Scaled> {
         self.contributions.get(&id).copied()
     }
 
-    /// The stream of any operand: of an active value its own, of a value that does not depend on the explained
-    /// input its magnitude.
+    /// The stream of an operand; the magnitude of an operand that does not depend on the explained input.
     pub(crate) fn operand(&self, g: &mut Graph, id: NodeId) -> Result<Scaled> {
         match self.streams.get(&id) {
             Some(stream) => Ok(*stream),
@@ -95,7 +94,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Flattening counts as a layer of its own, unlike other moves of elements: the reference values have it so.
+    /// Flattening counts as a layer, unlike other nodes that move elements, as in the reference implementation.
     fn is_flatten(&self, node: &Node) -> bool {
         let from = node.inputs.first().map_or(0, |&input| self.network.graph().node(input).shape.rank());
         matches!(node.op, Op::Reshape { .. }) && node.shape.rank() == 2 && from > 2
@@ -230,7 +229,7 @@ impl Builder<'_> {
 
     /// The node with every coefficient replaced by its magnitude, applied to the streams.
     fn multilinear(&mut self, g: &mut Graph, id: NodeId, node: &Node) -> Result<Scaled> {
-        let grows = growth(g, node, Direction::Forward);
+        let grows = log2_norm_bound(g, node, Direction::Forward);
         match &node.op {
             Op::Binary(Binary::Add | Binary::Sub) => {
                 let a = self.stream.operand(g, node.inputs[0])?;
@@ -268,7 +267,7 @@ impl Builder<'_> {
             Op::MatMul { .. } => {
                 let (a, b) =
                     (self.stream.operand(g, node.inputs[0])?, self.stream.operand(g, node.inputs[1])?);
-                // Of a stored matrix the growth is known; of two activations only that both have bounds.
+                // For a constant matrix the norm is known; for two activations only their bounds are.
                 let (a, b, bound) = match [0, 1].map(|i| g.node(node.inputs[i]).is_constant()) {
                     [true, _] => {
                         let b = self.scale.ready(g, b, grows)?;
@@ -296,7 +295,7 @@ impl Builder<'_> {
                 let frame = self.scale.under(g, frame, s.grown(padded, 0.0))?;
                 Ok(s.grown(g.plus(padded, frame)?, 1.0))
             }
-            // Their coefficients are not negative, but for those of the divisor.
+            // All their coefficients other than a divisor are non-negative.
             op @ (Op::AveragePool { .. }
             | Op::AveragePoolTranspose { .. }
             | Op::Reduce { .. }
@@ -480,7 +479,7 @@ pub(crate) fn bias_shaped(g: &mut Graph, node: &Node, bias: NodeId) -> Result<No
     }
 }
 
-/// What an affine node adds to its contributions, if anything.
+/// The bias of an affine node, if it has one.
 pub(crate) fn affine_bias(g: &mut Graph, node: &Node) -> Result<Option<NodeId>> {
     match &node.op {
         Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {

@@ -1,5 +1,5 @@
-//! An affine layer seen from the one input that depends on the image: `z = W·x + b`, with the means to compute the same
-//! with other inputs, weights and biases. Every rule is written with these.
+//! Affine layers as functions of the one input that depends on the image, `z = W·x + b`, and the same with modified inputs, weights
+//! and biases. All rules are built from these.
 
 use monosplit_autodiff::linear::{Coefficients, batch_norm_scale, transpose};
 use monosplit_autodiff::{Edge, User};
@@ -9,7 +9,7 @@ use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 use crate::network::Network;
 use crate::sum_stream::affine_bias;
 
-/// Kinds of affine layers, told apart because composites do.
+/// The kinds of affine layers that composites distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Convolution,
@@ -29,10 +29,10 @@ impl Kind {
     }
 }
 
-/// An affine node and what it is made of.
+/// An affine node with its input, weight and bias.
 pub(super) struct Affine<'a> {
     pub(super) kind: Kind,
-    /// The value `z`: the node's own, or what a bias that is added after it makes of that.
+    /// The value `z`: that of the node, or of the node after it that adds its bias.
     pub(super) z: NodeId,
     pub(super) x: NodeId,
     pub(super) weight: NodeId,
@@ -42,8 +42,8 @@ pub(super) struct Affine<'a> {
     index: usize,
 }
 
-/// The constant that is a layer's bias, added by a node of its own as exporters do over tokens, and that node.
-pub(super) fn later_bias(network: &Network, layer: NodeId) -> Option<(NodeId, NodeId)> {
+/// The bias of a layer that a separate node adds, as exporters write dense layers over tokens, and that node.
+pub(super) fn separate_bias(network: &Network, layer: NodeId) -> Option<(NodeId, NodeId)> {
     let node = network.graph().node(layer);
     let &[User { node: sum, input: Some(index) }] = network.users(layer) else { return None };
     let reader = network.graph().node(sum);
@@ -54,7 +54,7 @@ pub(super) fn later_bias(network: &Network, layer: NodeId) -> Option<(NodeId, No
 }
 
 impl<'a> Affine<'a> {
-    /// The affine layer at the upper end of an edge, if it is one.
+    /// The affine layer that is the node of an edge; none for other nodes.
     pub(super) fn of(g: &mut Graph, network: &Network, edge: &Edge<'a>) -> Result<Option<Self>> {
         let Edge { id, node, index, active } = *edge;
         let Some(kind) = Kind::of(&node.op).filter(|_| active == 1) else { return Ok(None) };
@@ -64,7 +64,7 @@ impl<'a> Affine<'a> {
             (_, 0) => (node.inputs[1], node.inputs.get(2).copied()),
             _ => return Ok(None),
         };
-        let (bias, z) = match later_bias(network, id) {
+        let (bias, z) = match separate_bias(network, id) {
             Some((later, sum)) => (Some(later), sum),
             None => (bias, id),
         };

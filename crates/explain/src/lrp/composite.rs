@@ -1,36 +1,36 @@
-//! Which layer has which rule: by its kind, by being the first from the image, or by its name.
+//! Composites: the rule of each layer, by its kind, by its position as first layer, or by its name.
 
 use monosplit_graph::{Error, Label, Result};
 
 use super::affine::Kind;
 use super::rule::Rule;
 
-/// The stabiliser of the denominators unless another is set.
+/// The default ε.
 const STABILISER: f64 = 1e-6;
-/// The stabiliser where one rule is used everywhere, as Captum has it.
+/// The ε of composites with one rule everywhere, as in Captum.
 const CAPTUM_STABILISER: f64 = 1e-9;
 
-/// What becomes of the relevance of products of activations, and of the softmaxes and norms that are made of such.
+/// The rule for products of activations, and for softmaxes and norms, which contain such products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Products {
-    /// A factor that gates (a sigmoid, a softmax, a normaliser) is held as if it were constant, and the other has all;
-    /// half to each where both or neither do (Ali et al. 2022). Constants that are added take nothing.
+    /// A factor that is a gate (a sigmoid, a softmax, a normaliser) is treated as a constant, and the other factor receives all
+    /// relevance; if both or neither are gates, each receives half (Ali et al. 2022). Added constants receive nothing.
     #[default]
     GatesHeld,
-    /// Half to each factor; `R_i = x_i (R_i − s_i Σ_j R_j)` through a softmax `s` of `x`; only the deviation that a norm
-    /// divides by is held. A constant that is added takes its share, as a bias does (Achtibat et al. 2024: AttnLRP).
+    /// AttnLRP (Achtibat et al. 2024): half to each factor; `R_i = x_i (R_i − s_i Σ_j R_j)` through a softmax `s` of `x`; only the
+    /// deviation that a norm divides by is treated as a constant. Added constants receive their share, like a bias.
     Halved,
 }
 
 /// A choice of rules for the layers of a network.
 ///
-/// Activations hand relevance on as it is; sums, average pools and interpolations share it in proportion to
-/// contributions; a maximum gives all of it to the winner.
+/// Activations pass relevance unchanged; sums, average pooling and interpolation distribute it in proportion to contributions; a
+/// maximum passes all of it to the selected element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Composite {
     /// A short name: `epsilon-plus`.
     pub name: String,
-    /// The rule of convolutions that no other affine layer lies before, if they have one of their own.
+    /// The rule of first convolutions (no affine layer before them), if it differs.
     pub first_convolution: Option<Rule>,
     /// The same for fully connected layers.
     pub first_dense: Option<Rule>,
@@ -40,15 +40,15 @@ pub struct Composite {
     pub dense: Rule,
     /// The rule of batch norms that could not be merged into another layer.
     pub normalisation: Rule,
-    /// Rules for layers by name; the first that fits counts, before all of the above.
+    /// Rules for layers by name. The first that matches takes precedence over all of the above.
     pub named: Vec<NamedRule>,
-    /// What products of activations do.
+    /// The rule for products of activations.
     pub products: Products,
     /// The ε of all denominators but those of [`Rule::Epsilon`].
     pub stabiliser: f64,
 }
 
-/// A rule for the layers of some name.
+/// A rule for layers by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedRule {
     /// The name of a layer or of a container of layers; `*` stands for anything.
@@ -57,7 +57,7 @@ pub struct NamedRule {
     pub rule: Rule,
 }
 
-/// ε-γ-box for inputs between −3 and 3, which holds what common normalisations leave of a picture.
+/// ε-γ-box for inputs between −3 and 3, a range that contains images after the usual normalisations.
 impl Default for Composite {
     fn default() -> Self {
         Composite::epsilon_gamma_box(vec![-3.0], vec![3.0])
@@ -106,8 +106,8 @@ impl Composite {
         Composite { stabiliser: CAPTUM_STABILISER, name: "gamma".into(), ..Composite::everywhere(rule) }
     }
 
-    /// AttnLRP: relevance passes attention, to queries and keys too. The paper has the ε rule for affine layers, and the γ
-    /// rule in vision transformers, where it is less noisy.
+    /// AttnLRP: relevance passes through attention, to queries and keys too. The paper uses the ε rule for affine layers, and the
+    /// γ rule in vision transformers, where it is less noisy.
     pub fn attention(rule: Rule) -> Self {
         Composite { name: "attention".into(), products: Products::Halved, ..Composite::everywhere(rule) }
     }
@@ -170,7 +170,7 @@ impl Composite {
 }
 
 impl NamedRule {
-    /// Whether the pattern fits one of the names of a node, or a container it lies in.
+    /// Whether the pattern matches one of the names of a node, or of a module that contains it.
     pub(super) fn fits(&self, label: &Label) -> bool {
         let inside = |name: &str| {
             let rest = name.strip_prefix(self.pattern.as_str());
@@ -181,7 +181,7 @@ impl NamedRule {
     }
 }
 
-/// Whether `name` is what `pattern` says, `*` standing for any letters, also none.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters or none.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or("")) else { return false };

@@ -1,5 +1,5 @@
-//! How much relevance lies on each layer. Rules that keep relevance leave the same total wherever everything passes
-//! through one value; biases and ε take their share, and what is missing says how much.
+//! The total relevance of each layer. Rules that conserve relevance give the same total for all values that everything passes
+//! through. What is missing was absorbed by biases and ε.
 
 use std::rc::Rc;
 
@@ -19,10 +19,9 @@ use crate::network::Network;
 pub struct LayerRelevance {
     /// The layer.
     pub layer: String,
-    /// The sum over the elements of the value it hands on, for each sample.
+    /// The sum of the relevance of its output, for each sample.
     pub totals: Vec<f64>,
-    /// Whether all that the class scores know of the image passes through this value. On a branch there is only part
-    /// of the relevance.
+    /// Whether all paths from the image to the class scores pass through this value. A branch has only part of the relevance.
     pub whole: bool,
 }
 
@@ -35,7 +34,7 @@ pub struct Conservation {
 }
 
 impl Conservation {
-    /// Prepares the totals of every layer between the image and the class scores of `source`.
+    /// Compiles the totals of every layer between the image and the class scores of `source`.
     pub fn new(source: &Graph, method: &Lrp, engine: &dyn Engine) -> Result<Self> {
         let network = Rc::new(Network::new(source)?);
         let mut builder = ExplanationBuilder::new(&network, ClassInput::GivenOrTop)?;
@@ -68,7 +67,7 @@ impl Conservation {
     }
 }
 
-/// The values that have relevance and a name, the last first, and whether all of it passes through them.
+/// The named values that have relevance, the last first, and whether all of it passes through them.
 fn values(network: &Network) -> Vec<(NodeId, bool)> {
     let reached = network.output_dependencies();
     let on_the_way = |id: NodeId| reached[id.index()] && network.is_active(id);

@@ -1,5 +1,5 @@
-//! Functions that relevance passes as a whole though they are spelled out in several nodes: softmaxes, `e·1/Σe` with
-//! `e = exp(x − max x)`, and activations as exporters write them, `½x·(1 + erf(x/√2))`.
+//! Functions of several nodes that relevance propagation treats as one: softmaxes, `e·1/Σe` with `e = exp(x − max x)`, and
+//! activations as exporters write them, `½x·(1 + erf(x/√2))`.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use monosplit_graph::{Graph, NodeId, Op, Result};
 
 use crate::network::Network;
 
-/// The functions of a network, by the nodes they are spelled out with.
+/// The functions of a network, by the nodes they consist of.
 pub(super) struct Functions {
     softmaxes: HashMap<NodeId, Softmax>,
-    /// The one input to which a node hands on all relevance as it is.
-    routes: HashMap<NodeId, usize>,
+    /// The one input that receives all relevance of a node unchanged.
+    pass_through_inputs: HashMap<NodeId, usize>,
 }
 
 /// A softmax, or its logarithm.
@@ -27,10 +27,10 @@ pub(super) struct Softmax {
 }
 
 impl Functions {
-    /// The softmaxes, and the activations if they are asked for.
+    /// The softmaxes, and optionally the activations.
     pub(super) fn of(network: &Network, activations: bool) -> Self {
         let graph = network.graph();
-        let mut found = Functions { softmaxes: HashMap::new(), routes: HashMap::new() };
+        let mut found = Functions { softmaxes: HashMap::new(), pass_through_inputs: HashMap::new() };
         for (id, node) in network.nodes() {
             let (axis, is_plain) = match node.op {
                 Op::Softmax { axis } => (axis, true),
@@ -40,7 +40,7 @@ impl Functions {
             let Some(end) = network.decomposition(id) else { continue };
             if is_plain {
                 let exponentials = graph.node(end).inputs[0];
-                found.routes.insert(graph.node(exponentials).inputs[0], 0);
+                found.pass_through_inputs.insert(graph.node(exponentials).inputs[0], 0);
             }
             found.softmaxes.insert(end, Softmax { id, is_plain, x: node.inputs[0], axis });
         }
@@ -49,7 +49,7 @@ impl Functions {
             let mut at = activation.node;
             while at != activation.input && network.decomposition(at).is_none() {
                 let &[(index, input), ..] = &*network.active_inputs(at) else { break };
-                found.routes.insert(at, index);
+                found.pass_through_inputs.insert(at, index);
                 at = input;
             }
         }
@@ -61,15 +61,15 @@ impl Functions {
         self.softmaxes.get(&id)
     }
 
-    /// The one input to which a node hands on all relevance as it is.
-    pub(super) fn route(&self, id: NodeId) -> Option<usize> {
-        self.routes.get(&id).copied()
+    /// The one input that receives all relevance of a node unchanged.
+    pub(super) fn pass_through_input(&self, id: NodeId) -> Option<usize> {
+        self.pass_through_inputs.get(&id).copied()
     }
 }
 
 impl Softmax {
-    /// `x ⊙ (R − s ΣR)`: Taylor's expansion at `x`, what it leaves at the input 0 taken for a bias.
-    pub(super) fn hand_down(&self, g: &mut Graph, r: NodeId) -> Result<NodeId> {
+    /// `x ⊙ (R − s ΣR)`: the Taylor expansion at `x`, with the remainder at the input 0 taken as a bias.
+    pub(super) fn propagate(&self, g: &mut Graph, r: NodeId) -> Result<NodeId> {
         let all = g.reduced(Reduction::Sum, r, &[self.axis], true)?;
         let expected = g.times(self.id, all)?;
         let surplus = g.minus(r, expected)?;

@@ -1,9 +1,9 @@
-//! Which values weigh others: the result of a saturating or normalising function is a gate where it is multiplied.
+//! Gates: values that weight others. The result of a saturating or normalising function is a gate where it is multiplied.
 
 use monosplit_graph::Op;
 use monosplit_graph::op::{Binary, Role, Unary};
 
-/// What an op makes of a value that may be a gate.
+/// Whether the result of an op is a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gating {
     /// The result of a normaliser is a gate.

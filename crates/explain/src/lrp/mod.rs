@@ -1,12 +1,12 @@
-//! Layer-wise relevance propagation: the explained score is handed down from layer to layer until it lies on the image.
-//! A composite says which rule an affine layer has; what is not affine has one rule here, whatever the composite.
+//! Layer-wise relevance propagation: the explained score is propagated backwards from layer to layer to the image. A composite
+//! gives the rule of each affine layer. All other nodes have fixed rules:
 //!
 //! | node | rule |
 //! |---|---|
-//! | activations, constants added or multiplied | relevance as it is; a constant added right after a fully connected layer is its bias |
+//! | activations, constants added or multiplied | relevance unchanged; a constant added right after a fully connected layer is its bias |
 //! | sums, differences, average pools, means, interpolation | shares by contribution, `x ⊙ Jᵀ(R/stab(z))` |
-//! | max pooling, the larger of two | all to the winner |
-//! | joining, cutting, padding, moving | by transposition |
+//! | max pooling, elementwise maximum | all to the selected element |
+//! | concatenation, slices, padding, other moves of elements | by transposition |
 //! | products of two activations | all to the signal where one factor gates (a sigmoid, a softmax, a normaliser), which is held as if it were constant (Ali et al. 2022); half to each where both or neither do |
 //! | softmax | only as a gate |
 //!
@@ -35,22 +35,22 @@ pub use conservation::{Conservation, LayerRelevance};
 pub use rule::Rule;
 
 use crate::network::Network;
-use crate::quotient::stabilised_quotient;
-use affine::{Affine, Kind, later_bias};
+use crate::stabilised_quotient::stabilised_quotient;
+use affine::{Affine, Kind, separate_bias};
 use function::Functions;
 use gate::Gating;
-use rule::Setting;
+use rule::RuleContext;
 use signs::non_negative;
 
 /// The rules for one relevance.
 pub(crate) struct Relevance {
     network: Rc<Network>,
     composite: Composite,
-    /// Whether no affine layer lies before a node.
+    /// For each node, whether it is a first layer: no affine layer lies before it.
     first: Vec<bool>,
     non_negative: Vec<bool>,
     functions: Functions,
-    /// `R/stab(z)` of the nodes met so far, which all their inputs share.
+    /// `R/stab(z)` of the nodes visited so far, shared by all their inputs.
     quotients: HashMap<NodeId, NodeId>,
 }
 
@@ -111,8 +111,8 @@ impl Relevance {
         }
     }
 
-    /// Whether a value weighs others: what a saturating or normalising function left, maybe moved or scaled since. Of
-    /// those only normalisers count where products are halved.
+    /// Whether a value is a gate: the result of a saturating or normalising function, possibly moved or scaled since. With halved
+    /// products only normalisers count.
     fn is_gate(&self, mut id: NodeId) -> bool {
         let saturating = self.composite.products == Products::GatesHeld;
         loop {
@@ -128,11 +128,14 @@ impl Relevance {
         }
     }
 
-    /// What crosses an edge within a function that is passed as a whole, and nothing off the way through it; `None` for an
-    /// edge of something else.
+    /// The relevance at an edge of a function that is treated as one: only the edges of its path pass relevance. `None` for an edge
+    /// of any other node.
     fn within_function(&self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<Option<NodeId>>> {
         let Some(softmax) = self.functions.softmax_ending_at(edge.id) else {
-            return Ok(self.functions.route(edge.id).map(|route| (edge.index == route).then_some(r)));
+            return Ok(self
+                .functions
+                .pass_through_input(edge.id)
+                .map(|pass_through_input| (edge.index == pass_through_input).then_some(r)));
         };
         if self.composite.products == Products::GatesHeld || !softmax.is_plain {
             return Err(Error::unsupported(
@@ -140,7 +143,7 @@ impl Relevance {
             )
             .at(self.network.graph().node(softmax.id).label.display()));
         }
-        Ok(Some(if edge.index == 0 { Some(softmax.hand_down(g, r)?) } else { None }))
+        Ok(Some(if edge.index == 0 { Some(softmax.propagate(g, r)?) } else { None }))
     }
 }
 
@@ -158,18 +161,18 @@ impl Rules for Relevance {
         }
         if let Some(layer) = Affine::of(g, &self.network, edge)? {
             let rule = self.composite.rule(layer.kind, self.first[id.index()], &node.label);
-            let setting = Setting {
+            let context = RuleContext {
                 stabiliser: self.composite.stabiliser,
                 non_negative: self.non_negative[layer.x.index()],
             };
-            return rule.hand_down(g, &layer, r, setting).map(Some);
+            return rule.propagate(g, &layer, r, context).map(Some);
         }
         if let Some(maximum) = WindowMax::of(g, node)? {
             return maximum.select_transposed(g, r).map(Some);
         }
         let shape = g.node(node.inputs[index]).shape.clone();
-        // The rule of the layer below counts its bias.
-        let is_bias = later_bias(&self.network, node.inputs[index]).is_some();
+        // The rule of the layer before it includes this bias.
+        let is_bias = separate_bias(&self.network, node.inputs[index]).is_some();
         match &node.op {
             Op::Unary(_) => Ok(Some(r)),
             Op::Binary(Binary::PRelu | Binary::Pow) if index == 0 => g.summed_to(r, &shape).map(Some),
@@ -238,7 +241,7 @@ impl Rules for Relevance {
     }
 }
 
-/// The affine layers that no other lies before, batch norms not counted.
+/// The affine layers without another affine layer before them. Batch norms do not count.
 fn first_layers(network: &Network) -> Vec<bool> {
     let layer = |id: NodeId| {
         let kind = Kind::of(&network.graph().node(id).op);

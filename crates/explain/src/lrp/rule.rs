@@ -1,10 +1,10 @@
-//! How an affine layer hands its relevance down. `stab(z) = z + ε·sign(z)` with `sign(0) = +1`; `x⁺`, `W⁺` are positive
+//! Relevance propagation rules for affine layers. `stab(z) = z + ε·sign(z)` with `sign(0) = +1`; `x⁺`, `W⁺` are positive
 //! parts, `x⁻`, `W⁻` negative ones (so that `x = x⁺ + x⁻`).
 
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape, Tensor};
 
 use super::affine::Affine;
-use crate::quotient::stabilised_quotient;
+use crate::stabilised_quotient::stabilised_quotient;
 
 /// A rule for an affine layer `z = W·x + b` whose relevance is `R`.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub enum Rule {
     },
     /// The generalised γ rule, for inputs and outputs of either sign (Andéol et al. 2021). Where `z > 0`, contributions
     /// are `x⁺(W + γW⁺) + x⁻(W + γW⁻)`, where `z < 0` they are `x⁺(W + γW⁻) + x⁻(W + γW⁺)`; the bias counts as the weight
-    /// of a positive input. Where `z = 0` nothing is handed down.
+    /// of a positive input. Where `z = 0` no relevance is propagated.
     Gamma {
         /// γ
         gamma: f64,
@@ -30,7 +30,7 @@ pub enum Rule {
     /// The αβ rule with α = 1 and β = 0.
     ZPlus,
     /// α shares of the positive contributions `x⁺W⁺ + x⁻W⁻ + b⁺`, less β shares of the negative ones `x⁺W⁻ + x⁻W⁺ + b⁻`
-    /// (Bach et al. 2015); relevance is kept where α − β = 1.
+    /// (Bach et al. 2015); relevance is conserved if α − β = 1.
     AlphaBeta {
         /// α
         alpha: f64,
@@ -49,13 +49,13 @@ pub enum Rule {
     WSquare,
     /// Equal shares to all inputs (Lapuschkin et al. 2019).
     Flat,
-    /// Every element's relevance as it is; only for layers that keep the shape.
+    /// Relevance passes unchanged; only for layers that keep the shape.
     Pass,
 }
 
-/// What a rule needs to know besides the layer.
+/// What a rule depends on besides the layer.
 #[derive(Clone, Copy)]
-pub(super) struct Setting {
+pub(super) struct RuleContext {
     /// The stabiliser ε of all rules but [`Rule::Epsilon`].
     pub(super) stabiliser: f64,
     /// Whether the layer's input has no negative elements.
@@ -63,7 +63,7 @@ pub(super) struct Setting {
 }
 
 impl Rule {
-    /// The rule's name on the command line.
+    /// The name of the rule, such as `epsilon`.
     pub fn name(&self) -> &'static str {
         match self {
             Rule::Epsilon { .. } => "epsilon",
@@ -105,12 +105,12 @@ impl Rule {
     }
 
     /// The relevance of the layer's input, `r` being that of its output.
-    pub(super) fn hand_down(
+    pub(super) fn propagate(
         &self,
         g: &mut Graph,
         layer: &Affine<'_>,
         r: NodeId,
-        setting: Setting,
+        context: RuleContext,
     ) -> Result<NodeId> {
         let (weight, bias) = (layer.weight, layer.bias);
         match self {
@@ -127,27 +127,27 @@ impl Rule {
                 let positive = g.more_than(layer.z, 0.0)?;
                 let negative = g.binary(monosplit_graph::op::Binary::Less, layer.z, zero)?;
                 let (above, below) = (g.masked(positive, r)?, g.masked(negative, r)?);
-                let above = side(g, layer, (up, down, up_bias), above, setting)?;
-                let below = side(g, layer, (down, up, down_bias), below, setting)?;
+                let above = side(g, layer, (up, down, up_bias), above, context)?;
+                let below = side(g, layer, (down, up, down_bias), below, context)?;
                 g.plus(above, below)
             }
             Rule::PaperGamma { gamma } => {
                 let weight = raised(g, weight, *gamma, true)?;
                 let z = layer.forward(g, layer.x, weight, bias)?;
-                let c = quotient(g, r, z, setting.stabiliser)?;
+                let c = quotient(g, r, z, context.stabiliser)?;
                 contribution(g, layer, layer.x, weight, c)
             }
-            Rule::ZPlus => alpha_beta(g, layer, (1.0, 0.0), r, setting),
-            Rule::AlphaBeta { alpha, beta } => alpha_beta(g, layer, (*alpha, *beta), r, setting),
-            Rule::ZBox { low, high } => boxed(g, layer, (low, high), r, setting),
+            Rule::ZPlus => alpha_beta(g, layer, (1.0, 0.0), r, context),
+            Rule::AlphaBeta { alpha, beta } => alpha_beta(g, layer, (*alpha, *beta), r, context),
+            Rule::ZBox { low, high } => boxed(g, layer, (low, high), r, context),
             Rule::WSquare => {
                 let squared = g.times(weight, weight)?;
                 let bias = bias.map(|b| g.times(b, b)).transpose()?;
-                unweighted(g, layer, squared, bias, r, setting)
+                unweighted(g, layer, squared, bias, r, context)
             }
             Rule::Flat => {
                 let ones = constant_like(g, weight, 1.0)?;
-                unweighted(g, layer, ones, None, r, setting)
+                unweighted(g, layer, ones, None, r, context)
             }
             Rule::Pass => {
                 let (from, to) = (&g.node(layer.z).shape, &g.node(layer.x).shape);
@@ -194,18 +194,18 @@ fn side(
     layer: &Affine<'_>,
     (upper, lower, bias): (NodeId, NodeId, Option<NodeId>),
     r: NodeId,
-    setting: Setting,
+    context: RuleContext,
 ) -> Result<NodeId> {
-    if setting.non_negative {
+    if context.non_negative {
         let z = layer.forward(g, layer.x, upper, bias)?;
-        let c = quotient(g, r, z, setting.stabiliser)?;
+        let c = quotient(g, r, z, context.stabiliser)?;
         return contribution(g, layer, layer.x, upper, c);
     }
     let (positive, negative) = (g.rectified(layer.x)?, negative_part(g, layer.x)?);
     let (first, second) =
         (layer.forward(g, positive, upper, bias)?, layer.forward(g, negative, lower, None)?);
     let z = g.plus(first, second)?;
-    let c = quotient(g, r, z, setting.stabiliser)?;
+    let c = quotient(g, r, z, context.stabiliser)?;
     let (first, second) =
         (contribution(g, layer, positive, upper, c)?, contribution(g, layer, negative, lower, c)?);
     g.plus(first, second)
@@ -216,17 +216,17 @@ fn alpha_beta(
     layer: &Affine<'_>,
     (alpha, beta): (f64, f64),
     r: NodeId,
-    setting: Setting,
+    context: RuleContext,
 ) -> Result<NodeId> {
     let (upper, lower) = (g.rectified(layer.weight)?, negative_part(g, layer.weight)?);
     let upper_bias = layer.bias.map(|b| g.rectified(b)).transpose()?;
-    let for_it = side(g, layer, (upper, lower, upper_bias), r, setting)?;
+    let for_it = side(g, layer, (upper, lower, upper_bias), r, context)?;
     let for_it = g.scaled(alpha, for_it)?;
     if beta == 0.0 {
         return Ok(for_it);
     }
     let lower_bias = layer.bias.map(|b| negative_part(g, b)).transpose()?;
-    let against_it = side(g, layer, (lower, upper, lower_bias), r, setting)?;
+    let against_it = side(g, layer, (lower, upper, lower_bias), r, context)?;
     let against_it = g.scaled(beta, against_it)?;
     g.minus(for_it, against_it)
 }
@@ -236,7 +236,7 @@ fn boxed(
     layer: &Affine<'_>,
     (low, high): (&[f64], &[f64]),
     r: NodeId,
-    setting: Setting,
+    context: RuleContext,
 ) -> Result<NodeId> {
     let (upper, lower) = (g.rectified(layer.weight)?, negative_part(g, layer.weight)?);
     let (low, high) = (bound_like(g, layer.x, low)?, bound_like(g, layer.x, high)?);
@@ -246,7 +246,7 @@ fn boxed(
         let least = layer.forward(g, bound, weight, None)?;
         z = g.minus(z, least)?;
     }
-    let c = quotient(g, r, z, setting.stabiliser)?;
+    let c = quotient(g, r, z, context.stabiliser)?;
     let mut relevance = contribution(g, layer, layer.x, layer.weight, c)?;
     for (bound, weight) in [(low, upper), (high, lower)] {
         let least = contribution(g, layer, bound, weight, c)?;
@@ -262,11 +262,11 @@ fn unweighted(
     weight: NodeId,
     bias: Option<NodeId>,
     r: NodeId,
-    setting: Setting,
+    context: RuleContext,
 ) -> Result<NodeId> {
     let ones = constant_like(g, layer.x, 1.0)?;
     let z = layer.forward(g, ones, weight, bias)?;
-    let c = quotient(g, r, z, setting.stabiliser)?;
+    let c = quotient(g, r, z, context.stabiliser)?;
     layer.backward(g, weight, c)
 }
 

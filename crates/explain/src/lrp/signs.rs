@@ -1,4 +1,4 @@
-//! Which values have no negative elements, whatever the image: half of some rules is about those that do.
+//! Values that have no negative elements for any image. Some rules are cheaper for them.
 
 use monosplit_graph::op::NonNegative;
 use monosplit_graph::{Graph, NodeId};

@@ -1,6 +1,6 @@
 //! Dropout as in training, with a mask given from outside: the same mask acts on the network and on its streams.
 
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 use monosplit_engine::Cpu;
 use monosplit_explain::{Class, ExplainBatch, Explainer, MapRequest, Settings, Split, Stream, StreamPart};
 use monosplit_graph::op::{Binary, Unary};
@@ -31,9 +31,9 @@ fn dropout(g: &mut Graph, a: monosplit_graph::NodeId) -> monosplit_graph::NodeId
 
 fn requests() -> Vec<MapRequest> {
     let methods = [
-        Asked::SplitCam(Stream::G, StreamPart::Plus),
-        Asked::SplitGrad(Stream::H, StreamPart::Combined),
-        Asked::SplitCam(Stream::G, StreamPart::Combined),
+        SplitMap::SplitCam(Stream::G, StreamPart::Plus),
+        SplitMap::SplitGrad(Stream::H, StreamPart::Combined),
+        SplitMap::SplitCam(Stream::G, StreamPart::Combined),
     ];
     methods.into_iter().map(|method| method.at(Split::default(), "first")).collect()
 }

@@ -1,9 +1,9 @@
 //! Tests of explanations through the public interface, in one binary because each binary links all crates.
 
-mod asked;
 mod dropout;
 mod four_streams;
 mod gradients_and_cams;
+mod multi_pass;
 mod propagation;
-mod repeated;
+mod split_map;
 mod vectors;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
@@ -27,7 +27,7 @@ fn network(path: &Path) -> Graph {
     canonicalise(&graph, CanonicalOptions::default(), &evaluate).unwrap().0
 }
 
-fn method(kind: &str, map: &str) -> Asked {
+fn method(kind: &str, map: &str) -> SplitMap {
     let stream = if map.starts_with('h') { Stream::H } else { Stream::G };
     let part = match map.chars().nth(1) {
         Some('+') => StreamPart::Plus,
@@ -35,11 +35,11 @@ fn method(kind: &str, map: &str) -> Asked {
         _ => StreamPart::Combined,
     };
     match (kind, map) {
-        ("splitcam", _) => Asked::SplitCam(stream, part),
-        ("splitgrad", _) => Asked::SplitGrad(stream, part),
-        (_, "pos") => Asked::SplitLrp(RelevanceMap::Pos),
-        (_, "neg") => Asked::SplitLrp(RelevanceMap::Neg),
-        _ => Asked::SplitLrp(RelevanceMap::Comb),
+        ("splitcam", _) => SplitMap::SplitCam(stream, part),
+        ("splitgrad", _) => SplitMap::SplitGrad(stream, part),
+        (_, "pos") => SplitMap::SplitLrp(RelevanceMap::Pos),
+        (_, "neg") => SplitMap::SplitLrp(RelevanceMap::Neg),
+        _ => SplitMap::SplitLrp(RelevanceMap::Comb),
     }
 }
 

@@ -9,12 +9,12 @@ use monosplit_explain::{
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
 use super::literal::{Literal, Numbers, Pair, Sample};
+use super::literal_map::{LiteralMap, map};
 use super::network::{EVERYTHING, random_network};
 use super::noise::Noise;
-use super::reading::{LiteralMap, map};
 use super::relevance::Jitter;
 use super::rule::shape;
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 
 /// How far a run may be from the literal one.
 #[derive(Clone, Copy)]
@@ -32,14 +32,14 @@ pub(crate) fn cases(default: usize) -> usize {
     std::env::var("MONOSPLIT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-pub(crate) fn methods() -> Vec<Asked> {
+pub(crate) fn methods() -> Vec<SplitMap> {
     let mut methods = Vec::new();
     for stream in [Stream::G, Stream::H] {
         for part in [StreamPart::Combined, StreamPart::Plus, StreamPart::Minus] {
-            methods.extend([Asked::SplitCam(stream, part), Asked::SplitGrad(stream, part)]);
+            methods.extend([SplitMap::SplitCam(stream, part), SplitMap::SplitGrad(stream, part)]);
         }
     }
-    methods.extend([RelevanceMap::Pos, RelevanceMap::Neg, RelevanceMap::Comb].map(Asked::SplitLrp));
+    methods.extend([RelevanceMap::Pos, RelevanceMap::Neg, RelevanceMap::Comb].map(SplitMap::SplitLrp));
     methods
 }
 
@@ -234,7 +234,7 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
             let four = four[at].as_ref().unwrap();
             let read = |r: &Pair| map(method, &shape(&graph, id), &sample, at, four, r);
             let mut expected = read(r);
-            if let Asked::SplitLrp(_) = method {
+            if let SplitMap::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));
             }
             let apart = departure(&sample_of(found, n, classes.len()), &expected, tolerance);

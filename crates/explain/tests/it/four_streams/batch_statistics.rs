@@ -8,12 +8,12 @@ use monosplit_graph::{Graph, Kind, NodeId, Op, Shape, Tensor};
 
 use super::agreement::{DOUBLE, cases, departure, layer, methods};
 use super::literal::{Literal, Numbers, Pair};
+use super::literal_map::map;
 use super::network::{EVERYTHING, Writer, writer};
 use super::noise::Noise;
-use super::reading::map;
 use super::relevance::Jitter;
 use super::rule::shape;
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 
 const SAMPLES: usize = 3;
 const FEATURES: usize = 6;
@@ -93,9 +93,9 @@ fn check(seed: u64, stabiliser: Stabiliser) {
     let is_read = |id: &NodeId| graph.node(*id).shape.rank() == 2 && graph.node(*id).op.name() == "MatMul";
     let mut layers: Vec<NodeId> = graph.nodes().map(|(id, _)| id).filter(is_read).collect();
     layers.push(graph.inputs()[0]);
-    let asked: Vec<(Asked, NodeId)> =
+    let split_map: Vec<(SplitMap, NodeId)> =
         layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id))).collect();
-    let requests: Vec<MapRequest> = asked.iter().map(|&(m, id)| m.at(split, layer(&graph, id))).collect();
+    let requests: Vec<MapRequest> = split_map.iter().map(|&(m, id)| m.at(split, layer(&graph, id))).collect();
     let engine = Cpu::default().threads(1).precision(Precision::F64);
     let explainer = Explainer::new(&graph, &requests, &engine).unwrap();
     let settings = Settings { alpha: numbers.alpha.clone(), theta: numbers.theta, limit: numbers.limit };
@@ -113,7 +113,7 @@ fn check(seed: u64, stabiliser: Stabiliser) {
     let exact = relevance(&mut Jitter::none());
     let disturbed: Vec<_> =
         (0..4).map(|seed| relevance(&mut Jitter { noise: Noise::new(seed), share: 1e-12 })).collect();
-    for ((method, id), found) in asked.iter().zip(&explained.maps) {
+    for ((method, id), found) in split_map.iter().zip(&explained.maps) {
         let at = id.index();
         let g = joined(four.iter().map(|four| four[at].as_ref().unwrap().0.clone()));
         let h = joined(four.iter().map(|four| four[at].as_ref().unwrap().1.clone()));
@@ -123,7 +123,7 @@ fn check(seed: u64, stabiliser: Stabiliser) {
         };
         let read = |r: &Pair| map(*method, &shape(&graph, *id), &sample, at, &(g.clone(), h.clone()), r);
         let mut expected = read(&total(&exact));
-        if let Asked::SplitLrp(_) = method {
+        if let SplitMap::SplitLrp(_) = method {
             expected.allow_for(disturbed.iter().map(|all| read(&total(all))));
         }
         let each = found.values.len() / SAMPLES;

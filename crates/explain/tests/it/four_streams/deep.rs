@@ -10,12 +10,12 @@ use super::agreement::{
     SINGLE, activations, departure, disturbed_relevances, images, layer, methods, sample_of,
 };
 use super::literal::{Literal, Numbers, Pair};
+use super::literal_map::map;
 use super::network::{PIECEWISE_LINEAR, writer};
 use super::noise::Noise;
-use super::reading::map;
 use super::relevance::Jitter;
 use super::rule::shape;
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 
 const LAYERS: usize = 200;
 
@@ -56,9 +56,9 @@ fn check(graph: &Graph, noise: &mut Noise) {
     let split = Split::default().stabiliser(Stabiliser::None);
     let nodes: Vec<NodeId> = graph.nodes().filter(|(_, n)| !n.is_constant()).map(|(id, _)| id).collect();
     let layers = [nodes[0], nodes[nodes.len() / 2], nodes[nodes.len() - 3]];
-    let asked: Vec<(Asked, NodeId)> =
+    let split_map: Vec<(SplitMap, NodeId)> =
         layers.iter().flat_map(|&id| methods().into_iter().map(move |method| (method, id))).collect();
-    let requests: Vec<MapRequest> = asked.iter().map(|&(m, id)| m.at(split, layer(graph, id))).collect();
+    let requests: Vec<MapRequest> = split_map.iter().map(|&(m, id)| m.at(split, layer(graph, id))).collect();
     let images = images(noise, graph, 2);
     let explainer = Explainer::new(graph, &requests, &Cpu::default().threads(1)).unwrap();
     let settings = Settings::default().alpha(0.0);
@@ -70,13 +70,13 @@ fn check(graph: &Graph, noise: &mut Noise) {
         let four = literal.backward(&sample, [0, 2][n]);
         let relevance = literal.relevance(&sample, [0, 2][n], &mut Jitter::none());
         let disturbed = disturbed_relevances(&literal, &sample, [0, 2][n], SINGLE);
-        for ((method, id), found) in asked.iter().zip(&explained.maps) {
+        for ((method, id), found) in split_map.iter().zip(&explained.maps) {
             let (at, shape) = (id.index(), shape(graph, *id));
             let nothing = Pair::zero(sample.original[at].len());
             let (four, r) = (four[at].as_ref().unwrap(), relevance[at].as_ref().unwrap_or(&nothing));
             let read = |r: &Pair| map(*method, &shape, &sample, at, four, r);
             let mut expected = read(r);
-            if let Asked::SplitLrp(_) = method {
+            if let SplitMap::SplitLrp(_) = method {
                 expected.allow_for(disturbed.iter().map(|all| read(all[at].as_ref().unwrap_or(&nothing))));
             }
             let values = sample_of(found, n, 2);
@@ -112,7 +112,7 @@ fn half_alpha_is_the_gradient_at_any_depth() {
     let graph = convolutional(&mut noise);
     let images = images(&mut noise, &graph, 1);
     let at = layer(&graph, graph.inputs()[0]);
-    let requests = [Asked::Gradient, Asked::SplitGrad(Stream::G, StreamPart::Combined)]
+    let requests = [SplitMap::Gradient, SplitMap::SplitGrad(Stream::G, StreamPart::Combined)]
         .map(|method| method.at(Split::default(), at.clone()));
     let explainer = Explainer::new(&graph, &requests, &Cpu::default().threads(1)).unwrap();
     let explained = explainer.explain(&images, &Class::Index(1), &Settings::default().alpha(0.5)).unwrap();

@@ -14,13 +14,13 @@ use super::network::{EVERYTHING, Menu, PIECEWISE_LINEAR, random_network};
 use super::noise::Noise;
 use super::relevance::Jitter;
 use super::rule::shape;
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 
 fn engine(precision: Precision) -> Cpu {
     Cpu::default().threads(1).precision(precision)
 }
 
-fn requests(graph: &Graph, split: &Split, layers: &[NodeId], methods: &[Asked]) -> Vec<MapRequest> {
+fn requests(graph: &Graph, split: &Split, layers: &[NodeId], methods: &[SplitMap]) -> Vec<MapRequest> {
     let all = layers.iter().flat_map(|&id| methods.iter().map(move |&method| (method, id)));
     all.map(|(method, id)| method.at(*split, layer(graph, id))).collect()
 }
@@ -79,21 +79,21 @@ fn half_alpha_gives_exact_halves_of_the_ordinary_gradient() {
     each_network(60, PIECEWISE_LINEAR, |seed, noise, graph| {
         let images = images(noise, &graph, 2);
         let layers = some_layers(noise, &graph);
-        let asked = [
-            Asked::Gradient,
-            Asked::SplitGrad(Stream::G, StreamPart::Combined),
-            Asked::SplitGrad(Stream::G, StreamPart::Plus),
-            Asked::SplitGrad(Stream::H, StreamPart::Combined),
+        let split_map = [
+            SplitMap::Gradient,
+            SplitMap::SplitGrad(Stream::G, StreamPart::Combined),
+            SplitMap::SplitGrad(Stream::G, StreamPart::Plus),
+            SplitMap::SplitGrad(Stream::H, StreamPart::Combined),
         ];
         let explainer = Explainer::new(
             &graph,
-            &requests(&graph, &Split::default(), &layers, &asked),
+            &requests(&graph, &Split::default(), &layers, &split_map),
             &engine(Precision::F32),
         )
         .unwrap();
         let explained =
             explainer.explain(&images, &Class::Index(0), &Settings::default().alpha(0.5)).unwrap();
-        for maps in explained.maps.chunks(asked.len()) {
+        for maps in explained.maps.chunks(split_map.len()) {
             let halves: Vec<f64> = maps[0].values.to_f64().iter().map(|d| 0.5 * d).collect();
             let found = |i: usize| maps[i].values.to_f64().to_vec();
             if crossed_zero(&graph, &images) {
@@ -125,7 +125,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
         (Stream::H, StreamPart::Plus),
         (Stream::H, StreamPart::Minus),
     ];
-    let asked = parts.map(|(stream, part)| Asked::SplitGrad(stream, part));
+    let split_map = parts.map(|(stream, part)| SplitMap::SplitGrad(stream, part));
     // A channel at a time: reading single rows of a value needs no mean that could hide a negative element.
     each_network(60, PIECEWISE_LINEAR, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
@@ -138,7 +138,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
         }
         let explainer = Explainer::new(
             &graph,
-            &requests(&graph, &Split::default(), &layers, &asked),
+            &requests(&graph, &Split::default(), &layers, &split_map),
             &engine(Precision::F32),
         )
         .unwrap();
@@ -156,7 +156,7 @@ fn without_a_shift_no_sensitivity_is_negative() {
 fn relevance_is_conserved_without_biases() {
     // The bounds of a clip and a constant that wins a maximum keep relevance, as a bias does.
     let menu = Menu { bias: false, contests: false, abs_clip: false, ..PIECEWISE_LINEAR };
-    let asked = [RelevanceMap::Pos, RelevanceMap::Neg].map(Asked::SplitLrp);
+    let split_map = [RelevanceMap::Pos, RelevanceMap::Neg].map(SplitMap::SplitLrp);
     each_network(60, menu, |seed, noise, graph| {
         // Large images, beside which ε takes nothing.
         let small = images(noise, &graph, 1);
@@ -168,7 +168,7 @@ fn relevance_is_conserved_without_biases() {
         }
         let layers = [graph.outputs()[0].node, graph.inputs()[0]];
         let explainer =
-            Explainer::new(&graph, &requests(&graph, &split, &layers, &asked), &engine(Precision::F64))
+            Explainer::new(&graph, &requests(&graph, &split, &layers, &split_map), &engine(Precision::F64))
                 .unwrap();
         let explained = explainer.explain(&large, &Class::Index(0), &Settings::default()).unwrap();
         let maps = |i: usize| {
@@ -204,8 +204,8 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
         let split = Split::default().shift_at(noise.pick(&[ShiftAt::Every, ShiftAt::Affine]));
         let cpu = engine(Precision::F64);
         for (whole, method) in [
-            (DecomposedMap::SplitCam, Asked::SplitCam(Stream::G, StreamPart::Combined)),
-            (DecomposedMap::SplitGrad, Asked::SplitGrad(Stream::G, StreamPart::Combined)),
+            (DecomposedMap::SplitCam, SplitMap::SplitCam(Stream::G, StreamPart::Combined)),
+            (DecomposedMap::SplitGrad, SplitMap::SplitGrad(Stream::G, StreamPart::Combined)),
         ] {
             let formula = match ClosedFormula::new(&graph, &split, &layer(&graph, at), whole, &cpu) {
                 Ok(formula) => formula,
@@ -239,12 +239,13 @@ fn the_terms_of_the_closed_formula_add_up_to_the_map() {
 fn several_layers_in_one_run_are_the_layers_read_one_by_one() {
     each_network(25, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 2);
-        let asked = methods();
+        let split_map = methods();
         let layers = some_layers(noise, &graph);
         let cpu = engine(Precision::F32);
         let split = Split::default();
         let run = |layers: &[NodeId]| {
-            let explainer = Explainer::new(&graph, &requests(&graph, &split, layers, &asked), &cpu).unwrap();
+            let explainer =
+                Explainer::new(&graph, &requests(&graph, &split, layers, &split_map), &cpu).unwrap();
             map_bits(&explainer.explain(&images, &Class::Index(1), &Settings::default()).unwrap())
         };
         let single: Vec<_> = layers.iter().flat_map(|&id| run(&[id])).collect();
@@ -258,10 +259,10 @@ fn what_is_remembered_of_a_class_changes_no_map() {
         let images = images(noise, &graph, 3);
         let classes = Class::PerSample(random_classes(noise, &graph, 3));
         let split = Split::default().pooling(noise.pick(&[Pooling::Convex, Pooling::Winner]));
-        let asked = requests(&graph, &split, &some_layers(noise, &graph), &methods());
+        let split_map = requests(&graph, &split, &some_layers(noise, &graph), &methods());
         let cpu = engine(Precision::F32);
-        let direct = Explainer::new(&graph, &asked, &cpu).unwrap();
-        let remembering = Explainer::with_class_cache(&graph, &asked, &cpu).unwrap();
+        let direct = Explainer::new(&graph, &split_map, &cpu).unwrap();
+        let remembering = Explainer::with_class_cache(&graph, &split_map, &cpu).unwrap();
         let settings = Settings::default();
         let expected = map_bits(&direct.explain(&images, &classes, &settings).unwrap());
         for _ in 0..2 {
@@ -280,8 +281,8 @@ fn a_batch_is_its_samples_one_by_one() {
         let samples = 3;
         let images = images(noise, &graph, samples);
         let classes = random_classes(noise, &graph, samples);
-        let asked = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
-        let explainer = Explainer::new(&graph, &asked, &engine(Precision::F32)).unwrap();
+        let split_map = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
+        let explainer = Explainer::new(&graph, &split_map, &engine(Precision::F32)).unwrap();
         let settings = Settings::default().alpha(0.2);
         let together = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
         let mut one = images.shape().to_vec();
@@ -301,9 +302,9 @@ fn a_batch_is_its_samples_one_by_one() {
 fn maps_are_the_same_bits_at_any_number_of_threads() {
     each_network(20, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 2);
-        let asked = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
+        let split_map = requests(&graph, &Split::default(), &some_layers(noise, &graph), &methods());
         let run = |threads: usize| {
-            let explainer = Explainer::new(&graph, &asked, &Cpu::default().threads(threads)).unwrap();
+            let explainer = Explainer::new(&graph, &split_map, &Cpu::default().threads(threads)).unwrap();
             map_bits(&explainer.explain(&images, &Class::Top, &Settings::default()).unwrap())
         };
         let one = run(1);
@@ -317,7 +318,7 @@ fn a_finished_map_is_the_raw_map_finished() {
     each_network(20, EVERYTHING, |seed, noise, graph| {
         let images = images(noise, &graph, 1);
         let at = layer(&graph, graph.inputs()[0]);
-        let cam = Asked::SplitCam(Stream::G, StreamPart::Combined).at(Split::default(), at);
+        let cam = SplitMap::SplitCam(Stream::G, StreamPart::Combined).at(Split::default(), at);
         let absolute = cam.clone().finish(Finish { absolute: Absolute::Map, ..Finish::default() });
         let explainer = Explainer::new(&graph, &[cam, absolute], &engine(Precision::F64)).unwrap();
         let explained = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();

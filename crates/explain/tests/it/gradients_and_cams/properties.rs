@@ -90,12 +90,16 @@ fn images(positive: bool) -> Tensor {
     Tensor::new([2, 3, 6, 6], (0..216).map(draw).collect::<Vec<_>>()).unwrap()
 }
 
-fn explained(network: &Graph, asked: Vec<(Arc<dyn Method>, Option<&str>)>, images: &Tensor) -> Explanation {
+fn explained(
+    network: &Graph,
+    split_map: Vec<(Arc<dyn Method>, Option<&str>)>,
+    images: &Tensor,
+) -> Explanation {
     let finish = Finish { channels: Channels::Keep, ..Finish::default() };
     let request = |(method, layer): (Arc<dyn Method>, Option<&str>)| {
         MapRequest::of(method, layer.map(str::to_owned)).finish(finish)
     };
-    let requests: Vec<MapRequest> = asked.into_iter().map(request).collect();
+    let requests: Vec<MapRequest> = split_map.into_iter().map(request).collect();
     let engine = Cpu::default().precision(Precision::F64);
     let explainer = Explainer::new(network, &requests, &engine).unwrap();
     explainer.explain(images, &Class::PerSample(vec![1, 2]), &Settings::default()).unwrap()
@@ -120,12 +124,12 @@ fn before_global_average_pooling_grad_cam_is_cam() {
     for seed in 0..4 {
         let (recipe, images) = (recipe(seed), images(false));
         let mut network = recipe.network();
-        let asked: Vec<(Arc<dyn Method>, _)> = vec![
+        let split_map: Vec<(Arc<dyn Method>, _)> = vec![
             (Arc::new(GradCam { rectified: false }), LAST),
             (Arc::new(HiResCam { rectified: false }), LAST),
             (Arc::new(XGradCam { rectified: false }), LAST),
         ];
-        let found = values(&explained(&network, asked, &images));
+        let found = values(&explained(&network, split_map, &images));
         let names_last =
             |label: &Label| [&label.module, &label.node].iter().any(|name| *name == "again.relu");
         let last = network.nodes().find(|(_, node)| names_last(&node.label)).map(|(id, _)| id);
@@ -169,7 +173,7 @@ fn hires_cam_adds_up_to_the_score_less_the_bias_of_the_head() {
 #[test]
 fn where_nothing_is_negative_the_rules_for_relus_are_one() {
     let recipe = Recipe { positive: true, biases: false, ..recipe(1) };
-    let asked: Vec<(Arc<dyn Method>, _)> = vec![
+    let split_map: Vec<(Arc<dyn Method>, _)> = vec![
         (Arc::new(Gradient), None),
         (Arc::new(Saliency), None),
         (Arc::new(GuidedBackprop), None),
@@ -178,7 +182,7 @@ fn where_nothing_is_negative_the_rules_for_relus_are_one() {
         (Arc::new(LayerCam::default()), LAST),
         (Arc::new(GradCam::default()), LAST),
     ];
-    let found = values(&explained(&recipe.network(), asked, &images(true)));
+    let found = values(&explained(&recipe.network(), split_map, &images(true)));
     assert!(found[0].iter().all(|&v| v > 0.0));
     (1..4).for_each(|i| same(&found[i], &found[0]));
     same(&found[5], &found[4]);
@@ -201,7 +205,7 @@ fn without_biases_input_times_gradient_adds_up_to_the_score() {
 
 #[test]
 fn shared_weights_are_as_good_as_copies() {
-    let asked = || -> Vec<(Arc<dyn Method>, Option<&'static str>)> {
+    let split_map = || -> Vec<(Arc<dyn Method>, Option<&'static str>)> {
         vec![
             (Arc::new(Gradient), None),
             (Arc::new(GuidedBackprop), None),
@@ -212,6 +216,6 @@ fn shared_weights_are_as_good_as_copies() {
     };
     let copied = Recipe { shared: false, ..recipe(3) };
     let images = images(false);
-    let shared = explained(&recipe(3).network(), asked(), &images);
-    assert_eq!(values(&shared), values(&explained(&copied.network(), asked(), &images)));
+    let shared = explained(&recipe(3).network(), split_map(), &images);
+    assert_eq!(values(&shared), values(&explained(&copied.network(), split_map(), &images)));
 }

@@ -1,23 +1,23 @@
-//! How much a linear node can enlarge what passes through it, known from its weights before anything runs.
+//! Bounds on the operator norms of linear nodes, from their weights: how much a node can enlarge its input.
 
 use monosplit_graph::op::{Binary, Divisor, Reduction, Unary};
 use monosplit_graph::{Data, Graph, Node, NodeId, Op, Tensor};
 
 use crate::scaled::ACTIVATION_BOUND;
 
-/// What is assumed of coefficients that are computed rather than stored.
+/// The bound for coefficients that are computed and not constant.
 const UNKNOWN: f64 = 20.0;
 
-/// A bound, as a power of two, on the growth of the largest element through a node with all coefficients made
-/// positive: forwards, or backwards to its input `index`.
+/// Whether a node is applied, or its transpose to the input `index`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Direction {
     Forward,
     Backward(usize),
 }
 
-/// The growth of a node in a direction. Coefficients that depend on the input are not counted.
-pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
+/// The logarithm to base 2 of a bound on the ∞-norm of a node with all coefficients replaced by their magnitudes. Coefficients
+/// that depend on the input are not counted.
+pub(crate) fn log2_norm_bound(g: &Graph, node: &Node, direction: Direction) -> f64 {
     let bits = |factor: f64| factor.max(1.0).log2();
     let stored = |id: NodeId| g.constant_value(id);
     match &node.op {
@@ -75,8 +75,8 @@ pub(crate) fn growth(g: &Graph, node: &Node, direction: Direction) -> f64 {
     }
 }
 
-/// A power of two that bounds the magnitude of the slope.
-pub(crate) fn steepest(function: Unary) -> f64 {
+/// The logarithm to base 2 of a bound on the magnitude of the derivative.
+pub(crate) fn log2_slope_bound(function: Unary) -> f64 {
     match function {
         Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Reciprocal => ACTIVATION_BOUND,
         Unary::Selu { alpha, gamma } => 1.0 + (alpha.abs() * gamma.abs()).max(1.0).log2(),
@@ -148,7 +148,7 @@ fn largest_sum<T: Copy + Into<f64>>(matrix: &[T], columns: usize) -> f64 {
     column_sums.into_iter().fold(largest, f64::max)
 }
 
-/// The sum of magnitudes, several at a time.
+/// The sum of magnitudes, in eight partial sums so that it vectorises.
 fn magnitude<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     let (several, rest) = values.as_chunks::<8>();
     let mut sums = [0.0; 8];

@@ -5,20 +5,20 @@ use monosplit_explain::{MapRequest, Split, Stream, StreamPart};
 
 /// A map of the split, or the gradient beside it, before the choices of the split are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Asked {
+pub(crate) enum SplitMap {
     Gradient,
     SplitCam(Stream, StreamPart),
     SplitGrad(Stream, StreamPart),
     SplitLrp(RelevanceMap),
 }
 
-impl Asked {
+impl SplitMap {
     pub(crate) fn at(self, split: Split, layer: impl Into<String>) -> MapRequest {
         match self {
-            Asked::Gradient => MapRequest::new(Gradient, layer),
-            Asked::SplitCam(stream, part) => MapRequest::new(SplitCam { split, stream, part }, layer),
-            Asked::SplitGrad(stream, part) => MapRequest::new(SplitGrad { split, stream, part }, layer),
-            Asked::SplitLrp(map) => MapRequest::new(SplitLrp { split, map }, layer),
+            SplitMap::Gradient => MapRequest::new(Gradient, layer),
+            SplitMap::SplitCam(stream, part) => MapRequest::new(SplitCam { split, stream, part }, layer),
+            SplitMap::SplitGrad(stream, part) => MapRequest::new(SplitGrad { split, stream, part }, layer),
+            SplitMap::SplitLrp(map) => MapRequest::new(SplitLrp { split, map }, layer),
         }
     }
 }

@@ -5,7 +5,7 @@ use monosplit_explain::{Stream, StreamPart};
 
 use super::literal::{Pair, Sample};
 use super::rule::map_positions;
-use crate::asked::Asked;
+use crate::split_map::SplitMap;
 
 /// A map, and the size of the terms that were added up at its largest element: what rounding is relative to.
 pub(crate) struct LiteralMap {
@@ -27,7 +27,7 @@ impl LiteralMap {
 
 /// A map of the value `at`, of shape `shape`, given its sensitivities and its relevance.
 pub(crate) fn map(
-    method: Asked,
+    method: SplitMap,
     shape: &[usize],
     sample: &Sample,
     at: usize,
@@ -51,16 +51,16 @@ pub(crate) fn map(
         let all: f64 =
             [&four.0.plus, &four.0.minus, &four.1.plus, &four.1.minus].iter().map(|d| d[i].abs()).sum();
         let (value, size) = match method {
-            Asked::Gradient => {
+            SplitMap::Gradient => {
                 let d = half(StreamPart::Combined, &four.0, i) - half(StreamPart::Combined, &four.1, i);
                 (d / channels as f64, all)
             }
-            Asked::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
-            Asked::SplitCam(stream, part) => {
+            SplitMap::SplitGrad(stream, part) => (sensitivity(stream, part, i) / channels as f64, all),
+            SplitMap::SplitCam(stream, part) => {
                 let activation = if part == StreamPart::Combined { a[i] } else { half(part, pair, i) };
                 (sensitivity(stream, part, i) * activation, all * sample.terms[at][i])
             }
-            Asked::SplitLrp(map) => {
+            SplitMap::SplitLrp(map) => {
                 let value = match map {
                     RelevanceMap::Pos => r.plus[i],
                     RelevanceMap::Neg => r.minus[i],

@@ -1,4 +1,4 @@
-//! Division by sums that may vanish.
+//! Division by sums that may be zero.
 
 use monosplit_graph::{Graph, NodeId, Result};
 

@@ -94,7 +94,9 @@ class Program:
             return
         parts = []
         if json_output:
-            parsed = without_times(json.loads(done.stdout))
+            # Where the repository and its files lie is no result.
+            text = re.sub(rf"{re.escape(str(ROOT))}/[^\"]*/", "", done.stdout.decode())
+            parsed = without_times(json.loads(text))
             parts.append("json=" + digest(json.dumps(parsed, sort_keys=True).encode()))
         for name in files:
             path = self.folder / name

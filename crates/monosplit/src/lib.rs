@@ -63,6 +63,7 @@ mod compiled;
 mod counterfactual_figure;
 #[cfg(feature = "eval")]
 mod evaluation;
+mod gradient_polytope;
 mod inference;
 mod input;
 mod labels;
@@ -73,6 +74,7 @@ mod model;
 mod model_facts;
 mod model_options;
 mod open_batch;
+mod pair_cancellation;
 mod picture_explainer;
 mod prediction;
 mod verification;
@@ -84,6 +86,7 @@ pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
 pub use counterfactual_figure::counterfactual_tiles;
 #[cfg(feature = "eval")]
 pub use evaluation::EvaluationContext;
+pub use gradient_polytope::{GradientVertex, gradient_polytope};
 pub use inference::Inference;
 pub use input::{InputFile, Sample, SampleReader};
 pub use labels::Labels;
@@ -93,6 +96,7 @@ pub use method_set::MethodSet;
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
+pub use pair_cancellation::PairCancellation;
 pub use picture_explainer::{
     ClassChoice, DEFAULT_METHOD, ExplainerBuilder, PictureExplainer, PictureExplanation,
 };

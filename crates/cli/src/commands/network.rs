@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::engine::Engine;
+use monosplit::graph::batch::stack;
 use monosplit::graph::{Error, Kind, Result, Tensor};
+use monosplit::{Approximation, Model, ModelOptions, Origin};
 
 use super::compute::Precision;
 use crate::failure::note;
 use crate::table::counted;
-use monosplit::graph::batch::stack;
-use monosplit::{Approximation, Model, ModelOptions, Origin};
 
 /// Which network.
 #[derive(Args)]

@@ -4,7 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Error, Kind, Result, Tensor, check_replaceable, npy, write_atomically};
+use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
 
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
@@ -14,8 +16,6 @@ use crate::failure::{Failure, note};
 use crate::json::Json;
 use crate::output_style::is_watched;
 use crate::table::printable;
-use monosplit::graph::batch::{samples_interact, stack};
-use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
 
 /// The default batch size.
 const BATCH: usize = 8;

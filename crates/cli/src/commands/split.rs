@@ -4,19 +4,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use monosplit::PairCancellation;
 use monosplit::engine::{Cpu, Engine, Precision};
-use monosplit::explain::{Pair, materialise};
+use monosplit::explain::materialise;
 use monosplit::graph::onnx::{self, ExportOptions};
 use monosplit::graph::passes::fold_constants;
-use monosplit::graph::{Error, Graph, Kind, Op, Result, Tensor};
+use monosplit::graph::{Error, Graph, Op, Result};
 
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
 use crate::json::Json;
-use monosplit::graph::batch::stack;
-use monosplit::{Inference, Model};
 
 /// Writes the two monotone convex networks of a split as ONNX files
 #[derive(Args)]
@@ -85,13 +84,13 @@ impl SplitCommand {
                 writeln!(out, "{name}: {}, smallest weight {least}", path.display())?;
             }
         }
-        let left = Cancellation::measure(&model, &pair, &sample)?;
+        let left = PairCancellation::measure(&model, &pair, &sample)?;
         if self.json {
             let object = vec![
                 ("files", Json::files([&self.out_g, &self.out_h])),
                 ("largest_error", left.error.into()),
                 ("largest_score", left.score.into()),
-                ("largest_of_g_and_h", left.reach.into()),
+                ("largest_of_g_and_h", left.magnitude.into()),
             ];
             writeln!(out, "{}", Json::Object(object))?;
             return Ok(());
@@ -99,7 +98,7 @@ impl SplitCommand {
         writeln!(
             out,
             "g − h: largest error {:.1e} in single precision, scores up to {:.1e}; g and h reach {:.1e}",
-            left.error, left.score, left.reach
+            left.error, left.score, left.magnitude
         )?;
         out.flush()?;
         if left.is_large() {
@@ -118,46 +117,5 @@ impl SplitCommand {
         });
         onnx::save(&graph, path, &ExportOptions::default().opset(i64::from(self.opset)))?;
         Ok(least)
-    }
-}
-
-/// The error of `g − h` when the two networks are run in single precision.
-struct Cancellation {
-    error: f64,
-    score: f64,
-    reach: f64,
-}
-
-impl Cancellation {
-    /// The largest relative error without a remark.
-    const SMALL: f64 = 1e-2;
-
-    fn measure(model: &Model, pair: &Pair, sample: &Tensor) -> Result<Self> {
-        let image = stack(&vec![sample.clone(); model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
-        let part = |part: fn(f32) -> f32| {
-            Tensor::new(image.shape(), image.to_f32().iter().map(|&v| part(v)).collect::<Vec<f32>>())
-        };
-        // Half and half where streams are added only; the parts of the input where they are multiplied, too.
-        let halves = [part(|v| v / 2.0)?, part(|v| -v / 2.0)?];
-        let parts = [part(|v| v.max(0.0))?, part(|v| (-v).max(0.0))?];
-        let both = Cpu::default().compile(&pair.both)?;
-        let scores = Inference::new(model, &Cpu::default())?.run(std::slice::from_ref(&image))?.to_f64();
-        let largest = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold(0.0, |most: f64, v| if v.abs() > most || v.is_nan() { v.abs() } else { most })
-        };
-        let mut found = Cancellation { error: 0.0, score: largest(&mut scores.iter().copied()), reach: 0.0 };
-        for inputs in [halves, parts] {
-            let streams = both.run(&inputs)?;
-            let (g, h) = (streams[0].to_f64(), streams[1].to_f64());
-            let errors = scores.iter().zip(g.iter().zip(h.iter())).map(|(f, (g, h))| f - (g - h));
-            found.error = largest(&mut errors.chain([found.error]));
-            found.reach = largest(&mut g.iter().chain(h.iter()).copied().chain([found.reach]));
-        }
-        Ok(found)
-    }
-
-    /// Whether the error needs a remark; NaN does.
-    fn is_large(&self) -> bool {
-        self.error.is_nan() || self.error > Self::SMALL * self.score
     }
 }

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use monosplit::explain::{STABILISERS, Stabiliser};
+use monosplit::graph::batch::stack;
 use monosplit::graph::{Error, Kind, Result};
+use monosplit::{Finding, Model, Verification};
 
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
@@ -15,8 +17,6 @@ use crate::failure::{Failure, text};
 use crate::json::Json;
 use crate::output_style::is_watched;
 use crate::table::{Align, Table};
-use monosplit::graph::batch::stack;
-use monosplit::{Finding, Model, Verification};
 
 /// Checks on your own network that the theory holds
 #[derive(Args)]

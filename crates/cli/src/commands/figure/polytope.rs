@@ -7,9 +7,9 @@ use clap::Args;
 use monosplit::catalogue::MethodChoice;
 use monosplit::explain::Finish;
 use monosplit::graph::{Error, Result};
-use monosplit::image::Picture;
 use monosplit::render;
-use monosplit::render::{Blend, Cell, Edge, OverlayOptions, Polytope, Scene, blend};
+use monosplit::render::{Edge, OverlayOptions, Polytope, Scene};
+use monosplit::{GradientVertex, gradient_polytope};
 
 use crate::commands::drawing::Draws;
 use crate::commands::figure_input::{FigureInputArgs, short_name};
@@ -17,10 +17,8 @@ use crate::commands::panels::{Panel, Panels, picture_of};
 use crate::failure::Failure;
 use crate::table::printable;
 
-/// More vertices than this cannot be told apart.
+/// The largest number of vertices.
 const MOST_VERTICES: usize = 24;
-/// White pixels between a picture and its gradient.
-const GAP: usize = 2;
 
 /// Draws the gradients of g at several pictures as the vertices of a polytope
 #[derive(Args)]
@@ -57,15 +55,8 @@ pub(crate) struct PolytopeFigure {
     alpha: String,
 }
 
-/// A picture and the gradient there.
-struct Vertex {
-    label: String,
-    picture: Picture,
-    gradient: render::Map,
-}
-
 impl PolytopeFigure {
-    fn vertices(&self, out: &mut dyn Write) -> Result<(String, Vec<Vertex>), Failure> {
+    fn vertices(&self, out: &mut dyn Write) -> Result<(String, Vec<GradientVertex>), Failure> {
         let mut input = self.input.open()?;
         let options = [("stream", &self.stream), ("part", &self.part), ("alpha", &self.alpha)];
         let options = options.map(|(key, value)| (key.to_owned(), value.clone()));
@@ -84,7 +75,7 @@ impl PolytopeFigure {
                 .into());
             }
             let explained = panels.of(&sample, &class)?;
-            // One polytope belongs to one class: all other pictures are asked about that of the first.
+            // One polytope belongs to one class: the other pictures are explained for the class of the first.
             class = monosplit::explain::Class::PerSample(explained.classes.clone());
             name = input.labels.name(explained.classes[0]);
             let found = input.named(&explained);
@@ -92,7 +83,11 @@ impl PolytopeFigure {
             let [map] = &explained.maps[..] else { continue };
             let gradient = render::Map::from_tensor(&map.values, 0)?;
             let picture = picture_of(&sample)?.clone();
-            vertices.push(Vertex { label: format!("{} {found}", short_name(&sample)), picture, gradient });
+            vertices.push(GradientVertex {
+                label: format!("{} {found}", short_name(&sample)),
+                picture,
+                gradient,
+            });
         }
         Ok((name, vertices))
     }
@@ -102,34 +97,16 @@ impl Draws for PolytopeFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let (class, vertices) = self.vertices(out)?;
         let options = OverlayOptions { opacity: 1.0, ..self.input.drawing.overlay() };
-        let lengths: Vec<Vec<f64>> = vertices.iter().map(|vertex| unit(vertex.gradient.values())).collect();
-        let count = vertices.len();
-        let edges = (0..count).flat_map(|from| (from + 1..count).map(move |to| (from, to)));
-        let edge = |(from, to): (usize, usize)| {
-            let cosine = lengths[from].iter().zip(&lengths[to]).map(|(a, b)| a * b).sum();
-            Edge { from, to, similarity: Some(cosine) }
-        };
-        let edges: Vec<Edge> = edges.map(edge).collect();
-        let centre = if count > 2 { Some(mean(&vertices, &lengths)?.cell(&options)?) } else { None };
-        let cells = vertices.iter().map(|vertex| vertex.cell(&options)).collect::<Result<Vec<_>>>()?;
+        let polytope = gradient_polytope(&vertices, &options)?;
         let mut title = format!("{class}: gradients of {}, α = {}", self.stream, self.alpha);
-        if let Some((low, high)) = range(&edges) {
+        if let Some((low, high)) = range(&polytope.edges) {
             title.push_str(&format!(", cosines from {low:.3} (thin) to {high:.3} (thick)"));
         }
-        if count > Polytope::MOST_NUMBERED {
+        if vertices.len() > Polytope::MOST_NUMBERED {
             let most = Polytope::MOST_NUMBERED;
             writeln!(out, "the cosines are not written on the lines: there are more than {most} pictures")?;
         }
-        Ok(Polytope { title, vertices: cells, centre, edges, least_side: 128 }.into_scene()?)
-    }
-}
-
-impl Vertex {
-    /// The picture beside the gradient.
-    fn cell(&self, options: &OverlayOptions) -> Result<Cell> {
-        let Blend { picture, scale, .. } = blend(&self.picture, &self.gradient, options)?;
-        let beside = beside(&self.picture, &picture)?;
-        Ok(Cell { scale: Some(scale), ..Cell::picture(beside).labelled(self.label.clone()) })
+        Ok(Polytope { title, ..polytope }.into_scene()?)
     }
 }
 
@@ -138,41 +115,4 @@ fn range(edges: &[Edge]) -> Option<(f64, f64)> {
     let found = || edges.iter().filter_map(|edge| edge.similarity);
     let (low, high) = (found().reduce(f64::min)?, found().reduce(f64::max)?);
     (edges.len() > 1).then_some((low, high))
-}
-
-/// The values divided by their length; zeros stay what they are.
-fn unit(values: &[f32]) -> Vec<f64> {
-    let length = values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
-    let factor = if length > 0.0 { 1.0 / length } else { 0.0 };
-    values.iter().map(|&v| f64::from(v) * factor).collect()
-}
-
-/// The mean picture and the mean of the gradients of length one.
-fn mean(vertices: &[Vertex], gradients: &[Vec<f64>]) -> Result<Vertex> {
-    let count = vertices.len() as f64;
-    let Some(first) = vertices.first() else { return Err(Error::argument("name at least one picture")) };
-    let pixel = |i: usize| {
-        let sum: f64 = vertices.iter().filter_map(|v| v.picture.rgb().get(i)).map(|&b| f64::from(b)).sum();
-        (sum / count).round() as u8
-    };
-    let rgb = (0..first.picture.rgb().len()).map(pixel).collect();
-    let picture = Picture::new(first.picture.width(), first.picture.height(), rgb)?;
-    let value = |i: usize| (gradients.iter().filter_map(|g| g.get(i)).sum::<f64>() / count) as f32;
-    let values = (0..first.gradient.values().len()).map(value).collect();
-    let gradient = render::Map::new(first.gradient.width(), first.gradient.height(), values)?;
-    Ok(Vertex { label: "their mean".into(), picture, gradient })
-}
-
-/// Two pictures of one height in one.
-fn beside(left: &Picture, right: &Picture) -> Result<Picture> {
-    let width = left.width() + GAP + right.width();
-    let height = left.height().min(right.height());
-    let mut rgb = Vec::with_capacity(width * height * 3);
-    let rows = left.rgb().chunks_exact(3 * left.width()).zip(right.rgb().chunks_exact(3 * right.width()));
-    for (left, right) in rows {
-        rgb.extend_from_slice(left);
-        rgb.extend([255; 3 * GAP]);
-        rgb.extend_from_slice(right);
-    }
-    Picture::new(width, height, rgb)
 }

@@ -57,7 +57,7 @@ impl WindowMax {
     pub fn select_transposed(&self, g: &mut Graph, y: NodeId) -> Result<NodeId> {
         let y = self.to_pooled_result(g, y)?;
         let scattered = g.add(Op::WinnerScatter(self.window.clone()), &[self.candidates, y])?;
-        self.from_pooled(g, scattered)
+        self.undo_pooling_view(g, scattered)
     }
 
     /// The sum of `value` over each window.
@@ -74,14 +74,14 @@ impl WindowMax {
         let spatial = g.node(self.candidates).shape.dims()[2..].iter().filter_map(|d| d.fixed()).collect();
         let op = Op::AveragePoolTranspose { window: self.window.clone(), divisor: Divisor::One, spatial };
         let spread = g.add(op, &[y])?;
-        self.from_pooled(g, spread)
+        self.undo_pooling_view(g, spread)
     }
 
     fn to_pooled(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         self.view.as_ref().map_or(Ok(value), |view| view.to_pooled(g, value))
     }
 
-    fn from_pooled(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
+    fn undo_pooling_view(&self, g: &mut Graph, value: NodeId) -> Result<NodeId> {
         let Some(view) = &self.view else { return Ok(value) };
         let permuted = g.reshaped(value, view.permuted.clone())?;
         let mut inverse = vec![0; view.axes.len()];

@@ -1,41 +1,17 @@
 //! Explainers: the maps asked for of a network, compiled once and run for any number of batches.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-
 use monosplit_engine::{CompileOptions, Engine, Precision, Profile, Program};
-use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
-use monosplit_graph::{Buffer, Data, Dim, Error, Graph, Kind, Result, Tensor};
+use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
+use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor};
 
 use crate::bindings::bind;
+use crate::cached_prologue::CachedPrologue;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
-use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, inputs, value};
-use crate::method::{Diagnostic, MapRequest, NetworkLayer, PreparedMethod, Procedure};
+use crate::explanation::{Explanation, SaliencyMap};
+use crate::explanation_graph::{ClassInput, ExplanationGraph, value};
+use crate::method::{MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
-use crate::prologue::{PrologueSplit, cut};
 use crate::scaled::{Scale, Scaled};
-
-/// A map for every sample of a batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SaliencyMap {
-    /// `[N, H, W]` for layers with spatial axes, exactly as defined unless the finish asks for a scale.
-    pub values: Tensor,
-    /// For each sample, the power of two its values are to be multiplied by: 0 unless they would overflow.
-    pub exponents: Vec<i32>,
-    /// What the method measured about itself.
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-/// The result of explaining a batch: class scores, explained classes, maps.
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    /// The class scores `[N, classes]`, bit for bit those of the network alone.
-    pub logits: Tensor,
-    /// The explained class of each sample.
-    pub classes: Vec<usize>,
-    /// The maps, in the order they were asked for.
-    pub maps: Vec<SaliencyMap>,
-}
 
 /// A network and the maps asked for of it, compiled and ready to run.
 pub struct Explainer {
@@ -65,7 +41,7 @@ enum MapSource {
 struct Compiled {
     explanation: ExplanationGraph,
     program: Box<dyn Program>,
-    invariant: Option<CachedPrologue>,
+    prologue: Option<CachedPrologue>,
 }
 
 /// A method that runs the network many times, and the program that turns its attributions into a map.
@@ -73,24 +49,6 @@ struct MultiPassMap {
     prepared: Box<dyn PreparedMethod>,
     finish: Box<dyn Program>,
 }
-
-/// The two programs of an explanation that is cut into a part that does not depend on the image (the prologue) and the
-/// rest, and the values the prologue computed for the last few classes.
-struct CachedPrologue {
-    cut: PrologueSplit,
-    prologue: Box<dyn Program>,
-    main: Box<dyn Program>,
-    cache: Mutex<VecDeque<(Key, Vec<Tensor>)>>,
-}
-
-#[derive(Clone, PartialEq)]
-struct Key {
-    class: i64,
-    settings: Settings,
-}
-
-/// The number of classes whose prologue values are kept.
-const CACHED_CLASSES: usize = 4;
 
 /// Requests sorted by the program that computes them.
 #[derive(Default)]
@@ -132,7 +90,7 @@ impl Explainer {
             let explanation = ExplanationGraph::new(network, ClassInput::GivenOrTop, requests)?;
             let program =
                 engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
-            Ok(Compiled { explanation, program, invariant: None })
+            Ok(Compiled { explanation, program, prologue: None })
         };
         let native = compile(&sorted.native, engine.native_precision())?;
         let double = match &*sorted.double {
@@ -157,7 +115,7 @@ impl Explainer {
         let sources = (0..explanation.map_outputs().len()).map(MapSource::Native).collect();
         let (classes, samples) = extents(explanation.graph());
         let interacting = samples_interact(explanation.graph());
-        let native = Compiled { explanation, program, invariant: None };
+        let native = Compiled { explanation, program, prologue: None };
         Ok(Explainer { native, double: None, multi_pass: Vec::new(), sources, classes, samples, interacting })
     }
 
@@ -170,12 +128,7 @@ impl Explainer {
         }
         let native = Sorted::new(requests, engine).native;
         let given = ExplanationGraph::new(network, ClassInput::Given, &native)?;
-        let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
-        if let Some(cut) = cut(given.graph(), inputs::CLASS, &numbers)? {
-            let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
-            let cache = Mutex::new(VecDeque::new());
-            explainer.native.invariant = Some(CachedPrologue { cut, prologue, main, cache });
-        }
+        explainer.native.prologue = CachedPrologue::new(given.graph(), engine)?;
         Ok(explainer)
     }
 
@@ -245,9 +198,9 @@ impl Explainer {
         mut profile: Option<&mut Profile>,
     ) -> Result<Explanation> {
         let samples = batch.samples();
-        let outputs = match (&self.native.invariant, &profile) {
-            (Some(invariant), None) if numbers.iter().all(|&class| class >= 0) => {
-                invariant.run(&self.native, numbers, batch)?
+        let outputs = match (&self.native.prologue, &profile) {
+            (Some(prologue), None) if numbers.iter().all(|&class| class >= 0) => {
+                prologue.run(self.native.explanation.graph(), numbers, batch)?
             }
             _ => self.native.run(batch, numbers, profile.as_deref_mut())?,
         };
@@ -261,51 +214,19 @@ impl Explainer {
         for &source in &self.sources {
             match (source, &self.double) {
                 (MapSource::Native(at), _) => {
-                    maps.push(read(&outputs, self.native.explanation.map_outputs()[at], samples));
+                    let output = self.native.explanation.map_outputs()[at];
+                    maps.push(SaliencyMap::from_outputs(&outputs, output, samples));
                 }
                 (MapSource::Double(at), Some(double)) => {
-                    let map = read(&in_double, double.explanation.map_outputs()[at], samples);
-                    maps.push(rounded(map, &outputs[0])?);
+                    let output = double.explanation.map_outputs()[at];
+                    let map = SaliencyMap::from_outputs(&in_double, output, samples);
+                    maps.push(map.in_precision_of(&outputs[0])?);
                 }
                 _ => {}
             }
         }
         let classes = classes.iter().map(|&c| c as usize).collect();
         Ok(Explanation { logits: outputs[0].clone(), classes, maps })
-    }
-}
-
-impl Explanation {
-    /// The first samples alone.
-    fn cut_to(self, count: usize) -> Result<Self> {
-        let cut = |map: SaliencyMap| -> Result<SaliencyMap> {
-            let exponents = map.exponents[..count].to_vec();
-            Ok(SaliencyMap { values: rows(&map.values, 0..count)?, exponents, ..map })
-        };
-        Ok(Explanation {
-            logits: rows(&self.logits, 0..count)?,
-            classes: self.classes[..count].to_vec(),
-            maps: self.maps.into_iter().map(cut).collect::<Result<_>>()?,
-        })
-    }
-
-    /// The samples of several batches.
-    fn joined(parts: &[Explanation]) -> Result<Self> {
-        let all = |of: &dyn Fn(&Explanation) -> Tensor| {
-            stack(&parts.iter().map(of).collect::<Vec<_>>(), Kind::Float)
-        };
-        let maps = (0..parts.first().map_or(0, |part| part.maps.len())).map(|i| {
-            Ok(SaliencyMap {
-                values: all(&|part| part.maps[i].values.clone())?,
-                exponents: parts.iter().flat_map(|part| part.maps[i].exponents.iter().copied()).collect(),
-                diagnostics: Vec::new(),
-            })
-        });
-        Ok(Explanation {
-            logits: all(&|part| part.logits.clone())?,
-            classes: parts.iter().flat_map(|part| part.classes.iter().copied()).collect(),
-            maps: maps.collect::<Result<_>>()?,
-        })
     }
 }
 
@@ -365,94 +286,9 @@ fn finishing(source: &Graph, prepared: &dyn PreparedMethod, request: &MapRequest
     g.pruned()
 }
 
-impl CachedPrologue {
-    fn run(&self, compiled: &Compiled, classes: &[i64], batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
-        let mut inputs = bind(compiled.explanation.graph(), batch, classes)?;
-        let mut per_sample = Vec::with_capacity(classes.len());
-        for &class in classes {
-            per_sample.push(self.crossing(compiled, class, batch)?);
-        }
-        for i in 0..self.cut.crossing {
-            let parts: Vec<&Tensor> = per_sample.iter().map(|crossing| &crossing[i]).collect();
-            let shape = &self.cut.prologue.node(self.cut.prologue.outputs()[i].node).shape;
-            let axis = shape.dims().iter().position(|d| matches!(d, Dim::Batch(_))).unwrap_or(0);
-            inputs.push(stacked(&parts, axis)?);
-        }
-        self.main.run(&inputs)
-    }
-
-    /// The values that cross the cut for one class, computed once.
-    fn crossing(&self, compiled: &Compiled, class: i64, batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
-        let key = Key { class, settings: batch.settings.clone() };
-        if let Some(crossing) = self.recall(&key) {
-            return Ok(crossing);
-        }
-        let all = bind(compiled.explanation.graph(), batch, &[class])?;
-        let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
-        let crossing = self.prologue.run(&given)?;
-        if let Ok(mut cache) = self.cache.lock() {
-            cache.push_front((key, crossing.clone()));
-            cache.truncate(CACHED_CLASSES);
-        }
-        Ok(crossing)
-    }
-
-    fn recall(&self, key: &Key) -> Option<Vec<Tensor>> {
-        let mut cache = self.cache.lock().ok()?;
-        let position = cache.iter().position(|(k, _)| k == key)?;
-        let entry = cache.remove(position)?;
-        let values = entry.1.clone();
-        cache.push_front(entry);
-        Some(values)
-    }
-}
-
 /// The number of classes, and the length of the sample axis.
 fn extents(graph: &Graph) -> (usize, Dim) {
     let classes = graph.node(graph.outputs()[0].node).shape.fixed_at(1).unwrap_or(0);
     let samples = graph.node(graph.inputs()[0]).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
     (classes, samples)
-}
-
-/// A map in the precision of the class scores.
-fn rounded(map: SaliencyMap, logits: &Tensor) -> Result<SaliencyMap> {
-    let values = match logits.data() {
-        Data::F32(_) => Tensor::new(map.values.shape().to_vec(), map.values.to_f32().into_vec())?,
-        _ => map.values,
-    };
-    Ok(SaliencyMap { values, ..map })
-}
-
-fn read(outputs: &[Tensor], output: MapOutput, samples: usize) -> SaliencyMap {
-    let exponents = match output.exponent {
-        None => vec![0; samples],
-        Some(at) => {
-            let found = outputs[at].to_f64();
-            (0..samples).map(|i| *found.get(i).or(found.first()).unwrap_or(&0.0) as i32).collect()
-        }
-    };
-    SaliencyMap { values: outputs[output.map].clone(), exponents, diagnostics: Vec::new() }
-}
-
-/// Tensors of equal shape joined along an axis.
-fn stacked(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
-    if let [only] = parts {
-        return Ok((*only).clone());
-    }
-    let first = parts.first().ok_or_else(|| Error::argument("a batch needs at least one sample"))?;
-    let mut shape = first.shape().to_vec();
-    let block: usize = shape[axis..].iter().product();
-    let blocks: usize = shape[..axis].iter().product();
-    shape[axis] *= parts.len();
-    if let Data::F32(_) = first.data() {
-        let buffers: Vec<_> = parts.iter().map(|t| t.to_f32()).collect();
-        return Tensor::new(shape, interleaved(&buffers, blocks, block));
-    }
-    let buffers: Vec<_> = parts.iter().map(|t| t.to_f64()).collect();
-    Tensor::new(shape, interleaved(&buffers, blocks, block))
-}
-
-fn interleaved<T: Copy>(parts: &[Buffer<T>], blocks: usize, block: usize) -> Vec<T> {
-    let at = |part: &Buffer<T>, b: usize| part[b * block..(b + 1) * block].to_vec();
-    (0..blocks).flat_map(|b| parts.iter().flat_map(move |part| at(part, b))).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use monosplit_graph::{Fingerprint, write_atomically};
 
-use super::device::OPTIONS;
+use super::compiler::OPTIONS;
 
 /// The environment variable that names the folder.
 const VARIABLE: &str = "MONOSPLIT_CACHE";

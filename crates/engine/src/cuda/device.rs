@@ -1,5 +1,5 @@
-//! A CUDA device: its context, streams, library handles, loaded modules, events and memory. One thread at a time, the one
-//! that holds the device's lock, enqueues work.
+//! A CUDA device: its context, streams, library handles and loaded modules. One thread at a time, the one that holds the
+//! device's lock, enqueues work.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,20 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::{result as driver, sys};
 use cudarc::{cublaslt, cudnn, nvrtc};
 use monosplit_graph::{Error, Result};
-use rayon::prelude::*;
 
 use super::cache::Cache;
+use super::compiler::{compile, in_parallel};
+use super::event::Event;
 use super::staging::StagingBuffers;
-use super::transfer::Plain;
 
 /// Bytes of workspace for matrix products, for every stream.
 pub(super) const GEMM_WORKSPACE: usize = 32 << 20;
 /// The number of streams that compute.
 pub(super) const STREAMS: usize = 4;
-
-/// Compiler options of all kernels. Without `fmad` every sum and product rounds by itself, so that results do not depend on
-/// which nodes are fused.
-pub(super) const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// Turns the errors of the CUDA libraries into ours.
 pub(super) trait DriverResult<T> {
@@ -285,7 +281,7 @@ impl Device {
             );
             Ok(((*source).clone(), code?))
         };
-        let codes = missing.par_iter().map(code).collect::<Result<Vec<(String, Vec<u8>)>>>()?;
+        let codes = in_parallel(&missing, code).into_iter().collect::<Result<Vec<(String, Vec<u8>)>>>()?;
         let _lock = self.lock()?;
         let mut known = known();
         for (source, code) in codes {
@@ -305,164 +301,6 @@ impl Device {
         let name = CString::new(name).map_err(|_| Error::argument("the name of a kernel contains a NUL"))?;
         // SAFETY: modules are never unloaded while the device lives.
         unsafe { driver::module::get_function(module, name) }.or_failed_to("find a kernel")
-    }
-}
-
-/// Compiles a source to machine code.
-fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
-    let text = CString::new(source).map_err(|_| Error::argument("the source of a kernel contains a NUL"))?;
-    let program = nvrtc::result::create_program(&text, None).or_failed_to("start the compiler")?;
-    // SAFETY: the program was created above and is destroyed once, at the end.
-    unsafe {
-        let options = [architecture, OPTIONS[0], OPTIONS[1]];
-        let compiled = nvrtc::result::compile_program(program, &options);
-        let code = match compiled {
-            Ok(()) => machine_code(program),
-            Err(error) => {
-                let log = nvrtc::result::get_program_log(program).unwrap_or_default();
-                let log: String = log.iter().map(|&c| c as u8 as char).filter(|&c| c != '\0').collect();
-                Err(Error::argument(format!("the compiler of CUDA rejected a kernel ({error:?}): {log}")))
-            }
-        };
-        let _ = nvrtc::result::destroy_program(program);
-        code
-    }
-}
-
-/// # Safety
-/// The program is compiled for a real architecture.
-unsafe fn machine_code(program: nvrtc::sys::nvrtcProgram) -> Result<Vec<u8>> {
-    let mut size = 0;
-    // SAFETY: the caller has compiled the program. The buffer has the size that the compiler reported.
-    unsafe {
-        nvrtc::sys::nvrtcGetCUBINSize(program, &raw mut size)
-            .result()
-            .or_failed_to("read the size of the compiled code")?;
-        let mut code = vec![0u8; size];
-        nvrtc::sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast())
-            .result()
-            .or_failed_to("read the compiled code")?;
-        Ok(code)
-    }
-}
-
-/// A CUDA event: a point in a stream that other streams and the host can wait for.
-pub(super) struct Event(sys::CUevent);
-
-impl Event {
-    /// An event without a time. The device is current.
-    pub(super) fn new() -> Result<Self> {
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-        driver::event::create(flags).map(Event).or_failed_to("create an event")
-    }
-
-    /// An event with a time. The device is current.
-    pub(super) fn timing() -> Result<Self> {
-        driver::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Event).or_failed_to("create an event")
-    }
-
-    /// The time from this event to another; both have happened.
-    pub(super) fn milliseconds_until(&self, other: &Event) -> f64 {
-        // SAFETY: both events live.
-        unsafe { driver::event::elapsed(self.0, other.0) }.map_or(0.0, |time| f64::from(time.max(0.0)))
-    }
-
-    /// Blocks this thread until the event has happened.
-    pub(super) fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event lives.
-        unsafe { driver::event::synchronize(self.0) }.or_failed_to("wait for an event")
-    }
-
-    /// Happens when all work enqueued on the stream so far is done.
-    pub(super) fn record(&self, stream: sys::CUstream) -> Result<()> {
-        // SAFETY: event and stream live.
-        unsafe { driver::event::record(self.0, stream) }.or_failed_to("record an event")
-    }
-
-    /// Blocks work enqueued on the stream from now on until the event has happened.
-    pub(super) fn block(&self, stream: sys::CUstream) -> Result<()> {
-        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: event and stream live.
-        unsafe { driver::stream::wait_event(stream, self.0, flags) }.or_failed_to("wait for an event")
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: created by `new` or `timing`, destroyed once.
-        unsafe {
-            let _ = driver::event::destroy(self.0);
-        }
-    }
-}
-
-/// Device memory, freed when dropped.
-pub(super) struct DeviceBuffer {
-    device: Arc<Device>,
-    pub(super) at: sys::CUdeviceptr,
-    pub(super) bytes: usize,
-}
-
-impl DeviceBuffer {
-    /// Allocates memory. The caller has locked the device.
-    pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self> {
-        let bytes = bytes.max(256);
-        // SAFETY: the caller has made the device current.
-        let at = unsafe { driver::malloc_sync(bytes) };
-        let at = at.map_err(|_| {
-            let free = device.free_memory().unwrap_or(0);
-            Error::memory(format!(
-                "the GPU has no memory for {} MiB more, {} MiB are free; end other programs that use it, or use the \
-                 engine 'cpu'",
-                bytes >> 20,
-                free >> 20
-            ))
-        })?;
-        Ok(DeviceBuffer { device: device.clone(), at, bytes })
-    }
-
-    /// Device memory with a copy of `elements`.
-    pub(super) fn from_slice<T: Plain>(device: &Arc<Device>, elements: &[T]) -> Result<Self> {
-        let memory = DeviceBuffer::new(device, size_of_val(elements))?;
-        memory.write(0, elements)?;
-        device.synchronize()?;
-        Ok(memory)
-    }
-
-    /// Copies `elements` to the device, to `offset` bytes from the start.
-    pub(super) fn write<T: Plain>(&self, offset: usize, elements: &[T]) -> Result<()> {
-        if offset + size_of_val(elements) > self.bytes {
-            return Err(Error::argument("a copy to the device is larger than the buffer"));
-        }
-        // SAFETY: the range was checked above. The driver has read pageable host memory before the call returns.
-        unsafe { driver::memcpy_htod_async(self.at + offset as u64, elements, self.device.main_stream) }
-            .or_failed_to("copy to the device")
-    }
-
-    /// Waits until all enqueued work is done.
-    pub(super) fn synchronize(&self) -> Result<()> {
-        self.device.synchronize()
-    }
-
-    /// Copies from the device, from `offset` bytes from the start.
-    pub(super) fn read<T: Plain>(&self, offset: usize, elements: &mut [T]) -> Result<()> {
-        if offset + size_of_val(elements) > self.bytes {
-            return Err(Error::argument("a copy from the device is larger than the buffer"));
-        }
-        // SAFETY: the range was checked above, and every bit pattern is a `T`. The driver returns only when a copy to pageable
-        // host memory is complete.
-        unsafe { driver::memcpy_dtoh_async(elements, self.at + offset as u64, self.device.main_stream) }
-            .or_failed_to("copy from the device")
-    }
-}
-
-impl Drop for DeviceBuffer {
-    fn drop(&mut self) {
-        // SAFETY: `at` came from the allocator and is freed once. The context lives as long as the device.
-        unsafe {
-            let _ = driver::ctx::set_current(self.device.context);
-            let _ = driver::free_sync(self.at);
-        }
     }
 }
 

@@ -8,8 +8,10 @@ use cudarc::driver::{result as driver, sys};
 use monosplit_graph::{Error, Kind, NodeId, Result, Tensor};
 
 use super::Math;
+use super::buffer::DeviceBuffer;
 use super::command::Command;
-use super::device::{Device, DeviceBuffer, DriverResult, Event, STREAMS};
+use super::device::{Device, DriverResult, STREAMS};
+use super::event::Event;
 use super::program::CudaProgram;
 use super::staging::{OutputValue, PendingOutputs, StagingBuffers, converted, tensor_bytes};
 use super::streams::StreamAssignment;

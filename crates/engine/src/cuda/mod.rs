@@ -3,12 +3,17 @@
 
 #![allow(unsafe_code)]
 
+mod buffer;
 mod cache;
 mod chunked_batch;
 mod command;
+mod compiler;
 mod convolution;
 mod device;
 mod elementwise;
+mod event;
+mod expression;
+mod generated_kernels;
 mod instance;
 mod kernel_parameters;
 mod lowering;

@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUmodule;
-use monosplit_graph::op::Role;
-use monosplit_graph::{Data, Dim, Error, Graph, Kind, NodeId, Op, Result, Tensor};
+use monosplit_graph::{Data, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
+use super::buffer::DeviceBuffer;
+use super::chunked_batch::is_splittable;
 use super::command::{Arguments, BLOCK, Command, Launch};
-use super::device::{Device, DeviceBuffer};
+use super::device::Device;
 use super::elementwise::{OperandAccess, Source, VECTOR_WIDTH};
+use super::generated_kernels::{Sources, sources};
 use super::instance::{Instance, StepCommands};
 use super::kernel_parameters::{self, CoalescedAxes, repeated};
 use super::lowering::lowered;
@@ -44,9 +46,6 @@ const OPTIMISATIONS: Optimisations = Optimisations {
 };
 /// Alignment in bytes that vector loads need.
 const VECTOR_ALIGNMENT: u64 = 16;
-
-/// Elementwise kernels by their first node, and the index of the source of each.
-type Sources = HashMap<NodeId, (Source, usize)>;
 
 /// A value that depends on no input.
 #[derive(Clone)]
@@ -395,105 +394,8 @@ fn derived(graph: &Graph, plan: &Plan, info: &GraphInfo, known: &[bool]) -> Vec<
     wanted.into_iter().collect()
 }
 
-fn is_elementwise(op: &Op) -> bool {
-    op.role() == Role::Elementwise
-}
-
-/// The elementwise kernels of a program by their first node, and their sources without duplicates.
-fn sources(
-    graph: &Graph,
-    formats: &[MemoryFormat],
-    plan: &Plan,
-    derived: &[NodeId],
-) -> Result<(Sources, Vec<String>)> {
-    let mut wanted: Vec<(Vec<NodeId>, Vec<NodeId>)> = Vec::new();
-    for step in &plan.steps {
-        let nodes = step.partition.nodes();
-        if is_elementwise(&graph.node(nodes[0]).op) && !step.outputs.is_empty() {
-            wanted.push((nodes.to_vec(), step.outputs.clone()));
-        }
-    }
-    let alone = derived.iter().filter(|id| is_elementwise(&graph.node(**id).op));
-    wanted.extend(alone.map(|&id| (vec![id], vec![id])));
-    let mut sources = HashMap::new();
-    let mut texts: Vec<String> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    for (nodes, outputs) in wanted {
-        let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
-        let source = match inner {
-            None => Source::new(graph, &plan.representative, &nodes, &outputs)?,
-            Some(inner) => {
-                let adjacent = match &graph.node(nodes[inner]).op {
-                    Op::Reduce { axes, .. } => {
-                        kernel_parameters::are_adjacent(formats[nodes[0].index()], axes)
-                    }
-                    _ => false,
-                };
-                Source::reduced(graph, &plan.representative, &nodes[..inner], &outputs, adjacent)?
-            }
-        };
-        let text = *known.entry(source.text.clone()).or_insert_with(|| {
-            texts.push(source.text.clone());
-            texts.len() - 1
-        });
-        sources.insert(nodes[0], (source, text));
-    }
-    Ok((sources, texts))
-}
-
-/// Whether samples are independent, as far as shapes tell: the first axis of every value that depends on the batch is the
-/// batch.
-fn is_splittable(graph: &Graph) -> bool {
-    let mut depends = vec![false; graph.len()];
-    for (id, node) in graph.nodes() {
-        let first = matches!(node.shape.dims().first(), Some(Dim::Batch(_)));
-        let elsewhere = node.shape.dims().iter().skip(1).any(|dim| matches!(dim, Dim::Batch(_)));
-        depends[id.index()] =
-            node.inputs.iter().any(|input| depends[input.index()]) || node.shape.is_batched();
-        // Concatenated or gathered along the first axis, the samples of a chunk would not be those of the whole batch.
-        let mixed = match node.op {
-            Op::Concat { axis: 0 } => node.shape.is_batched(),
-            Op::Gather { axis: 0 } => depends[node.inputs[0].index()],
-            _ => false,
-        };
-        if elsewhere || mixed || (depends[id.index()] && !first) {
-            return false;
-        }
-    }
-    true
-}
-
 /// The error for a fault mark: an index out of range.
 pub(super) fn fault(info: &GraphInfo, mark: i32) -> Error {
     let name = (mark as usize).checked_sub(1).and_then(|index| info.values.get(index));
     Error::argument("an index is out of range").at(name.map_or("a gather", |value| &value.name))
-}
-
-#[cfg(test)]
-mod tests {
-    use monosplit_graph::op::Reduction;
-    use monosplit_graph::{Op, Shape};
-
-    use super::*;
-
-    #[test]
-    fn a_batch_is_split_only_where_samples_are_independent() {
-        let splittable = |write: fn(&mut Graph, NodeId) -> Result<NodeId>| {
-            let mut graph = Graph::new();
-            let x = graph.input("x", Shape::batched(&[3, 4]), Kind::Float);
-            let y = write(&mut graph, x).unwrap();
-            graph.output("y", y);
-            is_splittable(&graph)
-        };
-        assert!(splittable(|g, x| g.reduced(Reduction::Mean, x, &[1], true)));
-        assert!(splittable(|g, x| g.reshaped(x, Shape::batched(&[12]))));
-        assert!(!splittable(|g, x| g.reduced(Reduction::Mean, x, &[0], false)));
-        assert!(!splittable(|g, x| g.add(Op::Concat { axis: 0 }, &[x, x])));
-        assert!(!splittable(|g, x| g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])));
-        assert!(!splittable(|g, x| {
-            let index = g.add(Op::ArgMax { axis: 1, keep: false }, &[x])?;
-            let index = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[index])?;
-            g.add(Op::Gather { axis: 0 }, &[x, index])
-        }));
-    }
 }

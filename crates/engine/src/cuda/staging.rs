@@ -9,7 +9,8 @@ use cudarc::driver::{result as driver, sys};
 use monosplit_graph::{Data, Error, Kind, Result, Tensor};
 
 use super::Math;
-use super::device::{Device, DriverResult, Event};
+use super::device::{Device, DriverResult};
+use super::event::Event;
 use super::program::{CudaProgram, fault};
 use super::transfer::{Plain, bool_bytes, bytes_of, values_from};
 use crate::plan::BufferLocation;

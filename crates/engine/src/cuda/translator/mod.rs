@@ -14,8 +14,9 @@ use monosplit_graph::op::{Interpolation, Padding, ResizeAxis, Role};
 use monosplit_graph::{Error, Kind, Op, Result};
 
 use crate::cuda::Math;
+use crate::cuda::buffer::DeviceBuffer;
 use crate::cuda::command::{Arguments, Command, Launch};
-use crate::cuda::device::{Device, DeviceBuffer, STREAMS};
+use crate::cuda::device::{Device, STREAMS};
 use crate::cuda::kernel_parameters::{
     CoalescedAxes, Divisor, Margins, RANK, axes, repeated, strides, strides_of,
 };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// A file that was begun so recently may still be written.
-const YOUNG: Duration = Duration::from_secs(60);
+/// A temporary file that was changed within this time may still be in use.
+const GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Writes `bytes` to `path` under a temporary name in the same folder and then renames, so that no
 /// reader ever sees half a file. What was at `path` before is replaced.
@@ -20,12 +20,12 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     check_replaceable(&path)?;
     let path = &destination(path.as_ref())?;
     let temporary = temporary_beside(path)?;
-    remove_remains(path);
-    let written = begun(&temporary)
+    remove_stale(path);
+    let written = create_unfinished(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The first failure is the one to report, whether or not the remains can be removed.
+        // The first error is reported, whether or not the temporary file can be removed.
         let _ = fs::remove_file(&temporary);
     }
     unfinished().remove(&temporary);
@@ -48,29 +48,29 @@ fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A new file, which is known to be unfinished from the moment it is there.
-fn begun(temporary: &Path) -> std::io::Result<File> {
+/// Creates a temporary file and registers it as unfinished.
+fn create_unfinished(temporary: &Path) -> std::io::Result<File> {
     let mut unfinished = unfinished();
     let file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
     unfinished.insert(temporary.to_owned());
     Ok(file)
 }
 
-/// From now on this process does not replace the file, which it reads.
+/// Marks a file as an input: from now on this process does not replace it.
 pub fn keep(path: impl AsRef<Path>) {
     if let Ok(path) = fs::canonicalize(path) {
         kept().insert(path);
     }
 }
 
-/// The files that are read.
+/// The input files.
 fn kept() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     static KEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An error if there is a file that may not be written to (a rename would replace it all the same), or one to
-/// [`keep`].
+/// An error if there is a file at `path` that must not be replaced: a read-only one, which a rename would replace, one that is
+/// no regular file, or one to [`keep`].
 pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
@@ -95,7 +95,7 @@ pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// The file that a path stands for: a link is followed.
+/// The file that a path refers to, with symbolic links followed.
 fn destination(path: &Path) -> Result<PathBuf> {
     match fs::metadata(path) {
         Ok(_) => fs::canonicalize(path).map_err(|cause| Error::io(path, cause)),
@@ -106,10 +106,10 @@ fn destination(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Removes, before the first file is written into a folder, what processes that were killed while they wrote have left
-/// there. Whether a process is alive is asked where the system says so in its file tree, and what is less than a minute
-/// old is spared: it may belong to another machine that shares the folder.
-fn remove_remains(path: &Path) {
+/// Removes temporary files of killed processes, before the first file is written into a folder. Which processes are alive is
+/// known from `/proc`. Files that changed within [`GRACE_PERIOD`] stay, because they may belong to another machine that shares
+/// the folder.
+fn remove_stale(path: &Path) {
     static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let processes = Path::new("/proc");
@@ -123,7 +123,7 @@ fn remove_remains(path: &Path) {
         let process = middle.and_then(|middle| middle.rsplit_once('.')?.1.split_once('-'));
         let Some(process) = process.and_then(|(process, _)| process.parse::<u32>().ok()) else { continue };
         let changed = entry.metadata().ok().and_then(|found| found.modified().ok());
-        let old = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG);
+        let old = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRACE_PERIOD);
         if old && !processes.join(process.to_string()).exists() {
             let _ = fs::remove_file(entry.path());
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_only_stays() {
+    fn read_only_files_are_not_replaced() {
         let folder = std::env::temp_dir().join(format!("monosplit-kept-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("kept");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
+    fn files_of_killed_processes_are_removed_and_those_of_running_ones_stay() {
         let folder = std::env::temp_dir().join(format!("monosplit-remains-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         // No process has a number above 2²².
@@ -202,7 +202,7 @@ mod tests {
         .map(|name| folder.join(name));
         for path in [&dead, &young, &alive, &other] {
             fs::write(path, "half").unwrap();
-            let before = std::time::SystemTime::now() - 2 * YOUNG;
+            let before = std::time::SystemTime::now() - 2 * GRACE_PERIOD;
             if path != &young {
                 OpenOptions::new().write(true).open(path).unwrap().set_modified(before).unwrap();
             }

@@ -3,7 +3,7 @@
 //!     cargo run --release --example compare -- compared.pdf
 
 use monosplit::image::Picture;
-use monosplit::render::{Cell, Grid, Map, OverlayOptions};
+use monosplit::render::{Cell, Grid, OverlayOptions, ScalarField};
 use monosplit::{Error, Model, Result};
 
 fn main() -> Result<()> {
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     let mut cells = Vec::new();
     for method in ["splitcam", "gradcam", "guided-backprop", "lrp:composite=epsilon-plus"] {
         let explanation = model.explainer(method).explain(&cat)?;
-        let map = Map::from_tensor(&explanation.map.values, 0)?;
+        let map = ScalarField::from_tensor(&explanation.map.values, 0)?;
         cells.push((explanation.title, Cell::overlay(&seen, &map, &OverlayOptions::default())?));
     }
     Grid::strip("Four methods", cells).into_scene()?.write(path)

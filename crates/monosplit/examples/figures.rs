@@ -8,7 +8,7 @@ use monosplit::engine::Cpu;
 use monosplit::explain::{Class, Explainer, MapRequest};
 use monosplit::image::{Filter, Fit, Picture, Prepared, Preset, write_png};
 use monosplit::render::{
-    FigureOptions, Heatmap, HeatmapOptions, Map, OverlayOptions, Tile, blend, figure, number,
+    FigureOptions, Heatmap, HeatmapOptions, OverlayOptions, ScalarField, Tile, blend, figure, number,
 };
 use monosplit::{Error, Model, Result, catalogue, default_layer};
 
@@ -96,7 +96,7 @@ impl Figures<'_> {
         name: &str,
         columns: usize,
         panels: &[Panel],
-        drawn: impl Fn(&Map) -> Result<Picture>,
+        drawn: impl Fn(&ScalarField) -> Result<Picture>,
     ) -> Result<()> {
         let mut tiles = Vec::with_capacity(panels.len());
         for Panel { label, method, layer } in panels {
@@ -104,7 +104,7 @@ impl Figures<'_> {
             let request = MapRequest::of(chosen.method, Some(layer.clone()));
             let explainer = Explainer::new(self.model.graph(), &[request], &Cpu::default())?;
             let explained = explainer.explain(&self.prepared.tensor, &Class::Top, &chosen.settings)?;
-            let map = Map::from_tensor(&explained.maps[0].values, 0)?;
+            let map = ScalarField::from_tensor(&explained.maps[0].values, 0)?;
             let least = map.values().iter().copied().fold(f32::INFINITY, f32::min);
             let most = map.values().iter().copied().fold(f32::NEG_INFINITY, f32::max);
             println!("{name}: {label}: {} to {}", number(f64::from(least)), number(f64::from(most)));

@@ -6,7 +6,7 @@ use monosplit::engine::Cpu;
 use monosplit::explain::methods::SplitCam;
 use monosplit::explain::{Class, Explainer, MapRequest, Settings};
 use monosplit::image::Picture;
-use monosplit::render::{Map, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
+use monosplit::render::{ScalarField, Scale, TerminalColours, terminal_map, terminal_picture, terminal_row};
 use monosplit::{Model, Result};
 
 fn main() -> Result<()> {
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let request = MapRequest::new(SplitCam::default(), "layer4.2.conv2");
     let explainer = Explainer::new(model.graph(), &[request], &Cpu::default())?;
     let explained = explainer.explain(&cat.tensor, &Class::Top, &Settings::default())?;
-    let map = Map::from_tensor(&explained.maps[0].values, 0)?;
+    let map = ScalarField::from_tensor(&explained.maps[0].values, 0)?;
     let colours = TerminalColours::True;
     let drawings = [
         ("the photograph", terminal_picture(&cat.picture, 38, colours)?),

@@ -3,7 +3,7 @@
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
-use monosplit_render::{Blend, Cell, Edge, Map, OverlayOptions, Polytope, blend};
+use monosplit_render::{Blend, Cell, Edge, OverlayOptions, Polytope, ScalarField, blend};
 
 /// White pixels between a picture and its gradient.
 const GAP: usize = 2;
@@ -16,7 +16,7 @@ pub struct GradientVertex {
     /// The picture.
     pub picture: Picture,
     /// The gradient.
-    pub gradient: Map,
+    pub gradient: ScalarField,
 }
 
 /// The figure of the polytope with these vertices, without a title. Edges have the cosine of their gradients; three vertices
@@ -63,7 +63,7 @@ fn mean(vertices: &[GradientVertex], gradients: &[Vec<f64>]) -> Result<GradientV
     let picture = Picture::new(first.picture.width(), first.picture.height(), rgb)?;
     let value = |i: usize| (gradients.iter().filter_map(|g| g.get(i)).sum::<f64>() / count) as f32;
     let values = (0..first.gradient.values().len()).map(value).collect();
-    let gradient = Map::new(first.gradient.width(), first.gradient.height(), values)?;
+    let gradient = ScalarField::new(first.gradient.width(), first.gradient.height(), values)?;
     Ok(GradientVertex { label: "their mean".into(), picture, gradient })
 }
 

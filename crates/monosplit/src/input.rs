@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use monosplit_graph::{Data, Error, Kind, Result, Tensor, element_count, npy};
 use monosplit_image::{Picture, Prepared, Preprocess};
-use monosplit_render::{Caption, Map, Overlay, OverlayOptions, OverlayPanels, overlay};
+use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
 
 use crate::model::{self, ChannelOrder, Model};
 
@@ -88,7 +88,7 @@ pub struct Sample {
 
 impl Sample {
     /// A map of this sample, drawn over its picture; where there is no picture, the map alone.
-    pub fn overlay(&self, map: &Map, caption: &Caption, options: &OverlayOptions) -> Result<Overlay> {
+    pub fn overlay(&self, map: &ScalarField, caption: &Caption, options: &OverlayOptions) -> Result<Overlay> {
         if let Some(picture) = &self.picture {
             return overlay(picture, map, caption, options);
         }
@@ -97,7 +97,7 @@ impl Sample {
     }
 
     /// A white page of the size of the sample where that is an image, otherwise of the size of the map.
-    fn blank(&self, map: &Map) -> Result<Picture> {
+    fn blank(&self, map: &ScalarField) -> Result<Picture> {
         let (width, height) = match *self.tensor.shape() {
             [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
             _ => (map.width(), map.height()),

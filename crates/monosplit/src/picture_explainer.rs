@@ -271,7 +271,7 @@ impl PictureExplanation {
             confidence: self.probability,
             alpha: self.alpha,
         };
-        let map = render::Map::from_tensor(&self.map.values, 0)?;
+        let map = render::ScalarField::from_tensor(&self.map.values, 0)?;
         Ok(self.sample.overlay(&map, &caption, options)?.picture)
     }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_image::{Filter, Picture, write_png};
 use monosplit_render::{
-    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, LinePlot, Map,
-    OverlayOptions, OverlayPanels, Page, PageFigure, Polytope, Row, Scale, Scene, Series, Table,
+    Bar, Bars, Best, Caption, Cell, Edge, Entry, FigureOptions, Grid, Heatmap, HeatmapOptions, LinePlot,
+    OverlayOptions, OverlayPanels, Page, PageFigure, Polytope, Row, ScalarField, Scale, Scene, Series, Table,
     TerminalColours, Tile, Zero, blend, figure, overlay, side_by_side, terminal_map, terminal_picture,
 };
 
@@ -182,14 +182,14 @@ fn grid(cropped: &Picture) -> Result<Grid> {
     Ok(Grid { title: "Methods beside images".into(), columns, rows, ..Grid::default() })
 }
 
-fn maps() -> Result<Vec<(&'static str, Map)>> {
+fn maps() -> Result<Vec<(&'static str, ScalarField)>> {
     let holes = bumps(14, 14, |v| if (0.25..0.5).contains(&v) { f32::NAN } else { v })?;
     Ok(vec![
         ("signed", bumps(14, 14, |v| v)?),
         ("positive", bumps(14, 14, |v| v.max(0.0))?),
         ("negative", bumps(14, 14, |v| -1e-5 * v.abs())?),
-        ("zero", Map::new(14, 14, vec![0.0; 196])?),
-        ("constant", Map::new(14, 14, vec![0.3; 196])?),
+        ("zero", ScalarField::new(14, 14, vec![0.0; 196])?),
+        ("constant", ScalarField::new(14, 14, vec![0.3; 196])?),
         ("not-finite", holes),
         ("tiny-7x7", bumps(7, 7, |v| v.max(0.0) * 1234.5)?),
         ("pixels", bumps(224, 224, |v| v * (v * 97.0).sin())?),
@@ -197,7 +197,7 @@ fn maps() -> Result<Vec<(&'static str, Map)>> {
 }
 
 /// A hill over the left eye, a smaller hollow over the nose, turned into something else by `change`.
-fn bumps(width: usize, height: usize, change: impl Fn(f32) -> f32) -> Result<Map> {
+fn bumps(width: usize, height: usize, change: impl Fn(f32) -> f32) -> Result<ScalarField> {
     let hill = |x: f32, y: f32, column: f32, row: f32, spread: f32| {
         (-((x - column).powi(2) + (y - row).powi(2)) / spread.powi(2)).exp()
     };
@@ -206,7 +206,7 @@ fn bumps(width: usize, height: usize, change: impl Fn(f32) -> f32) -> Result<Map
         let y = ((i / width) as f32 + 0.5) / height as f32;
         change(hill(x, y, 0.35, 0.35, 0.2) - 0.7 * hill(x, y, 0.62, 0.68, 0.18))
     });
-    Map::new(width, height, values.collect())
+    ScalarField::new(width, height, values.collect())
 }
 
 fn caption(method: &str) -> Caption {

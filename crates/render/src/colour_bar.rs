@@ -124,10 +124,10 @@ impl ColourBar {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::Map;
+    use crate::scalar_field::ScalarField;
 
     fn labels(values: &[f32], clip: Option<f64>) -> Vec<String> {
-        let scale = Scale::new(&Map::new(values.len(), 1, values.to_vec()).unwrap(), clip).unwrap();
+        let scale = Scale::new(&ScalarField::new(values.len(), 1, values.to_vec()).unwrap(), clip).unwrap();
         let bar = ColourBar::new(&scale);
         bar.map(|bar| bar.labels.into_iter().map(|label| label.text).collect()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use monosplit_graph::{Error, Result};
 
-use crate::map::Map;
+use crate::scalar_field::ScalarField;
 use crate::scale::{Palette, Scale};
 use crate::scene::{INK, PAPER, Paint, Point, Polyline, Scene, Style};
 
@@ -24,7 +24,7 @@ pub struct Contour {
 }
 
 /// The lines of `map` at each of `levels`, at most [`MOST_LEVELS`].
-pub fn contours(map: &Map, levels: &[f64]) -> Result<Vec<Contour>> {
+pub fn contours(map: &ScalarField, levels: &[f64]) -> Result<Vec<Contour>> {
     if levels.len() > MOST_LEVELS {
         return Err(Error::argument(format!(
             "at most {MOST_LEVELS} contours are drawn over a map, but {} were asked for",
@@ -72,7 +72,7 @@ struct Segment {
 
 /// The centres of a map's places, with one more all around on the edges of the picture.
 struct Lattice<'a> {
-    map: &'a Map,
+    map: &'a ScalarField,
 }
 
 impl Lattice<'_> {
@@ -189,13 +189,13 @@ fn joined(segments: Vec<Segment>) -> Vec<Polyline> {
 mod tests {
     use super::*;
 
-    fn map(width: usize, height: usize, value: impl Fn(f64, f64) -> f64) -> Map {
+    fn map(width: usize, height: usize, value: impl Fn(f64, f64) -> f64) -> ScalarField {
         let values = (0..width * height).map(|i| {
             let x = ((i % width) as f64 + 0.5) / width as f64;
             let y = ((i / width) as f64 + 0.5) / height as f64;
             value(x, y) as f32
         });
-        Map::new(width, height, values.collect()).unwrap()
+        ScalarField::new(width, height, values.collect()).unwrap()
     }
 
     fn area(points: &[Point]) -> f64 {
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn both_halves_of_a_saddle_are_found_and_nothing_else() {
         for (corners, loops) in [([1.0, 0.0, 0.0, 1.0], 2), ([0.0, 1.0, 1.0, 0.0], 2)] {
-            let saddle = Map::new(2, 2, corners.to_vec()).unwrap();
+            let saddle = ScalarField::new(2, 2, corners.to_vec()).unwrap();
             for level in [0.3, 0.7] {
                 assert_eq!(contours(&saddle, &[level]).unwrap()[0].lines.len(), loops);
             }
@@ -238,22 +238,23 @@ mod tests {
     #[test]
     fn flat_maps_have_no_contours_and_holes_are_left_out() {
         for value in [0.0, 1.0, f32::NAN, f32::INFINITY, f32::MAX] {
-            let flat = Map::new(3, 2, vec![value; 6]).unwrap();
+            let flat = ScalarField::new(3, 2, vec![value; 6]).unwrap();
             assert!(contours(&flat, &[0.5, 1.0]).unwrap().iter().all(|contour| contour.lines.is_empty()));
         }
         let torn = map(9, 9, |x, y| if x > 0.6 && y > 0.6 { f64::NAN } else { x * y });
         for line in &contours(&torn, &[0.2]).unwrap()[0].lines {
             assert!(line.points.iter().all(|(x, y)| x.is_finite() && y.is_finite()));
         }
-        let wild = Map::new(2, 1, vec![f32::MIN, f32::MAX]).unwrap();
+        let wild = ScalarField::new(2, 1, vec![f32::MIN, f32::MAX]).unwrap();
         assert_eq!(contours(&wild, &[0.0]).unwrap()[0].lines[0].points[0].0, 0.5);
         assert!(contours(&wild, &[f64::NAN]).is_err() && contours(&wild, &[0.0; 33]).is_err());
     }
 
     #[test]
     fn levels_cut_the_scale_evenly() {
-        let scale =
-            |values: &[f32]| Scale::new(&Map::new(values.len(), 1, values.to_vec()).unwrap(), None).unwrap();
+        let scale = |values: &[f32]| {
+            Scale::new(&ScalarField::new(values.len(), 1, values.to_vec()).unwrap(), None).unwrap()
+        };
         assert_eq!(contour_levels(&scale(&[-1.0, 4.0]), 1), [-2.0, 2.0]);
         assert_eq!(contour_levels(&scale(&[0.0, 3.0]), 2), [1.0, 2.0]);
         assert_eq!(contour_levels(&scale(&[0.0, -3.0]), 2), [-2.0, -1.0]);

@@ -5,8 +5,8 @@ use monosplit_image::Picture;
 
 use crate::contour::{self, Contour};
 use crate::key::Key;
-use crate::map::Map;
 use crate::overlay::{Blend, DisplaySize, OverlayOptions, blend};
+use crate::scalar_field::ScalarField;
 use crate::scale::Scale;
 use crate::scene::{Anchor, Scene};
 use crate::text::{self, TextSize};
@@ -41,7 +41,7 @@ impl Cell {
     }
 
     /// A map laid over the picture it explains.
-    pub fn overlay(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<Self> {
+    pub fn overlay(picture: &Picture, map: &ScalarField, options: &OverlayOptions) -> Result<Self> {
         let Blend { picture, scale, contours } = blend(picture, map, options)?;
         Ok(Cell { label: String::new(), picture, scale: Some(scale), contours })
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn cell(values: [f32; 4]) -> Cell {
-        let map = Map::new(2, 2, values.to_vec()).unwrap();
+        let map = ScalarField::new(2, 2, values.to_vec()).unwrap();
         let options = OverlayOptions { contours: 2, ..OverlayOptions::default() };
         Cell::overlay(&picture(28, 20), &map, &options).unwrap()
     }

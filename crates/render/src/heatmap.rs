@@ -5,7 +5,7 @@ use std::path::Path;
 use monosplit_graph::Result;
 use monosplit_image::{Pixels, write_png};
 
-use crate::map::Map;
+use crate::scalar_field::ScalarField;
 use crate::scale::{Note, Scale};
 
 /// How values near zero are drawn.
@@ -45,7 +45,7 @@ pub struct Heatmap {
 
 impl Heatmap {
     /// Draws `map`.
-    pub fn new(map: &Map, options: &HeatmapOptions) -> Result<Self> {
+    pub fn new(map: &ScalarField, options: &HeatmapOptions) -> Result<Self> {
         let scale = Scale::new(map, options.clip)?;
         let mut heatmap = Heatmap::scaled(map, &scale, options.zero);
         heatmap.note = scale.note().cloned();
@@ -54,7 +54,7 @@ impl Heatmap {
 
     /// Draws `map` on the scale of another, so that both can be compared colour by colour. There is no note:
     /// it belongs to the map the scale was made of.
-    pub fn scaled(map: &Map, scale: &Scale, zero: Zero) -> Self {
+    pub fn scaled(map: &ScalarField, scale: &Scale, zero: Zero) -> Self {
         let mut rgba = Vec::with_capacity(map.values().len() * 4);
         for &value in map.values() {
             rgba.extend(scale.colour(value));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_value_is_one_pixel_of_its_colour() {
-        let map = Map::new(2, 2, vec![-1.0, 1.0, 0.0, f32::NAN]).unwrap();
+        let map = ScalarField::new(2, 2, vec![-1.0, 1.0, 0.0, f32::NAN]).unwrap();
         let heatmap = Heatmap::new(&map, &HeatmapOptions::default()).unwrap();
         let colours = [-1.0, 1.0, 0.0].map(|p| ColourMap::Diverging.at(p));
         let expected = [colours[0], colours[1], colours[2], NOT_FINITE].map(|[r, g, b]| [r, g, b, 255]);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_transparent_zero_shows_through_and_what_is_not_finite_never_does() {
-        let map = Map::new(5, 1, vec![-1.0, -0.5, 0.0, 1.0, f32::INFINITY]).unwrap();
+        let map = ScalarField::new(5, 1, vec![-1.0, -0.5, 0.0, 1.0, f32::INFINITY]).unwrap();
         let options = HeatmapOptions { zero: Zero::Transparent, ..HeatmapOptions::default() };
         let heatmap = Heatmap::new(&map, &options).unwrap();
         let opacities: Vec<u8> = heatmap.rgba.chunks(4).map(|pixel| pixel[3]).collect();
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn two_maps_on_one_scale_share_their_colours() {
-        let large = Map::new(2, 1, vec![0.0, 10.0]).unwrap();
-        let small = Map::new(2, 1, vec![5.0, 5.0]).unwrap();
+        let large = ScalarField::new(2, 1, vec![0.0, 10.0]).unwrap();
+        let small = ScalarField::new(2, 1, vec![5.0, 5.0]).unwrap();
         let scale = Scale::new(&large, None).unwrap();
         let heatmap = Heatmap::scaled(&small, &scale, Zero::Neutral);
         assert_eq!(heatmap.rgba[..3], ColourMap::Sequential.at(0.5));

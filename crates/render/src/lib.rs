@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use monosplit_image::{Picture, encode_png};
-//! use monosplit_render::{Caption, Map, OverlayOptions, overlay};
+//! use monosplit_render::{Caption, ScalarField, OverlayOptions, overlay};
 //!
 //! # fn main() -> monosplit_graph::Result<()> {
 //! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
-//! let map = Map::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
+//! let map = ScalarField::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
 //! let caption = Caption { method: "SplitGrad".into(), alpha: Some(0.4), ..Caption::default() };
 //! let drawn = overlay(&photograph, &map, &caption, &OverlayOptions::default())?;
 //! assert_eq!(drawn.range, (-1.0, 2.0));
@@ -25,11 +25,11 @@
 //!
 //! ```
 //! use monosplit_image::Picture;
-//! use monosplit_render::{Cell, Format, Grid, Map, OverlayOptions, Row};
+//! use monosplit_render::{Cell, Format, Grid, ScalarField, OverlayOptions, Row};
 //!
 //! # fn main() -> monosplit_graph::Result<()> {
 //! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
-//! let map = Map::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
+//! let map = ScalarField::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
 //! let overlay = Cell::overlay(&photograph, &map, &OverlayOptions::default())?;
 //! let grid = Grid {
 //!     columns: vec!["picture".into(), "SplitGrad".into()],
@@ -65,12 +65,12 @@ mod helvetica;
 mod html;
 mod key;
 mod line_plot;
-mod map;
 mod number;
 mod overlay;
 mod pdf;
 mod polytope;
 mod raster;
+mod scalar_field;
 mod scale;
 mod scene;
 mod svg;
@@ -89,12 +89,12 @@ pub use grid::{Cell, Grid, Row};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
 pub use html::{Page, PageFigure, escape};
 pub use line_plot::{LinePlot, Series};
-pub use map::Map;
 pub use number::number;
 pub use overlay::{
     Blend, Caption, Overlay, OverlayOptions, OverlayPanels, Underlay, blend, overlay, side_by_side,
 };
 pub use polytope::{Edge, Polytope};
+pub use scalar_field::ScalarField;
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};
 pub use table::{Best, Entry, Table};

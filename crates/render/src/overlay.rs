@@ -6,8 +6,8 @@ use monosplit_image::Picture;
 use crate::colour_bar::ColourBar;
 use crate::contour::{self, Contour, contour_levels, contours};
 use crate::heatmap::{Heatmap, HeatmapOptions};
-use crate::map::Map;
 use crate::number::number;
+use crate::scalar_field::ScalarField;
 use crate::scale::{Note, Palette, Scale};
 use crate::scene::Scene;
 use crate::text::{self, TextSize};
@@ -132,7 +132,7 @@ pub struct Overlay {
 
 /// Mixes `map`, scaled to the picture's size, with `picture`. The colours are those of the map as given:
 /// its extremes are not those of the scaled map.
-pub fn blend(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<Blend> {
+pub fn blend(picture: &Picture, map: &ScalarField, options: &OverlayOptions) -> Result<Blend> {
     if !(0.0..=1.0).contains(&options.opacity) {
         return Err(Error::argument(format!(
             "the opacity of an overlay is between 0 and 1, but {} was given",
@@ -159,7 +159,7 @@ pub fn blend(picture: &Picture, map: &Map, options: &OverlayOptions) -> Result<B
 }
 
 /// The contours of a map shown with these `sides`: finer than the map, and no finer than can be seen.
-fn lines_over(map: &Map, scale: &Scale, count: usize, sides: (usize, usize)) -> Result<Vec<Contour>> {
+fn lines_over(map: &ScalarField, scale: &Scale, count: usize, sides: (usize, usize)) -> Result<Vec<Contour>> {
     const FINEST: usize = 256;
     if count == 0 {
         return Ok(Vec::new());
@@ -176,7 +176,12 @@ fn lines_over(map: &Map, scale: &Scale, count: usize, sides: (usize, usize)) -> 
 }
 
 /// Draws `map` over `picture` with everything needed to read it.
-pub fn overlay(picture: &Picture, map: &Map, caption: &Caption, options: &OverlayOptions) -> Result<Overlay> {
+pub fn overlay(
+    picture: &Picture,
+    map: &ScalarField,
+    caption: &Caption,
+    options: &OverlayOptions,
+) -> Result<Overlay> {
     let (scene, scale) = side_by_side(picture, map, caption, options)?;
     Ok(Overlay { picture: scene.to_picture()?, range: scale.range(), note: scale.note().cloned() })
 }
@@ -184,7 +189,7 @@ pub fn overlay(picture: &Picture, map: &Map, caption: &Caption, options: &Overla
 /// The same as a figure that can also be written as SVG or PDF, and how values became colours in it.
 pub fn side_by_side(
     picture: &Picture,
-    map: &Map,
+    map: &ScalarField,
     caption: &Caption,
     options: &OverlayOptions,
 ) -> Result<(Scene, Scale)> {
@@ -293,7 +298,7 @@ mod tests {
     #[test]
     fn the_ends_of_opacity_are_the_picture_and_the_map_alone() {
         let picture = photograph(8, 6);
-        let map = Map::new(2, 2, vec![-1.0, 0.5, 0.0, 1.0]).unwrap();
+        let map = ScalarField::new(2, 2, vec![-1.0, 0.5, 0.0, 1.0]).unwrap();
         assert_eq!(blend(&picture, &map, &bare(0.0)).unwrap().picture, picture.to_grey());
         let colour = OverlayOptions { underlay: Underlay::Colour, ..bare(0.0) };
         assert_eq!(blend(&picture, &map, &colour).unwrap().picture, picture);
@@ -307,7 +312,7 @@ mod tests {
     #[test]
     fn a_flat_map_tints_every_place_alike() {
         let grey = Picture::new(5, 4, vec![100; 60]).unwrap();
-        let map = Map::new(2, 3, vec![0.3; 6]).unwrap();
+        let map = ScalarField::new(2, 3, vec![0.3; 6]).unwrap();
         let mixed = blend(&grey, &map, &bare(0.5)).unwrap();
         assert!(mixed.picture.rgb().iter().all(|v| *v == mixed.picture.rgb()[0]));
         assert_eq!(mixed.scale.note().unwrap().to_string(), "constant 0.3");
@@ -316,13 +321,13 @@ mod tests {
     #[test]
     fn what_is_not_finite_hides_the_picture() {
         let picture = photograph(2, 1);
-        let map = Map::new(2, 1, vec![f32::NAN, 1.0]).unwrap();
+        let map = ScalarField::new(2, 1, vec![f32::NAN, 1.0]).unwrap();
         assert_eq!(blend(&picture, &map, &bare(0.1)).unwrap().picture.rgb()[..3], NOT_FINITE);
     }
 
     #[test]
     fn small_pictures_are_drawn_in_whole_squares_and_large_ones_as_they_are() {
-        let map = Map::new(7, 7, (0..49).map(|i| i as f32).collect()).unwrap();
+        let map = ScalarField::new(7, 7, (0..49).map(|i| i as f32).collect()).unwrap();
         let options = OverlayOptions { colour_bar: false, panels: OverlayPanels::Single, ..bare(0.5) };
         let caption = Caption::default();
         let margins = |side: usize, least: usize| {
@@ -359,12 +364,12 @@ mod tests {
             Caption { method: "x".repeat(100_000), class: "漢字 ".repeat(999), ..Caption::default() };
         for (width, height) in [(1, 1), (1000, 1), (1, 700), (28, 28)] {
             for values in [vec![0.0; 4], vec![f32::NAN; 4], vec![-1e-30, 3e38, f32::INFINITY, 0.0]] {
-                let map = Map::new(2, 2, values).unwrap();
+                let map = ScalarField::new(2, 2, values).unwrap();
                 let draw = || overlay(&photograph(width, height), &map, &long, &OverlayOptions::default());
                 assert_eq!(draw().unwrap().picture, draw().unwrap().picture);
             }
         }
-        let map = Map::new(1, 1, vec![1.0]).unwrap();
+        let map = ScalarField::new(1, 1, vec![1.0]).unwrap();
         let endless = OverlayOptions { least_side: usize::MAX, ..OverlayOptions::default() };
         assert!(overlay(&photograph(2, 2), &map, &long, &endless).is_err());
     }

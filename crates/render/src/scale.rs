@@ -9,8 +9,8 @@ use std::fmt;
 use monosplit_graph::{Error, Result};
 
 use crate::colour::{ColourMap, NOT_FINITE, Rgb};
-use crate::map::Map;
 use crate::number::number;
+use crate::scalar_field::ScalarField;
 
 /// The colours a map is drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ impl Scale {
     /// The scale of `map`. With `clip` the scale ends at that percentile (0 to 100, linear between values as
     /// NumPy's) of the finite values' magnitudes instead of the largest, unless it is zero; values beyond
     /// have the colour of the end, and the note counts them.
-    pub fn new(map: &Map, clip: Option<f64>) -> Result<Self> {
+    pub fn new(map: &ScalarField, clip: Option<f64>) -> Result<Self> {
         let mut note = Note { total: map.values().len(), ..Note::default() };
         let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
         for &value in map.values() {
@@ -158,7 +158,7 @@ impl Scale {
     }
 }
 
-fn magnitude_at(map: &Map, percentile: f64) -> Result<Option<f64>> {
+fn magnitude_at(map: &ScalarField, percentile: f64) -> Result<Option<f64>> {
     if !(percentile > 0.0 && percentile <= 100.0) {
         return Err(Error::argument(format!(
             "a map can be clipped at a percentile above 0 and up to 100, but {percentile} was given"
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn scale(values: &[f32]) -> Scale {
-        Scale::new(&Map::new(values.len(), 1, values.to_vec()).unwrap(), None).unwrap()
+        Scale::new(&ScalarField::new(values.len(), 1, values.to_vec()).unwrap(), None).unwrap()
     }
 
     fn said(values: &[f32]) -> String {
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn clipping_ends_the_scale_at_the_percentile_and_is_declared() {
         let values: Vec<f32> = (0..=100).map(|i| i as f32).collect();
-        let map = Map::new(101, 1, values).unwrap();
+        let map = ScalarField::new(101, 1, values).unwrap();
         let scale = Scale::new(&map, Some(90.0)).unwrap();
         assert_eq!((scale.ends(), scale.range()), ((0.0, 90.0), (0.0, 100.0)));
         assert_eq!(scale.note().unwrap().to_string(), "10 values clipped at magnitude 90");
         assert_eq!(scale.colour(95.0), scale.colour(90.0));
         assert!(Scale::new(&map, Some(100.0)).unwrap().note().is_none());
-        let sparse = Map::new(4, 1, vec![0.0, 0.0, 0.0, 5.0]).unwrap();
+        let sparse = ScalarField::new(4, 1, vec![0.0, 0.0, 0.0, 5.0]).unwrap();
         assert_eq!(Scale::new(&sparse, Some(50.0)).unwrap().ends(), (0.0, 5.0));
         for percentile in [0.0, -1.0, 100.5, f64::NAN] {
             assert!(Scale::new(&map, Some(percentile)).is_err());

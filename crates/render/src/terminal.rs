@@ -10,7 +10,7 @@ use monosplit_image::{Filter, Picture};
 
 use crate::colour::Rgb;
 use crate::heatmap::{Heatmap, Zero};
-use crate::map::Map;
+use crate::scalar_field::ScalarField;
 use crate::scale::Scale;
 
 /// Widest drawing, in characters.
@@ -45,7 +45,12 @@ pub fn terminal_picture(picture: &Picture, columns: usize, colours: TerminalColo
 /// Draws `map` on `scale` in `columns` characters a line, each line ended. Without colours, the ink of a
 /// character is the magnitude there; signs below zero are made of strokes (`,-=%&`), those above of dots and
 /// crosses (`.:+#@`), and `?` stands where a value is not finite.
-pub fn terminal_map(map: &Map, scale: &Scale, columns: usize, colours: TerminalColours) -> Result<String> {
+pub fn terminal_map(
+    map: &ScalarField,
+    scale: &Scale,
+    columns: usize,
+    colours: TerminalColours,
+) -> Result<String> {
     let shape = Shape::new(map.width(), map.height(), columns)?;
     if colours != TerminalColours::None {
         let heatmap = Heatmap::scaled(map, scale, Zero::Neutral);
@@ -259,7 +264,8 @@ mod tests {
     #[test]
     fn without_colour_the_signs_and_holes_of_a_map_can_be_told_apart() {
         let map =
-            Map::new(5, 2, [[-1.0, -0.4, 0.0, 0.4, 1.0], [f32::NAN, 0.0, 0.0, 0.0, 0.0]].concat()).unwrap();
+            ScalarField::new(5, 2, [[-1.0, -0.4, 0.0, 0.4, 1.0], [f32::NAN, 0.0, 0.0, 0.0, 0.0]].concat())
+                .unwrap();
         let scale = Scale::new(&map, None).unwrap();
         let tall = terminal_map(&map, &scale, 10, TerminalColours::None).unwrap();
         assert_eq!(tall, "&&--  ::@@\n??\n");

@@ -271,7 +271,7 @@ impl Demo {
         let photograph = render::terminal_picture(picture_of(&sample)?, columns, colours)?;
         let mut drawings = vec![("the photograph", photograph)];
         for (title, map) in titles.iter().zip(&explained.maps) {
-            let map = render::Map::from_tensor(&map.values, 0)?;
+            let map = render::ScalarField::from_tensor(&map.values, 0)?;
             drawings.push((title, heatmap(&sample, &map, columns, colours)?));
         }
         for row in drawings.chunks(beside) {
@@ -297,7 +297,12 @@ fn arrangement(columns: usize) -> (usize, usize) {
 }
 
 /// A map over the picture, or in shades of ink alone where there are no colours.
-fn heatmap(sample: &Sample, map: &render::Map, columns: usize, colours: TerminalColours) -> Result<String> {
+fn heatmap(
+    sample: &Sample,
+    map: &render::ScalarField,
+    columns: usize,
+    colours: TerminalColours,
+) -> Result<String> {
     if colours == TerminalColours::None {
         return render::terminal_map(map, &render::Scale::new(map, Some(99.5))?, columns, colours);
     }

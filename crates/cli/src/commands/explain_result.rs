@@ -127,7 +127,7 @@ impl ExplainContext {
                 confidence: result.confidence,
                 alpha: description.alpha,
             };
-            let map = render::Map::from_tensor(&map.values, row)?;
+            let map = render::ScalarField::from_tensor(&map.values, row)?;
             let options =
                 render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
             let drawn = sample.overlay(&map, &caption, &options)?;

@@ -159,7 +159,7 @@ pub(crate) fn row(
     let mut cells = vec![Some(Cell::picture(picture.clone()))];
     for map in maps {
         cells.push(match map.values.shape().len() {
-            3 => Some(Cell::overlay(picture, &render::Map::from_tensor(&map.values, 0)?, options)?),
+            3 => Some(Cell::overlay(picture, &render::ScalarField::from_tensor(&map.values, 0)?, options)?),
             _ => None,
         });
     }

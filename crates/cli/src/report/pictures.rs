@@ -13,7 +13,7 @@ use monosplit::eval::store::{Member, Planned, Store};
 use monosplit::eval::{Better, Candidate, EvaluatedModel, Source, Summary};
 use monosplit::graph::{Error, Result};
 use monosplit::image::{Filter, Picture};
-use monosplit::render::{Cell, Grid, Map, OverlayOptions, Row};
+use monosplit::render::{Cell, Grid, OverlayOptions, Row, ScalarField};
 
 use crate::commands::is_ranked;
 use crate::failure::note;
@@ -125,7 +125,7 @@ impl ReportPictures {
                 continue;
             };
             let (height, width) = (sample.picture.height(), sample.picture.width());
-            let map = Map::from_tensor(&map.reshaped([1, height, width])?, 0)?;
+            let map = ScalarField::from_tensor(&map.reshaped([1, height, width])?, 0)?;
             let picture = small(&sample.picture)?;
             let map = map.resized(picture.width(), picture.height())?;
             cells.push(Some(Cell::overlay(&picture, &map, &OverlayOptions::default())?));

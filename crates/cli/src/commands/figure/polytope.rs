@@ -81,7 +81,7 @@ impl PolytopeFigure {
             let found = input.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&found))?;
             let [map] = &explained.maps[..] else { continue };
-            let gradient = render::Map::from_tensor(&map.values, 0)?;
+            let gradient = render::ScalarField::from_tensor(&map.values, 0)?;
             let picture = picture_of(&sample)?.clone();
             vertices.push(GradientVertex {
                 label: format!("{} {found}", short_name(&sample)),

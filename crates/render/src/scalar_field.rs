@@ -1,17 +1,18 @@
-//! A map: one number for each position of a picture, and the same map at another size.
+//! Scalar fields: one number for each position of a picture, and resizing of such fields.
 
 use monosplit_graph::{Error, Result, Tensor, element_count};
 use monosplit_image::{MAX_BYTES, MAX_SIDE};
 
-/// Values in rows from top to bottom; they may be negative, NaN or infinite.
+/// One number for each position of a picture, in rows from top to bottom: a map to be drawn. Values may be negative, NaN or
+/// infinite.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Map {
+pub struct ScalarField {
     width: usize,
     height: usize,
     values: Vec<f32>,
 }
 
-impl Map {
+impl ScalarField {
     /// A map over `values`, which must be `width * height` of them; no side may be zero or longer than
     /// [`MAX_SIDE`].
     pub fn new(width: usize, height: usize, values: Vec<f32>) -> Result<Self> {
@@ -22,7 +23,7 @@ impl Map {
                 values.len()
             )));
         }
-        Ok(Map { width, height, values })
+        Ok(ScalarField { width, height, values })
     }
 
     /// The map of one `sample` of a tensor shaped `[H, W]` (one sample), `[N, H, W]` or `[N, 1, H, W]`.
@@ -42,7 +43,7 @@ impl Map {
         }
         let area = checked_area(width, height)?;
         let values = tensor.to_f32()[sample * area..(sample + 1) * area].to_vec();
-        Map::new(width, height, values)
+        ScalarField::new(width, height, values)
     }
 
     /// Number of columns.
@@ -65,7 +66,7 @@ impl Map {
     ///
     /// Values that are not finite do not spread: they fill the positions nearest to them, and all other positions mix
     /// finite neighbours only. Like PyTorch's, scaling down picks values and averages at most four.
-    pub fn resized(&self, width: usize, height: usize) -> Result<Map> {
+    pub fn resized(&self, width: usize, height: usize) -> Result<ScalarField> {
         let area = checked_area(width, height)?;
         if (width, height) == (self.width, self.height) {
             return Ok(self.clone());
@@ -76,7 +77,7 @@ impl Map {
             let row = Tap::new(y, height, self.height);
             values.extend(columns.iter().map(|column| self.mixed(*column, row)));
         }
-        Ok(Map { width, height, values })
+        Ok(ScalarField { width, height, values })
     }
 
     fn mixed(&self, column: Tap, row: Tap) -> f32 {
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn resizing_agrees_with_pytorch() {
-        let read = |bytes: &[u8]| Map::from_tensor(&npy::read(bytes).unwrap(), 0).unwrap();
+        let read = |bytes: &[u8]| ScalarField::from_tensor(&npy::read(bytes).unwrap(), 0).unwrap();
         let source = read(include_bytes!("../tests/fixtures/source-3x4.npy"));
         let expected = [
             read(include_bytes!("../tests/fixtures/bilinear-7x10.npy")),
@@ -154,17 +155,17 @@ mod tests {
 
     #[test]
     fn a_constant_map_stays_constant_at_every_size() {
-        let map = Map::new(3, 2, vec![0.3; 6]).unwrap();
+        let map = ScalarField::new(3, 2, vec![0.3; 6]).unwrap();
         for (width, height) in [(1, 1), (7, 5), (64, 3), (2, 1)] {
             assert!(map.resized(width, height).unwrap().values().iter().all(|&v| v == 0.3));
         }
-        let huge = Map::new(2, 1, vec![f32::MAX; 2]).unwrap();
+        let huge = ScalarField::new(2, 1, vec![f32::MAX; 2]).unwrap();
         assert!(huge.resized(9, 9).unwrap().values().iter().all(|&v| v == f32::MAX));
     }
 
     #[test]
     fn what_is_not_finite_fills_its_own_places_only() {
-        let map = Map::new(3, 1, vec![1.0, f32::NAN, 2.0]).unwrap();
+        let map = ScalarField::new(3, 1, vec![1.0, f32::NAN, 2.0]).unwrap();
         let wide = map.resized(9, 1).unwrap();
         let nan: Vec<bool> = wide.values().iter().map(|v| v.is_nan()).collect();
         assert_eq!(nan, [false, false, false, true, true, true, false, false, false]);
@@ -175,12 +176,12 @@ mod tests {
     #[test]
     fn tensors_of_maps_are_taken_apart_and_others_refused() {
         let tensor = Tensor::new([2, 1, 1, 2], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
-        assert_eq!(Map::from_tensor(&tensor, 1).unwrap().values(), [3.0, 4.0]);
-        assert!(Map::from_tensor(&tensor, 2).is_err());
-        assert!(Map::from_tensor(&Tensor::new([1, 2, 1, 1], vec![0f32; 2]).unwrap(), 0).is_err());
-        assert!(Map::from_tensor(&Tensor::new([0, 2], Vec::<f32>::new()).unwrap(), 0).is_err());
-        assert!(Map::new(usize::MAX, 2, vec![]).is_err());
-        assert!(Map::new(2, 2, vec![0.0; 3]).is_err());
-        assert!(Map::new(1, 1, vec![0.0]).unwrap().resized(MAX_SIDE, MAX_SIDE).is_err());
+        assert_eq!(ScalarField::from_tensor(&tensor, 1).unwrap().values(), [3.0, 4.0]);
+        assert!(ScalarField::from_tensor(&tensor, 2).is_err());
+        assert!(ScalarField::from_tensor(&Tensor::new([1, 2, 1, 1], vec![0f32; 2]).unwrap(), 0).is_err());
+        assert!(ScalarField::from_tensor(&Tensor::new([0, 2], Vec::<f32>::new()).unwrap(), 0).is_err());
+        assert!(ScalarField::new(usize::MAX, 2, vec![]).is_err());
+        assert!(ScalarField::new(2, 2, vec![0.0; 3]).is_err());
+        assert!(ScalarField::new(1, 1, vec![0.0]).unwrap().resized(MAX_SIDE, MAX_SIDE).is_err());
     }
 }

@@ -18,6 +18,7 @@ use monosplit_graph::{Graph, Result};
 
 use crate::incremental::TiledProgram;
 use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
+use kernels::conv_plan::PlanSettings;
 use program::CpuProgram;
 use thread_pool::ThreadPool;
 
@@ -43,32 +44,32 @@ const DEFAULT_MEMORY_LIMIT: usize = 16 << 30;
 #[derive(Clone, Debug)]
 pub struct Cpu {
     precision: Precision,
-    limits: Limits,
+    settings: Settings,
     threads: usize,
     flush_denormals: bool,
     /// Started when first used; shared by all clones.
     pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
 }
 
-/// Kernels for more samples at a time are those for so many.
-const MOST_SAMPLES: usize = 4096;
+/// The largest batch size that convolutions are planned for.
+const MAX_BATCH_SIZE: usize = 4096;
 
-/// What a program may do.
+/// The settings of a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct Settings {
     /// Bytes that its values may take at once.
-    pub(crate) memory: usize,
-    /// Whether convolutions are computed as they are defined, not transformed.
-    pub(crate) accurate: bool,
-    /// About how many samples there are in a run.
-    pub(crate) samples: usize,
+    pub(crate) memory_limit: usize,
+    pub(crate) convolutions: PlanSettings,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
         Cpu {
             precision: Precision::default(),
-            limits: Limits { memory: DEFAULT_MEMORY_LIMIT, accurate: false, samples: 1 },
+            settings: Settings {
+                memory_limit: DEFAULT_MEMORY_LIMIT,
+                convolutions: PlanSettings { accurate: false, batch_size: 1 },
+            },
             threads: 0,
             flush_denormals: false,
             pool: Arc::default(),
@@ -106,14 +107,15 @@ impl Cpu {
     /// kernels not counted. The default is 16 GiB.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
-        Cpu { limits: Limits { memory: bytes, ..self.limits }, ..self }
+        Cpu { settings: Settings { memory_limit: bytes, ..self.settings }, ..self }
     }
 
     /// Computes convolutions as they are defined. Single precision transforms their windows otherwise (Winograd), which takes
     /// fewer multiplications and rounds more.
     #[must_use]
     pub fn accurate(self, accurate: bool) -> Self {
-        Cpu { limits: Limits { accurate, ..self.limits }, ..self }
+        let convolutions = PlanSettings { accurate, ..self.settings.convolutions };
+        Cpu { settings: Settings { convolutions, ..self.settings }, ..self }
     }
 
     /// The threads that programs run on.
@@ -133,11 +135,12 @@ impl Engine for Cpu {
     }
 
     fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn crate::Program>> {
-        let samples = options.batch_size.unwrap_or(1).clamp(1, MOST_SAMPLES);
-        let (pool, limits) = (self.pool()?, Limits { samples, ..self.limits });
+        let batch_size = options.batch_size.unwrap_or(1).clamp(1, MAX_BATCH_SIZE);
+        let convolutions = PlanSettings { batch_size, ..self.settings.convolutions };
+        let (pool, settings) = (self.pool()?, Settings { convolutions, ..self.settings });
         Ok(match options.precision.unwrap_or(self.precision) {
-            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, limits)?),
-            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, limits)?),
+            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, settings)?),
+            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, settings)?),
         })
     }
 

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use monosplit_graph::{Graph, NodeId, Op, Result, element_count};
+use monosplit_graph::{Graph, NodeId, Op, Result, Shape, element_count};
 
 use super::fusion::Fusion;
+use super::kernels::conv_plan::PlanSettings;
+use super::kernels::convolution::ConvolutionNode;
+use super::kernels::packed_convolution::PackedWeightCache;
 use super::kernels::policy::{self, Kernel};
-use super::kernels::prepared::Shelf;
 use super::program::{CpuProgram, Executor, Link, Streams};
 use super::real::Real;
 use super::value::{Shared, Storage, View, ViewMut};
@@ -47,25 +49,26 @@ impl<R: Real> CpuProgram<R> {
         let outputs: Vec<NodeId> = self.info.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
         let mut bytes = 0;
-        let shelf = Shelf::new(self.limits.accurate, self.limits.samples);
+        let cache = PackedWeightCache::new();
+        let packing = (self.settings.convolutions, &cache);
         for (at, read) in reads.iter().enumerate() {
             for &id in read {
                 self.provide(graph, id, &mut bytes)?;
             }
             let step = &self.plan.steps[at];
             let executor = match &step.partition {
-                Partition::Single(id) => Executor::Kernel(self.choose(graph, *id, &shelf)?),
-                Partition::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0], &shelf)?),
+                Partition::Single(id) => Executor::Kernel(self.choose(graph, *id, packing)?),
+                Partition::Batched(nodes) => Executor::Kernel(self.choose(graph, nodes[0], packing)?),
                 Partition::Elementwise(nodes) => {
                     Executor::Fused(Fusion::new(graph, &self.plan.representative, nodes, &step.outputs)?)
                 }
                 Partition::Epilogue(nodes) => {
                     let fusion = Fusion::new(graph, &self.plan.representative, &nodes[1..], &step.outputs)?;
-                    Executor::Finished(self.choose(graph, nodes[0], &shelf)?, fusion)
+                    Executor::Finished(self.choose(graph, nodes[0], packing)?, fusion)
                 }
                 Partition::PointwiseDepthwise(nodes, first) => {
                     let (first, then) = nodes.split_at(*first);
-                    let links = [self.link(graph, first, &shelf)?, self.link(graph, then, &shelf)?];
+                    let links = [self.link(graph, first, packing)?, self.link(graph, then, packing)?];
                     Executor::Chained(Box::new(links))
                 }
                 Partition::StreamProducts(products) => {
@@ -107,9 +110,14 @@ impl<R: Real> CpuProgram<R> {
     }
 
     /// A convolution with known weights, the first of these nodes, and the others that finish it.
-    fn link(&self, graph: &Graph, nodes: &[NodeId], shelf: &Shelf<R>) -> Result<Link<R>> {
+    fn link(
+        &self,
+        graph: &Graph,
+        nodes: &[NodeId],
+        packing: (PlanSettings, &PackedWeightCache<R>),
+    ) -> Result<Link<R>> {
         let (node, finishing) = (nodes[0], &nodes[1..]);
-        let convolution = self.choose(graph, node, shelf)?.convolution;
+        let convolution = self.choose(graph, node, packing)?.convolution;
         let fuse = |last: &NodeId| Fusion::new(graph, &self.plan.representative, finishing, &[*last]);
         Ok(Link {
             node,
@@ -118,19 +126,31 @@ impl<R: Real> CpuProgram<R> {
         })
     }
 
-    fn choose(&self, graph: &Graph, id: NodeId, shelf: &Shelf<R>) -> Result<Kernel<R>> {
+    fn choose(
+        &self,
+        graph: &Graph,
+        id: NodeId,
+        packing: (PlanSettings, &PackedWeightCache<R>),
+    ) -> Result<Kernel<R>> {
         let node = graph.node(id);
         let inputs = &self.info.values[id.index()].inputs;
-        let shapes = self.fixed_shapes(inputs);
-        let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&shapes))
+        let fixed = self.fixed_shapes(inputs);
+        let constants: Vec<Option<View<'_, R>>> = (inputs.iter().zip(&fixed))
             .map(|(input, shape)| {
                 let data = self.constants[input.index()].as_ref()?.slice();
                 Some(View { shape: shape.as_ref()?, data })
             })
             .collect();
         let weights = inputs.get(1).copied().unwrap_or(id);
-        policy::choose(node, &constants, &shelf.of(weights))
-            .map_err(|e| e.at(&self.info.values[id.index()].name))
+        let shapes: Vec<&Shape> = inputs.iter().map(|input| &self.info.values[input.index()].shape).collect();
+        let convolution = ConvolutionNode {
+            node,
+            inputs: &shapes,
+            weights: constants.get(1).copied().flatten(),
+            settings: packing.0,
+            cached: (packing.1, weights),
+        };
+        policy::choose(node, &constants, &convolution).map_err(|e| e.at(&self.info.values[id.index()].name))
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {
@@ -165,8 +185,8 @@ impl<R: Real> CpuProgram<R> {
                         .and_then(|n| {
                             n.checked_mul(element_bytes(node.kind, size_of::<R>()))?.checked_add(*bytes)
                         })
-                        .filter(|&bytes| bytes <= self.limits.memory)
-                        .ok_or_else(|| self.info.too_large(id, self.limits.memory))?;
+                        .filter(|&bytes| bytes <= self.settings.memory_limit)
+                        .ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
                     self.evaluate(graph, id).map_err(|e| e.at(&self.info.values[id.index()].name))?
                 }
             };
@@ -178,9 +198,11 @@ impl<R: Real> CpuProgram<R> {
     fn evaluate(&self, graph: &Graph, id: NodeId) -> Result<Shared<R>> {
         let node = graph.node(id);
         let inputs = &self.info.values[id.index()].inputs;
-        let kernel = self.choose(graph, id, &Shelf::new(true, 1))?;
-        let shape = node.shape.at(1).ok_or_else(|| self.info.too_large(id, self.limits.memory))?;
-        let count = element_count(&shape).ok_or_else(|| self.info.too_large(id, self.limits.memory))?;
+        let settings = PlanSettings { accurate: true, batch_size: 1 };
+        let kernel = self.choose(graph, id, (settings, &PackedWeightCache::new()))?;
+        let shape = node.shape.at(1).ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
+        let count =
+            element_count(&shape).ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
         let shapes = shapes.ok_or_else(|| self.info.unavailable(id))?;
         let mut views = Vec::with_capacity(shapes.len());

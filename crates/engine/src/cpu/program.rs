@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
 
-use super::Limits;
+use super::Settings;
 use super::fusion::Fusion;
+use super::kernels::packed_convolution::PackedConvolution;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
-use super::kernels::prepared::PreparedConvolution;
 use super::real::Real;
 use super::run::Run;
 use super::thread_pool::ThreadPool;
@@ -35,7 +35,7 @@ pub(super) enum Executor<R> {
 /// A convolution, what finishes it, and the value that comes out.
 pub(super) struct Link<R> {
     pub(super) node: NodeId,
-    pub(super) convolution: Arc<PreparedConvolution<R>>,
+    pub(super) convolution: Arc<PackedConvolution<R>>,
     pub(super) fusion: Option<Fusion>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct CpuProgram<R> {
     pub(super) constants: Vec<Option<Shared<R>>>,
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
-    pub(super) limits: Limits,
+    pub(super) settings: Settings,
     pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
@@ -63,14 +63,14 @@ pub(crate) struct CpuProgram<R> {
 }
 
 impl<R: Real> CpuProgram<R> {
-    pub(crate) fn compile(graph: &Graph, pool: Arc<ThreadPool>, limits: Limits) -> Result<Self> {
-        CpuProgram::compile_with(graph, pool, limits, Optimisations::CPU)
+    pub(crate) fn compile(graph: &Graph, pool: Arc<ThreadPool>, settings: Settings) -> Result<Self> {
+        CpuProgram::compile_with(graph, pool, settings, Optimisations::CPU)
     }
 
     pub(crate) fn compile_with(
         graph: &Graph,
         pool: Arc<ThreadPool>,
-        limits: Limits,
+        settings: Settings,
         options: Optimisations,
     ) -> Result<Self> {
         let (known, needed) = (known(graph), graph.live());
@@ -82,7 +82,7 @@ impl<R: Real> CpuProgram<R> {
             constants: graph.nodes().map(|_| None).collect(),
             executors: Vec::new(),
             plan,
-            limits,
+            settings,
             pool,
             arenas: Mutex::new(Vec::new()),
             peak: OnceLock::new(),
@@ -99,7 +99,7 @@ impl<R: Real> CpuProgram<R> {
 
     fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
         let batch = self.info.batch(inputs)?;
-        let shapes = self.info.shapes(&self.plan, batch, size_of::<R>(), self.limits.memory)?;
+        let shapes = self.info.shapes(&self.plan, batch, size_of::<R>(), self.settings.memory_limit)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fresh = || self.plan.buffers.iter().map(|buffer| Storage::empty(buffer.kind)).collect();
         let arena = kept.unwrap_or_else(fresh);
@@ -160,6 +160,7 @@ mod tests {
 
     use super::*;
     use crate::Program;
+    use crate::cpu::kernels::conv_plan::PlanSettings;
     use crate::cpu::kernels::testing::Random;
     use crate::plan::Step;
     use crate::schedule::Partition;
@@ -338,8 +339,9 @@ mod tests {
     }
 
     fn compiled(graph: &Graph, options: Optimisations) -> CpuProgram<f32> {
-        let limits = Limits { memory: 1 << 30, accurate: false, samples: 1 };
-        CpuProgram::compile_with(graph, pool(), limits, options).unwrap()
+        let convolutions = PlanSettings { accurate: false, batch_size: 1 };
+        let settings = Settings { memory_limit: 1 << 30, convolutions };
+        CpuProgram::compile_with(graph, pool(), settings, options).unwrap()
     }
 
     /// The bits of all elements. Rust does not specify the sign of a NaN: on processors other than x86-64 it depends on how

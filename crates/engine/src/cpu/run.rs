@@ -53,9 +53,9 @@ impl<R: Real> Run<'_, R> {
         let program = self.program;
         let (node, others) = (step.partition.nodes()[0], &step.partition.nodes()[1..]);
         let kernel = match executor {
-            Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name,
+            Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name(self.samples(step)),
             Executor::Fused(_) => "fused elementwise",
-            Executor::Chained(_) => "conv, pointwise + depthwise",
+            Executor::Chained(_) => "conv, 1x1 GEMM + depthwise 3x3",
             Executor::Streams(_) => "matrix product, streams",
         };
         let operations = step.partition.nodes().iter().map(|id| {
@@ -75,6 +75,14 @@ impl<R: Real> Run<'_, R> {
             peak: *program.peak.get_or_init(peak::<R>),
             precision: R::PRECISION,
         }
+    }
+
+    /// The number of samples that the first input of a step has: those of all its nodes, if they run as one batch.
+    fn samples(&self, step: &Step) -> usize {
+        let nodes = step.partition.nodes();
+        let input = self.program.info.values[nodes[0].index()].inputs.first();
+        let samples = input.and_then(|input| self.shapes[input.index()].first().copied()).unwrap_or(1);
+        if matches!(step.partition, Partition::Batched(_)) { samples * nodes.len() } else { samples }
     }
 
     fn count(&self, id: NodeId) -> usize {

@@ -302,8 +302,24 @@ fn a_profile_names_the_kernels_in_order() {
     let program = Cpu::default().compile(&graph).unwrap();
     let (_, profile) = program.run_profiled(&[tensor(&[1, 3, 61, 53], 9)]).unwrap();
     assert!(profile.nodes.is_sorted_by_key(|n| n.node));
-    assert!(profile.nodes.iter().any(|n| n.kernel.contains("gemm")));
+    assert!(profile.nodes.iter().any(|n| n.kernel.contains("GEMM")));
     assert!(profile.total().as_nanos() > 0);
+}
+
+/// A convolution to small planes lays out patches image by image, or those of all images side by side.
+#[test]
+fn a_profile_names_the_algorithm_that_the_batch_size_asks_for() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", Shape::batched(&[8, 13, 13]), Kind::Float);
+    let w = graph.constant(tensor(&[4, 8, 3, 3], 3));
+    let window = Window { stride: vec![2, 2], pad: vec![(1, 1); 2], ..Window::new([3, 3]) };
+    let y = graph.add(Op::Conv { window, groups: 1 }, &[x, w]).unwrap();
+    graph.output("y", y);
+    let program = Cpu::default().compile(&graph).unwrap();
+    for (images, kernel) in [(1, "conv, im2col GEMM"), (3, "conv, im2col GEMM across images")] {
+        let (_, profile) = program.run_profiled(&[tensor(&[images, 8, 13, 13], 4)]).unwrap();
+        assert_eq!(profile.nodes[0].kernel, kernel);
+    }
 }
 
 #[test]

@@ -130,7 +130,8 @@ mod tests {
     use monosplit_graph::op::Window;
 
     use super::*;
-    use crate::cpu::kernels::prepared::PreparedConvolution;
+    use crate::cpu::kernels::conv_plan::{ConvolutionPlan, ConvolutionShapes};
+    use crate::cpu::kernels::packed_convolution::{PackedConvolution, Weights};
     use crate::cpu::kernels::testing::Random;
     use crate::cpu::thread_pool::ThreadPool;
 
@@ -152,8 +153,14 @@ mod tests {
             let (x, w, v) = (reals(xs.iter().product()), reals(channels * inputs), reals(channels * 9));
             let (bias, then_bias) = (reals(channels), reals(channels));
             let other = reals(ys.iter().product());
-            let first = PreparedConvolution::new(&narrow, 1, (&w, &[channels, inputs, 1, 1]), None);
-            let then = PreparedConvolution::new(&deep, channels, (&v, &[channels, 1, 3, 3]), None);
+            let packed = |window: &Window, groups: usize, elements: &[f32], kernel: &[usize]| {
+                let shapes = ConvolutionShapes { window, groups, kernel, input: None, output: None };
+                let plan = ConvolutionPlan::new::<f32>(&shapes, None);
+                let weights = Weights { elements, shape: kernel, cached: None };
+                PackedConvolution::new(plan, window, groups, &weights)
+            };
+            let first = packed(&narrow, 1, &w, &[channels, inputs, 1, 1]);
+            let then = packed(&deep, channels, &v, &[channels, 1, 3, 3]);
             let add = |at: usize, piece: &mut [f32]| {
                 piece.iter_mut().zip(&other[at..]).for_each(|(y, other)| *y += other);
             };

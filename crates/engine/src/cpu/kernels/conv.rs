@@ -9,6 +9,7 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::columns::{Layout, Patches};
+use super::conv_plan::GemmAlgorithm;
 use super::framed::Framed;
 use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region};
 use super::level::{Level, VECTORS};
@@ -134,19 +135,22 @@ impl Convolution {
     /// `y ← w ⋆ x + bias`, finished piece by piece.
     pub(crate) fn run<R: Real>(
         &self,
+        algorithm: GemmAlgorithm,
         x: &[R],
         w: &PackedKernel<R>,
         bias: Option<&[R]>,
         finish: Option<&Finish<'_, R>>,
         y: &mut [R],
     ) {
-        if let Some(framed) = self.framed() {
+        let framed = (algorithm == GemmAlgorithm::Implicit).then(|| self.framed()).flatten();
+        if let Some(framed) = framed {
             let groups: Vec<&[LeftPanels<R>]> = w.groups.iter().map(std::slice::from_ref).collect();
             return framed.run(x, &groups, bias, finish, y);
         }
         let apart = self.take_apart(x);
         let x = apart.as_deref().unwrap_or(x);
-        if self.images > 1 && self.groups == 1 && self.walk.output_len() <= COLUMNS {
+        if algorithm == GemmAlgorithm::Im2colAcrossImages {
+            assert_eq!(self.groups, 1, "patches of groups do not lie side by side");
             self.run_together(x, w, bias, finish, y);
             return;
         }
@@ -171,13 +175,9 @@ impl Convolution {
         });
     }
 
-    /// The way over frames, if that is the better one: of small planes, those of all images are laid side by side instead.
+    /// The same over frames, if its window has two axes.
     fn framed(&self) -> Option<Framed> {
-        let small = self.images > 1 && self.groups == 1 && self.walk.output_len() <= COLUMNS;
-        let framed = || {
-            Framed::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
-        };
-        if self.flat || small { None } else { framed() }
+        Framed::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
     }
 
     /// The input with its rows taken apart, where that is done.
@@ -448,7 +448,9 @@ pub(crate) mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
                 let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
-                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
+                let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
+                let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
+                convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 assert_close(&y, &definition(&window, groups, (&x, &xs), (&w, &ws), &ys), 1e-13);
             }
         }
@@ -483,12 +485,13 @@ pub(crate) mod tests {
             let convolution = Convolution::new(&window, 1, &xs, &ws, &ys);
             let mut y = vec![f64::NAN; expected.len()];
             let packed = PackedKernel::new(Level::best(), 1, &w, &ws);
-            convolution.run(&x, &packed, Some(&bias), None, &mut y);
+            let algorithm = GemmAlgorithm::new(&window, 1, &ws, &xs, &ys);
+            convolution.run(algorithm, &x, &packed, Some(&bias), None, &mut y);
             assert_close(&y, &expected, 1e-12);
             let narrow = |v: &[f64]| v.iter().map(|&v| v as f32).collect::<Vec<_>>();
             let mut y = vec![f32::NAN; expected.len()];
             let packed = PackedKernel::new(Level::best(), 1, &narrow(&w), &ws);
-            convolution.run(&narrow(&x), &packed, Some(&narrow(&bias)), None, &mut y);
+            convolution.run(algorithm, &narrow(&x), &packed, Some(&narrow(&bias)), None, &mut y);
             assert_close(&y, &expected, 1e-5);
         }
     }

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::columns::fold;
 use super::conv::Finish;
 use super::framed::PackedPhases;
+use super::frames::Planar;
 use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region};
 use super::level::Level;
 use super::right::RightPanels;
@@ -26,27 +27,17 @@ pub(crate) enum PackedTranspose<R> {
 }
 
 impl<R: Real> PackedTranspose<R> {
-    /// Packs a kernel of shape `[inputs, outputs of a group, …]`. `near` if no output is more than a stride beyond what is
-    /// reached.
-    pub(crate) fn new(
-        level: Level,
-        window: &Window,
-        groups: usize,
-        near: bool,
-        (w, shape): (&[R], &[usize]),
-    ) -> Self {
-        match PackedPhases::new(level, window, groups, w, shape).filter(|_| near) {
-            Some(phases) => PackedTranspose::Phases(phases),
-            None => PackedTranspose::Folded(Contributions::new(level, groups, w, shape)),
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]` phase by phase; a window that is too large for that, for col2im.
+    pub(crate) fn phases(level: Level, window: &Window, groups: usize, (w, shape): (&[R], &[usize])) -> Self {
+        match Planar::new(window) {
+            Some(window) => PackedTranspose::Phases(PackedPhases::new(level, window, groups, w, shape)),
+            None => PackedTranspose::col2im(level, groups, (w, shape)),
         }
     }
 
-    /// Its name in profiles.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            PackedTranspose::Phases(_) => "conv transpose, phases",
-            PackedTranspose::Folded(_) => "conv transpose, gemm + fold",
-        }
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]` for col2im.
+    pub(crate) fn col2im(level: Level, groups: usize, (w, shape): (&[R], &[usize])) -> Self {
+        PackedTranspose::Folded(Contributions::new(level, groups, w, shape))
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
@@ -175,7 +166,8 @@ mod tests {
     use super::*;
     use crate::cpu::kernels::conv::tests::output_shape;
     use crate::cpu::kernels::conv::{Convolution, PackedKernel};
-    use crate::cpu::kernels::prepared::PreparedConvolution;
+    use crate::cpu::kernels::conv_plan::{ConvolutionShapes, GemmAlgorithm, TransposePlan};
+    use crate::cpu::kernels::packed_convolution::{PackedConvolution, Weights};
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
     fn inner(a: &[f64], b: &[f64]) -> f64 {
@@ -199,22 +191,33 @@ mod tests {
                 let dual = random.reals::<f64>(ys.iter().product());
                 let mut y = vec![0.0; dual.len()];
                 let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
-                Convolution::new(&window, groups, &xs, &ws, &ys).run(&x, &packed, None, None, &mut y);
+                let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
+                let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
+                convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
                 let folded = PackedTranspose::Folded(Contributions::new(Level::best(), groups, &w, &ws));
                 folded.run(&window, (&dual, &ys), None, None, (&mut back, &xs));
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));
                 assert!((left - right).abs() < 1e-11 * (1.0 + left.abs()), "{left} {right} {window:?}");
                 for level in Level::all() {
-                    let packed = PackedTranspose::new(level, &window, groups, true, (&w, &ws));
+                    let packed = match TransposePlan::packed(&window, true) {
+                        TransposePlan::Phases => PackedTranspose::phases(level, &window, groups, (&w, &ws)),
+                        _ => PackedTranspose::col2im(level, groups, (&w, &ws)),
+                    };
                     phases += usize::from(matches!(packed, PackedTranspose::Phases(_)));
                     let mut again = vec![f64::NAN; x.len()];
                     packed.run(&window, (&dual, &ys), None, None, (&mut again, &xs));
                     assert_close(&again, &back, 1e-12);
                 }
-                if let Some(turned) = PreparedConvolution::transposed(&window, groups, (&w, &ws), None) {
+                let shapes =
+                    ConvolutionShapes { window: &window, groups, kernel: &ws, input: None, output: None };
+                if let Some(TransposePlan::Rotated(window, plan)) =
+                    TransposePlan::rotated::<f64>(&shapes, None)
+                {
                     let mut again = vec![f64::NAN; x.len()];
-                    turned.run((&dual, &ys), None, None, (&mut again, &xs));
+                    let w = Weights { elements: &w, shape: &ws, cached: None };
+                    let rotated = PackedConvolution::rotated(plan, &window, groups, &w);
+                    rotated.run((&dual, &ys), None, None, (&mut again, &xs));
                     assert_close(&again, &back, 1e-12);
                 }
             }
@@ -229,8 +232,8 @@ mod tests {
         let (x, w, bias) = ([1.0f64, 2.0], [1.0, 10.0], [100.0]);
         let mut y = [0.0; 4];
         let shape = [1, 1, 1, 2];
-        let phases = PackedTranspose::new(Level::best(), &window, 1, true, (&w, &shape));
-        assert!(matches!(phases, PackedTranspose::Phases(_)));
+        assert!(matches!(TransposePlan::packed(&window, true), TransposePlan::Phases));
+        let phases = PackedTranspose::phases(Level::best(), &window, 1, (&w, &shape));
         let folded = PackedTranspose::Folded(Contributions::new(Level::best(), 1, &w, &shape));
         for packed in [phases, folded] {
             packed.run(&window, (&x, &shape), Some(&bias), None, (&mut y, &[1, 1, 1, 4]));

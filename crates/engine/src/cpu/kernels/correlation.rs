@@ -24,12 +24,6 @@ pub(crate) struct Correlation {
 }
 
 impl Correlation {
-    /// Whether turning the convolution round pays: there are fewer positions, where they are known, than taps.
-    pub(crate) fn suits(window: &Window, positions: Option<&[usize]>) -> bool {
-        let taps = window.kernel.iter().product::<usize>();
-        positions.is_some_and(|positions| taps > 4 * positions.iter().product::<usize>())
-    }
-
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
         let turned = Window {
@@ -141,7 +135,6 @@ mod tests {
         let mut window = Window::new([7, 7]);
         window.pad = vec![(1, 1); 2];
         let (xs, ws, ys) = ([19, 3, 7, 7], [70, 3, 7, 7], [19, 70, 3, 3]);
-        assert!(Correlation::suits(&window, Some(&ys[2..])));
         let x = random.reals::<f64>(xs.iter().product());
         let w = random.reals::<f64>(ws.iter().product());
         let mut y = vec![f64::NAN; ys.iter().product()];

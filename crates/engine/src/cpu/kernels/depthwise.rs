@@ -10,6 +10,7 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv::Finish;
+use super::conv_plan::DepthwisePlan;
 use super::frames::{Frames, Planar, Sums, planar};
 use super::gemm::Region;
 use super::lanes::{Lanes, WIDEST};
@@ -107,12 +108,19 @@ struct Desk<R: Real> {
 impl Depthwise {
     /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`, for small
     /// windows over one or two axes.
-    pub(crate) fn new(whole: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Option<Self> {
+    pub(crate) fn new(
+        plan: DepthwisePlan,
+        whole: &Window,
+        x: &[usize],
+        w: &[usize],
+        y: &[usize],
+    ) -> Option<Self> {
         let window = Planar::new(whole)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = match Threes::new(whole, input, output) {
-            Some(planes) => Way::Threes(planes),
-            None => Way::Frames(Frames::new(&window, output)),
+        let way = match plan {
+            DepthwisePlan::ThreeByThree => Way::Threes(Threes::new(whole, input, output)?),
+            DepthwisePlan::PaddedPlanes => Way::Frames(Frames::new(&window, output)),
+            DepthwisePlan::Direct => return None,
         };
         let multiplier = w[0] / x[1].max(1);
         let (level, kernel_taps) = (Level::best(), window.taps());
@@ -301,7 +309,8 @@ mod tests {
                 let mut y = vec![f64::NAN; expected.len()];
                 DepthwiseWalk::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
                 assert_close(&y, &expected, 1e-13);
-                let Some(mut direct) = Depthwise::new(&window, &xs, &ws, &ys) else {
+                let Some(mut direct) = Depthwise::new(DepthwisePlan::new(&window), &window, &xs, &ws, &ys)
+                else {
                     assert_eq!(axes, 3);
                     continue;
                 };
@@ -330,7 +339,7 @@ mod tests {
             let w = random.reals::<f64>(ws.iter().product());
             let expected = definition(&window, 3, (&x, &xs), (&w, &ws), &ys);
             let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect::<Vec<f32>>();
-            let mut direct = Depthwise::new(&window, &xs, &ws, &ys).unwrap();
+            let mut direct = Depthwise::new(DepthwisePlan::new(&window), &window, &xs, &ws, &ys).unwrap();
             assert!(matches!(direct.way, Way::Threes(_)));
             let (bias, limits) = (random.reals::<f64>(3), Finish::Limits([-0.3, 0.4]));
             let channels = expected.chunks(expected.len() / 6).zip(bias.iter().cycle());

@@ -16,13 +16,9 @@ use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
 /// Positions computed at a time, at most about.
-const POSITIONS: usize = 1 << 10;
+pub(crate) const POSITIONS: usize = 1 << 10;
 /// Pieces of work for every thread, about.
 const PIECES: usize = 8;
-/// A convolution may throw away one sum of so many.
-const WASTE: usize = 6;
-/// Taps along an axis of a transposed convolution, at most.
-const MOST_TAPS: usize = 16;
 /// Numbers of frames laid out at a time, if that is enough for one group of an image.
 const MOST: usize = 1 << 24;
 /// Numbers of planes copied by one task, about.
@@ -36,18 +32,8 @@ pub(crate) struct PackedPhases<R> {
 }
 
 impl<R: Real> PackedPhases<R> {
-    /// Packs a kernel of shape `[inputs, outputs of a group, …]`, if its window has two axes and is so small that frames are not
-    /// much larger than what is read and written.
-    pub(crate) fn new(
-        level: Level,
-        window: &Window,
-        groups: usize,
-        w: &[R],
-        shape: &[usize],
-    ) -> Option<Self> {
-        let dense = window.dilation == [1, 1] && window.pad.iter().all(|pad| pad.0.max(pad.1) < MOST_TAPS);
-        let window =
-            Planar::new(window).filter(|_| dense && window.kernel.iter().all(|&k| k <= MOST_TAPS))?;
+    /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
+    pub(crate) fn new(level: Level, window: Planar, groups: usize, w: &[R], shape: &[usize]) -> Self {
         let (taps, inputs, outputs) = (window.taps(), shape[0] / groups, shape[1]);
         let pack = |group: usize, reaching: &[usize]| {
             let mut kernel = Vec::with_capacity(outputs * inputs * reaching.len());
@@ -63,7 +49,7 @@ impl<R: Real> PackedPhases<R> {
             window.phases().map(|phase| window.reaching(phase).collect()).collect();
         let phases = |group: usize| reaching.iter().map(|taps| pack(group, taps)).collect();
         let groups = (0..groups).map(phases).collect();
-        Some(PackedPhases { window, groups })
+        PackedPhases { window, groups }
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
@@ -104,23 +90,17 @@ impl Framed {
         Framed { frames, input, output, inputs, places }
     }
 
-    /// The convolution of planes of `inputs` channels a group, if it is one that should be computed so: no more is laid out
-    /// than is read, and few sums are thrown away.
+    /// The convolution of planes of `inputs` channels a group, if it has two axes and a small window.
     pub(crate) fn convolution(
         window: &Window,
         inputs: usize,
         input: &[usize],
         output: &[usize],
     ) -> Option<Self> {
-        let (all, window) = (window, Planar::new(window)?);
+        let window = Planar::new(window)?;
         let (&[height, width], &[rows, columns]) = (input, output) else { return None };
-        let read = (0..2).all(|axis| all.kernel[axis] >= all.stride[axis]);
         let frames = Frames::new(&window, [rows, columns]);
-        let little = frames.length() <= 2 * height * width + 8 * window.taps() && frames.pitch <= POSITIONS;
-        let thrown_away = (frames.pitch - columns) * WASTE > columns;
-        let some = inputs > 0 && height * width > 0;
-        (some && read && little && !thrown_away)
-            .then(|| Framed::new(frames, [height, width], [rows, columns], inputs))
+        Some(Framed::new(frames, [height, width], [rows, columns], inputs))
     }
 
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.

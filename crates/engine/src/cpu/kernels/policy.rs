@@ -3,35 +3,30 @@
 
 use std::sync::Arc;
 
-use monosplit_graph::op::{Padding, Window};
+use monosplit_graph::op::Padding;
 use monosplit_graph::{Error, Node, Op, Result, element_count};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::conv::Finish;
-use super::conv_transpose::PackedTranspose;
-use super::correlation::Correlation;
-use super::depthwise::Depthwise;
-use super::frames::Planar;
-use super::level::Level;
+use super::convolution::ConvolutionNode;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
-use super::prepared::{Compartment, PreparedConvolution, Shelf};
-use super::winograd_gradient::KernelGradient;
-use super::winograd_transform::Size;
+use super::packed_convolution::PackedConvolution;
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 type Run<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
-type RunAndFinish<R> =
+pub(super) type RunAndFinish<R> =
     dyn Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+pub(super) type Name = dyn Fn(usize) -> &'static str + Send + Sync;
 type RunInPlace<R> = dyn Fn(&mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 
 /// What runs a node.
 pub(crate) struct Kernel<R> {
-    /// Its name in profiles.
-    pub(crate) name: &'static str,
+    /// What it is called in profiles, for so many samples.
+    pub(super) name: Box<Name>,
     /// Reads the node's inputs, overwrites its output.
     pub(crate) run: Box<Run<R>>,
     /// The same for a node that may overwrite its only input.
@@ -40,18 +35,26 @@ pub(crate) struct Kernel<R> {
     pub(crate) holds_weights: bool,
     /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
     /// it piece by piece.
-    and_finish: Option<Arc<RunAndFinish<R>>>,
+    pub(super) and_finish: Option<Arc<RunAndFinish<R>>>,
     /// The convolution that it computes, if its weights are known.
-    pub(crate) convolution: Option<Arc<PreparedConvolution<R>>>,
+    pub(crate) convolution: Option<Arc<PackedConvolution<R>>>,
 }
 
 impl<R: Real> Kernel<R> {
-    fn new(
+    pub(super) fn new(
         name: &'static str,
         run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
+        Kernel::named(move |_| name, run)
+    }
+
+    /// A kernel whose name depends on the number of samples.
+    pub(super) fn named(
+        name: impl Fn(usize) -> &'static str + Send + Sync + 'static,
+        run: impl Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
         Kernel {
-            name,
+            name: Box::new(name),
             run: Box::new(run),
             in_place: None,
             and_finish: None,
@@ -61,8 +64,8 @@ impl<R: Real> Kernel<R> {
     }
 
     /// A kernel that can hand on what it has computed piece by piece.
-    fn finishing(
-        name: &'static str,
+    pub(super) fn named_finishing(
+        name: impl Fn(usize) -> &'static str + Send + Sync + 'static,
         run: impl Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()>
         + Send
         + Sync
@@ -70,7 +73,12 @@ impl<R: Real> Kernel<R> {
     ) -> Self {
         let run: Arc<RunAndFinish<R>> = Arc::new(run);
         let and_finish = Some(run.clone());
-        Kernel { and_finish, ..Kernel::new(name, move |v, out| run(v, None, out)) }
+        Kernel { and_finish, ..Kernel::named(name, move |v, out| run(v, None, out)) }
+    }
+
+    /// What it is called in profiles, for so many samples.
+    pub(crate) fn name(&self, samples: usize) -> &'static str {
+        (self.name)(samples)
     }
 
     /// Computes the output and finishes it: every piece as soon as it is there, if the kernel can, or else all of it
@@ -117,19 +125,18 @@ fn check_window(op: &Op) -> Result<()> {
 }
 
 /// Chooses the kernel for `node`. `constants` holds, for every input, its elements if they are known.
-///
-/// `shelf` is where transforms of its second input are kept.
+/// `convolution` is what the plan of a convolution depends on.
 pub(crate) fn choose<R: Real>(
     node: &Node,
     constants: &[Option<View<'_, R>>],
-    shelf: &Compartment<'_, R>,
+    convolution: &ConvolutionNode<'_, R>,
 ) -> Result<Kernel<R>> {
     check_window(&node.op)?;
     match node.op.clone() {
         Op::Input | Op::Constant(_) => Err(Error::argument("inputs and constants are not computed")),
-        Op::Conv { window, groups } => convolution(window, groups, node, constants, shelf),
+        Op::Conv { window, groups } => convolution.convolution(window, groups),
         Op::ConvTranspose { window, groups, output_padding } => {
-            transposed_convolution(window, groups, &output_padding, node, constants, shelf)
+            convolution.transposed(window, groups, &output_padding)
         }
         Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
             let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
@@ -228,174 +235,6 @@ pub(crate) fn choose<R: Real>(
             Ok(())
         })),
     }
-}
-
-/// The size of the planes of a convolution's output, if it is known and the convolution may be transformed. Not if it depends
-/// on no input: the same window would give sums that differ in their last digits from place to place, and what ties, on an even
-/// baseline for instance, must go on to tie.
-fn transformable<R: Real>(node: &Node, shelf: &Compartment<'_, R>) -> Option<Vec<usize>> {
-    plane(node).filter(|_| !shelf.is_accurate() && !node.is_constant())
-}
-
-/// The size of the planes of a node's value, where it is known.
-fn plane(node: &Node) -> Option<Vec<usize>> {
-    node.shape.dims().get(2..)?.iter().map(|dim| dim.fixed()).collect()
-}
-
-fn convolution<R: Real>(
-    window: Window,
-    groups: usize,
-    node: &Node,
-    constants: &[Option<View<'_, R>>],
-    shelf: &Compartment<'_, R>,
-) -> Result<Kernel<R>> {
-    match &constants[1] {
-        Some(w) => {
-            let w = (w.real()?, w.shape);
-            let output = transformable(node, shelf);
-            let output = output.as_deref().map(|output| (output, shelf));
-            Ok(prepared(PreparedConvolution::new(&window, groups, w, output)))
-        }
-        None if node.inputs.len() == 2 && Correlation::suits(&window, plane(node).as_deref()) => {
-            let accurate = shelf.is_accurate();
-            Ok(Kernel::new("conv, turned round", move |v, out| {
-                if R::FAST
-                    && !accurate
-                    && KernelGradient::suits(&window, groups, v[0].shape, v[1].shape, out.shape)
-                {
-                    let kernel = KernelGradient::new(Size::Four, &window, v[0].shape, v[1].shape);
-                    kernel.run(v[0].real()?, v[1].real()?, out.real()?);
-                    return Ok(());
-                }
-                let kernel = Correlation::new(&window, groups, v[0].shape, v[1].shape, out.shape);
-                kernel.run(v[0].real()?, v[1].real()?, out.real()?);
-                Ok(())
-            }))
-        }
-        None => {
-            let (planes, weights) = (transformable(node, shelf).filter(|_| is_many(node)), node.inputs[1]);
-            Ok(Kernel::new("conv, prepared at run", move |v, out| {
-                let w = (v[1].real()?, v[1].shape);
-                let shelf = Shelf::new(false, 1);
-                let kept = shelf.of(weights);
-                let output = planes.as_deref().map(|planes| (planes, &kept));
-                run_prepared(&PreparedConvolution::new(&window, groups, w, output), v, None, out)
-            }))
-        }
-    }
-}
-
-fn transposed_convolution<R: Real>(
-    window: Window,
-    groups: usize,
-    output_padding: &[usize],
-    node: &Node,
-    constants: &[Option<View<'_, R>>],
-    shelf: &Compartment<'_, R>,
-) -> Result<Kernel<R>> {
-    let turned = match &constants[1] {
-        Some(w) => {
-            let w = (w.real()?, w.shape);
-            let output = transformable(node, shelf);
-            let output = output.as_deref().map(|output| (output, shelf));
-            PreparedConvolution::transposed(&window, groups, w, output)
-        }
-        None => None,
-    };
-    if let Some(turned) = turned {
-        return Ok(prepared(turned));
-    }
-    if constants[1].is_none() && is_many(node) && window.stride.iter().all(|&stride| stride == 1) {
-        return Ok(transposed_at_run(window, groups, node, shelf));
-    }
-    // What is beyond all that is read would be laid out as zeros.
-    let near = output_padding.iter().zip(&window.stride).all(|(beyond, stride)| beyond < stride);
-    let pack = move |window: &Window, w: &View<'_, R>| {
-        Ok::<_, Error>(PackedTranspose::new(Level::best(), window, groups, near, (w.real()?, w.shape)))
-    };
-    let direct =
-        |w: &View<'_, R>| groups > 1 && w.shape[..2] == [groups, 1] && Planar::new(&window).is_some();
-    let known = constants[1].filter(|w| !direct(w)).map(|w| pack(&window, &w)).transpose()?;
-    let otherwise =
-        if constants[1].is_some() { "conv transpose, depthwise" } else { "conv transpose, packed at run" };
-    let name = known.as_ref().map_or(otherwise, PackedTranspose::name);
-    // The direct way through a strided depthwise convolution reads the weights as they are.
-    let holds_weights = constants[1].is_some_and(|w| groups == 1 || w.shape[..2] != [groups, 1]);
-    let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
-        let depthwise = groups > 1 && v[1].shape[..2] == [groups, 1];
-        let direct = depthwise.then(|| Depthwise::transposed(&window, v[0].shape, out.shape)).flatten();
-        if let Some(kernel) = direct {
-            let bias = v.get(2).map(|b| b.real()).transpose()?;
-            kernel.run(v[0].real()?, v[1].real()?, bias, finish, out.real()?);
-            return Ok(());
-        }
-        match &known {
-            Some(w) => run_transpose(w, &window, v, finish, out),
-            None => run_transpose(&pack(&window, &v[1])?, &window, v, finish, out),
-        }
-    };
-    Ok(Kernel { holds_weights, ..Kernel::finishing(name, run) })
-}
-
-fn run_transpose<R: Real>(
-    w: &PackedTranspose<R>,
-    window: &Window,
-    v: &[View<'_, R>],
-    finish: Option<&Finish<'_, R>>,
-    out: &mut ViewMut<'_, R>,
-) -> Result<()> {
-    let bias = v.get(2).map(|b| b.real()).transpose()?;
-    let shape = out.shape;
-    w.run(window, (v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
-    Ok(())
-}
-
-/// Whether the batch is known to be so large that preparing a kernel that is computed itself costs little beside it.
-fn is_many(node: &Node) -> bool {
-    const MANY: usize = 16;
-    node.shape.fixed_at(0).is_some_and(|samples| samples >= MANY)
-}
-
-/// The gradient of a batch with respect to what a convolution read, its kernel being trained.
-fn transposed_at_run<R: Real>(
-    window: Window,
-    groups: usize,
-    node: &Node,
-    shelf: &Compartment<'_, R>,
-) -> Kernel<R> {
-    let (planes, weights) = (transformable(node, shelf), node.inputs[1]);
-    Kernel::new("conv transpose, prepared at run", move |v, out| {
-        let w = (v[1].real()?, v[1].shape);
-        let shelf = Shelf::new(false, 1);
-        let kept = shelf.of(weights);
-        let output = planes.as_deref().map(|planes| (planes, &kept));
-        match PreparedConvolution::transposed(&window, groups, w, output) {
-            Some(turned) => run_prepared(&turned, v, None, out),
-            None => {
-                let packed = PackedTranspose::new(Level::best(), &window, groups, true, w);
-                run_transpose(&packed, &window, v, None, out)
-            }
-        }
-    })
-}
-
-fn prepared<R: Real>(convolution: PreparedConvolution<R>) -> Kernel<R> {
-    let (name, convolution) = (convolution.name(), Arc::new(convolution));
-    let held = convolution.clone();
-    let kernel = Kernel::finishing(name, move |v, finish, out| run_prepared(&held, v, finish, out));
-    Kernel { holds_weights: true, convolution: Some(convolution), ..kernel }
-}
-
-fn run_prepared<R: Real>(
-    convolution: &PreparedConvolution<R>,
-    v: &[View<'_, R>],
-    finish: Option<&Finish<'_, R>>,
-    out: &mut ViewMut<'_, R>,
-) -> Result<()> {
-    let bias = v.get(2).map(|b| b.real()).transpose()?;
-    let shape = out.shape;
-    convolution.run((v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
-    Ok(())
 }
 
 fn batch_norm<R: Real>(epsilon: f64, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {

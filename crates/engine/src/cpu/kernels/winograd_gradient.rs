@@ -18,8 +18,6 @@ use crate::cpu::real::Real;
 
 /// Elements of transformed tiles held at a time.
 const ELEMENTS: usize = 1 << 22;
-/// Channels on either side from which on transforming tiles pays.
-const CHANNELS: usize = 16;
 
 /// The gradient of a kernel, of known sizes.
 #[derive(Debug)]
@@ -44,18 +42,8 @@ struct Side<'a, R> {
 }
 
 impl KernelGradient {
-    /// Whether the correlation, as it is written for gradients, is that of a 3×3 kernel and wide enough. It turns `x`
-    /// of shape `[inputs, images, …]` and `w` of shape `[outputs, images, …]` into `[inputs, outputs, 3, 3]`.
-    pub(crate) fn suits(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> bool {
-        let once = |steps: &[usize]| steps.iter().all(|&step| step == 1);
-        groups == 1
-            && y.len() == 4
-            && y[2..] == [3, 3]
-            && once(&window.stride)
-            && once(&window.dilation)
-            && x[0].min(w[0]) >= CHANNELS
-    }
-
+    /// The gradient from `x` of shape `[inputs, images, …]` and `w` of shape `[outputs, images, …]` to
+    /// `[inputs, outputs, 3, 3]`.
     pub(crate) fn new(size: Size, window: &Window, x: &[usize], w: &[usize]) -> Self {
         let (images, inputs, outputs) = (x[1], x[0], w[0]);
         let output = [images, outputs, w[2], w[3]];
@@ -167,7 +155,6 @@ mod tests {
         let mut window = Window::new([14, 14]);
         window.pad = vec![(1, 1); 2];
         let (xs, ws, ys) = ([64, 40, 14, 14], [130, 40, 14, 14], [64, 130, 3, 3]);
-        assert!(KernelGradient::suits(&window, 1, &xs, &ws, &ys));
         let x = random.reals::<f32>(xs.iter().product());
         let w = random.reals::<f32>(ws.iter().product());
         let double = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();

@@ -1,13 +1,13 @@
 //! The engine for ordinary processors.
 
 mod core_affinity;
+mod execution;
 mod fusion;
 mod handover;
 pub(crate) mod kernels;
 mod preparation;
 mod program;
 pub(crate) mod real;
-mod run;
 mod sync;
 pub(crate) mod thread_pool;
 mod value;

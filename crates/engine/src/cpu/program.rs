@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
 
 use super::Settings;
+use super::execution::Run;
 use super::fusion::Fusion;
 use super::kernels::packed_convolution::PackedConvolution;
 use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
 use super::real::Real;
-use super::run::Run;
 use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
 use crate::graph_info::GraphInfo;

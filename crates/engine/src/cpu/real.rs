@@ -5,8 +5,8 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use monosplit_graph::{Buffer, Data, Tensor};
 
-use super::kernels::level::Vectors;
 use super::kernels::scratch::{FreeBuffers, ScratchBuffers};
+use super::kernels::simd_level::Vectors;
 use crate::Precision;
 
 /// A number a kernel can store: it can be copied, compared and has a zero.

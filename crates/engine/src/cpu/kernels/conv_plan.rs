@@ -5,9 +5,9 @@
 use monosplit_graph::op::Window;
 use monosplit_graph::{Node, Shape};
 
-use super::framed::POSITIONS;
-use super::frames::{Frames, Planar};
 use super::gemm::COLUMNS;
+use super::implicit_gemm::POSITIONS;
+use super::padded_planes::{PaddedPlanes, PlanarWindow};
 use super::winograd;
 use super::winograd_transform::Size;
 use crate::cpu::real::Real;
@@ -136,7 +136,7 @@ impl ConvolutionPlan {
 
 impl DepthwisePlan {
     pub(crate) fn new(window: &Window) -> Self {
-        match Planar::new(window) {
+        match PlanarWindow::new(window) {
             Some(_) if window.is_three_by_three() => DepthwisePlan::ThreeByThree,
             Some(_) => DepthwisePlan::PaddedPlanes,
             None => DepthwisePlan::Direct,
@@ -207,11 +207,12 @@ fn winograd_tiles<R: Real>(shapes: &ConvolutionShapes<'_>, batch_size: usize) ->
 /// Whether padded planes of `inputs` channels a group are little larger than what is read, and few sums between rows are thrown
 /// away.
 fn implicit_gemm_pays(window: &Window, inputs: usize, input: &[usize], output: &[usize]) -> bool {
-    let (Some(planar), &[height, width], &[rows, columns]) = (Planar::new(window), input, output) else {
+    let (Some(planar), &[height, width], &[rows, columns]) = (PlanarWindow::new(window), input, output)
+    else {
         return false;
     };
     let read = (0..2).all(|axis| window.kernel[axis] >= window.stride[axis]);
-    let planes = Frames::new(&planar, [rows, columns]);
+    let planes = PaddedPlanes::new(&planar, [rows, columns]);
     let little = planes.length() <= 2 * height * width + 8 * planar.taps() && planes.pitch <= POSITIONS;
     let thrown_away = (planes.pitch - columns) * WASTE > columns;
     inputs > 0 && height * width > 0 && read && little && !thrown_away
@@ -263,7 +264,7 @@ impl TransposePlan {
 
     fn strided(shapes: &ConvolutionShapes<'_>, near: bool) -> Self {
         let depthwise = shapes.groups > 1 && shapes.kernel[..2] == [shapes.groups, 1];
-        match depthwise && Planar::new(shapes.window).is_some() {
+        match depthwise && PlanarWindow::new(shapes.window).is_some() {
             true => TransposePlan::Depthwise,
             false => TransposePlan::packed(shapes.window, near),
         }
@@ -274,7 +275,7 @@ impl TransposePlan {
             && window.axes() == 2
             && window.pad.iter().all(|pad| pad.0.max(pad.1) < MAX_PHASE_TAPS)
             && window.kernel.iter().all(|&taps| taps <= MAX_PHASE_TAPS);
-        match near && dense && Planar::new(window).is_some() {
+        match near && dense && PlanarWindow::new(window).is_some() {
             true => TransposePlan::Phases,
             false => TransposePlan::Col2im,
         }

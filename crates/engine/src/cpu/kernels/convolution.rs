@@ -5,18 +5,18 @@ use std::sync::Arc;
 use monosplit_graph::op::Window;
 use monosplit_graph::{Error, Node, NodeId, Result, Shape};
 
-use super::conv::Finish;
 use super::conv_plan::{
     ConvolutionPlan, ConvolutionShapes, PlanSettings, TransposePlan, WeightGradientPlan, planes,
     winograd_at_run,
 };
-use super::conv_transpose::PackedTranspose;
-use super::correlation::Correlation;
 use super::depthwise::Depthwise;
-use super::level::Level;
+use super::gemm_convolution::Epilogue;
 use super::packed_convolution::{PackedConvolution, PackedWeightCache, Weights};
 use super::policy::Kernel;
-use super::winograd_gradient::KernelGradient;
+use super::simd_level::SimdLevel;
+use super::transposed_convolution::PackedTranspose;
+use super::weight_gradient::WeightGradient;
+use super::winograd_weight_gradient::WinogradWeightGradient;
 use crate::cpu::real::Real;
 use crate::cpu::value::{View, ViewMut};
 
@@ -86,11 +86,11 @@ impl<R: Real> ConvolutionNode<'_, R> {
             });
             match plan {
                 WeightGradientPlan::Winograd(size) => {
-                    let kernel = KernelGradient::new(size, &window, v[0].shape, v[1].shape);
+                    let kernel = WinogradWeightGradient::new(size, &window, v[0].shape, v[1].shape);
                     kernel.run(v[0].real()?, v[1].real()?, out.real()?);
                 }
                 WeightGradientPlan::Gemm => {
-                    let kernel = Correlation::new(&window, groups, v[0].shape, v[1].shape, out.shape);
+                    let kernel = WeightGradient::new(&window, groups, v[0].shape, v[1].shape, out.shape);
                     kernel.run(v[0].real()?, v[1].real()?, out.real()?);
                 }
             }
@@ -116,7 +116,7 @@ impl<R: Real> ConvolutionNode<'_, R> {
         let (Some(w), Some(plan)) = (self.weights, plan.clone()) else {
             let images = plan.clone();
             let name = move |n: usize| images.as_ref().map_or("conv transpose", |plan| plan.name(n));
-            return Ok(Kernel::named_finishing(name, move |v, finish, out| {
+            return Ok(Kernel::named_with_epilogue(name, move |v, finish, out| {
                 let w = Weights { elements: v[1].real()?, shape: v[1].shape, cached: None };
                 let plan = plan.clone().unwrap_or_else(|| {
                     let (input, output) = (Some(&v[0].shape[2..]), Some(&out.shape[2..]));
@@ -133,10 +133,10 @@ impl<R: Real> ConvolutionNode<'_, R> {
         // The depthwise algorithm reads the weights as they are.
         let holds_weights = !matches!(packed, PackedTransposed::Depthwise);
         let name = move |images: usize| plan.name(images);
-        let run = move |v: &[View<'_, R>], finish: Option<&Finish<'_, R>>, out: &mut ViewMut<'_, R>| {
+        let run = move |v: &[View<'_, R>], finish: Option<&Epilogue<'_, R>>, out: &mut ViewMut<'_, R>| {
             packed.run(&window, v, finish, out)
         };
-        Ok(Kernel { holds_weights, ..Kernel::named_finishing(name, run) })
+        Ok(Kernel { holds_weights, ..Kernel::named_with_epilogue(name, run) })
     }
 }
 
@@ -161,7 +161,7 @@ enum PackedTransposed<R> {
 
 impl<R: Real> PackedTransposed<R> {
     fn new(plan: &TransposePlan, window: &Window, groups: usize, w: &Weights<'_, R>) -> Self {
-        let (level, kernel) = (Level::best(), (w.elements, w.shape));
+        let (level, kernel) = (SimdLevel::best(), (w.elements, w.shape));
         match plan {
             TransposePlan::Rotated(window, plan) => {
                 PackedTransposed::Rotated(PackedConvolution::rotated(*plan, window, groups, w))
@@ -180,7 +180,7 @@ impl<R: Real> PackedTransposed<R> {
         &self,
         window: &Window,
         v: &[View<'_, R>],
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         out: &mut ViewMut<'_, R>,
     ) -> Result<()> {
         let bias = v.get(2).map(|b| b.real()).transpose()?;
@@ -205,14 +205,14 @@ fn packed<R: Real>(plan: ConvolutionPlan, convolution: PackedConvolution<R>) -> 
     let convolution = Arc::new(convolution);
     let held = convolution.clone();
     let name = move |images: usize| plan.name(images);
-    let kernel = Kernel::named_finishing(name, move |v, finish, out| run_packed(&held, v, finish, out));
+    let kernel = Kernel::named_with_epilogue(name, move |v, finish, out| run_packed(&held, v, finish, out));
     Kernel { holds_weights: true, convolution: Some(convolution), ..kernel }
 }
 
 fn run_packed<R: Real>(
     convolution: &PackedConvolution<R>,
     v: &[View<'_, R>],
-    finish: Option<&Finish<'_, R>>,
+    finish: Option<&Epilogue<'_, R>>,
     out: &mut ViewMut<'_, R>,
 ) -> Result<()> {
     let bias = v.get(2).map(|b| b.real()).transpose()?;

@@ -9,16 +9,16 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::conv::Finish;
 use super::conv_plan::DepthwisePlan;
-use super::frames::{Frames, Planar, Sums, planar};
+use super::depthwise_3x3::Depthwise3x3;
 use super::gemm::Region;
-use super::lanes::{Lanes, WIDEST};
-use super::level::{Level, compiled};
-use super::rows::limit;
+use super::gemm_convolution::Epilogue;
+use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums, planar};
+use super::row_loops::limit;
 use super::scratch::Scratch;
-use super::threes::Threes;
-use super::window::{Walk, pair};
+use super::simd_lanes::{Lanes, WIDEST};
+use super::simd_level::{SimdLevel, simd_dispatch};
+use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for_chunks;
 
@@ -72,12 +72,12 @@ unsafe fn sum_taps<L: Lanes>(
     }
 }
 
-compiled!(add_taps<R: Real>(length: usize, taps: &[(usize, R)], from: *const R, start: R, to: *mut R), sum_taps);
+simd_dispatch!(add_taps<R: Real>(length: usize, taps: &[(usize, R)], from: *const R, start: R, to: *mut R), sum_taps);
 
 /// A depthwise convolution, or the transpose of one, of known sizes.
 #[derive(Debug)]
 pub(crate) struct Depthwise {
-    level: Level,
+    level: SimdLevel,
     channels: usize,
     multiplier: usize,
     input: [usize; 2],
@@ -90,12 +90,12 @@ pub(crate) struct Depthwise {
 #[derive(Debug)]
 enum Way {
     /// Where they lie.
-    Threes(Threes),
-    Frames(Frames),
+    Depthwise3x3(Depthwise3x3),
+    PaddedPlanes(PaddedPlanes),
 }
 
 /// What one task works with while it goes through its planes.
-struct Desk<R: Real> {
+struct PlaneScratch<R: Real> {
     /// All frames, or a row of zeros.
     frames: Scratch<R>,
     sums: Scratch<R>,
@@ -115,25 +115,25 @@ impl Depthwise {
         w: &[usize],
         y: &[usize],
     ) -> Option<Self> {
-        let window = Planar::new(whole)?;
+        let window = PlanarWindow::new(whole)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
         let way = match plan {
-            DepthwisePlan::ThreeByThree => Way::Threes(Threes::new(whole, input, output)?),
-            DepthwisePlan::PaddedPlanes => Way::Frames(Frames::new(&window, output)),
+            DepthwisePlan::ThreeByThree => Way::Depthwise3x3(Depthwise3x3::new(whole, input, output)?),
+            DepthwisePlan::PaddedPlanes => Way::PaddedPlanes(PaddedPlanes::new(&window, output)),
             DepthwisePlan::Direct => return None,
         };
         let multiplier = w[0] / x[1].max(1);
-        let (level, kernel_taps) = (Level::best(), window.taps());
+        let (level, kernel_taps) = (SimdLevel::best(), window.taps());
         Some(Depthwise { level, channels: x[1], multiplier, input, output, kernel_taps, way })
     }
 
     /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
     /// small windows over one or two axes.
     pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
-        let window = Planar::new(window)?;
+        let window = PlanarWindow::new(window)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = Way::Frames(Frames::transposed(&window, input, output));
-        let (level, kernel_taps) = (Level::best(), window.taps());
+        let way = Way::PaddedPlanes(PaddedPlanes::transposed(&window, input, output));
+        let (level, kernel_taps) = (SimdLevel::best(), window.taps());
         Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, way })
     }
 
@@ -143,14 +143,14 @@ impl Depthwise {
         x: &[R],
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
         let outputs = self.channels * self.multiplier;
         let planes = GRAIN.div_ceil(plane.max(1));
         parallel_for_chunks(y, planes * plane, |task, y| {
-            let mut desk = self.desk();
+            let mut scratch = self.scratch();
             let mut first = task * planes;
             let mut rest = y;
             while !rest.is_empty() {
@@ -162,8 +162,8 @@ impl Depthwise {
                 let x = &x[from * inputs..(from + count) * inputs];
                 let w = &w[channel * self.kernel_taps..(channel + count) * self.kernel_taps];
                 let bias = bias.map(|bias| &bias[channel..channel + count]);
-                self.planes(x, w, bias, finish.and_then(Finish::limits), y, &mut desk);
-                if let Some(Finish::Pieces(finish)) = finish {
+                self.planes(x, w, bias, finish.and_then(Epilogue::limits), y, &mut scratch);
+                if let Some(Epilogue::Pieces(finish)) = finish {
                     y.chunks_mut(plane).enumerate().for_each(|(local, y)| finish((first + local) * plane, y));
                 }
                 first += count;
@@ -176,15 +176,17 @@ impl Depthwise {
     fn abreast(&self, planes: usize, channel: usize) -> usize {
         let near = GRAIN / (self.input[0] * self.input[1]).max(1);
         match self.way {
-            Way::Threes(_) if self.multiplier == 1 => planes.min(self.channels - channel).min(near.max(1)),
+            Way::Depthwise3x3(_) if self.multiplier == 1 => {
+                planes.min(self.channels - channel).min(near.max(1))
+            }
             _ => 1,
         }
     }
 
-    fn desk<R: Real>(&self) -> Desk<R> {
+    fn scratch<R: Real>(&self) -> PlaneScratch<R> {
         let (framed, summed, apart) = match &self.way {
-            Way::Threes(_) => (self.input[1], 0, Vec::new()),
-            Way::Frames(frames) => (
+            Way::Depthwise3x3(_) => (self.input[1], 0, Vec::new()),
+            Way::PaddedPlanes(frames) => (
                 frames.length() + frames.beyond(),
                 frames.sums.iter().map(|sums| sums.rows * frames.pitch).max().unwrap_or(0),
                 frames.row(self.input[1]),
@@ -192,7 +194,7 @@ impl Depthwise {
         };
         let mut frames = Scratch::new(framed + SLACK);
         frames.fill(R::ZERO);
-        Desk { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
+        PlaneScratch { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
     /// `y ← w ⋆ x + bias` for planes computed together, kept within limits.
@@ -203,22 +205,22 @@ impl Depthwise {
         bias: Option<&[R]>,
         limits: Option<[R; 2]>,
         y: &mut [R],
-        desk: &mut Desk<R>,
+        scratch: &mut PlaneScratch<R>,
     ) {
         match &self.way {
-            Way::Threes(planes) => {
+            Way::Depthwise3x3(planes) => {
                 let plane = self.output[0] * self.output[1];
                 let mut y = Region::new(y, y.len() / plane.max(1), plane, plane);
-                planes.convolve(self.level, (x, &desk.frames), w, bias, limits, &mut y);
+                planes.convolve(self.level, (x, &scratch.frames), w, bias, limits, &mut y);
             }
-            Way::Frames(frames) => {
-                frames.fill(x, self.input, &mut desk.frames, &mut desk.apart);
+            Way::PaddedPlanes(frames) => {
+                frames.fill(x, self.input, &mut scratch.frames, &mut scratch.apart);
                 let start = bias.map_or(R::ZERO, |bias| bias[0]);
                 for part in frames.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
-                    desk.taps.clear();
-                    desk.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
-                    add_up(self.level, frames.pitch, part, start, desk);
-                    frames.place(part, part.rows, &desk.sums, y, self.output[1]);
+                    scratch.taps.clear();
+                    scratch.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
+                    add_up(self.level, frames.pitch, part, start, scratch);
+                    frames.place(part, part.rows, &scratch.sums, y, self.output[1]);
                 }
                 if let Some([least, most]) = limits {
                     limit(y, least, most);
@@ -228,9 +230,9 @@ impl Depthwise {
     }
 }
 
-/// The sums of a part, in `desk`.
-fn add_up<R: Real>(level: Level, pitch: usize, part: &Sums, start: R, desk: &mut Desk<R>) {
-    let Desk { frames, sums, taps, .. } = desk;
+/// The sums of a part, in `scratch`.
+fn add_up<R: Real>(level: SimdLevel, pitch: usize, part: &Sums, start: R, scratch: &mut PlaneScratch<R>) {
+    let PlaneScratch { frames, sums, taps, .. } = scratch;
     let length = (part.rows - 1) * pitch + part.columns;
     let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
     assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
@@ -240,17 +242,17 @@ fn add_up<R: Real>(level: Level, pitch: usize, part: &Sums, start: R, desk: &mut
 }
 
 /// A depthwise convolution over any number of axes, tap by tap.
-pub(crate) struct DepthwiseWalk {
-    walk: Walk,
+pub(crate) struct DepthwiseDirect {
+    walk: SlidingWindow,
     channels: usize,
     multiplier: usize,
 }
 
-impl DepthwiseWalk {
+impl DepthwiseDirect {
     /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`.
     pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        DepthwiseWalk {
-            walk: Walk::new(window, &x[2..], &y[2..]),
+        DepthwiseDirect {
+            walk: SlidingWindow::new(window, &x[2..], &y[2..]),
             channels: x[1],
             multiplier: w[0] / x[1].max(1),
         }
@@ -262,7 +264,7 @@ impl DepthwiseWalk {
         x: &[R],
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let (inputs, taps, step) = (self.walk.input_len(), self.walk.taps(), self.walk.step());
@@ -290,7 +292,7 @@ impl DepthwiseWalk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::{definition, output_shape};
+    use crate::cpu::kernels::gemm_convolution::tests::{definition, output_shape};
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
     #[test]
@@ -307,14 +309,14 @@ mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let expected = definition(&window, channels, (&x, &xs), (&w, &ws), &ys);
                 let mut y = vec![f64::NAN; expected.len()];
-                DepthwiseWalk::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
+                DepthwiseDirect::new(&window, &xs, &ws, &ys).run(&x, &w, None, None, &mut y);
                 assert_close(&y, &expected, 1e-13);
                 let Some(mut direct) = Depthwise::new(DepthwisePlan::new(&window), &window, &xs, &ws, &ys)
                 else {
                     assert_eq!(axes, 3);
                     continue;
                 };
-                for level in Level::all() {
+                for level in SimdLevel::all() {
                     direct.level = level;
                     y.fill(f64::NAN);
                     direct.run(&x, &w, None, None, &mut y);
@@ -340,12 +342,12 @@ mod tests {
             let expected = definition(&window, 3, (&x, &xs), (&w, &ws), &ys);
             let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect::<Vec<f32>>();
             let mut direct = Depthwise::new(DepthwisePlan::new(&window), &window, &xs, &ws, &ys).unwrap();
-            assert!(matches!(direct.way, Way::Threes(_)));
-            let (bias, limits) = (random.reals::<f64>(3), Finish::Limits([-0.3, 0.4]));
+            assert!(matches!(direct.way, Way::Depthwise3x3(_)));
+            let (bias, limits) = (random.reals::<f64>(3), Epilogue::Limits([-0.3, 0.4]));
             let channels = expected.chunks(expected.len() / 6).zip(bias.iter().cycle());
             let limited: Vec<f64> =
                 channels.flat_map(|(y, b)| y.iter().map(move |y| (y + b).clamp(-0.3, 0.4))).collect();
-            for level in Level::all() {
+            for level in SimdLevel::all() {
                 direct.level = level;
                 let mut y = vec![f64::NAN; expected.len()];
                 direct.run(&x, &w, None, None, &mut y);

@@ -12,7 +12,7 @@ use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 /// A value and its shape.
 type Operand<'a, T> = (&'a [T], &'a [usize]);
 /// A result and its shape.
-type Target<'a, T> = (&'a mut [T], &'a [usize]);
+type DisjointSlice<'a, T> = (&'a mut [T], &'a [usize]);
 
 /// Two operands and a result, however they are read and written.
 trait Pairing<A, B, O> {
@@ -22,7 +22,7 @@ trait Pairing<A, B, O> {
 struct Broadcasting<'a, A, B, O> {
     a: Operand<'a, A>,
     b: Operand<'a, B>,
-    out: Target<'a, O>,
+    out: DisjointSlice<'a, O>,
 }
 
 impl<A: Element, B: Element, O: Element> Pairing<A, B, O> for Broadcasting<'_, A, B, O> {
@@ -147,7 +147,7 @@ fn real<R: Real>(binary: Binary, pair: impl Pairing<R, R, R>) -> Result<()> {
     }
 }
 
-fn int(binary: Binary, a: Operand<'_, i64>, b: Operand<'_, i64>, out: Target<'_, i64>) -> Result<()> {
+fn int(binary: Binary, a: Operand<'_, i64>, b: Operand<'_, i64>, out: DisjointSlice<'_, i64>) -> Result<()> {
     match binary {
         Binary::Add => combine(a, b, out, i64::wrapping_add),
         Binary::Sub => combine(a, b, out, i64::wrapping_sub),

@@ -9,8 +9,8 @@ use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Kind, Result};
 
 use super::broadcast::{Broadcast, GRAIN};
-use super::conv::Finish;
-use super::{activation, elementwise, rows};
+use super::gemm_convolution::Epilogue;
+use super::{activation, elementwise, row_loops};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 use crate::cpu::value::{Slice, SliceMut, View};
@@ -228,17 +228,17 @@ impl Fused {
         &self,
         shape: &[usize],
         sources: &[Source<'_, R>],
-        run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
+        run: impl FnOnce(&Epilogue<'_, R>) -> Result<()>,
     ) -> Result<()> {
         if let [Instruction { function: Function::Unary(function), .. }] = &self.instructions[..]
             && let Some(limits) = limits(*function)
         {
-            return run(&Finish::Limits(limits));
+            return run(&Epilogue::Limits(limits));
         }
         let (accesses, failed) = (accesses(shape, sources)?, OnceLock::new());
-        run(&Finish::Pieces(&|first: usize, piece: &mut [R]| {
+        run(&Epilogue::Pieces(&|first: usize, piece: &mut [R]| {
             for (index, block) in piece.chunks_mut(PIECE).enumerate() {
-                let chain = Chain { accesses: &accesses, first: first + index * PIECE };
+                let chain = PointwiseDepthwise { accesses: &accesses, first: first + index * PIECE };
                 let done = self.instructions.iter().try_for_each(|step| chain.carry_out(step, block));
                 if let Err(error) = done {
                     failed.get_or_init(|| error);
@@ -309,12 +309,12 @@ impl Fused {
 }
 
 /// A block, from element `first` on, of a value that one instruction after the other changes in its place.
-struct Chain<'a, R> {
+struct PointwiseDepthwise<'a, R> {
     accesses: &'a [Access<'a, R>],
     first: usize,
 }
 
-impl<'a, R: Real> Chain<'a, R> {
+impl<'a, R: Real> PointwiseDepthwise<'a, R> {
     fn carry_out(&self, instruction: &Instruction, block: &mut [R]) -> Result<()> {
         if self.carry_out_at_once(instruction, block) {
             return Ok(());
@@ -329,12 +329,12 @@ impl<'a, R: Real> Chain<'a, R> {
     fn carry_out_at_once(&self, instruction: &Instruction, block: &mut [R]) -> bool {
         let other = |at: usize| self.other(instruction.operands[at], block.len());
         match instruction.function {
-            Function::Unary(Unary::Relu) => rows::rectify(block),
+            Function::Unary(Unary::Relu) => row_loops::rectify(block),
             Function::Unary(Unary::Clip { min, max }) => {
-                rows::limit(block, R::from_f64(min), R::from_f64(max));
+                row_loops::limit(block, R::from_f64(min), R::from_f64(max));
             }
             Function::Binary(Binary::Add) => match (other(0), other(1)) {
-                (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) => rows::add(block, x),
+                (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) => row_loops::add(block, x),
                 _ => return false,
             },
             _ => return false,

@@ -5,8 +5,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::level::Level;
-use super::right::{RightPanels, pack_right};
+use super::gemm_rhs::{RhsPanels, pack_rhs};
+use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 
 /// Depth walked before a panel is changed, so that a left panel stays in the first cache.
@@ -131,15 +131,15 @@ impl<'a, R> Region<'a, R> {
 
 /// A left operand, packed.
 #[derive(Debug)]
-pub(crate) struct LeftPanels<R> {
-    level: Level,
+pub(crate) struct LhsPanels<R> {
+    level: SimdLevel,
     pub(super) rows: usize,
     pub(super) depth: usize,
     data: Vec<R>,
 }
 
-impl<R: Real> LeftPanels<R> {
-    pub(crate) fn pack(level: Level, matrix: Matrix<'_, R>) -> Self {
+impl<R: Real> LhsPanels<R> {
+    pub(crate) fn pack(level: SimdLevel, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
         let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
@@ -147,19 +147,19 @@ impl<R: Real> LeftPanels<R> {
         for (first, target) in panels {
             interleave(matrix.rows(first, height.min(rows - first)), height, target);
         }
-        LeftPanels { level, rows, depth, data }
+        LhsPanels { level, rows, depth, data }
     }
 
     /// Elements of the panels of a matrix. After the last panel there is a row of zeros, which may be read.
-    pub(crate) fn length(level: Level, rows: usize, depth: usize) -> usize {
+    pub(crate) fn length(level: SimdLevel, rows: usize, depth: usize) -> usize {
         let height = level.rows::<R>();
         rows.next_multiple_of(height) * depth + height * height
     }
 
     /// A left operand of which the panels are given.
-    pub(crate) fn packed(level: Level, rows: usize, depth: usize, data: Vec<R>) -> Self {
+    pub(crate) fn packed(level: SimdLevel, rows: usize, depth: usize, data: Vec<R>) -> Self {
         assert_eq!(data.len(), Self::length(level, rows, depth), "left panels");
-        LeftPanels { level, rows, depth, data }
+        LhsPanels { level, rows, depth, data }
     }
 
     /// The magnitudes of what is packed.
@@ -184,8 +184,8 @@ impl<R: Real> LeftPanels<R> {
         &self,
         panels: Range<usize>,
         first: usize,
-        right: RightPanels<'_, R>,
-        start: Beginning<'_, R>,
+        right: RhsPanels<'_, R>,
+        start: InitialSums<'_, R>,
         result: &mut Region<'_, R>,
     ) {
         self.multiply_within(panels, first, right, start, None, result);
@@ -196,8 +196,8 @@ impl<R: Real> LeftPanels<R> {
         &self,
         panels: Range<usize>,
         first: usize,
-        right: RightPanels<'_, R>,
-        start: Beginning<'_, R>,
+        right: RhsPanels<'_, R>,
+        start: InitialSums<'_, R>,
         limits: Option<[R; 2]>,
         result: &mut Region<'_, R>,
     ) {
@@ -205,7 +205,7 @@ impl<R: Real> LeftPanels<R> {
         assert!(first + right.depth <= self.depth, "depth of the product");
         right.check(rows.len(), start, result);
         for depths in spans(right.depth, 1) {
-            let start = if depths.start > 0 { Beginning::Held } else { start };
+            let start = if depths.start > 0 { InitialSums::Held } else { start };
             let limits = limits.filter(|_| depths.end == right.depth);
             for panel in panels.clone() {
                 let at = panel * height * self.depth + (first + depths.start) * height;
@@ -218,12 +218,12 @@ impl<R: Real> LeftPanels<R> {
     }
 
     /// `result ← leftᵀ·right`, all of it.
-    pub(crate) fn multiply_across(&self, right: RightPanels<'_, R>, result: &mut Region<'_, R>) {
+    pub(crate) fn multiply_across(&self, right: RhsPanels<'_, R>, result: &mut Region<'_, R>) {
         let height = self.level.rows::<R>();
         assert_eq!(right.depth, self.rows, "depth of the product");
-        right.check(self.depth, Beginning::Zero, result);
+        right.check(self.depth, InitialSums::Zero, result);
         for depths in spans(right.depth, height) {
-            let start = if depths.start > 0 { Beginning::Held } else { Beginning::Zero };
+            let start = if depths.start > 0 { InitialSums::Held } else { InitialSums::Zero };
             for row in (0..self.depth).step_by(height) {
                 let local = row..(row + height).min(self.depth);
                 let left = &self.data[depths.start * self.depth + row * height..];
@@ -244,7 +244,7 @@ fn spans(depth: usize, unit: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// What the sums of a product begin with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Beginning<'a, R> {
+pub(crate) enum InitialSums<'a, R> {
     /// Zero.
     Zero,
     /// What the result holds.
@@ -293,10 +293,10 @@ pub(crate) fn multiply<R: Real>(
         "matrix sizes"
     );
     right.check("right matrix");
-    let level = Level::best();
+    let level = SimdLevel::best();
     let mut panels = Vec::new();
-    let left = LeftPanels::pack(level, left);
-    let beginning = if accumulate { Beginning::Held } else { Beginning::Zero };
+    let left = LhsPanels::pack(level, left);
+    let beginning = if accumulate { InitialSums::Held } else { InitialSums::Zero };
     let spans = right.rows.div_ceil(DEPTH).max(1);
     for first in (0..right.columns).step_by(COLUMNS) {
         let columns = (right.columns - first).min(COLUMNS);
@@ -304,9 +304,9 @@ pub(crate) fn multiply<R: Real>(
         for span in 0..spans {
             let depths = span * right.rows / spans..(span + 1) * right.rows / spans;
             let block = right.columns(first, columns).rows(depths.start, depths.len());
-            pack_right(level, block, &mut panels);
-            let packed = RightPanels::packed(&panels, depths.len(), columns);
-            let start = if span == 0 { beginning } else { Beginning::Held };
+            pack_rhs(level, block, &mut panels);
+            let packed = RhsPanels::packed(&panels, depths.len(), columns);
+            let start = if span == 0 { beginning } else { InitialSums::Held };
             left.multiply(0..left.panels(), depths.start, packed, start, &mut part);
         }
     }
@@ -371,27 +371,27 @@ mod tests {
     #[test]
     fn every_level_multiplies_along_and_across() {
         let mut random = Random::new(17);
-        for level in Level::all() {
+        for level in SimdLevel::all() {
             for _ in 0..60 {
                 let (rows, depth) = (random.within(1, 40), random.within(1, 40));
                 let (columns, extra) = (random.within(1, 80), random.within(0, 3));
                 let left = random.reals::<f64>(rows * depth);
-                let packed = LeftPanels::pack(level, Matrix::dense(&left, rows, depth));
+                let packed = LhsPanels::pack(level, Matrix::dense(&left, rows, depth));
                 let mut panels = Vec::new();
                 let mut right = |depth: usize| {
                     let right = random.reals::<f64>(depth * columns);
-                    pack_right(level, Matrix::dense(&right, depth, columns), &mut panels);
+                    pack_rhs(level, Matrix::dense(&right, depth, columns), &mut panels);
                     (right, panels.clone())
                 };
                 let mut found = vec![f64::NAN; rows.max(depth) * (columns + extra)];
                 let (plain, data) = right(depth);
-                let operand = RightPanels::packed(&data, depth, columns);
+                let operand = RhsPanels::packed(&data, depth, columns);
                 let mut result = Region::new(&mut found, rows, columns, columns + extra);
                 packed.multiply(
                     0..packed.panels(),
                     0,
                     operand,
-                    Beginning::Rows(&vec![0.5; rows]),
+                    InitialSums::Rows(&vec![0.5; rows]),
                     &mut result,
                 );
                 for i in 0..rows {
@@ -401,7 +401,7 @@ mod tests {
                     }
                 }
                 let (plain, data) = right(rows);
-                let operand = RightPanels::packed(&data, rows, columns);
+                let operand = RhsPanels::packed(&data, rows, columns);
                 let mut result = Region::new(&mut found, depth, columns, columns + extra);
                 packed.multiply_across(operand, &mut result);
                 for i in 0..depth {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
 use super::gemm::{Matrix, Region, dot, multiply};
-use super::right::PackedRight;
+use super::gemm_rhs::PackedRhs;
 use super::scratch::Scratch;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for_chunks;
@@ -76,14 +76,14 @@ fn one<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R], held: bool) {
             _ => vector_product(a, b, c),
         }
     } else if rows >= columns {
-        let right = PackedRight::pack(b);
+        let right = PackedRhs::pack(b);
         c.par_chunks_mut(BLOCK * columns).enumerate().for_each(|(block, c)| {
             let rows = c.len() / columns;
             let mut result = Region::new(c, rows, columns, columns);
             right.multiply(a.rows(block * BLOCK, rows), &mut result, held);
         });
     } else {
-        let right = PackedRight::pack(a.transposed());
+        let right = PackedRhs::pack(a.transposed());
         let mut flipped = Scratch::new(c.len());
         flipped.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, part)| {
             let width = part.len() / rows;

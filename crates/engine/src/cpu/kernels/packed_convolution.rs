@@ -7,12 +7,12 @@ use std::sync::Arc;
 use monosplit_graph::NodeId;
 use monosplit_graph::op::Window;
 
-use super::chain::{Chain, Ending};
-use super::conv::{Convolution, Finish, PackedKernel};
 use super::conv_plan::{ConvolutionPlan, DepthwisePlan, GemmAlgorithm, rotated_kernel_shape};
-use super::depthwise::{Depthwise, DepthwiseWalk};
-use super::level::Level;
-use super::threes::Threes;
+use super::depthwise::{Depthwise, DepthwiseDirect};
+use super::depthwise_3x3::Depthwise3x3;
+use super::gemm_convolution::{Convolution, Epilogue, PackedKernel};
+use super::pointwise_depthwise::{BiasAndEpilogue, PointwiseDepthwise};
+use super::simd_level::SimdLevel;
 use super::winograd::{TransformedKernel, Winograd};
 use super::winograd_transform::Size;
 use crate::cpu::real::Real;
@@ -52,7 +52,7 @@ impl<R: Real> Weights<'_, R> {
     fn transformed(&self, size: Size) -> Arc<TransformedKernel<R>> {
         let (w, shape) = (self.elements, self.shape);
         let taps = |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
-        let new = || Arc::new(TransformedKernel::new(Level::best(), size, (shape[0], shape[1]), taps));
+        let new = || Arc::new(TransformedKernel::new(SimdLevel::best(), size, (shape[0], shape[1]), taps));
         match self.cached {
             Some((cache, node)) => cache.0.borrow_mut().entry((node, size)).or_insert_with(new).clone(),
             None => new(),
@@ -79,7 +79,7 @@ impl<R: Real> PackedConvolution<R> {
                 PackedWeights::Winograd { kernel: w.transformed(size), rotated: false }
             }
             ConvolutionPlan::Gemm(_) => {
-                PackedWeights::Gemm(PackedKernel::new(Level::best(), groups, w.elements, w.shape))
+                PackedWeights::Gemm(PackedKernel::new(SimdLevel::best(), groups, w.elements, w.shape))
             }
         };
         PackedConvolution { window: window.clone(), groups, kernel_shape: w.shape.to_vec(), plan, weights }
@@ -113,7 +113,7 @@ impl<R: Real> PackedConvolution<R> {
         &self,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         match &self.weights {
@@ -134,14 +134,14 @@ impl<R: Real> PackedConvolution<R> {
         (x, xs): (&[R], &[usize]),
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         let plan = DepthwisePlan::new(&self.window);
         match Depthwise::new(plan, &self.window, xs, &self.kernel_shape, ys) {
             Some(depthwise) => depthwise.run(x, w, bias, finish, y),
             None => {
-                let walk = DepthwiseWalk::new(&self.window, xs, &self.kernel_shape, ys);
+                let walk = DepthwiseDirect::new(&self.window, xs, &self.kernel_shape, ys);
                 walk.run(x, w, bias, finish, y);
             }
         }
@@ -164,7 +164,7 @@ impl<R: Real> PackedConvolution<R> {
         then: &Self,
         (x, xs): (&[R], &[usize]),
         between: &[usize],
-        endings: [Ending<'_, R>; 2],
+        epilogues: [BiasAndEpilogue<'_, R>; 2],
         (y, ys): (&mut [R], &[usize]),
     ) -> bool {
         let chain = self.chain(then, xs, between, ys);
@@ -173,15 +173,21 @@ impl<R: Real> PackedConvolution<R> {
         else {
             return false;
         };
-        chain.run(x, (w, v), endings, y);
+        chain.run(x, (w, v), epilogues, y);
         true
     }
 
-    fn chain(&self, then: &Self, xs: &[usize], between: &[usize], ys: &[usize]) -> Option<Chain> {
+    fn chain(
+        &self,
+        then: &Self,
+        xs: &[usize],
+        between: &[usize],
+        ys: &[usize],
+    ) -> Option<PointwiseDepthwise> {
         let (&[_, _, h, w], &[_, channels, rows, columns]) = (between, ys) else { return None };
-        let planes = Threes::new(&then.window, [h, w], [rows, columns])?;
+        let planes = Depthwise3x3::new(&then.window, [h, w], [rows, columns])?;
         let fits = self.window.is_pointwise() && self.groups == 1 && then.kernel_shape[0] == channels;
-        let chain = || Chain {
+        let chain = || PointwiseDepthwise {
             pointwise: Convolution::new(&self.window, 1, xs, &self.kernel_shape, between),
             planes,
             images: xs[0],

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use super::lanes::Lanes;
-use super::level::{Level, compiled};
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
 /// Sums that do not wait for each other.
@@ -34,11 +34,11 @@ unsafe fn chains<V: Lanes>(factor: V::Scalar, sink: *mut V::Scalar) {
     }
 }
 
-compiled!(run_chains<R: Real>(factor: R, sink: *mut R), chains);
+simd_dispatch!(run_chains<R: Real>(factor: R, sink: *mut R), chains);
 
 /// Operations in a second, on as many threads as the pool it is called in has.
 pub(crate) fn peak<R: Real>() -> f64 {
-    let level = Level::best();
+    let level = SimdLevel::best();
     let width = level.width::<R>();
     let one = |_: usize| {
         let mut sink = vec![R::ZERO; width];

@@ -8,8 +8,8 @@ use monosplit_graph::{Error, Node, Op, Result, element_count};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
-use super::conv::Finish;
 use super::convolution::ConvolutionNode;
+use super::gemm_convolution::Epilogue;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::packed_convolution::PackedConvolution;
@@ -18,8 +18,8 @@ use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 type Run<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
-pub(super) type RunAndFinish<R> =
-    dyn Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+pub(super) type RunWithEpilogue<R> =
+    dyn Fn(&[View<'_, R>], Option<&Epilogue<'_, R>>, &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 pub(super) type Name = dyn Fn(usize) -> &'static str + Send + Sync;
 type RunInPlace<R> = dyn Fn(&mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 
@@ -35,7 +35,7 @@ pub(crate) struct Kernel<R> {
     pub(crate) holds_weights: bool,
     /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
     /// it piece by piece.
-    pub(super) and_finish: Option<Arc<RunAndFinish<R>>>,
+    pub(super) with_epilogue: Option<Arc<RunWithEpilogue<R>>>,
     /// The convolution that it computes, if its weights are known.
     pub(crate) convolution: Option<Arc<PackedConvolution<R>>>,
 }
@@ -57,23 +57,23 @@ impl<R: Real> Kernel<R> {
             name: Box::new(name),
             run: Box::new(run),
             in_place: None,
-            and_finish: None,
+            with_epilogue: None,
             holds_weights: false,
             convolution: None,
         }
     }
 
     /// A kernel that can hand on what it has computed piece by piece.
-    pub(super) fn named_finishing(
+    pub(super) fn named_with_epilogue(
         name: impl Fn(usize) -> &'static str + Send + Sync + 'static,
-        run: impl Fn(&[View<'_, R>], Option<&Finish<'_, R>>, &mut ViewMut<'_, R>) -> Result<()>
+        run: impl Fn(&[View<'_, R>], Option<&Epilogue<'_, R>>, &mut ViewMut<'_, R>) -> Result<()>
         + Send
         + Sync
         + 'static,
     ) -> Self {
-        let run: Arc<RunAndFinish<R>> = Arc::new(run);
-        let and_finish = Some(run.clone());
-        Kernel { and_finish, ..Kernel::named(name, move |v, out| run(v, None, out)) }
+        let run: Arc<RunWithEpilogue<R>> = Arc::new(run);
+        let with_epilogue = Some(run.clone());
+        Kernel { with_epilogue, ..Kernel::named(name, move |v, out| run(v, None, out)) }
     }
 
     /// What it is called in profiles, for so many samples.
@@ -83,13 +83,13 @@ impl<R: Real> Kernel<R> {
 
     /// Computes the output and finishes it: every piece as soon as it is there, if the kernel can, or else all of it
     /// afterwards.
-    pub(crate) fn run_and_finish(
+    pub(crate) fn run_with_epilogue(
         &self,
         inputs: &[View<'_, R>],
-        finish: &Finish<'_, R>,
+        finish: &Epilogue<'_, R>,
         out: &mut ViewMut<'_, R>,
     ) -> Result<()> {
-        if let Some(run) = &self.and_finish {
+        if let Some(run) = &self.with_epilogue {
             return run(inputs, Some(finish), out);
         }
         (self.run)(inputs, out)?;

@@ -3,10 +3,10 @@
 use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
-use super::level::Level;
-use super::rows::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
-use super::threes::Threes;
-use super::window::{Walk, pair};
+use super::depthwise_3x3::Depthwise3x3;
+use super::row_loops::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
+use super::simd_level::SimdLevel;
+use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
@@ -14,12 +14,12 @@ use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 const GRAIN: usize = 16;
 
 /// The walk from planes of shape `x` to planes of shape `y`.
-fn walk(window: &Window, x: &[usize], y: &[usize]) -> Walk {
-    Walk::new(window, &x[2..], &y[2..])
+fn walk(window: &Window, x: &[usize], y: &[usize]) -> SlidingWindow {
+    SlidingWindow::new(window, &x[2..], &y[2..])
 }
 
 /// Whether the windows are 2×2 and cover the plane without gap or overlap.
-fn halves(window: &Window, walk: &Walk) -> bool {
+fn halves(window: &Window, walk: &SlidingWindow) -> bool {
     window.kernel == [2, 2]
         && window.stride == [2, 2]
         && window.dilation == [1, 1]
@@ -38,7 +38,7 @@ enum Pairs {
 }
 
 /// The pairs that the windows are, if they are.
-fn pairs(window: &Window, walk: &Walk) -> Option<Pairs> {
+fn pairs(window: &Window, walk: &SlidingWindow) -> Option<Pairs> {
     let wide: Vec<usize> = (0..window.axes()).filter(|&axis| window.kernel[axis] > 1).collect();
     let &[axis] = wide.as_slice() else { return None };
     let plain = window.stride == window.kernel
@@ -54,9 +54,9 @@ fn pairs(window: &Window, walk: &Walk) -> Option<Pairs> {
 }
 
 /// The planes of windows of three by three, if they are such.
-fn threes(window: &Window, walk: &Walk) -> Option<Threes> {
+fn threes(window: &Window, walk: &SlidingWindow) -> Option<Depthwise3x3> {
     let planar = |lengths: &[usize]| <[usize; 2]>::try_from(lengths).ok();
-    Threes::new(window, planar(&walk.input)?, planar(&walk.output)?)
+    Depthwise3x3::new(window, planar(&walk.input)?, planar(&walk.output)?)
 }
 
 /// The larger of every two.
@@ -171,7 +171,7 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
     if let Some(threes) = threes(window, &walk) {
         let outside = vec![R::NEG_INFINITY; length + 1];
         let largest = |(): &mut (), index: usize, y: &mut [R]| {
-            threes.largest(Level::best(), (plane(x, inputs, index), &outside), y);
+            threes.largest(SimdLevel::best(), (plane(x, inputs, index), &outside), y);
         };
         return each_plane(y, walk.output_len(), || (), largest);
     }
@@ -288,7 +288,7 @@ struct Winners<R> {
 }
 
 impl<R: Real> Winners<R> {
-    fn new(walk: &Walk) -> Self {
+    fn new(walk: &SlidingWindow) -> Self {
         let (width, step, length) = (walk.width(), walk.step(), walk.input[walk.input.len() - 1]);
         Winners {
             best: vec![R::ZERO; width],
@@ -299,7 +299,7 @@ impl<R: Real> Winners<R> {
         }
     }
 
-    fn find(&mut self, walk: &Walk, plane: &[R], row: usize) {
+    fn find(&mut self, walk: &SlidingWindow, plane: &[R], row: usize) {
         if walk.taps() > NAMED {
             return self.find_one_by_one(walk, plane, row);
         }
@@ -319,7 +319,7 @@ impl<R: Real> Winners<R> {
     }
 
     /// The same for more taps than there are names: outputs are named, and each has its own winner.
-    fn find_one_by_one(&mut self, walk: &Walk, plane: &[R], row: usize) {
+    fn find_one_by_one(&mut self, walk: &SlidingWindow, plane: &[R], row: usize) {
         self.taps.fill(R::from_f64(-1.0));
         self.origins.resize(self.origins.len().max(self.taps.len()), 0);
         walk.visit(row, |_, start, run| {
@@ -407,7 +407,7 @@ pub(crate) fn winner_scatter<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::output_shape;
+    use crate::cpu::kernels::gemm_convolution::tests::output_shape;
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
     fn inner(a: &[f64], b: &[f64]) -> f64 {
@@ -503,7 +503,7 @@ mod tests {
             }
             let threes = threes(&window, &walk(&window, &xs, &ys)).unwrap();
             let outside = vec![f32::NEG_INFINITY; input[1] + 1];
-            for level in Level::all() {
+            for level in SimdLevel::all() {
                 let mut y = vec![0.0; largest.len()];
                 threes.largest(level, (&x, &outside), &mut y);
                 let same = |(y, largest): (&f32, &f32)| y == largest || y.is_nan() && largest.is_nan();

@@ -6,11 +6,11 @@ use monosplit_graph::Result;
 use rayon::prelude::*;
 
 use super::broadcast::expand;
-use super::gemm::{LeftPanels, Matrix, Region, dot};
-use super::level::Level;
+use super::gemm::{LhsPanels, Matrix, Region, dot};
+use super::gemm_rhs::PackedRhs;
 use super::matmul::{BLOCK, Product, SMALL, SPAN, VECTOR_BLOCK, flip};
-use super::right::PackedRight;
 use super::scratch::Scratch;
+use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 
 /// A matrix `[outputs, inputs]`, or `[inputs, outputs]` unless transposed.
@@ -74,14 +74,14 @@ impl<R: Real> Weights<'_, R> {
         };
         let packed = |stream: &Stream<'_, R>| {
             let batch = Matrix::dense(stream.x, rows, self.inputs);
-            (PackedRight::pack(batch.transposed()), stream.magnitude)
+            (PackedRhs::pack(batch.transposed()), stream.magnitude)
         };
-        let batches: Vec<(PackedRight<R>, bool)> = streams.iter().map(packed).collect();
+        let batches: Vec<(PackedRhs<R>, bool)> = streams.iter().map(packed).collect();
         let mut flipped: Vec<Scratch<R>> = streams.iter().map(|s| Scratch::new(s.out.len())).collect();
         let parts = blocks(flipped.iter_mut().map(|flipped| &mut **flipped), BLOCK * rows);
         parts.into_par_iter().enumerate().for_each(|(block, mut parts)| {
             let width = parts.first().map_or(0, |part| part.len() / rows);
-            let mut weights = LeftPanels::pack(Level::best(), matrix.rows(block * BLOCK, width));
+            let mut weights = LhsPanels::pack(SimdLevel::best(), matrix.rows(block * BLOCK, width));
             for magnitude in [false, true] {
                 if magnitude {
                     weights = weights.into_magnitudes();

@@ -9,12 +9,12 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::conv::Finish;
-use super::gemm::{Beginning, LeftPanels, Region};
-use super::lanes::WIDEST;
-use super::level::{Level, VECTORS};
-use super::right::RightPanels;
+use super::gemm::{InitialSums, LhsPanels, Region};
+use super::gemm_convolution::Epilogue;
+use super::gemm_rhs::RhsPanels;
 use super::scratch::Scratch;
+use super::simd_lanes::WIDEST;
+use super::simd_level::{SimdLevel, VECTORS};
 use super::winograd_tiles::{Segment, Strips, Tiles};
 use super::winograd_transform::{Size, transform_input, transform_output};
 use crate::cpu::real::Real;
@@ -34,25 +34,26 @@ const CHANNELS: usize = 16;
 /// A 3×3 kernel, transformed and packed: a left operand for every place of a tile.
 #[derive(Debug)]
 pub(crate) struct TransformedKernel<R> {
-    level: Level,
+    level: SimdLevel,
     size: Size,
     outputs: usize,
     inputs: usize,
-    places: Vec<LeftPanels<R>>,
+    places: Vec<LhsPanels<R>>,
 }
 
 impl<R: Real> TransformedKernel<R> {
     /// Transforms the kernel whose taps from an input to an output channel are `taps(output, input)`.
     pub(crate) fn new(
-        level: Level,
+        level: SimdLevel,
         size: Size,
         (outputs, inputs): (usize, usize),
         taps: impl Fn(usize, usize) -> [f64; 9] + Sync,
     ) -> Self {
-        let length = LeftPanels::<R>::length(level, outputs, inputs);
+        let length = LhsPanels::<R>::length(level, outputs, inputs);
         let height = level.rows::<R>();
         let mut places: Vec<Vec<R>> = (0..size.places()).map(|_| vec![R::ZERO; length]).collect();
-        let targets: Vec<Target<'_, R>> = places.iter_mut().map(|place| Target::new(place)).collect();
+        let targets: Vec<DisjointSlice<'_, R>> =
+            places.iter_mut().map(|place| DisjointSlice::new(place)).collect();
         (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {
             let panel = panel * height..((panel + 1) * height).min(outputs);
             for input in 0..inputs {
@@ -68,8 +69,7 @@ impl<R: Real> TransformedKernel<R> {
             }
         });
         drop(targets);
-        let places =
-            places.into_iter().map(|data| LeftPanels::packed(level, outputs, inputs, data)).collect();
+        let places = places.into_iter().map(|data| LhsPanels::packed(level, outputs, inputs, data)).collect();
         TransformedKernel { level, size, outputs, inputs, places }
     }
 
@@ -90,21 +90,21 @@ pub(crate) fn applies(window: &Window) -> bool {
 }
 
 /// A borrowed slice that several tasks write, each at positions of its own.
-pub(super) struct Target<'a, R> {
+pub(super) struct DisjointSlice<'a, R> {
     at: *mut R,
     length: usize,
     borrowed: PhantomData<&'a mut [R]>,
 }
 
 // SAFETY: a target is an exclusive borrow of its elements.
-unsafe impl<R: Send> Send for Target<'_, R> {}
+unsafe impl<R: Send> Send for DisjointSlice<'_, R> {}
 // SAFETY: a shared target gives out pointers, which only unsafe code follows, and slices, whose callers see to it that those of
 // different tasks are disjoint.
-unsafe impl<R: Send> Sync for Target<'_, R> {}
+unsafe impl<R: Send> Sync for DisjointSlice<'_, R> {}
 
-impl<'a, R> Target<'a, R> {
+impl<'a, R> DisjointSlice<'a, R> {
     pub(super) fn new(data: &'a mut [R]) -> Self {
-        Target { at: data.as_mut_ptr(), length: data.len(), borrowed: PhantomData }
+        DisjointSlice { at: data.as_mut_ptr(), length: data.len(), borrowed: PhantomData }
     }
 
     /// Where an element lies, or would.
@@ -173,7 +173,7 @@ impl Winograd {
         x: &[R],
         w: &TransformedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let ends = if self.turned { (w.outputs, w.inputs) } else { (w.inputs, w.outputs) };
@@ -181,7 +181,7 @@ impl Winograd {
         let vector = w.level.width::<R>();
         let vectors = self.tiles().div_ceil(vector);
         let per_tile = self.size.places() * (self.inputs + self.outputs);
-        let work = Work { w, bias, finish, x, y: Target::new(y) };
+        let work = Work { w, bias, finish, x, y: DisjointSlice::new(y) };
         let own = vectors.div_ceil(OWN_TILES / vector);
         if own >= MANY_BLOCKS && w.places.len() * self.inputs * self.outputs <= LARGE_KERNEL {
             parallel_for(own, |block| {
@@ -202,7 +202,7 @@ impl Winograd {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.places() * depth);
         let mut sums = Scratch::new(self.size.places() * height);
-        self.transform(work, &tiles, 0..self.inputs, &Target::new(&mut transformed));
+        self.transform(work, &tiles, 0..self.inputs, &DisjointSlice::new(&mut transformed));
         let results = sums.chunks_mut(height);
         for ((place, w), sums) in work.w.places.iter().enumerate().zip(results) {
             let data = &transformed[place * depth..(place + 1) * depth];
@@ -216,7 +216,7 @@ impl Winograd {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.places() * depth);
         let mut sums = Scratch::new(self.size.places() * height);
-        let target = Target::new(&mut transformed);
+        let target = DisjointSlice::new(&mut transformed);
         parallel_for(self.inputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
             self.transform(work, &tiles, channels, &target);
@@ -232,12 +232,12 @@ impl Winograd {
     }
 
     /// The product at one place.
-    fn multiply<R: Real>(&self, w: &LeftPanels<R>, transformed: &[R], tiles: usize, sums: &mut [R]) {
-        let right = RightPanels::packed(transformed, self.inputs, tiles);
+    fn multiply<R: Real>(&self, w: &LhsPanels<R>, transformed: &[R], tiles: usize, sums: &mut [R]) {
+        let right = RhsPanels::packed(transformed, self.inputs, tiles);
         let mut result = Region::new(sums, self.outputs, tiles, tiles);
         match self.turned {
             true => w.multiply_across(right, &mut result),
-            false => w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result),
+            false => w.multiply(0..w.panels(), 0, right, InitialSums::Zero, &mut result),
         }
     }
 
@@ -270,7 +270,7 @@ impl Winograd {
         work: &Work<'_, R>,
         tiles: &Range<usize>,
         channels: Range<usize>,
-        target: &Target<'_, R>,
+        target: &DisjointSlice<'_, R>,
     ) {
         let level = work.w.level;
         let (vector, places) = (level.width::<R>(), self.size.places());
@@ -308,7 +308,7 @@ impl Winograd {
         let (level, vector) = (work.w.level, work.w.level.width::<R>());
         let (stride, plane) = (apart(self.outputs * tiles.len()), self.output[0] * self.output[1]);
         let mut strips = Strips::new();
-        let limits = work.finish.and_then(Finish::limits).unwrap_or(R::UNLIMITED);
+        let limits = work.finish.and_then(Epilogue::limits).unwrap_or(R::UNLIMITED);
         for first in tiles.clone().step_by(vector) {
             let segments: Vec<Segment> = self.segments(first, vector).collect();
             let written = Tiles {
@@ -330,7 +330,7 @@ impl Winograd {
                     let end = (bias, limits);
                     transform_output(level, self.turned, &written, (from, stride), end, &mut strips, to);
                 }
-                if let Some(Finish::Pieces(finish)) = work.finish {
+                if let Some(Epilogue::Pieces(finish)) = work.finish {
                     segments.iter().for_each(|segment| self.finish(work, channel, segment, finish));
                 }
             }
@@ -364,15 +364,15 @@ impl Winograd {
 struct Work<'a, R> {
     w: &'a TransformedKernel<R>,
     bias: Option<&'a [R]>,
-    finish: Option<&'a Finish<'a, R>>,
+    finish: Option<&'a Epilogue<'a, R>>,
     x: &'a [R],
-    y: Target<'a, R>,
+    y: DisjointSlice<'a, R>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::{definition, output_shape};
+    use crate::cpu::kernels::gemm_convolution::tests::{definition, output_shape};
     use crate::cpu::kernels::testing::{Random, assert_close};
     use crate::cpu::thread_pool::ThreadPool;
 
@@ -393,7 +393,8 @@ mod tests {
             let plane = ys[2] * ys[3];
             expected.iter_mut().enumerate().for_each(|(i, e)| *e += bias[i / plane % ys[1]]);
             let taps = |o: usize, i: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + t]);
-            for (level, size) in Level::all().into_iter().flat_map(|l| [(l, Size::Two), (l, Size::Four)]) {
+            for (level, size) in SimdLevel::all().into_iter().flat_map(|l| [(l, Size::Two), (l, Size::Four)])
+            {
                 let kernel = TransformedKernel::new(level, size, (ws[0], ws[1]), taps);
                 let mut y = vec![f64::NAN; ys.iter().product()];
                 let double = |at: usize, piece: &mut [f64]| {
@@ -404,13 +405,13 @@ mod tests {
                     &x,
                     &kernel,
                     Some(&bias),
-                    Some(&Finish::Pieces(&double)),
+                    Some(&Epilogue::Pieces(&double)),
                     &mut y,
                 );
                 y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);
                 assert_close(&y, &expected, 1e-10);
                 let (limits, winograd) =
-                    (Finish::Limits([-0.3, 0.4]), Winograd::new(size, false, pad, &xs, &ys));
+                    (Epilogue::Limits([-0.3, 0.4]), Winograd::new(size, false, pad, &xs, &ys));
                 winograd.run(&x, &kernel, Some(&bias), Some(&limits), &mut y);
                 let limited: Vec<f64> = expected.iter().map(|e| e.clamp(-0.3, 0.4)).collect();
                 assert_close(&y, &limited, 1e-10);
@@ -432,7 +433,7 @@ mod tests {
             let w = random.reals::<f32>(ws.iter().product());
             let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
             for size in [Size::Two, Size::Four] {
-                let kernel = TransformedKernel::new(Level::best(), size, (channels, channels), taps);
+                let kernel = TransformedKernel::new(SimdLevel::best(), size, (channels, channels), taps);
                 let results = [1, 2, 3].map(|threads| {
                     let pool = ThreadPool::start(threads, false).unwrap();
                     let mut y = vec![f32::NAN; x.len()];
@@ -457,7 +458,7 @@ mod tests {
             let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
             let expected = definition(&window, 1, (&wide(&x), &xs), (&wide(&w), &ws), &xs);
             let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
-            for level in Level::all() {
+            for level in SimdLevel::all() {
                 for (size, tolerance) in [(Size::Two, 2e-6), (Size::Four, 8e-6)] {
                     let kernel = TransformedKernel::new(level, size, (channels, channels), taps);
                     let mut y = vec![f32::NAN; x.len()];

@@ -1,7 +1,7 @@
 //! Where the tiles of Winograd's convolutions lie in planes, and how a vector of them is laid out to be transformed and put back.
 #![allow(unsafe_code)]
 
-use super::lanes::{Lanes, WIDEST};
+use super::simd_lanes::{Lanes, WIDEST};
 use super::winograd_transform::Size;
 use crate::cpu::real::Real;
 

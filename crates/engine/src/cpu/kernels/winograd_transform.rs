@@ -10,8 +10,8 @@
 //! too, no sign changes.
 #![allow(unsafe_code)]
 
-use super::lanes::Lanes;
-use super::level::compiled;
+use super::simd_lanes::Lanes;
+use super::simd_level::simd_dispatch;
 use super::winograd_tiles::{ROWS, STRIP, Strips, Tiles};
 use crate::cpu::real::Real;
 
@@ -381,7 +381,7 @@ unsafe fn output_tiles<L: Lanes>(
     }
 }
 
-compiled!(
+simd_dispatch!(
     transform_input<R: Real>(
         turned: bool,
         tiles: &Tiles<'_>,
@@ -392,11 +392,11 @@ compiled!(
     ),
     input_tiles
 );
-compiled!(
+simd_dispatch!(
     spread_output<R: Real>(tiles: &Tiles<'_>, planes: *const R, strips: &mut Strips<R>, to: *mut R, stride: usize),
     spread_tiles
 );
-compiled!(
+simd_dispatch!(
     transform_output<R: Real>(
         turned: bool,
         tiles: &Tiles<'_>,

@@ -1,8 +1,8 @@
 //! Loops over whole rows that are worth compiling for the machine's own instructions.
 #![allow(unsafe_code)]
 
-use super::lanes::Lanes;
-use super::level::{Level, compiled};
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
 /// Whether `candidate` replaces `best` as the maximum: it is larger, or the first NaN.
@@ -23,12 +23,12 @@ where
     }
 }
 
-compiled!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
+simd_dispatch!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
 
 /// `y ← max(y, x)`, NaN where one is.
 pub(crate) fn keep_larger<R: Real>(y: &mut [R], x: &[R]) {
     // SAFETY: the level is one of this machine.
-    unsafe { larger_at(Level::best(), y, x) }
+    unsafe { larger_at(SimdLevel::best(), y, x) }
 }
 
 /// # Safety
@@ -45,13 +45,13 @@ where
     }
 }
 
-compiled!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R), winner);
+simd_dispatch!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R), winner);
 
 /// `best ← max(best, x)`, and under `names` whose it is: `name` where `x` is larger, the first NaN, or the first of all, which a
 /// negative name tells.
 pub(crate) fn keep_winner<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
     // SAFETY: the level is one of this machine.
-    unsafe { winner_at(Level::best(), best, names, x, name) }
+    unsafe { winner_at(SimdLevel::best(), best, names, x, name) }
 }
 
 /// # Safety
@@ -65,12 +65,12 @@ where
     y.iter_mut().for_each(|y| *y = if *y < zero { zero } else { *y });
 }
 
-compiled!(rectified_at<R: Real>(y: &mut [R]), rectified);
+simd_dispatch!(rectified_at<R: Real>(y: &mut [R]), rectified);
 
 /// `y ← max(y, 0)`, NaN where it is.
 pub(crate) fn rectify<R: Real>(y: &mut [R]) {
     // SAFETY: the level is one of this machine.
-    unsafe { rectified_at(Level::best(), y) }
+    unsafe { rectified_at(SimdLevel::best(), y) }
 }
 
 /// # Safety
@@ -86,12 +86,12 @@ where
     }
 }
 
-compiled!(limited_at<R: Real>(y: &mut [R], least: R, most: R), limited);
+simd_dispatch!(limited_at<R: Real>(y: &mut [R], least: R, most: R), limited);
 
 /// `y ← min(max(y, least), most)`, NaN where it is.
 pub(crate) fn limit<R: Real>(y: &mut [R], least: R, most: R) {
     // SAFETY: the level is one of this machine.
-    unsafe { limited_at(Level::best(), y, least, most) }
+    unsafe { limited_at(SimdLevel::best(), y, least, most) }
 }
 
 /// # Safety
@@ -104,12 +104,12 @@ where
     y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
 }
 
-compiled!(added_at<R: Real>(y: &mut [R], x: &[R]), added);
+simd_dispatch!(added_at<R: Real>(y: &mut [R], x: &[R]), added);
 
 /// `y ← y + x`.
 pub(crate) fn add<R: Real>(y: &mut [R], x: &[R]) {
     // SAFETY: the level is one of this machine.
-    unsafe { added_at(Level::best(), y, x) }
+    unsafe { added_at(SimdLevel::best(), y, x) }
 }
 
 /// # Safety
@@ -129,12 +129,12 @@ unsafe fn handed<L: Lanes>(
     }
 }
 
-compiled!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
+simd_dispatch!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
 
 /// Hands every `y` to the place of the larger of two rows, the first if they are equal, and zero to the other.
 pub(crate) fn hand_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
-    unsafe { handed_at(Level::best(), contest, y, shares) }
+    unsafe { handed_at(SimdLevel::best(), contest, y, shares) }
 }
 
 /// # Safety
@@ -157,7 +157,7 @@ unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::
     }
 }
 
-compiled!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
+simd_dispatch!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
 
 /// Takes a row apart: every `step`-th element, from the first on, from the second on, and so forth; each such phase
 /// begins a `step`-th of `phases` after the one before.
@@ -169,7 +169,7 @@ pub(crate) fn take_apart<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
             let (even, odd) = phases.split_at_mut(pitch);
             assert!(even.len() >= row.len().div_ceil(2) && odd.len() >= row.len() / 2, "room for phases");
             // SAFETY: the assertion makes room; the level is one of this machine.
-            unsafe { apart_at(Level::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
+            unsafe { apart_at(SimdLevel::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
             if let [.., last] = row
                 && row.len() % 2 == 1
             {
@@ -218,12 +218,12 @@ unsafe fn rows_apart<L: Lanes>(
     }
 }
 
-compiled!(rows_apart_at<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
+simd_dispatch!(rows_apart_at<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
 
 /// Takes rows apart, all at once.
 pub(crate) fn take_rows_apart<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
     // SAFETY: the level is one of this machine; slices are cut with checks.
-    unsafe { rows_apart_at(Level::best(), pairs, plane, even, odd) }
+    unsafe { rows_apart_at(SimdLevel::best(), pairs, plane, even, odd) }
 }
 
 /// The sum of a row in double precision, in an order that depends on its length alone.

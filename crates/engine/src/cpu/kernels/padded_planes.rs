@@ -3,7 +3,7 @@
 
 use monosplit_graph::op::Window;
 
-use super::rows::{Pairs, take_apart, take_rows_apart};
+use super::row_loops::{Pairs, take_apart, take_rows_apart};
 use crate::cpu::real::Real;
 
 /// Windows that step, or reach, further than this are walked tap by tap.
@@ -12,7 +12,7 @@ const LARGEST_REACH: usize = 256;
 
 /// A copy of a plane, or of every `stride`-th element of it, with zeros around.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct PaddedPlane {
     /// Where among the numbers of all frames it begins.
     at: usize,
     rows: usize,
@@ -23,7 +23,7 @@ struct Frame {
     stride: [usize; 2],
 }
 
-impl Frame {
+impl PaddedPlane {
     /// A frame whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
     fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
         let first = |axis: usize| {
@@ -31,7 +31,7 @@ impl Frame {
             (to, (to * stride[axis]).wrapping_add_signed(-before[axis]))
         };
         let ((top, y), (left, x)) = (first(0), first(1));
-        Frame { at, rows, pitch, from: [y, x], to: [top, left], stride }
+        PaddedPlane { at, rows, pitch, from: [y, x], to: [top, left], stride }
     }
 
     /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
@@ -58,11 +58,16 @@ impl Frame {
 }
 
 /// Fills two frames with the columns of a plane in turn, where they have room for all of them; whether they had.
-fn fill_both<R: Real>(frames: [&Frame; 2], plane: &[R], [height, width]: [usize; 2], room: &mut [R]) -> bool {
+fn fill_both<R: Real>(
+    frames: [&PaddedPlane; 2],
+    plane: &[R],
+    [height, width]: [usize; 2],
+    room: &mut [R],
+) -> bool {
     let [a, b] = frames;
     let turned = a.from[1] == 1;
     let (even, odd) = if turned { (b, a) } else { (a, b) };
-    let fits = |frame: &Frame, columns: usize| frame.to[1] + columns <= frame.pitch;
+    let fits = |frame: &PaddedPlane, columns: usize| frame.to[1] + columns <= frame.pitch;
     if [even.from[1], odd.from[1]] != [0, 1] || !fits(even, width.div_ceil(2)) || !fits(odd, width / 2) {
         return false;
     }
@@ -90,10 +95,10 @@ pub(crate) struct Sums {
     pub(crate) step: [usize; 2],
 }
 
-/// Frames for the phases of a stride, all of one pitch, and the sums over them.
+/// PaddedPlanes for the phases of a stride, all of one pitch, and the sums over them.
 #[derive(Debug)]
-pub(crate) struct Frames {
-    frames: Vec<Frame>,
+pub(crate) struct PaddedPlanes {
+    frames: Vec<PaddedPlane>,
     pub(crate) pitch: usize,
     pub(crate) sums: Vec<Sums>,
 }
@@ -109,17 +114,17 @@ pub(crate) fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
 
 /// A window over two axes, small enough for frames.
 #[derive(Debug)]
-pub(crate) struct Planar {
+pub(crate) struct PlanarWindow {
     kernel: [usize; 2],
     stride: [usize; 2],
     dilation: [usize; 2],
     before: [usize; 2],
 }
 
-impl Planar {
+impl PlanarWindow {
     pub(crate) fn new(window: &Window) -> Option<Self> {
         let before: Vec<usize> = window.pad.iter().map(|pad| pad.0).collect();
-        let planar = Planar {
+        let planar = PlanarWindow {
             kernel: planar(&window.kernel, 1)?,
             stride: planar(&window.stride, 1)?,
             dilation: planar(&window.dilation, 1)?,
@@ -163,14 +168,14 @@ impl Planar {
     }
 }
 
-impl Frames {
-    pub(crate) fn new(window: &Planar, output: [usize; 2]) -> Self {
+impl PaddedPlanes {
+    pub(crate) fn new(window: &PlanarWindow, output: [usize; 2]) -> Self {
         let (reach, stride) = (window.reach(), window.stride);
         let size = [output[0] + reach[0], output[1] + reach[1]];
-        let frames: Vec<Frame> = (window.phases().enumerate())
+        let frames: Vec<PaddedPlane> = (window.phases().enumerate())
             .map(|(index, phase)| {
                 let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
-                Frame::new(index * size[0] * size[1], size, stride, before)
+                PaddedPlane::new(index * size[0] * size[1], size, stride, before)
             })
             .collect();
         let taps = (0..window.taps()).map(|tap| {
@@ -180,12 +185,12 @@ impl Frames {
         });
         let [rows, columns] = output;
         let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
-        Frames { frames, pitch: size[1], sums: vec![sums] }
+        PaddedPlanes { frames, pitch: size[1], sums: vec![sums] }
     }
 
     /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
     /// `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap whose `ahead` has that phase.
-    pub(crate) fn transposed(window: &Planar, input: [usize; 2], output: [usize; 2]) -> Self {
+    pub(crate) fn transposed(window: &PlanarWindow, input: [usize; 2], output: [usize; 2]) -> Self {
         let (reach, stride) = (window.reach(), window.stride);
         let size =
             [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
@@ -205,8 +210,8 @@ impl Frames {
             };
             Sums { taps: window.reaching(phase).map(distance).collect(), rows, columns, first, step: stride }
         });
-        let frames = vec![Frame::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
-        Frames { frames, pitch, sums: sums.collect() }
+        let frames = vec![PaddedPlane::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
+        PaddedPlanes { frames, pitch, sums: sums.collect() }
     }
 
     /// How far apart the columns are that one frame has.
@@ -229,7 +234,7 @@ impl Frames {
         vec![R::ZERO; width.next_multiple_of(self.stride())]
     }
 
-    /// Copies a plane into its frames; what lies around it is left as it is. `apart` is a [`Frames::row`].
+    /// Copies a plane into its frames; what lies around it is left as it is. `apart` is a [`PaddedPlanes::row`].
     pub(crate) fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], frames: &mut [R], apart: &mut [R]) {
         for phases in self.frames.chunks(self.stride()) {
             if let [a, b] = phases

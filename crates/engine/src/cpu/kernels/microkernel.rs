@@ -1,12 +1,12 @@
 //! The micro-kernel of a matrix product: a tile of sums that stays in registers while the depth is walked.
 //!
 //! Operands come packed, but for a right one that is read where it lies. The left one is cut into panels of
-//! [`super::level::Level::rows`] rows, the last filled up with zeros, each stored depth by depth; the right one into panels
+//! [`super::simd_level::SimdLevel::rows`] rows, the last filled up with zeros, each stored depth by depth; the right one into panels
 //! of [`VECTORS`] vectors of columns, each stored depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
 #![allow(unsafe_code)]
 
-use super::lanes::{Lanes, MAX_ROWS};
-use super::level::{VECTORS, Vectors, compiled};
+use super::simd_lanes::{Lanes, MAX_ROWS};
+use super::simd_level::{VECTORS, Vectors, simd_dispatch};
 
 /// How far ahead the left operand is fetched.
 const AHEAD: usize = 256;
@@ -196,4 +196,4 @@ unsafe fn any<L: Lanes>(tile: &Tile<'_, L::Scalar>, zero: L::Scalar) {
     of_height!(2 4 6 8 10 12 14);
 }
 
-compiled!(run_tile<R: Vectors>(tile: &Tile<'_, R>, zero: R), any);
+simd_dispatch!(run_tile<R: Vectors>(tile: &Tile<'_, R>, zero: R), any);

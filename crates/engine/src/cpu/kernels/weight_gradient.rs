@@ -4,9 +4,9 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::{Layout, Patches};
 use super::gemm::{Matrix, Region, multiply};
-use super::window::Walk;
+use super::im2col::{Layout, Patches};
+use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 
 /// Samples of `x` and channels of `y` that one task computes.
@@ -14,8 +14,8 @@ const SAMPLES: usize = 16;
 const CHANNELS: usize = 64;
 
 /// A convolution of known sizes, seen the other way round.
-pub(crate) struct Correlation {
-    walk: Walk,
+pub(crate) struct WeightGradient {
+    walk: SlidingWindow,
     groups: usize,
     /// Channels of a group that are summed over.
     inputs: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Correlation {
     outputs: usize,
 }
 
-impl Correlation {
+impl WeightGradient {
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
         let turned = Window {
@@ -33,8 +33,8 @@ impl Correlation {
             pad: window.pad.clone(),
             ceil: false,
         };
-        let walk = Walk::new(&turned, &x[2..], &w[2..]);
-        Correlation { walk, groups, inputs: w[1], outputs: w[0] / groups }
+        let walk = SlidingWindow::new(&turned, &x[2..], &w[2..]);
+        WeightGradient { walk, groups, inputs: w[1], outputs: w[0] / groups }
     }
 
     /// `y ← w ⋆ x`
@@ -106,7 +106,7 @@ impl Correlation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::{definition, output_shape};
+    use crate::cpu::kernels::gemm_convolution::tests::{definition, output_shape};
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                Correlation::new(&window, groups, &xs, &ws, &ys).run(&x, &w, &mut y);
+                WeightGradient::new(&window, groups, &xs, &ws, &ys).run(&x, &w, &mut y);
                 assert_close(&y, &definition(&window, groups, (&x, &xs), (&w, &ws), &ys), 1e-13);
             }
         }
@@ -138,7 +138,7 @@ mod tests {
         let x = random.reals::<f64>(xs.iter().product());
         let w = random.reals::<f64>(ws.iter().product());
         let mut y = vec![f64::NAN; ys.iter().product()];
-        Correlation::new(&window, 1, &xs, &ws, &ys).run(&x, &w, &mut y);
+        WeightGradient::new(&window, 1, &xs, &ws, &ys).run(&x, &w, &mut y);
         assert_close(&y, &definition(&window, 1, (&x, &xs), (&w, &ws), &ys), 1e-13);
     }
 }

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region, interleave};
-use super::lanes::{MAX_ROWS, WIDEST};
-use super::level::{Level, VECTORS};
-use super::tile::{Depth, Start, Tile, run_tile};
+use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region, interleave};
+use super::microkernel::{Depth, Start, Tile, run_tile};
+use super::simd_lanes::{MAX_ROWS, WIDEST};
+use super::simd_level::{SimdLevel, VECTORS};
 use crate::cpu::real::Real;
 
 /// Numbers that a right operand read where it lies, in rows at any places, must have after its last column.
@@ -18,7 +18,7 @@ const LARGEST_TILE: usize = MAX_ROWS * VECTORS * WIDEST;
 
 /// A right operand, packed or where it lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RightPanels<'a, R> {
+pub(crate) struct RhsPanels<'a, R> {
     data: &'a [R],
     pub(super) depth: usize,
     columns: usize,
@@ -36,22 +36,22 @@ enum Source<'a, R> {
     Places(&'a [R], &'a [usize], usize),
 }
 
-impl<'a, R: Real> RightPanels<'a, R> {
+impl<'a, R: Real> RhsPanels<'a, R> {
     /// An operand of which all panels are packed.
     pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data, depth, columns, source: Source::Panels }
+        RhsPanels { data, depth, columns, source: Source::Panels }
     }
 
     /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
     pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
-        RightPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
+        RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
     }
 
     /// An operand whose rows begin at these places of `data`, which goes on for [`BEYOND`] numbers after the last column.
     pub(crate) fn places(data: &'a [R], places: &'a [usize], columns: usize) -> Self {
         let furthest = places.iter().copied().max().unwrap_or(0);
         let source = Source::Places(data, places, furthest);
-        RightPanels { data: &[], depth: places.len(), columns, source }
+        RhsPanels { data: &[], depth: places.len(), columns, source }
     }
 
     /// Some of its panels: the columns from the first of one to the first of another, or to the last.
@@ -63,7 +63,7 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 (self.data, Source::Places(&data[columns.start..], places, furthest))
             }
         };
-        RightPanels { data, depth: self.depth, columns: columns.len(), source }
+        RhsPanels { data, depth: self.depth, columns: columns.len(), source }
     }
 
     /// What a tile reads of the panel of this width at column `first`, and how the depth is walked. `across` is the distance
@@ -94,9 +94,9 @@ impl<'a, R: Real> RightPanels<'a, R> {
         (&self.data[at + depths.start * width..][..depths.len() * width], evenly(width))
     }
 
-    pub(super) fn check(&self, rows: usize, start: Beginning<'_, R>, result: &Region<'_, R>) {
+    pub(super) fn check(&self, rows: usize, start: InitialSums<'_, R>, result: &Region<'_, R>) {
         assert_eq!((rows, self.columns), (result.rows, result.columns), "matrix sizes");
-        if let Beginning::Rows(values) = start {
+        if let InitialSums::Rows(values) = start {
             assert!(values.len() >= rows, "numbers to start from");
         }
     }
@@ -104,10 +104,10 @@ impl<'a, R: Real> RightPanels<'a, R> {
     /// One left panel, the part of it at `depths`, times all right panels: the given rows of the result.
     pub(super) fn tiles(
         &self,
-        level: Level,
+        level: SimdLevel,
         (left, across): (&[R], Option<usize>),
         depths: Range<usize>,
-        (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
+        (start, limits): (InitialSums<'_, R>, Option<[R; 2]>),
         rows: Range<usize>,
         result: &mut Region<'_, R>,
     ) {
@@ -122,15 +122,15 @@ impl<'a, R: Real> RightPanels<'a, R> {
         };
         assert!(even <= height && left.len() >= reach, "left panel");
         let mut values = [R::ZERO; MAX_ROWS];
-        if let Beginning::Rows(all) = start {
+        if let InitialSums::Rows(all) = start {
             values[..rows.len()].copy_from_slice(&all[rows.clone()]);
         }
         let mut scratch = [R::ZERO; LARGEST_TILE];
-        for (first, width) in level.right_panels::<R>(self.columns) {
+        for (first, width) in level.rhs_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
             let (right, steps) = self.panel(first, width, &depths, across);
             let whole = columns == width && even == rows.len();
-            if !whole && matches!(start, Beginning::Held) {
+            if !whole && matches!(start, InitialSums::Held) {
                 for (row, scratch) in rows.clone().zip(scratch.chunks_mut(width)) {
                     scratch[..columns].copy_from_slice(&result.row(row)[first..first + columns]);
                 }
@@ -148,9 +148,9 @@ impl<'a, R: Real> RightPanels<'a, R> {
                 },
                 stride: if whole { result.stride() } else { width },
                 start: match start {
-                    Beginning::Zero => Start::Zero,
-                    Beginning::Held => Start::Held,
-                    Beginning::Rows(_) => Start::Rows(values.as_ptr()),
+                    InitialSums::Zero => Start::Zero,
+                    InitialSums::Held => Start::Held,
+                    InitialSums::Rows(_) => Start::Rows(values.as_ptr()),
                 },
                 limits,
             };
@@ -167,9 +167,9 @@ impl<'a, R: Real> RightPanels<'a, R> {
     }
 }
 
-impl Level {
+impl SimdLevel {
     /// The right panels of a matrix of `columns` columns: first column and width, as narrow as vectors allow.
-    pub(crate) fn right_panels<R: Real>(self, columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn rhs_panels<R: Real>(self, columns: usize) -> impl Iterator<Item = (usize, usize)> {
         let (width, half) = (self.width::<R>(), self.half::<R>());
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -188,12 +188,12 @@ impl Level {
     /// `columns` as wide as their panels.
     pub(crate) fn padded<R: Real>(self, columns: usize) -> usize {
         let whole = columns / (VECTORS * self.width::<R>()) * VECTORS * self.width::<R>();
-        whole + self.right_panels::<R>(columns - whole).map(|(_, width)| width).sum::<usize>()
+        whole + self.rhs_panels::<R>(columns - whole).map(|(_, width)| width).sum::<usize>()
     }
 
     /// Writes one row of a right operand of `depth × row.len()` into its panels.
-    pub(crate) fn pack_right_row<R: Real>(self, depth: usize, k: usize, row: &[R], panels: &mut [R]) {
-        for (first, width) in self.right_panels::<R>(row.len()) {
+    pub(crate) fn pack_rhs_row<R: Real>(self, depth: usize, k: usize, row: &[R], panels: &mut [R]) {
+        for (first, width) in self.rhs_panels::<R>(row.len()) {
             let piece = &row[first..row.len().min(first + width)];
             let target = &mut panels[first * depth + k * width..][..width];
             target[..piece.len()].copy_from_slice(piece);
@@ -203,18 +203,18 @@ impl Level {
 }
 
 /// Packs a right operand.
-pub(super) fn pack_right<R: Real>(level: Level, matrix: Matrix<'_, R>, panels: &mut Vec<R>) {
+pub(super) fn pack_rhs<R: Real>(level: SimdLevel, matrix: Matrix<'_, R>, panels: &mut Vec<R>) {
     let (depth, columns) = (matrix.rows, matrix.columns);
     panels.resize(depth * level.padded::<R>(columns), R::ZERO);
     if matrix.column_stride == 1 {
         for k in 0..depth {
             let row = &matrix.data[k * matrix.row_stride..][..columns];
-            level.pack_right_row(depth, k, row, panels);
+            level.pack_rhs_row(depth, k, row, panels);
         }
         return;
     }
     let mut rest = &mut panels[..];
-    for (first, width) in level.right_panels::<R>(columns) {
+    for (first, width) in level.rhs_panels::<R>(columns) {
         let panel;
         (panel, rest) = rest.split_at_mut(depth * width);
         let lanes = width.min(columns - first);
@@ -227,21 +227,21 @@ pub(super) fn pack_right<R: Real>(level: Level, matrix: Matrix<'_, R>, panels: &
 
 /// A right operand packed once, for many left ones.
 #[derive(Debug)]
-pub(crate) struct PackedRight<R> {
+pub(crate) struct PackedRhs<R> {
     depth: usize,
     columns: usize,
-    blocks: Vec<RightBlock<R>>,
+    blocks: Vec<RhsBlock<R>>,
 }
 
 /// At most [`COLUMNS`] columns and [`DEPTH`] rows of a right operand.
 #[derive(Debug)]
-struct RightBlock<R> {
+struct RhsBlock<R> {
     columns: Range<usize>,
     depths: Range<usize>,
     panels: Vec<R>,
 }
 
-impl<R: Real> PackedRight<R> {
+impl<R: Real> PackedRhs<R> {
     pub(crate) fn pack(matrix: Matrix<'_, R>) -> Self {
         matrix.check("right matrix");
         let spans = matrix.rows.div_ceil(DEPTH).max(1);
@@ -252,21 +252,21 @@ impl<R: Real> PackedRight<R> {
             let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
             let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
             let mut panels = Vec::new();
-            pack_right(Level::best(), block, &mut panels);
-            RightBlock { columns, depths, panels }
+            pack_rhs(SimdLevel::best(), block, &mut panels);
+            RhsBlock { columns, depths, panels }
         };
         let blocks = blocks.into_par_iter().map(pack).collect();
-        PackedRight { depth: matrix.rows, columns: matrix.columns, blocks }
+        PackedRhs { depth: matrix.rows, columns: matrix.columns, blocks }
     }
 
     /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as
     /// [`multiply`](super::gemm::multiply).
     pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<'_, R>, accumulate: bool) {
-        self.multiply_packed(&LeftPanels::pack(Level::best(), left), result, accumulate);
+        self.multiply_packed(&LhsPanels::pack(SimdLevel::best(), left), result, accumulate);
     }
 
     /// The same for a left operand that is packed.
-    pub(crate) fn multiply_packed(&self, left: &LeftPanels<R>, result: &mut Region<'_, R>, accumulate: bool) {
+    pub(crate) fn multiply_packed(&self, left: &LhsPanels<R>, result: &mut Region<'_, R>, accumulate: bool) {
         assert_eq!(
             (left.rows, left.depth, self.columns),
             (result.rows, self.depth, result.columns),
@@ -274,8 +274,8 @@ impl<R: Real> PackedRight<R> {
         );
         for block in &self.blocks {
             let held = accumulate || block.depths.start > 0;
-            let beginning = if held { Beginning::Held } else { Beginning::Zero };
-            let right = RightPanels::packed(&block.panels, block.depths.len(), block.columns.len());
+            let beginning = if held { InitialSums::Held } else { InitialSums::Zero };
+            let right = RhsPanels::packed(&block.panels, block.depths.len(), block.columns.len());
             let mut part = result.part_mut(0..left.rows, block.columns.clone());
             left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
         }

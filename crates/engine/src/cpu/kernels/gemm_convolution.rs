@@ -8,15 +8,15 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::{Layout, Patches};
 use super::conv_plan::GemmAlgorithm;
-use super::framed::Framed;
-use super::gemm::{Beginning, COLUMNS, DEPTH, LeftPanels, Matrix, Region};
-use super::level::{Level, VECTORS};
-use super::right::RightPanels;
-use super::rows;
+use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region};
+use super::gemm_rhs::RhsPanels;
+use super::im2col::{Layout, Patches};
+use super::implicit_gemm::ImplicitGemm;
+use super::row_loops;
 use super::scratch::Scratch;
-use super::window::Walk;
+use super::simd_level::{SimdLevel, VECTORS};
+use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
 
@@ -28,27 +28,27 @@ const WIDE_ELEMENTS: usize = 1 << 22;
 const CHANNEL_TASKS: usize = 16;
 
 /// What is done to the output as soon as it is computed.
-pub(crate) enum Finish<'a, R> {
+pub(crate) enum Epilogue<'a, R> {
     /// It is kept between these two.
     Limits([R; 2]),
     /// This, to any piece of it, which begins at the given element.
     Pieces(&'a (dyn Fn(usize, &mut [R]) + Sync)),
 }
 
-impl<R: Real> Finish<'_, R> {
+impl<R: Real> Epilogue<'_, R> {
     /// The limits it is kept between, if that is all.
     pub(crate) fn limits(&self) -> Option<[R; 2]> {
         match self {
-            Finish::Limits(limits) => Some(*limits),
-            Finish::Pieces(_) => None,
+            Epilogue::Limits(limits) => Some(*limits),
+            Epilogue::Pieces(_) => None,
         }
     }
 
     /// Finishes a piece of the output.
     pub(crate) fn piece(&self, first: usize, piece: &mut [R]) {
         match self {
-            Finish::Limits([least, most]) => rows::limit(piece, *least, *most),
-            Finish::Pieces(act) => act(first, piece),
+            Epilogue::Limits([least, most]) => row_loops::limit(piece, *least, *most),
+            Epilogue::Pieces(act) => act(first, piece),
         }
     }
 }
@@ -56,8 +56,8 @@ impl<R: Real> Finish<'_, R> {
 /// The kernel of a convolution, packed: a left operand for every group.
 #[derive(Debug)]
 pub(crate) struct PackedKernel<R> {
-    pub(crate) level: Level,
-    groups: Vec<LeftPanels<R>>,
+    pub(crate) level: SimdLevel,
+    groups: Vec<LhsPanels<R>>,
 }
 
 impl<R: Real> PackedKernel<R> {
@@ -71,10 +71,10 @@ impl<R: Real> PackedKernel<R> {
     }
 
     /// Packs a kernel of shape `[outputs, inputs of a group, …]`.
-    pub(crate) fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
+    pub(crate) fn new(level: SimdLevel, groups: usize, w: &[R], shape: &[usize]) -> Self {
         let (rows, depth) = (shape[0] / groups, shape[1..].iter().product::<usize>());
         let pack = |group: usize| {
-            LeftPanels::pack(level, Matrix::dense(&w[group * rows * depth..][..rows * depth], rows, depth))
+            LhsPanels::pack(level, Matrix::dense(&w[group * rows * depth..][..rows * depth], rows, depth))
         };
         PackedKernel { level, groups: (0..groups).map(pack).collect() }
     }
@@ -82,7 +82,7 @@ impl<R: Real> PackedKernel<R> {
 
 /// A convolution of known sizes.
 pub(crate) struct Convolution {
-    walk: Walk,
+    walk: SlidingWindow,
     layout: Layout,
     /// The kernel reads exactly the element under it.
     flat: bool,
@@ -94,15 +94,15 @@ pub(crate) struct Convolution {
 
 /// What the tasks of one group, and of one or all images, share.
 struct Part<'a, R> {
-    level: Level,
+    level: SimdLevel,
     x: &'a [R],
-    w: &'a LeftPanels<R>,
+    w: &'a LhsPanels<R>,
     bias: Option<&'a [R]>,
     /// The output: a row for every channel.
     y: Region<'a, R>,
     /// Where in the whole output it begins.
     first: usize,
-    finish: Option<&'a Finish<'a, R>>,
+    finish: Option<&'a Epilogue<'a, R>>,
 }
 
 impl Convolution {
@@ -111,8 +111,10 @@ impl Convolution {
         let flat = window.is_pointwise();
         let walk = match flat {
             // One long row: every element is read in turn.
-            true => Walk::new(&Window::new([1]), &[x[2..].iter().product()], &[y[2..].iter().product()]),
-            false => Walk::new(window, &x[2..], &y[2..]),
+            true => {
+                SlidingWindow::new(&Window::new([1]), &[x[2..].iter().product()], &[y[2..].iter().product()])
+            }
+            false => SlidingWindow::new(window, &x[2..], &y[2..]),
         };
         // Taking rows apart pays where an element is read by several taps.
         let apart = !flat && walk.step() > 1 && walk.runs().len() > walk.step();
@@ -139,12 +141,12 @@ impl Convolution {
         x: &[R],
         w: &PackedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let framed = (algorithm == GemmAlgorithm::Implicit).then(|| self.framed()).flatten();
         if let Some(framed) = framed {
-            let groups: Vec<&[LeftPanels<R>]> = w.groups.iter().map(std::slice::from_ref).collect();
+            let groups: Vec<&[LhsPanels<R>]> = w.groups.iter().map(std::slice::from_ref).collect();
             return framed.run(x, &groups, bias, finish, y);
         }
         let apart = self.take_apart(x);
@@ -176,8 +178,8 @@ impl Convolution {
     }
 
     /// The same over frames, if its window has two axes.
-    fn framed(&self) -> Option<Framed> {
-        Framed::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
+    fn framed(&self) -> Option<ImplicitGemm> {
+        ImplicitGemm::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
     }
 
     /// The input with its rows taken apart, where that is done.
@@ -199,7 +201,7 @@ impl Convolution {
         x: &[R],
         w: &PackedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let (outputs, rows) = (self.walk.output_len(), self.group_outputs);
@@ -293,7 +295,7 @@ impl Convolution {
     }
 
     /// How the positions of one image beyond the last whole panel are laid out for [`Convolution::channels`].
-    pub(crate) fn rest<R: Real>(&self, level: Level, x: &[R], positions: &Range<usize>) -> Vec<R> {
+    pub(crate) fn rest<R: Real>(&self, level: SimdLevel, x: &[R], positions: &Range<usize>) -> Vec<R> {
         let readings = self.readings::<R>(level, positions, true);
         let mut panels = vec![R::ZERO; self.depth() * readings.iter().map(|(width, _)| width).sum::<usize>()];
         if let [(width, readings)] = &readings[..] {
@@ -313,7 +315,7 @@ impl Convolution {
     ) {
         assert!(self.flat && self.groups == 1, "expected a 1×1 convolution of one group");
         let w = &w.groups[0];
-        let start = bias.map_or(Beginning::Zero, |bias| Beginning::Rows(&bias[w.rows_of(&panels)]));
+        let start = bias.map_or(InitialSums::Zero, |bias| InitialSums::Rows(&bias[w.rows_of(&panels)]));
         let right = self.right(true, (x, rest), 0..self.depth(), positions);
         w.multiply_within(panels, 0, right, start, limits, y);
     }
@@ -331,18 +333,18 @@ impl Convolution {
         (x, patches): (&'a [R], &'a [R]),
         depths: Range<usize>,
         positions: Range<usize>,
-    ) -> RightPanels<'a, R> {
+    ) -> RhsPanels<'a, R> {
         let (depth, columns, stride) = (depths.len(), positions.len(), self.layout.channel);
         if !plain {
-            return RightPanels::packed(patches, depth, columns);
+            return RhsPanels::packed(patches, depth, columns);
         }
-        RightPanels::plain(&x[depths.start * stride + positions.start..], stride, patches, depth, columns)
+        RhsPanels::plain(&x[depths.start * stride + positions.start..], stride, patches, depth, columns)
     }
 
     /// Every panel of `positions` that has to be packed: its width and how its patches are read.
     fn readings<R: Real>(
         &self,
-        level: Level,
+        level: SimdLevel,
         positions: &Range<usize>,
         plain: bool,
     ) -> Vec<(usize, Patches)> {
@@ -351,29 +353,29 @@ impl Convolution {
             let panel = first..(first + width).min(positions.end);
             (width, Patches::new(&self.walk, &self.layout, panel))
         };
-        let all = level.right_panels::<R>(positions.len());
+        let all = level.rhs_panels::<R>(positions.len());
         all.filter(|(first, width)| !plain || first + width > positions.len()).map(patches).collect()
     }
 }
 
 impl<R: Real> Part<'_, R> {
     /// What the sums of `rows` begin with in a span of the depth.
-    fn start(&self, span: usize, rows: &Range<usize>) -> Beginning<'_, R> {
+    fn start(&self, span: usize, rows: &Range<usize>) -> InitialSums<'_, R> {
         match self.bias {
-            _ if span > 0 => Beginning::Held,
-            Some(bias) => Beginning::Rows(&bias[rows.clone()]),
-            None => Beginning::Zero,
+            _ if span > 0 => InitialSums::Held,
+            Some(bias) => InitialSums::Rows(&bias[rows.clone()]),
+            None => InitialSums::Zero,
         }
     }
 
     /// The limits to keep sums between before they are written for the last time.
     fn limits(&self, last: bool) -> Option<[R; 2]> {
-        self.finish.filter(|_| last).and_then(Finish::limits)
+        self.finish.filter(|_| last).and_then(Epilogue::limits)
     }
 
     /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.
     fn finish(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
-        let Some(Finish::Pieces(finish)) = self.finish else { return };
+        let Some(Epilogue::Pieces(finish)) = self.finish else { return };
         for (local, row) in rows.enumerate() {
             finish(self.first + row * self.y.stride() + first, y.row(local));
         }
@@ -447,7 +449,7 @@ pub(crate) mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
+                let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
                 let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
@@ -484,13 +486,13 @@ pub(crate) mod tests {
             }
             let convolution = Convolution::new(&window, 1, &xs, &ws, &ys);
             let mut y = vec![f64::NAN; expected.len()];
-            let packed = PackedKernel::new(Level::best(), 1, &w, &ws);
+            let packed = PackedKernel::new(SimdLevel::best(), 1, &w, &ws);
             let algorithm = GemmAlgorithm::new(&window, 1, &ws, &xs, &ys);
             convolution.run(algorithm, &x, &packed, Some(&bias), None, &mut y);
             assert_close(&y, &expected, 1e-12);
             let narrow = |v: &[f64]| v.iter().map(|&v| v as f32).collect::<Vec<_>>();
             let mut y = vec![f32::NAN; expected.len()];
-            let packed = PackedKernel::new(Level::best(), 1, &narrow(&w), &ws);
+            let packed = PackedKernel::new(SimdLevel::best(), 1, &narrow(&w), &ws);
             convolution.run(algorithm, &narrow(&x), &packed, Some(&narrow(&bias)), None, &mut y);
             assert_close(&y, &expected, 1e-5);
         }

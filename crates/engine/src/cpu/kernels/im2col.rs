@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use super::rows::take_apart;
-use super::window::{Walk, pair};
+use super::row_loops::take_apart;
+use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 
 /// The pieces of output rows that a range of flat output positions covers: row, first column, length.
-fn pieces(walk: &Walk, positions: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
+fn pieces(walk: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
     let width = walk.width();
     let mut at = positions.start;
     std::iter::from_fn(move || {
@@ -46,13 +46,13 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Planes as they are, of images of `channels` channels.
-    pub(crate) fn plain(walk: &Walk, channels: usize) -> Self {
+    pub(crate) fn plain(walk: &SlidingWindow, channels: usize) -> Self {
         let (channel, row) = (walk.input_len(), walk.input[walk.input.len() - 1]);
         Layout { channel, image: channels * channel, row, phased_row: None, step: walk.step() }
     }
 
     /// Planes whose rows are taken apart by the phases of the stride, so that what a tap reads lies together.
-    pub(crate) fn phased(walk: &Walk, channels: usize) -> Self {
+    pub(crate) fn phased(walk: &SlidingWindow, channels: usize) -> Self {
         let row = walk.input[walk.input.len() - 1];
         let phased = row.div_ceil(walk.step()) * walk.step();
         let channel = walk.input_len() / row.max(1) * phased;
@@ -100,7 +100,7 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    pub(crate) fn new(walk: &Walk, layout: &Layout, positions: Range<usize>) -> Self {
+    pub(crate) fn new(walk: &SlidingWindow, layout: &Layout, positions: Range<usize>) -> Self {
         let (plane, step) = (walk.output_len(), walk.step());
         let (mut readings, mut taps) = (Vec::new(), Vec::with_capacity(walk.taps()));
         for tap in 0..walk.taps() {
@@ -162,7 +162,7 @@ fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
 }
 
 /// Adds `taps` rows of `positions.len()` back to where [`Patches`] would have read them.
-pub(crate) fn fold<R: Real>(walk: &Walk, rows: &[R], positions: Range<usize>, plane: &mut [R]) {
+pub(crate) fn fold<R: Real>(walk: &SlidingWindow, rows: &[R], positions: Range<usize>, plane: &mut [R]) {
     let step = walk.step();
     for (tap, source) in rows.chunks_exact(positions.len()).enumerate() {
         let mut done = 0;

@@ -5,15 +5,15 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
-use super::columns::fold;
-use super::conv::Finish;
-use super::framed::PackedPhases;
-use super::frames::Planar;
-use super::gemm::{Beginning, COLUMNS, LeftPanels, Matrix, Region};
-use super::level::Level;
-use super::right::RightPanels;
+use super::gemm::{COLUMNS, InitialSums, LhsPanels, Matrix, Region};
+use super::gemm_convolution::Epilogue;
+use super::gemm_rhs::RhsPanels;
+use super::im2col::fold;
+use super::implicit_gemm::PackedPhases;
+use super::padded_planes::PlanarWindow;
 use super::scratch::Scratch;
-use super::window::Walk;
+use super::simd_level::SimdLevel;
+use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 
 /// Rows of the product one task computes at a time, about.
@@ -23,21 +23,26 @@ const ROWS: usize = 112;
 #[derive(Debug)]
 pub(crate) enum PackedTranspose<R> {
     Phases(PackedPhases<R>),
-    Folded(Contributions<R>),
+    Col2im(TapContributions<R>),
 }
 
 impl<R: Real> PackedTranspose<R> {
     /// Packs a kernel of shape `[inputs, outputs of a group, …]` phase by phase; a window that is too large for that, for col2im.
-    pub(crate) fn phases(level: Level, window: &Window, groups: usize, (w, shape): (&[R], &[usize])) -> Self {
-        match Planar::new(window) {
+    pub(crate) fn phases(
+        level: SimdLevel,
+        window: &Window,
+        groups: usize,
+        (w, shape): (&[R], &[usize]),
+    ) -> Self {
+        match PlanarWindow::new(window) {
             Some(window) => PackedTranspose::Phases(PackedPhases::new(level, window, groups, w, shape)),
             None => PackedTranspose::col2im(level, groups, (w, shape)),
         }
     }
 
     /// Packs a kernel of shape `[inputs, outputs of a group, …]` for col2im.
-    pub(crate) fn col2im(level: Level, groups: usize, (w, shape): (&[R], &[usize])) -> Self {
-        PackedTranspose::Folded(Contributions::new(level, groups, w, shape))
+    pub(crate) fn col2im(level: SimdLevel, groups: usize, (w, shape): (&[R], &[usize])) -> Self {
+        PackedTranspose::Col2im(TapContributions::new(level, groups, w, shape))
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
@@ -46,13 +51,13 @@ impl<R: Real> PackedTranspose<R> {
         window: &Window,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         match self {
             PackedTranspose::Phases(w) => w.run((x, xs), bias, finish, (y, ys)),
-            PackedTranspose::Folded(w) => {
-                TransposedConvolution::new(window, w.groups.len(), xs, ys).run(x, w, bias, finish, y);
+            PackedTranspose::Col2im(w) => {
+                Col2imConvolution::new(window, w.groups.len(), xs, ys).run(x, w, bias, finish, y);
             }
         }
     }
@@ -60,17 +65,17 @@ impl<R: Real> PackedTranspose<R> {
 
 /// For every group, left operands that give the contributions to a few output channels each.
 #[derive(Debug)]
-pub(crate) struct Contributions<R> {
-    level: Level,
+pub(crate) struct TapContributions<R> {
+    level: SimdLevel,
     outputs: usize,
     /// Output channels of a block.
     block: usize,
-    groups: Vec<Vec<LeftPanels<R>>>,
+    groups: Vec<Vec<LhsPanels<R>>>,
 }
 
-impl<R: Real> Contributions<R> {
+impl<R: Real> TapContributions<R> {
     /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
-    fn new(level: Level, groups: usize, w: &[R], shape: &[usize]) -> Self {
+    fn new(level: SimdLevel, groups: usize, w: &[R], shape: &[usize]) -> Self {
         let taps: usize = shape[2..].iter().product();
         let (inputs, outputs) = (shape[0] / groups, shape[1]);
         let block = ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1));
@@ -78,33 +83,33 @@ impl<R: Real> Contributions<R> {
             let w = Matrix::dense(&w[group * inputs * outputs * taps..], inputs, outputs * taps);
             let block = |first: usize| {
                 let channels = block.min(outputs - first);
-                LeftPanels::pack(level, w.columns(first * taps, channels * taps).transposed())
+                LhsPanels::pack(level, w.columns(first * taps, channels * taps).transposed())
             };
             (0..outputs).step_by(ROWS.div_ceil(taps.max(1)).clamp(1, outputs.max(1))).map(block).collect()
         };
-        Contributions { level, outputs, block, groups: (0..groups).map(pack).collect() }
+        TapContributions { level, outputs, block, groups: (0..groups).map(pack).collect() }
     }
 }
 
 /// A transposed convolution of known sizes that folds.
-struct TransposedConvolution {
-    walk: Walk,
+struct Col2imConvolution {
+    walk: SlidingWindow,
     inputs: usize,
 }
 
-impl TransposedConvolution {
+impl Col2imConvolution {
     /// The transpose, applied to `x`, of the convolution that takes `y` to `x`, each given by its shape.
     fn new(window: &Window, groups: usize, x: &[usize], y: &[usize]) -> Self {
-        TransposedConvolution { walk: Walk::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
+        Col2imConvolution { walk: SlidingWindow::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished channel by channel.
     fn run<R: Real>(
         &self,
         x: &[R],
-        w: &Contributions<R>,
+        w: &TapContributions<R>,
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let (plane, positions) = (self.walk.input_len(), self.walk.output_len());
@@ -129,31 +134,31 @@ impl TransposedConvolution {
     }
 
     /// The inputs as right operands of [`COLUMNS`] positions each, one after the other.
-    fn pack<R: Real>(&self, level: Level, x: &[R]) -> Scratch<R> {
+    fn pack<R: Real>(&self, level: SimdLevel, x: &[R]) -> Scratch<R> {
         let positions = self.walk.output_len();
         let mut packed = Scratch::new(self.inputs * level.padded::<R>(positions));
         packed.par_chunks_mut((self.inputs * COLUMNS).max(1)).enumerate().for_each(|(block, panels)| {
             let first = block * COLUMNS;
             let end = (first + COLUMNS).min(positions);
             for (k, row) in x.chunks(positions).enumerate() {
-                level.pack_right_row(self.inputs, k, &row[first..end], panels);
+                level.pack_rhs_row(self.inputs, k, &row[first..end], panels);
             }
         });
         packed
     }
 
     /// Adds the product of `w` and the packed inputs, folded, to the planes `y`.
-    fn scatter<R: Real>(&self, level: Level, w: &LeftPanels<R>, packed: &[R], y: &mut [R]) {
+    fn scatter<R: Real>(&self, level: SimdLevel, w: &LhsPanels<R>, packed: &[R], y: &mut [R]) {
         let (taps, positions, plane) = (self.walk.taps(), self.walk.output_len(), self.walk.input_len());
         let rows = y.len() / plane * taps;
         let mut product = Scratch::new(rows * COLUMNS);
         for first in (0..positions).step_by(COLUMNS) {
             let columns = (positions - first).min(COLUMNS);
             let data = &packed[first * self.inputs..][..level.padded::<R>(columns) * self.inputs];
-            let right = RightPanels::packed(data, self.inputs, columns);
+            let right = RhsPanels::packed(data, self.inputs, columns);
             let product = &mut product[..rows * columns];
             let mut result = Region::new(product, rows, columns, columns);
-            w.multiply(0..w.panels(), 0, right, Beginning::Zero, &mut result);
+            w.multiply(0..w.panels(), 0, right, InitialSums::Zero, &mut result);
             for (plane, rows) in y.chunks_mut(plane).zip(product.chunks(taps * columns)) {
                 fold(&self.walk, rows, first..first + columns, plane);
             }
@@ -164,9 +169,9 @@ impl TransposedConvolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::output_shape;
-    use crate::cpu::kernels::conv::{Convolution, PackedKernel};
     use crate::cpu::kernels::conv_plan::{ConvolutionShapes, GemmAlgorithm, TransposePlan};
+    use crate::cpu::kernels::gemm_convolution::tests::output_shape;
+    use crate::cpu::kernels::gemm_convolution::{Convolution, PackedKernel};
     use crate::cpu::kernels::packed_convolution::{PackedConvolution, Weights};
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
@@ -190,16 +195,17 @@ mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let dual = random.reals::<f64>(ys.iter().product());
                 let mut y = vec![0.0; dual.len()];
-                let packed = PackedKernel::new(Level::best(), groups, &w, &ws);
+                let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
                 let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
-                let folded = PackedTranspose::Folded(Contributions::new(Level::best(), groups, &w, &ws));
+                let folded =
+                    PackedTranspose::Col2im(TapContributions::new(SimdLevel::best(), groups, &w, &ws));
                 folded.run(&window, (&dual, &ys), None, None, (&mut back, &xs));
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));
                 assert!((left - right).abs() < 1e-11 * (1.0 + left.abs()), "{left} {right} {window:?}");
-                for level in Level::all() {
+                for level in SimdLevel::all() {
                     let packed = match TransposePlan::packed(&window, true) {
                         TransposePlan::Phases => PackedTranspose::phases(level, &window, groups, (&w, &ws)),
                         _ => PackedTranspose::col2im(level, groups, (&w, &ws)),
@@ -233,8 +239,8 @@ mod tests {
         let mut y = [0.0; 4];
         let shape = [1, 1, 1, 2];
         assert!(matches!(TransposePlan::packed(&window, true), TransposePlan::Phases));
-        let phases = PackedTranspose::phases(Level::best(), &window, 1, (&w, &shape));
-        let folded = PackedTranspose::Folded(Contributions::new(Level::best(), 1, &w, &shape));
+        let phases = PackedTranspose::phases(SimdLevel::best(), &window, 1, (&w, &shape));
+        let folded = PackedTranspose::Col2im(TapContributions::new(SimdLevel::best(), 1, &w, &shape));
         for packed in [phases, folded] {
             packed.run(&window, (&x, &shape), Some(&bias), None, (&mut y, &[1, 1, 1, 4]));
             assert_eq!(y, [101.0, 110.0, 102.0, 120.0]);

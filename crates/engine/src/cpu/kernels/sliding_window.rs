@@ -27,14 +27,14 @@ pub(crate) fn pair<A, B>(y: &mut [A], x: &[B], step: usize, f: impl Fn(&mut A, &
 
 /// The walk of a window over an input of known size.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct SlidingWindow {
     pub(crate) input: Vec<usize>,
     pub(crate) output: Vec<usize>,
     window: Window,
     runs: Vec<Run>,
 }
 
-impl Walk {
+impl SlidingWindow {
     /// The walk over an input of spatial size `input` that has `output` positions.
     pub(crate) fn new(window: &Window, input: &[usize], output: &[usize]) -> Self {
         let last = window.axes() - 1;
@@ -52,7 +52,7 @@ impl Walk {
             }
         };
         let runs = (0..window.kernel[last]).map(run).collect();
-        Walk { input: input.to_vec(), output: output.to_vec(), window: window.clone(), runs }
+        SlidingWindow { input: input.to_vec(), output: output.to_vec(), window: window.clone(), runs }
     }
 
     pub(crate) fn window(&self) -> &Window {
@@ -187,7 +187,7 @@ mod tests {
             for (window, input) in windows(&mut random, axes, 40) {
                 let output: Vec<usize> =
                     (0..axes).map(|axis| window.positions(axis, input[axis]).unwrap()).collect();
-                let walk = Walk::new(&window, &input, &output);
+                let walk = SlidingWindow::new(&window, &input, &output);
                 let mut found = vec![vec![None; walk.taps()]; walk.output_len()];
                 for row in 0..walk.output_len() / walk.width() {
                     walk.visit(row, |tap, start, run| {

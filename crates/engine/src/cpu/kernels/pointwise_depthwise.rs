@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::conv::{Convolution, Finish, PackedKernel};
+use super::depthwise_3x3::Depthwise3x3;
 use super::gemm::Region;
+use super::gemm_convolution::{Convolution, Epilogue, PackedKernel};
 use super::scratch::Scratch;
-use super::threes::Threes;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
 
@@ -22,27 +22,27 @@ const ROWS: usize = 7;
 
 /// What is added to the result of a convolution, and done to it then.
 #[derive(Clone, Copy)]
-pub(crate) struct Ending<'a, R> {
+pub(crate) struct BiasAndEpilogue<'a, R> {
     pub(crate) bias: Option<&'a [R]>,
-    pub(crate) finish: Option<&'a Finish<'a, R>>,
+    pub(crate) finish: Option<&'a Epilogue<'a, R>>,
 }
 
-impl<R: Real> Ending<'_, R> {
+impl<R: Real> BiasAndEpilogue<'_, R> {
     fn limits(&self) -> Option<[R; 2]> {
-        self.finish.and_then(Finish::limits)
+        self.finish.and_then(Epilogue::limits)
     }
 
     /// Finishes rows that lie apart in a value, the first from element `first` on, unless their limits did that.
     fn finish(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
-        let Some(Finish::Pieces(finish)) = self.finish else { return };
+        let Some(Epilogue::Pieces(finish)) = self.finish else { return };
         (0..y.rows).for_each(|row| finish(first + row * apart, y.row(row)));
     }
 }
 
 /// A 1×1 convolution and the depthwise one that reads it.
-pub(crate) struct Chain {
+pub(crate) struct PointwiseDepthwise {
     pub(crate) pointwise: Convolution,
-    pub(crate) planes: Threes,
+    pub(crate) planes: Depthwise3x3,
     pub(crate) images: usize,
     /// Elements of an image that is read, and of a plane between the two and of the output.
     pub(crate) image: usize,
@@ -54,16 +54,16 @@ pub(crate) struct Chain {
 struct Band {
     rows: Range<usize>,
     between: Range<usize>,
-    planes: Threes,
+    planes: Depthwise3x3,
 }
 
-impl Chain {
+impl PointwiseDepthwise {
     /// `y ← v ⋆ (w ⋆ x)`, each with its ending.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
         (w, v): (&PackedKernel<R>, &[R]),
-        [first, then]: [Ending<'_, R>; 2],
+        [first, then]: [BiasAndEpilogue<'_, R>; 2],
         y: &mut [R],
     ) {
         let (panels, taps) = (w.panels(), self.planes.taps());
@@ -165,19 +165,19 @@ mod tests {
                 piece.iter_mut().zip(&other[at..]).for_each(|(y, other)| *y += other);
             };
             let halve = |_: usize, piece: &mut [f32]| piece.iter_mut().for_each(|y| *y *= 0.5);
-            let finishes = [Finish::Limits([-0.1, 0.8]), Finish::Pieces(&halve)];
-            let endings = [
-                Ending { bias: Some(&bias), finish: finishes.get(case % 3) },
-                Ending { bias: Some(&then_bias), finish: Some(&Finish::Pieces(&add)) },
+            let finishes = [Epilogue::Limits([-0.1, 0.8]), Epilogue::Pieces(&halve)];
+            let epilogues = [
+                BiasAndEpilogue { bias: Some(&bias), finish: finishes.get(case % 3) },
+                BiasAndEpilogue { bias: Some(&then_bias), finish: Some(&Epilogue::Pieces(&add)) },
             ];
             let mut whole = vec![f32::NAN; between.iter().product()];
             let mut expected = vec![f32::NAN; other.len()];
-            first.run((&x, &xs), endings[0].bias, endings[0].finish, (&mut whole, &between));
-            then.run((&whole, &between), endings[1].bias, endings[1].finish, (&mut expected, &ys));
+            first.run((&x, &xs), epilogues[0].bias, epilogues[0].finish, (&mut whole, &between));
+            then.run((&whole, &between), epilogues[1].bias, epilogues[1].finish, (&mut expected, &ys));
             for threads in [1, 3, 16] {
                 let pool = ThreadPool::start(threads, false).unwrap();
                 let mut y = vec![f32::NAN; other.len()];
-                let run = || first.run_both(&then, (&x, &xs), &between, endings, (&mut y, &ys));
+                let run = || first.run_both(&then, (&x, &xs), &between, epilogues, (&mut y, &ys));
                 assert!(pool.install(run));
                 assert!(y.iter().zip(&expected).all(|(y, e)| y.to_bits() == e.to_bits()), "{case}");
             }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use monosplit_graph::{NodeId, Result, Tensor};
 
 use super::fusion::Fusion;
-use super::kernels::chain::Ending;
-use super::kernels::conv::Finish;
 use super::kernels::fused::Source;
+use super::kernels::gemm_convolution::Epilogue;
 use super::kernels::peak::peak;
+use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, Weights};
 use super::program::{CpuProgram, Executor, Link, Streams};
@@ -200,7 +200,7 @@ impl<R: Real> Run<'_, R> {
         let inputs = self.program.info.values[id.index()].inputs.iter();
         let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
-        self.finishing(id, fusion, beside, |finish| kernel.run_and_finish(&views, finish, &mut out))
+        self.finishing(id, fusion, beside, |finish| kernel.run_with_epilogue(&views, finish, &mut out))
     }
 
     /// Calls `run` with what finishes the value of `id`.
@@ -209,7 +209,7 @@ impl<R: Real> Run<'_, R> {
         id: NodeId,
         fusion: &Fusion,
         beside: &[(BufferLocation, Slice<'_, R>)],
-        run: impl FnOnce(&Finish<'_, R>) -> Result<()>,
+        run: impl FnOnce(&Epilogue<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let source = |&input: &NodeId| match input == id {
             true => Ok(Source::Old(0)),
@@ -235,11 +235,11 @@ impl<R: Real> Run<'_, R> {
         let (bias, then_bias) = (bias?, then_bias?);
         let (between, shape) = (&self.shapes[first.node.index()], &self.shapes[then.node.index()]);
         self.ending(first, beside, |finish| {
-            let first_ending = Ending { bias, finish };
+            let first_epilogue = BiasAndEpilogue { bias, finish };
             self.ending(then, beside, |finish| {
-                let endings = [first_ending, Ending { bias: then_bias, finish }];
+                let epilogues = [first_epilogue, BiasAndEpilogue { bias: then_bias, finish }];
                 let x = (x.real()?, x.shape);
-                let done = first.convolution.run_both(&then.convolution, x, between, endings, (y, shape));
+                let done = first.convolution.run_both(&then.convolution, x, between, epilogues, (y, shape));
                 done.then_some(()).ok_or_else(lost)
             })
         })
@@ -261,7 +261,7 @@ impl<R: Real> Run<'_, R> {
         &self,
         link: &Link<R>,
         beside: &[(BufferLocation, Slice<'_, R>)],
-        run: impl FnOnce(Option<&Finish<'_, R>>) -> Result<()>,
+        run: impl FnOnce(Option<&Epilogue<'_, R>>) -> Result<()>,
     ) -> Result<()> {
         match &link.fusion {
             Some(fusion) => self.finishing(link.node, fusion, beside, |finish| run(Some(finish))),

@@ -2,14 +2,14 @@
 
 use std::sync::OnceLock;
 
-use super::lanes::Lanes;
+use super::simd_lanes::Lanes;
 
 /// Vectors side by side in a tile of a matrix product.
 pub(crate) const VECTORS: usize = 2;
 
 /// The instructions a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum SimdLevel {
     /// No more than the compiler may assume of every machine.
     Portable,
     /// NEON.
@@ -58,40 +58,40 @@ impl Vectors for f64 {
 macro_rules! of_level {
     ($level:expr, $real:ident, $constant:ident) => {
         match $level {
-            Level::Portable => $real::Portable::$constant,
+            SimdLevel::Portable => $real::Portable::$constant,
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => $real::Neon::$constant,
+            SimdLevel::Neon => $real::Neon::$constant,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => $real::Avx2::$constant,
+            SimdLevel::Avx2 => $real::Avx2::$constant,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => $real::Avx512::$constant,
+            SimdLevel::Avx512 => $real::Avx512::$constant,
         }
     };
 }
 
-impl Level {
+impl SimdLevel {
     /// Every level this machine has, the best last.
-    pub(crate) fn all() -> Vec<Level> {
+    pub(crate) fn all() -> Vec<SimdLevel> {
         #[allow(unused_mut)]
-        let mut levels = vec![Level::Portable];
+        let mut levels = vec![SimdLevel::Portable];
         #[cfg(target_arch = "aarch64")]
         if std::arch::is_aarch64_feature_detected!("neon") {
-            levels.push(Level::Neon);
+            levels.push(SimdLevel::Neon);
         }
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            levels.push(Level::Avx2);
+            levels.push(SimdLevel::Avx2);
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-                levels.push(Level::Avx512);
+                levels.push(SimdLevel::Avx512);
             }
         }
         levels
     }
 
     /// The best this machine has.
-    pub(crate) fn best() -> Level {
-        static BEST: OnceLock<Level> = OnceLock::new();
-        *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::Portable))
+    pub(crate) fn best() -> SimdLevel {
+        static BEST: OnceLock<SimdLevel> = OnceLock::new();
+        *BEST.get_or_init(|| SimdLevel::all().pop().unwrap_or(SimdLevel::Portable))
     }
 
     /// Numbers of type `R` in a vector.
@@ -102,13 +102,13 @@ impl Level {
     /// Numbers of type `R` in the narrowest vector of a tile.
     pub(crate) fn half<R: Vectors>(self) -> usize {
         match self {
-            Level::Portable => <R::Portable as Lanes>::Half::WIDTH,
+            SimdLevel::Portable => <R::Portable as Lanes>::Half::WIDTH,
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => <R::Neon as Lanes>::Half::WIDTH,
+            SimdLevel::Neon => <R::Neon as Lanes>::Half::WIDTH,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => <R::Avx2 as Lanes>::Half::WIDTH,
+            SimdLevel::Avx2 => <R::Avx2 as Lanes>::Half::WIDTH,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => <R::Avx512 as Lanes>::Half::WIDTH,
+            SimdLevel::Avx512 => <R::Avx512 as Lanes>::Half::WIDTH,
         }
     }
 
@@ -122,14 +122,14 @@ impl Level {
 ///
 /// `body` is an `#[inline(always)]` unsafe function, generic in its vector type; whoever calls `name` vouches
 /// for what `body` asks, and that the machine has `level`.
-macro_rules! compiled {
+macro_rules! simd_dispatch {
     ($name:ident<$real:ident: $bound:ident>($($argument:ident: $type:ty),* $(,)?), $body:ident) => {
         #[allow(clippy::too_many_arguments)]
         pub(crate) unsafe fn $name<$real: $bound>(
-            level: $crate::cpu::kernels::level::Level,
+            level: $crate::cpu::kernels::simd_level::SimdLevel,
             $($argument: $type),*
         ) {
-            use $crate::cpu::kernels::level::Level;
+            use $crate::cpu::kernels::simd_level::SimdLevel;
             #[cfg(target_arch = "aarch64")]
             #[target_feature(enable = "neon")]
             unsafe fn neon<$real: $bound>($($argument: $type),*) {
@@ -151,16 +151,16 @@ macro_rules! compiled {
             // SAFETY: vouched for by the caller.
             unsafe {
                 match level {
-                    Level::Portable => $body::<$real::Portable>($($argument),*),
+                    SimdLevel::Portable => $body::<$real::Portable>($($argument),*),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => neon::<$real>($($argument),*),
+                    SimdLevel::Neon => neon::<$real>($($argument),*),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => avx2::<$real>($($argument),*),
+                    SimdLevel::Avx2 => avx2::<$real>($($argument),*),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => avx512::<$real>($($argument),*),
+                    SimdLevel::Avx512 => avx512::<$real>($($argument),*),
                 }
             }
         }
     };
 }
-pub(crate) use compiled;
+pub(crate) use simd_dispatch;

@@ -7,8 +7,8 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 
 use super::gemm::Region;
-use super::lanes::Lanes;
-use super::level::{Level, compiled};
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
 /// Rows and columns under a window.
@@ -25,7 +25,7 @@ const _: () =
 
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Threes {
+pub(crate) struct Depthwise3x3 {
     input: [usize; 2],
     output: [usize; 2],
     /// One or two, along both axes.
@@ -34,11 +34,15 @@ pub(crate) struct Threes {
     before: [usize; 2],
 }
 
-impl Threes {
+impl Depthwise3x3 {
     /// The planes a window goes over, if it is such a window.
     pub(crate) fn new(window: &Window, input: [usize; 2], output: [usize; 2]) -> Option<Self> {
-        let planes =
-            || Threes { input, output, stride: window.stride[0], before: [window.pad[0].0, window.pad[1].0] };
+        let planes = || Depthwise3x3 {
+            input,
+            output,
+            stride: window.stride[0],
+            before: [window.pad[0].0, window.pad[1].0],
+        };
         window.is_three_by_three().then(planes)
     }
 
@@ -53,12 +57,12 @@ impl Threes {
     }
 
     /// The rows of the input that some rows of the output read, and the planes that these and those are.
-    pub(crate) fn band(&self, rows: Range<usize>) -> (Range<usize>, Threes) {
+    pub(crate) fn band(&self, rows: Range<usize>) -> (Range<usize>, Depthwise3x3) {
         let (above, height) = (self.before[0], self.input[0]);
         let first = (rows.start * self.stride).saturating_sub(above);
         let end = ((rows.end.max(1) - 1) * self.stride + SIDE).saturating_sub(above);
         let read = first.min(height)..end.clamp(first.min(height), height);
-        let planes = Threes {
+        let planes = Depthwise3x3 {
             input: [read.len(), self.input[1]],
             output: [rows.len(), self.output[1]],
             before: [first + above - rows.start * self.stride, self.before[1]],
@@ -71,7 +75,7 @@ impl Threes {
     /// output are the rows of `y`. `outside` is a row of zeros.
     pub(crate) fn convolve<R: Real>(
         &self,
-        level: Level,
+        level: SimdLevel,
         (x, outside): (&[R], &[R]),
         w: &[R],
         bias: Option<&[R]>,
@@ -90,7 +94,7 @@ impl Threes {
     }
 
     /// The largest number under every window, NaN if there is one. `outside` is a row of `−∞`.
-    pub(crate) fn largest<R: Real>(&self, level: Level, (x, outside): (&[R], &[R]), y: &mut [R]) {
+    pub(crate) fn largest<R: Real>(&self, level: SimdLevel, (x, outside): (&[R], &[R]), y: &mut [R]) {
         let mut y = Region::new(y, 1, y.len(), y.len());
         let job = self.job((x, outside), (&[], None, R::NEG_INFINITY), R::UNLIMITED, &mut y);
         // SAFETY: the job was checked. The level is one of this machine.
@@ -122,7 +126,7 @@ impl Threes {
 /// and are limited to, and the output.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a, R> {
-    planes: Threes,
+    planes: Depthwise3x3,
     count: usize,
     x: *const R,
     outside: *const R,
@@ -136,7 +140,7 @@ pub(crate) struct Job<'a, R> {
 }
 
 /// How a result takes in what is under the taps of its window, one after the other.
-trait Meeting<L: Lanes>: Copy {
+trait TapReduction<L: Lanes>: Copy {
     /// That of one plane of a job.
     ///
     /// # Safety
@@ -145,14 +149,14 @@ trait Meeting<L: Lanes>: Copy {
 
     /// # Safety
     /// The machine has the instructions of `L`.
-    unsafe fn meet(self, tap: usize, x: L, held: L) -> L;
+    unsafe fn accumulate(self, tap: usize, x: L, held: L) -> L;
 }
 
 /// A weighted sum.
 #[derive(Clone, Copy)]
 struct Weighted<L>([L; TAPS]);
 
-impl<L: Lanes> Meeting<L> for Weighted<L> {
+impl<L: Lanes> TapReduction<L> for Weighted<L> {
     #[inline(always)]
     unsafe fn of(job: &Job<'_, L::Scalar>, plane: usize) -> Self {
         let w = &job.w[plane * TAPS..][..TAPS];
@@ -161,7 +165,7 @@ impl<L: Lanes> Meeting<L> for Weighted<L> {
     }
 
     #[inline(always)]
-    unsafe fn meet(self, tap: usize, x: L, held: L) -> L {
+    unsafe fn accumulate(self, tap: usize, x: L, held: L) -> L {
         // SAFETY: the caller vouches for the instructions.
         unsafe { self.0[tap].multiply_add(x, held) }
     }
@@ -171,14 +175,14 @@ impl<L: Lanes> Meeting<L> for Weighted<L> {
 #[derive(Clone, Copy)]
 struct Largest;
 
-impl<L: Lanes> Meeting<L> for Largest {
+impl<L: Lanes> TapReduction<L> for Largest {
     #[inline(always)]
     unsafe fn of(_: &Job<'_, L::Scalar>, _: usize) -> Self {
         Largest
     }
 
     #[inline(always)]
-    unsafe fn meet(self, _: usize, x: L, held: L) -> L {
+    unsafe fn accumulate(self, _: usize, x: L, held: L) -> L {
         // SAFETY: the caller vouches for the instructions.
         unsafe { x.larger(held) }
     }
@@ -218,12 +222,12 @@ macro_rules! unrolled {
 /// # Safety
 /// The machine has the instructions of `L`; what the job names can be read and written.
 #[inline(always)]
-unsafe fn all<L: Lanes, M: Meeting<L>, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
+unsafe fn all<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
     // SAFETY: vouched for by the caller.
     unsafe {
         if job.count == 1 {
-            let meeting = M::of(&job, 0);
-            all_rows::<L, M, STRIDE>(&job, |_| meeting);
+            let reduction = M::of(&job, 0);
+            all_rows::<L, M, STRIDE>(&job, |_| reduction);
         } else {
             all_rows::<L, M, STRIDE>(&job, |plane| M::of(&job, plane));
         }
@@ -233,9 +237,9 @@ unsafe fn all<L: Lanes, M: Meeting<L>, const STRIDE: usize>(job: Job<'_, L::Scal
 /// # Safety
 /// As of [`all`].
 #[inline(always)]
-unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
+unsafe fn all_rows<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(
     job: &Job<'_, L::Scalar>,
-    meeting: impl Fn(usize) -> M + Copy,
+    reduction: impl Fn(usize) -> M + Copy,
 ) {
     let rows = job.planes.output[0];
     let mut first = 0;
@@ -245,13 +249,13 @@ unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
         while first < rows {
             first += match rows - first {
                 rest if STRIDE == 1 && rest >= ROWS_ABREAST[0] && L::ROWS >= MANY_REGISTERS => {
-                    some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, meeting, first)
+                    some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, reduction, first)
                 }
                 rest if rest >= ROWS_ABREAST[1] && L::ROWS >= MANY_REGISTERS => {
-                    some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, meeting, first)
+                    some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, reduction, first)
                 }
-                2.. => some::<L, M, STRIDE, 2>(job, meeting, first),
-                _ => some::<L, M, STRIDE, 1>(job, meeting, first),
+                2.. => some::<L, M, STRIDE, 2>(job, reduction, first),
+                _ => some::<L, M, STRIDE, 1>(job, reduction, first),
             };
         }
     }
@@ -262,9 +266,9 @@ unsafe fn all_rows<L: Lanes, M: Meeting<L>, const STRIDE: usize>(
 /// # Safety
 /// As of [`all`].
 #[inline(always)]
-unsafe fn some<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize>(
+unsafe fn some<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: usize>(
     job: &Job<'_, L::Scalar>,
-    meeting: impl Fn(usize) -> M + Copy,
+    reduction: impl Fn(usize) -> M + Copy,
     first: usize,
 ) -> usize {
     let (width, columns, before) = (job.planes.input[1], job.planes.output[1], job.planes.before[1]);
@@ -274,9 +278,9 @@ unsafe fn some<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize>(
         // SAFETY: vouched for by the caller; vectors are whole where they lie within the row.
         unsafe {
             if left >= 0 && left + reach <= width as isize {
-                strip::<L, M, STRIDE, ROWS, true>(job, meeting, [first, at], left);
+                strip::<L, M, STRIDE, ROWS, true>(job, reduction, [first, at], left);
             } else {
-                strip::<L, M, STRIDE, ROWS, false>(job, meeting, [first, at], left);
+                strip::<L, M, STRIDE, ROWS, false>(job, reduction, [first, at], left);
             }
         }
     }
@@ -289,9 +293,9 @@ unsafe fn some<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize>(
 /// # Safety
 /// As of [`all`].
 #[inline(always)]
-unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize, const WHOLE: bool>(
+unsafe fn strip<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: usize, const WHOLE: bool>(
     job: &Job<'_, L::Scalar>,
-    meeting: impl Fn(usize) -> M,
+    reduction: impl Fn(usize) -> M,
     [first, at]: [usize; 2],
     left: isize,
 ) {
@@ -310,7 +314,7 @@ unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize,
             }
         }
         for plane in 0..job.count {
-            let meeting = meeting(plane);
+            let reduction = reduction(plane);
             let mut results = [L::splat(job.bias.map_or(job.otherwise, |bias| bias[plane])); ROWS];
             unrolled!(|UNDER| if UNDER < under {
                 let (row, next) = lines[UNDER];
@@ -326,7 +330,7 @@ unsafe fn strip<L: Lanes, M: Meeting<L>, const STRIDE: usize, const ROWS: usize,
                 for (output, result) in results.iter_mut().enumerate() {
                     if let Some(tap @ 0..SIDE) = UNDER.checked_sub(output * STRIDE) {
                         for (column, &x) in x.iter().enumerate() {
-                            *result = meeting.meet(tap * SIDE + column, x, *result);
+                            *result = reduction.accumulate(tap * SIDE + column, x, *result);
                         }
                     }
                 }
@@ -361,7 +365,7 @@ of_vectors!(sum_every_other, |job| all::<L, Weighted<L>, 2>(job));
 of_vectors!(compare_each, |job| all::<L, Largest, 1>(job));
 of_vectors!(compare_every_other, |job| all::<L, Largest, 2>(job));
 
-compiled!(convolve_each<R: Real>(job: Job<'_, R>), sum_each);
-compiled!(convolve_every_other<R: Real>(job: Job<'_, R>), sum_every_other);
-compiled!(largest_each<R: Real>(job: Job<'_, R>), compare_each);
-compiled!(largest_every_other<R: Real>(job: Job<'_, R>), compare_every_other);
+simd_dispatch!(convolve_each<R: Real>(job: Job<'_, R>), sum_each);
+simd_dispatch!(convolve_every_other<R: Real>(job: Job<'_, R>), sum_every_other);
+simd_dispatch!(largest_each<R: Real>(job: Job<'_, R>), compare_each);
+simd_dispatch!(largest_every_other<R: Real>(job: Job<'_, R>), compare_every_other);

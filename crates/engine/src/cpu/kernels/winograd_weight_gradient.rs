@@ -9,9 +9,9 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, Region, multiply};
-use super::level::Level;
 use super::scratch::Scratch;
-use super::winograd::{Target, Winograd};
+use super::simd_level::SimdLevel;
+use super::winograd::{DisjointSlice, Winograd};
 use super::winograd_tiles::{Segment, Strips};
 use super::winograd_transform::{Size, spread_output, transform_input};
 use crate::cpu::real::Real;
@@ -21,7 +21,7 @@ const ELEMENTS: usize = 1 << 22;
 
 /// The gradient of a kernel, of known sizes.
 #[derive(Debug)]
-pub(crate) struct KernelGradient {
+pub(crate) struct WinogradWeightGradient {
     images: usize,
     inputs: usize,
     outputs: usize,
@@ -41,7 +41,7 @@ struct Side<'a, R> {
     spread: bool,
 }
 
-impl KernelGradient {
+impl WinogradWeightGradient {
     /// The gradient from `x` of shape `[inputs, images, …]` and `w` of shape `[outputs, images, …]` to
     /// `[inputs, outputs, 3, 3]`.
     pub(crate) fn new(size: Size, window: &Window, x: &[usize], w: &[usize]) -> Self {
@@ -50,12 +50,12 @@ impl KernelGradient {
         let pad = [window.pad[0].0, window.pad[1].0];
         let read = Winograd::new(size, false, pad, &[images, inputs, x[2], x[3]], &output);
         let computed = Winograd::new(size, false, [0, 0], &output, &output);
-        KernelGradient { images, inputs, outputs, read, computed, size }
+        WinogradWeightGradient { images, inputs, outputs, read, computed, size }
     }
 
     /// `y ← w ⋆ x`
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
-        let (vector, places) = (Level::best().width::<R>(), self.size.places());
+        let (vector, places) = (SimdLevel::best().width::<R>(), self.size.places());
         let vectors = self.read.tiles().div_ceil(vector);
         let held = vectors * vector * places * (self.inputs + self.outputs);
         let blocks = held.div_ceil(ELEMENTS).clamp(1, vectors.max(1));
@@ -89,11 +89,11 @@ impl KernelGradient {
 
     /// Transforms `tiles` of all channels: place by place, channel by channel. Of tiles past the last the outputs are zero.
     fn transform<R: Real>(&self, side: &Side<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
-        let (level, places) = (Level::best(), self.size.places());
+        let (level, places) = (SimdLevel::best(), self.size.places());
         let vector = level.width::<R>();
         let stride = side.channels * tiles.len();
         assert!(places * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
-        let target = Target::new(to);
+        let target = DisjointSlice::new(to);
         let plane = side.planes.len() / (side.channels * self.images).max(1);
         (0..side.channels).into_par_iter().for_each(|channel| {
             let mut strips = Strips::new();
@@ -120,9 +120,9 @@ impl KernelGradient {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::kernels::conv::tests::definition;
-    use crate::cpu::kernels::correlation::Correlation;
+    use crate::cpu::kernels::gemm_convolution::tests::definition;
     use crate::cpu::kernels::testing::{Random, assert_close};
+    use crate::cpu::kernels::weight_gradient::WeightGradient;
 
     #[test]
     fn gradients_of_both_sizes_equal_direct_sums() {
@@ -143,7 +143,7 @@ mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                KernelGradient::new(size, &window, &xs, &ws).run(&x, &w, &mut y);
+                WinogradWeightGradient::new(size, &window, &xs, &ws).run(&x, &w, &mut y);
                 assert_close(&y, &definition(&window, 1, (&x, &xs), (&w, &ws), &ys), 1e-11);
             }
         }
@@ -159,8 +159,8 @@ mod tests {
         let w = random.reals::<f32>(ws.iter().product());
         let double = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
         let (mut y, mut direct) = (vec![f32::NAN; ys.iter().product()], vec![0.0; ys.iter().product()]);
-        KernelGradient::new(Size::Four, &window, &xs, &ws).run(&x, &w, &mut y);
-        Correlation::new(&window, 1, &xs, &ws, &ys).run(&double(&x), &double(&w), &mut direct);
+        WinogradWeightGradient::new(Size::Four, &window, &xs, &ws).run(&x, &w, &mut y);
+        WeightGradient::new(&window, 1, &xs, &ws, &ys).run(&double(&x), &double(&w), &mut direct);
         assert_close(&y, &direct, 1e-5);
     }
 }

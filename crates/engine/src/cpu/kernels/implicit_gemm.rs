@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use monosplit_graph::op::Window;
 
-use super::conv::Finish;
-use super::frames::{Frames, Planar, Sums};
-use super::gemm::{Beginning, LeftPanels, Matrix, Region};
-use super::level::Level;
-use super::right::{BEYOND, RightPanels};
+use super::gemm::{InitialSums, LhsPanels, Matrix, Region};
+use super::gemm_convolution::Epilogue;
+use super::gemm_rhs::{BEYOND, RhsPanels};
+use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums};
 use super::scratch::Scratch;
+use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
@@ -27,13 +27,19 @@ const GRAIN: usize = 1 << 13;
 /// The kernel of a transposed convolution, packed: for every group and every phase of the stride, the taps that reach it.
 #[derive(Debug)]
 pub(crate) struct PackedPhases<R> {
-    window: Planar,
-    groups: Vec<Vec<LeftPanels<R>>>,
+    window: PlanarWindow,
+    groups: Vec<Vec<LhsPanels<R>>>,
 }
 
 impl<R: Real> PackedPhases<R> {
     /// Packs a kernel of shape `[inputs, outputs of a group, …]`.
-    pub(crate) fn new(level: Level, window: Planar, groups: usize, w: &[R], shape: &[usize]) -> Self {
+    pub(crate) fn new(
+        level: SimdLevel,
+        window: PlanarWindow,
+        groups: usize,
+        w: &[R],
+        shape: &[usize],
+    ) -> Self {
         let (taps, inputs, outputs) = (window.taps(), shape[0] / groups, shape[1]);
         let pack = |group: usize, reaching: &[usize]| {
             let mut kernel = Vec::with_capacity(outputs * inputs * reaching.len());
@@ -43,7 +49,7 @@ impl<R: Real> PackedPhases<R> {
                     kernel.extend(reaching.iter().map(|tap| w[at + tap]));
                 }
             }
-            LeftPanels::pack(level, Matrix::dense(&kernel, outputs, inputs * reaching.len()))
+            LhsPanels::pack(level, Matrix::dense(&kernel, outputs, inputs * reaching.len()))
         };
         let reaching: Vec<Vec<usize>> =
             window.phases().map(|phase| window.reaching(phase).collect()).collect();
@@ -57,20 +63,20 @@ impl<R: Real> PackedPhases<R> {
         &self,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         let (input, output) = ([xs[2], xs[3]], [ys[2], ys[3]]);
-        let frames = Frames::transposed(&self.window, input, output);
+        let frames = PaddedPlanes::transposed(&self.window, input, output);
         let inputs = xs[1] / self.groups.len();
-        let groups: Vec<&[LeftPanels<R>]> = self.groups.iter().map(Vec::as_slice).collect();
-        Framed::new(frames, input, output, inputs).run(x, &groups, bias, finish, y);
+        let groups: Vec<&[LhsPanels<R>]> = self.groups.iter().map(Vec::as_slice).collect();
+        ImplicitGemm::new(frames, input, output, inputs).run(x, &groups, bias, finish, y);
     }
 }
 
 /// Sums over frames of known sizes.
-pub(crate) struct Framed {
-    frames: Frames,
+pub(crate) struct ImplicitGemm {
+    frames: PaddedPlanes,
     input: [usize; 2],
     output: [usize; 2],
     /// Channels of a group that are read.
@@ -79,15 +85,15 @@ pub(crate) struct Framed {
     places: Vec<Vec<usize>>,
 }
 
-impl Framed {
-    fn new(frames: Frames, input: [usize; 2], output: [usize; 2], inputs: usize) -> Self {
+impl ImplicitGemm {
+    fn new(frames: PaddedPlanes, input: [usize; 2], output: [usize; 2], inputs: usize) -> Self {
         let length = frames.length();
         let of_sum = |sums: &Sums| {
             let taps = &sums.taps;
             (0..inputs).flat_map(|input| taps.iter().map(move |tap| input * length + tap.1)).collect()
         };
         let places = frames.sums.iter().map(of_sum).collect();
-        Framed { frames, input, output, inputs, places }
+        ImplicitGemm { frames, input, output, inputs, places }
     }
 
     /// The convolution of planes of `inputs` channels a group, if it has two axes and a small window.
@@ -97,19 +103,19 @@ impl Framed {
         input: &[usize],
         output: &[usize],
     ) -> Option<Self> {
-        let window = Planar::new(window)?;
+        let window = PlanarWindow::new(window)?;
         let (&[height, width], &[rows, columns]) = (input, output) else { return None };
-        let frames = Frames::new(&window, [rows, columns]);
-        Some(Framed::new(frames, [height, width], [rows, columns], inputs))
+        let frames = PaddedPlanes::new(&window, [rows, columns]);
+        Some(ImplicitGemm::new(frames, [height, width], [rows, columns], inputs))
     }
 
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
-        w: &[&[LeftPanels<R>]],
+        w: &[&[LhsPanels<R>]],
         bias: Option<&[R]>,
-        finish: Option<&Finish<'_, R>>,
+        finish: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let Some(left) = w.first().and_then(|sums| sums.first()) else { return };
@@ -128,9 +134,9 @@ impl Framed {
     fn run_some<R: Real>(
         &self,
         x: &[R],
-        (w, left): (&[&[LeftPanels<R>]], &LeftPanels<R>),
+        (w, left): (&[&[LhsPanels<R>]], &LhsPanels<R>),
         before: usize,
-        (bias, finish): (Option<&[R]>, Option<&Finish<'_, R>>),
+        (bias, finish): (Option<&[R]>, Option<&Epilogue<'_, R>>),
         y: &mut [R],
     ) {
         let (panels, outputs) = (left.panels(), left.rows_of(&(0..left.panels())).len());
@@ -147,13 +153,13 @@ impl Framed {
             let places = self.outputs(band);
             // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
             let mut y = unsafe { y.part(rows..rows + own.len(), places.clone()) };
-            let start = bias.map_or(Beginning::Zero, |bias| Beginning::Rows(&bias[first..]));
-            let limits = finish.and_then(Finish::limits);
+            let start = bias.map_or(InitialSums::Zero, |bias| InitialSums::Rows(&bias[first..]));
+            let limits = finish.and_then(Epilogue::limits);
             for (sum, w) in w[of_group].iter().enumerate() {
                 let w = (w, panel.clone());
                 self.add_up(sum, &frames[part * group..], w, band, (start, limits), &mut y);
             }
-            if let Some(Finish::Pieces(finish)) = finish {
+            if let Some(Epilogue::Pieces(finish)) = finish {
                 let rows = before * outputs + rows;
                 (0..y.rows).for_each(|row| finish((rows + row) * plane + places.start, y.row(row)));
             }
@@ -165,9 +171,9 @@ impl Framed {
         &self,
         sum: usize,
         frames: &[R],
-        (w, panels): (&LeftPanels<R>, Range<usize>),
+        (w, panels): (&LhsPanels<R>, Range<usize>),
         band: &Range<usize>,
-        (start, limits): (Beginning<'_, R>, Option<[R; 2]>),
+        (start, limits): (InitialSums<'_, R>, Option<[R; 2]>),
         y: &mut Region<'_, R>,
     ) {
         let (sums, pitch) = (&self.frames.sums[sum], self.frames.pitch);
@@ -178,7 +184,7 @@ impl Framed {
         let columns = (rows.len() - 1) * pitch + sums.columns;
         let mut room = Scratch::new(y.rows * columns);
         let mut result = Region::new(&mut room, y.rows, columns, columns);
-        let right = RightPanels::places(&frames[rows.start * pitch..], &self.places[sum], columns);
+        let right = RhsPanels::places(&frames[rows.start * pitch..], &self.places[sum], columns);
         w.multiply_within(panels, 0, right, start, limits, &mut result);
         for row in 0..y.rows {
             self.frames.place(sums, rows.len(), result.row(row), y.row(row), self.output[1]);

@@ -11,7 +11,7 @@ use super::kernels::peak::peak;
 use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, Weights};
-use super::program::{CpuProgram, Executor, Link, Streams};
+use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
 use crate::plan::{BufferLocation, Step};
@@ -19,17 +19,17 @@ use crate::profile::{NodeTime, Profile};
 use crate::schedule::Partition;
 
 /// One run: the batch size, the concrete shapes, and where elements are.
-pub(super) struct Run<'a, R> {
+pub(super) struct Execution<'a, R> {
     pub(super) program: &'a CpuProgram<R>,
     pub(super) shapes: Vec<Vec<usize>>,
     pub(super) inputs: Vec<Shared<R>>,
     pub(super) arena: Vec<Storage<R>>,
 }
 
-/// The outputs of a step, and what lies beside them and where.
+/// The outputs of a step, and what lies same_buffer them and where.
 type Pieces<'a, R> = (Vec<SliceMut<'a, R>>, Vec<(BufferLocation, Slice<'a, R>)>);
 
-impl<R: Real> Run<'_, R> {
+impl<R: Real> Execution<'_, R> {
     /// Carries out all steps.
     pub(super) fn steps(&mut self, mut profile: Option<&mut Profile>) -> Result<()> {
         let program = self.program;
@@ -53,9 +53,9 @@ impl<R: Real> Run<'_, R> {
         let program = self.program;
         let (node, others) = (step.partition.nodes()[0], &step.partition.nodes()[1..]);
         let kernel = match executor {
-            Executor::Kernel(kernel) | Executor::Finished(kernel, _) => kernel.name(self.samples(step)),
+            Executor::Kernel(kernel) | Executor::WithEpilogue(kernel, _) => kernel.name(self.samples(step)),
             Executor::Fused(_) => "fused elementwise",
-            Executor::Chained(_) => "conv, 1x1 GEMM + depthwise 3x3",
+            Executor::PointwiseDepthwise(_) => "conv, 1x1 GEMM + depthwise 3x3",
             Executor::Streams(_) => "matrix product, streams",
         };
         let operations = step.partition.nodes().iter().map(|id| {
@@ -117,13 +117,15 @@ impl<R: Real> Run<'_, R> {
         if let (Partition::Batched(nodes), Executor::Kernel(kernel)) = (&step.partition, executor) {
             return self.batched(nodes, kernel, taken);
         }
-        let (outputs, beside) = self.pieces(step, taken)?;
+        let (outputs, same_buffer) = self.pieces(step, taken)?;
         match executor {
-            Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &beside),
-            Executor::Fused(fusion) => self.fused(step, fusion, outputs, &beside),
-            Executor::Finished(kernel, fusion) => self.finished(step, kernel, fusion, outputs, &beside),
-            Executor::Chained(links) => self.chained(links, outputs, &beside),
-            Executor::Streams(streams) => self.streams(step, streams, outputs, &beside),
+            Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &same_buffer),
+            Executor::Fused(fusion) => self.fused(step, fusion, outputs, &same_buffer),
+            Executor::WithEpilogue(kernel, fusion) => {
+                self.finished(step, kernel, fusion, outputs, &same_buffer)
+            }
+            Executor::PointwiseDepthwise(links) => self.chained(links, outputs, &same_buffer),
+            Executor::Streams(streams) => self.streams(step, streams, outputs, &same_buffer),
         }
     }
 
@@ -131,21 +133,21 @@ impl<R: Real> Run<'_, R> {
     fn pieces<'a>(&self, step: &Step, taken: &'a mut [(usize, Storage<R>)]) -> Result<Pieces<'a, R>> {
         let places = &self.program.plan.locations;
         let mut outputs: Vec<Option<SliceMut<'a, R>>> = step.outputs.iter().map(|_| None).collect();
-        let mut beside = Vec::new();
+        let mut same_buffer = Vec::new();
         for (buffer, storage) in taken.iter_mut() {
-            let in_buffer = |place: BufferLocation| matches!(place, BufferLocation::Buffer { buffer: other, .. } if other == *buffer);
-            let Some(&held) = step.outputs.iter().find(|id| in_buffer(places[id.index()])) else { continue };
+            let in_slot = |place: BufferLocation| matches!(place, BufferLocation::Buffer { buffer: other, .. } if other == *buffer);
+            let Some(&held) = step.outputs.iter().find(|id| in_slot(places[id.index()])) else { continue };
             let pieces = storage.parts_mut(self.program.parts(held), self.count(held));
             for (part, piece) in pieces.into_iter().enumerate() {
                 let place = BufferLocation::Buffer { buffer: *buffer, part };
                 match step.outputs.iter().position(|id| places[id.index()] == place) {
                     Some(output) => outputs[output] = Some(piece),
-                    None => beside.push((place, piece.shared())),
+                    None => same_buffer.push((place, piece.shared())),
                 }
             }
         }
         let outputs: Option<Vec<SliceMut<'a, R>>> = outputs.into_iter().collect();
-        Ok((outputs.ok_or_else(|| self.program.info.unavailable(step.outputs[0]))?, beside))
+        Ok((outputs.ok_or_else(|| self.program.info.unavailable(step.outputs[0]))?, same_buffer))
     }
 
     fn kernel(
@@ -153,7 +155,7 @@ impl<R: Real> Run<'_, R> {
         id: NodeId,
         kernel: &Kernel<R>,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let Some(data) = outputs.pop() else { return Err(self.program.info.unavailable(id)) };
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
@@ -163,7 +165,7 @@ impl<R: Real> Run<'_, R> {
         if let (Some(run), true) = (&kernel.in_place, overwrites) {
             return run(&mut out);
         }
-        let views = inputs.iter().map(|&input| self.view_beside(input, beside));
+        let views = inputs.iter().map(|&input| self.view_in_buffer(input, same_buffer));
         (kernel.run)(&views.collect::<Result<Vec<View<'_, R>>>>()?, &mut out)
     }
 
@@ -172,7 +174,7 @@ impl<R: Real> Run<'_, R> {
         step: &Step,
         fusion: &Fusion,
         outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let places = &self.program.plan.locations;
         let mut sources = Vec::with_capacity(fusion.inputs.len());
@@ -180,7 +182,7 @@ impl<R: Real> Run<'_, R> {
             let overwritten = step.outputs.iter().position(|id| places[id.index()] == places[input.index()]);
             sources.push(match overwritten {
                 Some(output) => Source::Old(output),
-                None => Source::View(self.view_beside(input, beside)?),
+                None => Source::View(self.view_in_buffer(input, same_buffer)?),
             });
         }
         fusion.program.run(&self.shapes[step.outputs[0].index()], &sources, outputs)
@@ -193,14 +195,17 @@ impl<R: Real> Run<'_, R> {
         kernel: &Kernel<R>,
         fusion: &Fusion,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let id = step.partition.nodes()[0];
         let Some(data) = outputs.pop() else { return Err(self.program.info.unavailable(id)) };
         let inputs = self.program.info.values[id.index()].inputs.iter();
-        let views = inputs.map(|&input| self.view_beside(input, beside)).collect::<Result<Vec<_>>>()?;
+        let views =
+            inputs.map(|&input| self.view_in_buffer(input, same_buffer)).collect::<Result<Vec<_>>>()?;
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
-        self.finishing(id, fusion, beside, |finish| kernel.run_with_epilogue(&views, finish, &mut out))
+        self.finishing(id, fusion, same_buffer, |epilogue| {
+            kernel.run_with_epilogue(&views, epilogue, &mut out)
+        })
     }
 
     /// Calls `run` with what finishes the value of `id`.
@@ -208,36 +213,36 @@ impl<R: Real> Run<'_, R> {
         &self,
         id: NodeId,
         fusion: &Fusion,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
         run: impl FnOnce(&Epilogue<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let source = |&input: &NodeId| match input == id {
             true => Ok(Source::Old(0)),
-            false => self.view_beside(input, beside).map(Source::View),
+            false => self.view_in_buffer(input, same_buffer).map(Source::View),
         };
         let sources = fusion.inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
-        fusion.program.finish(&self.shapes[id.index()], &sources, run)
+        fusion.program.with_epilogue(&self.shapes[id.index()], &sources, run)
     }
 
     /// Runs two convolutions of which the second alone reads the first.
     fn chained(
         &self,
-        links: &[Link<R>; 2],
+        links: &[ChainedConvolution<R>; 2],
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let [first, then] = links;
         let lost = || self.program.info.unavailable(first.node);
         let Some(SliceMut::Real(y)) = outputs.pop() else { return Err(lost()) };
-        let x = self.operand(first, 0, beside)?.ok_or_else(lost)?;
-        let biases = [self.operand(first, 2, beside)?, self.operand(then, 2, beside)?];
+        let x = self.operand(first, 0, same_buffer)?.ok_or_else(lost)?;
+        let biases = [self.operand(first, 2, same_buffer)?, self.operand(then, 2, same_buffer)?];
         let [bias, then_bias] = biases.map(|bias| bias.map(|bias| bias.real()).transpose());
         let (bias, then_bias) = (bias?, then_bias?);
         let (between, shape) = (&self.shapes[first.node.index()], &self.shapes[then.node.index()]);
-        self.ending(first, beside, |finish| {
-            let first_epilogue = BiasAndEpilogue { bias, finish };
-            self.ending(then, beside, |finish| {
-                let epilogues = [first_epilogue, BiasAndEpilogue { bias: then_bias, finish }];
+        self.ending(first, same_buffer, |epilogue| {
+            let first_epilogue = BiasAndEpilogue { bias, epilogue };
+            self.ending(then, same_buffer, |epilogue| {
+                let epilogues = [first_epilogue, BiasAndEpilogue { bias: then_bias, epilogue }];
                 let x = (x.real()?, x.shape);
                 let done = first.convolution.run_both(&then.convolution, x, between, epilogues, (y, shape));
                 done.then_some(()).ok_or_else(lost)
@@ -248,23 +253,23 @@ impl<R: Real> Run<'_, R> {
     /// An input of a convolution.
     fn operand<'a>(
         &'a self,
-        link: &Link<R>,
+        link: &ChainedConvolution<R>,
         position: usize,
-        beside: &[(BufferLocation, Slice<'a, R>)],
+        same_buffer: &[(BufferLocation, Slice<'a, R>)],
     ) -> Result<Option<View<'a, R>>> {
         let inputs = &self.program.info.values[link.node.index()].inputs;
-        inputs.get(position).map(|&id| self.view_beside(id, beside)).transpose()
+        inputs.get(position).map(|&id| self.view_in_buffer(id, same_buffer)).transpose()
     }
 
     /// Calls `run` with what finishes a convolution, if anything does.
     fn ending(
         &self,
-        link: &Link<R>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        link: &ChainedConvolution<R>,
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
         run: impl FnOnce(Option<&Epilogue<'_, R>>) -> Result<()>,
     ) -> Result<()> {
         match &link.fusion {
-            Some(fusion) => self.finishing(link.node, fusion, beside, |finish| run(Some(finish))),
+            Some(fusion) => self.finishing(link.node, fusion, same_buffer, |epilogue| run(Some(epilogue))),
             None => run(None),
         }
     }
@@ -274,13 +279,13 @@ impl<R: Real> Run<'_, R> {
         step: &Step,
         through: &Streams,
         mut outputs: Vec<SliceMut<'_, R>>,
-        beside: &[(BufferLocation, Slice<'_, R>)],
+        same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
         let mut streams = Vec::with_capacity(outputs.len());
         for ((id, out), &magnitude) in step.outputs.iter().zip(&mut outputs).zip(&through.magnitude) {
             let inputs = &self.program.info.values[id.index()].inputs;
-            let x = self.view_beside(inputs[0], beside)?.real()?;
-            let bias = inputs.get(2).map(|&bias| self.view_beside(bias, beside)).transpose()?;
+            let x = self.view_in_buffer(inputs[0], same_buffer)?.real()?;
+            let bias = inputs.get(2).map(|&bias| self.view_in_buffer(bias, same_buffer)).transpose()?;
             let bias = bias.map(|bias| Ok((bias.real()?, bias.shape))).transpose()?;
             let SliceMut::Real(out) = out else { return Err(self.program.info.unavailable(*id)) };
             streams.push(Stream { x, magnitude, bias, out });
@@ -316,13 +321,13 @@ impl<R: Real> Run<'_, R> {
     }
 
     /// A value that may lie in a buffer another part of which is being written.
-    fn view_beside<'a>(
+    fn view_in_buffer<'a>(
         &'a self,
         id: NodeId,
-        beside: &[(BufferLocation, Slice<'a, R>)],
+        same_buffer: &[(BufferLocation, Slice<'a, R>)],
     ) -> Result<View<'a, R>> {
         let place = self.program.plan.locations[id.index()];
-        match beside.iter().find(|(other, _)| *other == place) {
+        match same_buffer.iter().find(|(other, _)| *other == place) {
             Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
             None => self.view(id),
         }

@@ -10,7 +10,7 @@ use super::kernels::conv_plan::PlanSettings;
 use super::kernels::convolution::ConvolutionNode;
 use super::kernels::packed_convolution::PackedWeightCache;
 use super::kernels::policy::{self, Kernel};
-use super::program::{CpuProgram, Executor, Link, Streams};
+use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
 use super::value::{Shared, Storage, View, ViewMut};
 use crate::graph_info::element_bytes;
@@ -64,12 +64,12 @@ impl<R: Real> CpuProgram<R> {
                 }
                 Partition::Epilogue(nodes) => {
                     let fusion = Fusion::new(graph, &self.plan.representative, &nodes[1..], &step.outputs)?;
-                    Executor::Finished(self.choose(graph, nodes[0], packing)?, fusion)
+                    Executor::WithEpilogue(self.choose(graph, nodes[0], packing)?, fusion)
                 }
                 Partition::PointwiseDepthwise(nodes, first) => {
                     let (first, then) = nodes.split_at(*first);
                     let links = [self.link(graph, first, packing)?, self.link(graph, then, packing)?];
-                    Executor::Chained(Box::new(links))
+                    Executor::PointwiseDepthwise(Box::new(links))
                 }
                 Partition::StreamProducts(products) => {
                     let first = graph.node(products.nodes[0]);
@@ -84,8 +84,8 @@ impl<R: Real> CpuProgram<R> {
             };
             let holders = match &executor {
                 Executor::Kernel(kernel) if kernel.holds_weights => step.partition.nodes().to_vec(),
-                Executor::Finished(kernel, _) if kernel.holds_weights => vec![step.partition.nodes()[0]],
-                Executor::Chained(links) => links.iter().map(|link| link.node).collect(),
+                Executor::WithEpilogue(kernel, _) if kernel.holds_weights => vec![step.partition.nodes()[0]],
+                Executor::PointwiseDepthwise(links) => links.iter().map(|link| link.node).collect(),
                 _ => Vec::new(),
             };
             for holder in holders {
@@ -115,11 +115,11 @@ impl<R: Real> CpuProgram<R> {
         graph: &Graph,
         nodes: &[NodeId],
         packing: (PlanSettings, &PackedWeightCache<R>),
-    ) -> Result<Link<R>> {
+    ) -> Result<ChainedConvolution<R>> {
         let (node, finishing) = (nodes[0], &nodes[1..]);
         let convolution = self.choose(graph, node, packing)?.convolution;
         let fuse = |last: &NodeId| Fusion::new(graph, &self.plan.representative, finishing, &[*last]);
-        Ok(Link {
+        Ok(ChainedConvolution {
             node,
             convolution: convolution.ok_or_else(|| self.info.unavailable(node))?,
             fusion: finishing.last().map(fuse).transpose()?,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
 
 use super::Settings;
-use super::execution::Run;
+use super::execution::Execution;
 use super::fusion::Fusion;
 use super::kernels::packed_convolution::PackedConvolution;
 use super::kernels::peak::peak;
@@ -25,15 +25,15 @@ pub(super) enum Executor<R> {
     /// One pass over memory.
     Fused(Fusion),
     /// A kernel, and what is done to every piece of its result as soon as it is there.
-    Finished(Kernel<R>, Fusion),
+    WithEpilogue(Kernel<R>, Fusion),
     /// Two convolutions, of which the second alone reads the first.
-    Chained(Box<[Link<R>; 2]>),
+    PointwiseDepthwise(Box<[ChainedConvolution<R>; 2]>),
     /// One pass over weights.
     Streams(Streams),
 }
 
 /// A convolution, what finishes it, and the value that comes out.
-pub(super) struct Link<R> {
+pub(super) struct ChainedConvolution<R> {
     pub(super) node: NodeId,
     pub(super) convolution: Arc<PackedConvolution<R>>,
     pub(super) fusion: Option<Fusion>,
@@ -105,7 +105,7 @@ impl<R: Real> CpuProgram<R> {
         let arena = kept.unwrap_or_else(fresh);
         self.pool.run_steps(self.plan.steps.len(), || {
             let inputs = inputs.iter().map(Shared::of).collect();
-            let mut run = Run { program: self, shapes, inputs, arena };
+            let mut run = Execution { program: self, shapes, inputs, arena };
             run.steps(profile)?;
             let outputs = run.outputs()?;
             self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);

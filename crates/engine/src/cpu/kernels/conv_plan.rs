@@ -9,7 +9,7 @@ use super::gemm::COLUMNS;
 use super::implicit_gemm::POSITIONS;
 use super::padded_planes::{PaddedPlanes, PlanarWindow};
 use super::winograd;
-use super::winograd_transform::Size;
+use super::winograd_transform::TileSize;
 use crate::cpu::real::Real;
 
 /// Input channels from which on Winograd's transforms pay.
@@ -58,7 +58,7 @@ pub(crate) struct ConvolutionShapes<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConvolutionPlan {
     /// Winograd's transforms with tiles of this size.
-    Winograd(Size),
+    Winograd(TileSize),
     Depthwise(DepthwisePlan),
     Gemm(GemmPlan),
 }
@@ -118,8 +118,8 @@ impl ConvolutionPlan {
     /// What it is called in profiles, for so many images.
     pub(crate) fn name(&self, images: usize) -> &'static str {
         match self {
-            ConvolutionPlan::Winograd(Size::Two) => "conv, Winograd 2x2",
-            ConvolutionPlan::Winograd(Size::Four) => "conv, Winograd 4x4",
+            ConvolutionPlan::Winograd(TileSize::Two) => "conv, Winograd 2x2",
+            ConvolutionPlan::Winograd(TileSize::Four) => "conv, Winograd 4x4",
             ConvolutionPlan::Depthwise(DepthwisePlan::ThreeByThree) => "conv, depthwise 3x3",
             ConvolutionPlan::Depthwise(DepthwisePlan::PaddedPlanes) => "conv, depthwise padded planes",
             ConvolutionPlan::Depthwise(DepthwisePlan::Direct) => "conv, depthwise direct",
@@ -183,7 +183,7 @@ impl GemmPlan {
 }
 
 /// The tiles for which Winograd's algorithm costs least, if it costs less than the definition.
-fn winograd_tiles<R: Real>(shapes: &ConvolutionShapes<'_>, batch_size: usize) -> Option<Size> {
+fn winograd_tiles<R: Real>(shapes: &ConvolutionShapes<'_>, batch_size: usize) -> Option<TileSize> {
     let (kernel, output) = (shapes.kernel, shapes.output?);
     if !R::FAST || !winograd::applies(shapes.window) || shapes.groups != 1 || kernel[1] < WINOGRAD_INPUTS {
         return None;
@@ -194,11 +194,11 @@ fn winograd_tiles<R: Real>(shapes: &ConvolutionShapes<'_>, batch_size: usize) ->
         let reading = if pairs * weights * size_of::<R>() > CACHED_BYTES { 10 } else { 2 };
         ((positions * batch_size).next_multiple_of(16) + reading) * weights
     };
-    let tiles = |size: Size| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();
+    let tiles = |size: TileSize| output.iter().map(|n| n.div_ceil(size.step())).product::<usize>();
     let direct = cost(output.iter().product(), 9);
-    [Size::Two, Size::Four]
+    [TileSize::Two, TileSize::Four]
         .into_iter()
-        .map(|size| (cost(tiles(size), size.places()), size))
+        .map(|size| (cost(tiles(size), size.positions()), size))
         .min_by_key(|&(cost, _)| cost)
         .filter(|&(cost, _)| cost < direct)
         .map(|(_, size)| size)
@@ -313,7 +313,7 @@ pub(crate) fn rotated_kernel_shape(kernel: &[usize], groups: usize) -> Vec<usize
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WeightGradientPlan {
     /// Winograd's transforms with tiles of this size.
-    Winograd(Size),
+    Winograd(TileSize),
     /// Matrix products over patches, the positions of the result being the taps.
     Gemm,
 }
@@ -344,14 +344,14 @@ impl WeightGradientPlan {
             && once(&window.stride)
             && once(&window.dilation)
             && inputs.min(outputs) >= WINOGRAD_GRADIENT_CHANNELS;
-        if winograd { WeightGradientPlan::Winograd(Size::Four) } else { WeightGradientPlan::Gemm }
+        if winograd { WeightGradientPlan::Winograd(TileSize::Four) } else { WeightGradientPlan::Gemm }
     }
 
     /// What it is called in profiles.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            WeightGradientPlan::Winograd(Size::Two) => "conv weight gradient, Winograd 2x2",
-            WeightGradientPlan::Winograd(Size::Four) => "conv weight gradient, Winograd 4x4",
+            WeightGradientPlan::Winograd(TileSize::Two) => "conv weight gradient, Winograd 2x2",
+            WeightGradientPlan::Winograd(TileSize::Four) => "conv weight gradient, Winograd 4x4",
             WeightGradientPlan::Gemm => "conv weight gradient, GEMM",
         }
     }

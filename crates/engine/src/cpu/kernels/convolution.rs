@@ -116,13 +116,13 @@ impl<R: Real> ConvolutionNode<'_, R> {
         let (Some(w), Some(plan)) = (self.weights, plan.clone()) else {
             let images = plan.clone();
             let name = move |n: usize| images.as_ref().map_or("conv transpose", |plan| plan.name(n));
-            return Ok(Kernel::named_with_epilogue(name, move |v, finish, out| {
+            return Ok(Kernel::named_with_epilogue(name, move |v, epilogue, out| {
                 let w = Weights { elements: v[1].real()?, shape: v[1].shape, cached: None };
                 let plan = plan.clone().unwrap_or_else(|| {
                     let (input, output) = (Some(&v[0].shape[2..]), Some(&out.shape[2..]));
                     decide(&ConvolutionShapes { window: &window, groups, kernel: w.shape, input, output })
                 });
-                PackedTransposed::new(&plan, &window, groups, &w).run(&window, v, finish, out)
+                PackedTransposed::new(&plan, &window, groups, &w).run(&window, v, epilogue, out)
             }));
         };
         let w = Weights { elements: w.real()?, shape: w.shape, cached: Some(self.cached) };
@@ -133,8 +133,8 @@ impl<R: Real> ConvolutionNode<'_, R> {
         // The depthwise algorithm reads the weights as they are.
         let holds_weights = !matches!(packed, PackedTransposed::Depthwise);
         let name = move |images: usize| plan.name(images);
-        let run = move |v: &[View<'_, R>], finish: Option<&Epilogue<'_, R>>, out: &mut ViewMut<'_, R>| {
-            packed.run(&window, v, finish, out)
+        let run = move |v: &[View<'_, R>], epilogue: Option<&Epilogue<'_, R>>, out: &mut ViewMut<'_, R>| {
+            packed.run(&window, v, epilogue, out)
         };
         Ok(Kernel { holds_weights, ..Kernel::named_with_epilogue(name, run) })
     }
@@ -180,21 +180,21 @@ impl<R: Real> PackedTransposed<R> {
         &self,
         window: &Window,
         v: &[View<'_, R>],
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         out: &mut ViewMut<'_, R>,
     ) -> Result<()> {
         let bias = v.get(2).map(|b| b.real()).transpose()?;
         let shape = out.shape;
         match self {
-            PackedTransposed::Rotated(convolution) => return run_packed(convolution, v, finish, out),
+            PackedTransposed::Rotated(convolution) => return run_packed(convolution, v, epilogue, out),
             PackedTransposed::Depthwise => {
                 let kernel = Depthwise::transposed(window, v[0].shape, shape);
                 let kernel =
                     kernel.ok_or_else(|| Error::shape("expected a small window over one or two axes"))?;
-                kernel.run(v[0].real()?, v[1].real()?, bias, finish, out.real()?);
+                kernel.run(v[0].real()?, v[1].real()?, bias, epilogue, out.real()?);
             }
             PackedTransposed::Strided(w) => {
-                w.run(window, (v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
+                w.run(window, (v[0].real()?, v[0].shape), bias, epilogue, (out.real()?, shape));
             }
         }
         Ok(())
@@ -205,18 +205,19 @@ fn packed<R: Real>(plan: ConvolutionPlan, convolution: PackedConvolution<R>) -> 
     let convolution = Arc::new(convolution);
     let held = convolution.clone();
     let name = move |images: usize| plan.name(images);
-    let kernel = Kernel::named_with_epilogue(name, move |v, finish, out| run_packed(&held, v, finish, out));
+    let kernel =
+        Kernel::named_with_epilogue(name, move |v, epilogue, out| run_packed(&held, v, epilogue, out));
     Kernel { holds_weights: true, convolution: Some(convolution), ..kernel }
 }
 
 fn run_packed<R: Real>(
     convolution: &PackedConvolution<R>,
     v: &[View<'_, R>],
-    finish: Option<&Epilogue<'_, R>>,
+    epilogue: Option<&Epilogue<'_, R>>,
     out: &mut ViewMut<'_, R>,
 ) -> Result<()> {
     let bias = v.get(2).map(|b| b.real()).transpose()?;
     let shape = out.shape;
-    convolution.run((v[0].real()?, v[0].shape), bias, finish, (out.real()?, shape));
+    convolution.run((v[0].real()?, v[0].shape), bias, epilogue, (out.real()?, shape));
     Ok(())
 }

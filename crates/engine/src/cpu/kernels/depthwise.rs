@@ -1,4 +1,4 @@
-//! Convolution where every output channel reads one input channel, and its transpose: too thin for a matrix
+//! GemmConvolution where every output channel reads one input channel, and its transpose: too thin for a matrix
 //! product, so the taps are added up directly.
 //!
 //! Windows of three by three, the most common, read planes where they lie. Of other windows a plane is first copied into
@@ -14,7 +14,7 @@ use super::depthwise_3x3::Depthwise3x3;
 use super::gemm::Region;
 use super::gemm_convolution::Epilogue;
 use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums, planar};
-use super::row_loops::limit;
+use super::row_loops::clamp;
 use super::scratch::Scratch;
 use super::simd_lanes::{Lanes, WIDEST};
 use super::simd_level::{SimdLevel, simd_dispatch};
@@ -83,12 +83,12 @@ pub(crate) struct Depthwise {
     input: [usize; 2],
     output: [usize; 2],
     kernel_taps: usize,
-    way: Way,
+    algorithm: Algorithm,
 }
 
 /// How planes are summed up.
 #[derive(Debug)]
-enum Way {
+enum Algorithm {
     /// Where they lie.
     Depthwise3x3(Depthwise3x3),
     PaddedPlanes(PaddedPlanes),
@@ -96,8 +96,8 @@ enum Way {
 
 /// What one task works with while it goes through its planes.
 struct PlaneScratch<R: Real> {
-    /// All frames, or a row of zeros.
-    frames: Scratch<R>,
+    /// All padded, or a row of zeros.
+    padded: Scratch<R>,
     sums: Scratch<R>,
     /// A row of a plane, filled up to whole strides.
     apart: Vec<R>,
@@ -117,14 +117,14 @@ impl Depthwise {
     ) -> Option<Self> {
         let window = PlanarWindow::new(whole)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = match plan {
-            DepthwisePlan::ThreeByThree => Way::Depthwise3x3(Depthwise3x3::new(whole, input, output)?),
-            DepthwisePlan::PaddedPlanes => Way::PaddedPlanes(PaddedPlanes::new(&window, output)),
+        let algorithm = match plan {
+            DepthwisePlan::ThreeByThree => Algorithm::Depthwise3x3(Depthwise3x3::new(whole, input, output)?),
+            DepthwisePlan::PaddedPlanes => Algorithm::PaddedPlanes(PaddedPlanes::new(&window, output)),
             DepthwisePlan::Direct => return None,
         };
         let multiplier = w[0] / x[1].max(1);
         let (level, kernel_taps) = (SimdLevel::best(), window.taps());
-        Some(Depthwise { level, channels: x[1], multiplier, input, output, kernel_taps, way })
+        Some(Depthwise { level, channels: x[1], multiplier, input, output, kernel_taps, algorithm })
     }
 
     /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
@@ -132,9 +132,9 @@ impl Depthwise {
     pub(crate) fn transposed(window: &Window, x: &[usize], y: &[usize]) -> Option<Self> {
         let window = PlanarWindow::new(window)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
-        let way = Way::PaddedPlanes(PaddedPlanes::transposed(&window, input, output));
+        let algorithm = Algorithm::PaddedPlanes(PaddedPlanes::transposed(&window, input, output));
         let (level, kernel_taps) = (SimdLevel::best(), window.taps());
-        Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, way })
+        Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, algorithm })
     }
 
     /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
@@ -143,7 +143,7 @@ impl Depthwise {
         x: &[R],
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let (inputs, plane) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
@@ -162,9 +162,11 @@ impl Depthwise {
                 let x = &x[from * inputs..(from + count) * inputs];
                 let w = &w[channel * self.kernel_taps..(channel + count) * self.kernel_taps];
                 let bias = bias.map(|bias| &bias[channel..channel + count]);
-                self.planes(x, w, bias, finish.and_then(Epilogue::limits), y, &mut scratch);
-                if let Some(Epilogue::Pieces(finish)) = finish {
-                    y.chunks_mut(plane).enumerate().for_each(|(local, y)| finish((first + local) * plane, y));
+                self.planes(x, w, bias, epilogue.and_then(Epilogue::clamp), y, &mut scratch);
+                if let Some(Epilogue::Map(epilogue)) = epilogue {
+                    y.chunks_mut(plane)
+                        .enumerate()
+                        .for_each(|(local, y)| epilogue((first + local) * plane, y));
                 }
                 first += count;
             }
@@ -172,11 +174,11 @@ impl Depthwise {
     }
 
     /// How many of so many planes of the output, from a channel on, are computed together: those of which input and kernels lie
-    /// one after the other and stay in the nearest cache, if the way they are computed can do that.
+    /// one after the other and stay in the nearest cache, if the algorithm they are computed can do that.
     fn abreast(&self, planes: usize, channel: usize) -> usize {
         let near = GRAIN / (self.input[0] * self.input[1]).max(1);
-        match self.way {
-            Way::Depthwise3x3(_) if self.multiplier == 1 => {
+        match self.algorithm {
+            Algorithm::Depthwise3x3(_) if self.multiplier == 1 => {
                 planes.min(self.channels - channel).min(near.max(1))
             }
             _ => 1,
@@ -184,17 +186,17 @@ impl Depthwise {
     }
 
     fn scratch<R: Real>(&self) -> PlaneScratch<R> {
-        let (framed, summed, apart) = match &self.way {
-            Way::Depthwise3x3(_) => (self.input[1], 0, Vec::new()),
-            Way::PaddedPlanes(frames) => (
-                frames.length() + frames.beyond(),
-                frames.sums.iter().map(|sums| sums.rows * frames.pitch).max().unwrap_or(0),
-                frames.row(self.input[1]),
+        let (padded_length, summed, apart) = match &self.algorithm {
+            Algorithm::Depthwise3x3(_) => (self.input[1], 0, Vec::new()),
+            Algorithm::PaddedPlanes(padded) => (
+                padded.length() + padded.beyond(),
+                padded.sums.iter().map(|sums| sums.rows * padded.pitch).max().unwrap_or(0),
+                padded.row(self.input[1]),
             ),
         };
-        let mut frames = Scratch::new(framed + SLACK);
-        frames.fill(R::ZERO);
-        PlaneScratch { frames, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
+        let mut padded = Scratch::new(padded_length + SLACK);
+        padded.fill(R::ZERO);
+        PlaneScratch { padded, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
     /// `y ← w ⋆ x + bias` for planes computed together, kept within limits.
@@ -207,23 +209,23 @@ impl Depthwise {
         y: &mut [R],
         scratch: &mut PlaneScratch<R>,
     ) {
-        match &self.way {
-            Way::Depthwise3x3(planes) => {
+        match &self.algorithm {
+            Algorithm::Depthwise3x3(planes) => {
                 let plane = self.output[0] * self.output[1];
                 let mut y = Region::new(y, y.len() / plane.max(1), plane, plane);
-                planes.convolve(self.level, (x, &scratch.frames), w, bias, limits, &mut y);
+                planes.convolve(self.level, (x, &scratch.padded), w, bias, limits, &mut y);
             }
-            Way::PaddedPlanes(frames) => {
-                frames.fill(x, self.input, &mut scratch.frames, &mut scratch.apart);
+            Algorithm::PaddedPlanes(padded) => {
+                padded.fill(x, self.input, &mut scratch.padded, &mut scratch.apart);
                 let start = bias.map_or(R::ZERO, |bias| bias[0]);
-                for part in frames.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
+                for part in padded.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
                     scratch.taps.clear();
                     scratch.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
-                    add_up(self.level, frames.pitch, part, start, scratch);
-                    frames.place(part, part.rows, &scratch.sums, y, self.output[1]);
+                    add_up(self.level, padded.pitch, part, start, scratch);
+                    padded.place(part, part.rows, &scratch.sums, y, self.output[1]);
                 }
                 if let Some([least, most]) = limits {
-                    limit(y, least, most);
+                    clamp(y, least, most);
                 }
             }
         }
@@ -232,18 +234,18 @@ impl Depthwise {
 
 /// The sums of a part, in `scratch`.
 fn add_up<R: Real>(level: SimdLevel, pitch: usize, part: &Sums, start: R, scratch: &mut PlaneScratch<R>) {
-    let PlaneScratch { frames, sums, taps, .. } = scratch;
+    let PlaneScratch { padded, sums, taps, .. } = scratch;
     let length = (part.rows - 1) * pitch + part.columns;
     let furthest = taps.iter().map(|&(distance, _)| distance).max().unwrap_or(0);
-    assert!(furthest + length + SLACK <= frames.len() && length + SLACK <= sums.len(), "frames");
+    assert!(furthest + length + SLACK <= padded.len() && length + SLACK <= sums.len(), "padded");
     // SAFETY: the assertions bound what is read at every distance, and what is written, with the slack that
     // whole vectors need. The level is one of this machine.
-    unsafe { add_taps(level, length, taps, frames.as_ptr(), start, sums.as_mut_ptr()) };
+    unsafe { add_taps(level, length, taps, padded.as_ptr(), start, sums.as_mut_ptr()) };
 }
 
 /// A depthwise convolution over any number of axes, tap by tap.
 pub(crate) struct DepthwiseDirect {
-    walk: SlidingWindow,
+    sliding: SlidingWindow,
     channels: usize,
     multiplier: usize,
 }
@@ -252,7 +254,7 @@ impl DepthwiseDirect {
     /// The convolution of an input `x` with a kernel `w: [channels·multiplier, 1, …]` to an output `y`.
     pub(crate) fn new(window: &Window, x: &[usize], w: &[usize], y: &[usize]) -> Self {
         DepthwiseDirect {
-            walk: SlidingWindow::new(window, &x[2..], &y[2..]),
+            sliding: SlidingWindow::new(window, &x[2..], &y[2..]),
             channels: x[1],
             multiplier: w[0] / x[1].max(1),
         }
@@ -264,26 +266,26 @@ impl DepthwiseDirect {
         x: &[R],
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
-        let (inputs, taps, step) = (self.walk.input_len(), self.walk.taps(), self.walk.step());
+        let (inputs, taps, step) = (self.sliding.input_len(), self.sliding.taps(), self.sliding.step());
         let outputs = self.channels * self.multiplier;
-        y.par_chunks_mut(self.walk.output_len()).enumerate().for_each(|(plane, y)| {
+        y.par_chunks_mut(self.sliding.output_len()).enumerate().for_each(|(plane, y)| {
             let (image, channel) = (plane / outputs, plane % outputs);
             let from = image * self.channels + channel / self.multiplier;
             let x = &x[from * inputs..(from + 1) * inputs];
             let w = &w[channel * taps..(channel + 1) * taps];
             y.fill(bias.map_or(R::ZERO, |b| b[channel]));
-            for (row, y) in y.chunks_mut(self.walk.width()).enumerate() {
-                self.walk.visit(row, |tap, start, run| {
+            for (row, y) in y.chunks_mut(self.sliding.width()).enumerate() {
+                self.sliding.visit(row, |tap, start, run| {
                     let weight = w[tap];
                     let y = &mut y[run.first..run.end];
                     pair(y, &x[start + run.input..], step, |y, &x| *y += weight * x);
                 });
             }
-            if let Some(finish) = finish {
-                finish.piece(plane * y.len(), y);
+            if let Some(epilogue) = epilogue {
+                epilogue.apply(plane * y.len(), y);
             }
         });
     }
@@ -342,8 +344,8 @@ mod tests {
             let expected = definition(&window, 3, (&x, &xs), (&w, &ws), &ys);
             let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect::<Vec<f32>>();
             let mut direct = Depthwise::new(DepthwisePlan::new(&window), &window, &xs, &ws, &ys).unwrap();
-            assert!(matches!(direct.way, Way::Depthwise3x3(_)));
-            let (bias, limits) = (random.reals::<f64>(3), Epilogue::Limits([-0.3, 0.4]));
+            assert!(matches!(direct.algorithm, Algorithm::Depthwise3x3(_)));
+            let (bias, limits) = (random.reals::<f64>(3), Epilogue::Clamp([-0.3, 0.4]));
             let channels = expected.chunks(expected.len() / 6).zip(bias.iter().cycle());
             let limited: Vec<f64> =
                 channels.flat_map(|(y, b)| y.iter().map(move |y| (y + b).clamp(-0.3, 0.4))).collect();

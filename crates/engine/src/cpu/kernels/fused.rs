@@ -224,7 +224,7 @@ impl Fused {
     /// The only output, of shape `shape`, while `run` computes the value that the instructions begin with: as soon as a
     /// piece of it is there, and into the same place. Every instruction reads what the one before it wrote; the source
     /// of the value that is being computed is [`Source::Old`].
-    pub(crate) fn finish<R: Real>(
+    pub(crate) fn with_epilogue<R: Real>(
         &self,
         shape: &[usize],
         sources: &[Source<'_, R>],
@@ -233,10 +233,10 @@ impl Fused {
         if let [Instruction { function: Function::Unary(function), .. }] = &self.instructions[..]
             && let Some(limits) = limits(*function)
         {
-            return run(&Epilogue::Limits(limits));
+            return run(&Epilogue::Clamp(limits));
         }
         let (accesses, failed) = (accesses(shape, sources)?, OnceLock::new());
-        run(&Epilogue::Pieces(&|first: usize, piece: &mut [R]| {
+        run(&Epilogue::Map(&|first: usize, piece: &mut [R]| {
             for (index, block) in piece.chunks_mut(PIECE).enumerate() {
                 let chain = PointwiseDepthwise { accesses: &accesses, first: first + index * PIECE };
                 let done = self.instructions.iter().try_for_each(|step| chain.carry_out(step, block));
@@ -289,7 +289,7 @@ impl Fused {
                 }
             }
             for instruction in &self.instructions {
-                Reading { accesses, part: &part, start, length }.carry_out(instruction, registers)?;
+                BlockOperands { accesses, part: &part, start, length }.carry_out(instruction, registers)?;
             }
             for (output, register) in part.outputs.iter_mut().zip(&self.outputs) {
                 let range = start..start + length;
@@ -329,9 +329,9 @@ impl<'a, R: Real> PointwiseDepthwise<'a, R> {
     fn carry_out_at_once(&self, instruction: &Instruction, block: &mut [R]) -> bool {
         let other = |at: usize| self.other(instruction.operands[at], block.len());
         match instruction.function {
-            Function::Unary(Unary::Relu) => row_loops::rectify(block),
+            Function::Unary(Unary::Relu) => row_loops::relu(block),
             Function::Unary(Unary::Clip { min, max }) => {
-                row_loops::limit(block, R::from_f64(min), R::from_f64(max));
+                row_loops::clamp(block, R::from_f64(min), R::from_f64(max));
             }
             Function::Binary(Binary::Add) => match (other(0), other(1)) {
                 (Some(Block::Many(x)), None) | (None, Some(Block::Many(x))) => row_loops::add(block, x),
@@ -373,14 +373,14 @@ impl<'a, R: Real> PointwiseDepthwise<'a, R> {
 }
 
 /// The block at hand.
-struct Reading<'a, R> {
+struct BlockOperands<'a, R> {
     accesses: &'a [Access<'a, R>],
     part: &'a Part<'a, R>,
     start: usize,
     length: usize,
 }
 
-impl<R: Real> Reading<'_, R> {
+impl<R: Real> BlockOperands<'_, R> {
     fn real<'a>(&'a self, operand: Operand, registers: &'a Registers<R>) -> Result<Block<'a, R>> {
         let first = self.part.first + self.start;
         Ok(match operand {

@@ -256,7 +256,7 @@ pub(crate) enum InitialSums<'a, R> {
 /// Columns of lines laid out at a time, so that what they are written to stays in the nearest cache.
 const LINE_BLOCK: usize = 64;
 
-/// Lays the rows of a matrix side by side: the `k`-th number of row `lane` goes to `target[k·width + lane]`.
+/// Lays the rows of a matrix side by side: the `k`-th number of row `line_index` goes to `target[k·width + line_index]`.
 pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
     if lines.row_stride == 1 {
         for (k, target) in target.chunks_exact_mut(width).enumerate().take(lines.columns) {
@@ -268,13 +268,13 @@ pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &m
     for first in (0..lines.columns).step_by(LINE_BLOCK) {
         let count = LINE_BLOCK.min(lines.columns - first);
         let target = &mut target[first * width..(first + count) * width];
-        for lane in 0..lines.rows {
-            let line = &lines.data[lane * lines.row_stride + first * lines.column_stride..];
-            let places = target[lane..].iter_mut().step_by(width);
+        for line_index in 0..lines.rows {
+            let line = &lines.data[line_index * lines.row_stride + first * lines.column_stride..];
+            let slots = target[line_index..].iter_mut().step_by(width);
             if lines.column_stride == 1 {
-                places.zip(&line[..count]).for_each(|(place, &v)| *place = v);
+                slots.zip(&line[..count]).for_each(|(slot, &v)| *slot = v);
             } else {
-                places.zip(line.iter().step_by(lines.column_stride)).for_each(|(place, &v)| *place = v);
+                slots.zip(line.iter().step_by(lines.column_stride)).for_each(|(slot, &v)| *slot = v);
             }
         }
     }
@@ -322,14 +322,14 @@ pub(crate) fn dot<R: Real>(a: &[R], b: &[R]) -> R {
         tail += x * y;
     }
     for (x, y) in blocks_a.zip(blocks_b) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
+        for line_index in 0..LANES {
+            sums[line_index] += x[line_index] * y[line_index];
         }
     }
     let mut width = LANES / 2;
     while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
+        for line_index in 0..width {
+            sums[line_index] += sums[line_index + width];
         }
         width /= 2;
     }

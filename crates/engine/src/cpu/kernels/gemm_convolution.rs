@@ -1,5 +1,5 @@
-//! Convolution as matrix products over patches packed straight into panels; a 1×1 convolution needs no
-//! unfolding, and those over large planes read frames, see [`super::framed`]. Sums are never split, so the bits do not depend
+//! GemmConvolution as matrix products over patches packed straight into panels; a 1×1 convolution needs no
+//! unfolding, and those over large planes read frames, see [`super::implicit`]. Sums are never split, so the bits do not depend
 //! on how the work is cut.
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::conv_plan::GemmAlgorithm;
 use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region};
 use super::gemm_rhs::RhsPanels;
-use super::im2col::{Layout, Patches};
+use super::im2col::{Patches, PlaneLayout};
 use super::implicit_gemm::ImplicitGemm;
 use super::row_loops;
 use super::scratch::Scratch;
@@ -30,25 +30,25 @@ const CHANNEL_TASKS: usize = 16;
 /// What is done to the output as soon as it is computed.
 pub(crate) enum Epilogue<'a, R> {
     /// It is kept between these two.
-    Limits([R; 2]),
+    Clamp([R; 2]),
     /// This, to any piece of it, which begins at the given element.
-    Pieces(&'a (dyn Fn(usize, &mut [R]) + Sync)),
+    Map(&'a (dyn Fn(usize, &mut [R]) + Sync)),
 }
 
 impl<R: Real> Epilogue<'_, R> {
     /// The limits it is kept between, if that is all.
-    pub(crate) fn limits(&self) -> Option<[R; 2]> {
+    pub(crate) fn clamp(&self) -> Option<[R; 2]> {
         match self {
-            Epilogue::Limits(limits) => Some(*limits),
-            Epilogue::Pieces(_) => None,
+            Epilogue::Clamp(limits) => Some(*limits),
+            Epilogue::Map(_) => None,
         }
     }
 
     /// Finishes a piece of the output.
-    pub(crate) fn piece(&self, first: usize, piece: &mut [R]) {
+    pub(crate) fn apply(&self, first: usize, piece: &mut [R]) {
         match self {
-            Epilogue::Limits([least, most]) => row_loops::limit(piece, *least, *most),
-            Epilogue::Pieces(act) => act(first, piece),
+            Epilogue::Clamp([least, most]) => row_loops::clamp(piece, *least, *most),
+            Epilogue::Map(act) => act(first, piece),
         }
     }
 }
@@ -81,9 +81,9 @@ impl<R: Real> PackedKernel<R> {
 }
 
 /// A convolution of known sizes.
-pub(crate) struct Convolution {
-    walk: SlidingWindow,
-    layout: Layout,
+pub(crate) struct GemmConvolution {
+    sliding: SlidingWindow,
+    layout: PlaneLayout,
     /// The kernel reads exactly the element under it.
     flat: bool,
     images: usize,
@@ -102,14 +102,14 @@ struct Part<'a, R> {
     y: Region<'a, R>,
     /// Where in the whole output it begins.
     first: usize,
-    finish: Option<&'a Epilogue<'a, R>>,
+    epilogue: Option<&'a Epilogue<'a, R>>,
 }
 
-impl Convolution {
+impl GemmConvolution {
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
         let flat = window.is_pointwise();
-        let walk = match flat {
+        let sliding = match flat {
             // One long row: every element is read in turn.
             true => {
                 SlidingWindow::new(&Window::new([1]), &[x[2..].iter().product()], &[y[2..].iter().product()])
@@ -117,10 +117,11 @@ impl Convolution {
             false => SlidingWindow::new(window, &x[2..], &y[2..]),
         };
         // Taking rows apart pays where an element is read by several taps.
-        let apart = !flat && walk.step() > 1 && walk.runs().len() > walk.step();
-        let layout = if apart { Layout::phased(&walk, x[1]) } else { Layout::plain(&walk, x[1]) };
-        Convolution {
-            walk,
+        let apart = !flat && sliding.step() > 1 && sliding.runs().len() > sliding.step();
+        let layout =
+            if apart { PlaneLayout::phased(&sliding, x[1]) } else { PlaneLayout::plain(&sliding, x[1]) };
+        GemmConvolution {
+            sliding,
             layout,
             flat,
             images: x[0],
@@ -131,7 +132,7 @@ impl Convolution {
     }
 
     fn depth(&self) -> usize {
-        self.group_inputs * self.walk.taps()
+        self.group_inputs * self.sliding.taps()
     }
 
     /// `y ← w ⋆ x + bias`, finished piece by piece.
@@ -141,22 +142,22 @@ impl Convolution {
         x: &[R],
         w: &PackedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
-        let framed = (algorithm == GemmAlgorithm::Implicit).then(|| self.framed()).flatten();
-        if let Some(framed) = framed {
+        let implicit = (algorithm == GemmAlgorithm::Implicit).then(|| self.implicit_gemm()).flatten();
+        if let Some(implicit) = implicit {
             let groups: Vec<&[LhsPanels<R>]> = w.groups.iter().map(std::slice::from_ref).collect();
-            return framed.run(x, &groups, bias, finish, y);
+            return implicit.run(x, &groups, bias, epilogue, y);
         }
-        let apart = self.take_apart(x);
+        let apart = self.deinterleave(x);
         let x = apart.as_deref().unwrap_or(x);
         if algorithm == GemmAlgorithm::Im2colAcrossImages {
             assert_eq!(self.groups, 1, "patches of groups do not lie side by side");
-            self.run_together(x, w, bias, finish, y);
+            self.run_together(x, w, bias, epilogue, y);
             return;
         }
-        let (inputs, outputs) = (self.group_inputs * self.layout.channel, self.walk.output_len());
+        let (inputs, outputs) = (self.group_inputs * self.layout.channel, self.sliding.output_len());
         let rows = self.group_outputs;
         y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| {
             let group = index % self.groups;
@@ -167,7 +168,7 @@ impl Convolution {
                 bias: bias.map(|b| &b[group * rows..(group + 1) * rows]),
                 y: Region::new(y, rows, outputs, outputs),
                 first: index * rows * outputs,
-                finish,
+                epilogue,
             };
             if outputs.div_ceil(COLUMNS) >= MANY_BLOCKS {
                 self.share_positions(&part);
@@ -178,19 +179,24 @@ impl Convolution {
     }
 
     /// The same over frames, if its window has two axes.
-    fn framed(&self) -> Option<ImplicitGemm> {
-        ImplicitGemm::convolution(self.walk.window(), self.group_inputs, &self.walk.input, &self.walk.output)
+    fn implicit_gemm(&self) -> Option<ImplicitGemm> {
+        ImplicitGemm::convolution(
+            self.sliding.window(),
+            self.group_inputs,
+            &self.sliding.input,
+            &self.sliding.output,
+        )
     }
 
     /// The input with its rows taken apart, where that is done.
-    fn take_apart<R: Real>(&self, x: &[R]) -> Option<Scratch<R>> {
-        let (plane, target) = (self.walk.input_len(), self.layout.channel);
+    fn deinterleave<R: Real>(&self, x: &[R]) -> Option<Scratch<R>> {
+        let (plane, target) = (self.sliding.input_len(), self.layout.channel);
         if !self.layout.is_phased() {
             return None;
         }
         let mut apart = Scratch::new(x.len() / plane * target);
         apart.par_chunks_mut(target).zip(x.par_chunks(plane)).for_each(|(apart, plane)| {
-            self.layout.take_apart(plane, apart);
+            self.layout.deinterleave(plane, apart);
         });
         Some(apart)
     }
@@ -201,26 +207,26 @@ impl Convolution {
         x: &[R],
         w: &PackedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
-        let (outputs, rows) = (self.walk.output_len(), self.group_outputs);
+        let (outputs, rows) = (self.sliding.output_len(), self.group_outputs);
         let positions = self.images * outputs;
         let mut together = Scratch::new(rows * positions);
         let region = Region::new(&mut together, rows, positions, positions);
-        let part = Part { level: w.level, x, w: &w.groups[0], bias, y: region, first: 0, finish: None };
+        let part = Part { level: w.level, x, w: &w.groups[0], bias, y: region, first: 0, epilogue: None };
         self.share_channels(&part, positions);
         y.par_chunks_mut(outputs).enumerate().for_each(|(index, y)| {
             let (image, channel) = (index / rows, index % rows);
             y.copy_from_slice(&together[channel * positions + image * outputs..][..outputs]);
-            if let Some(finish) = finish {
-                finish.piece(index * outputs, y);
+            if let Some(epilogue) = epilogue {
+                epilogue.apply(index * outputs, y);
             }
         });
     }
 
     fn share_positions<R: Real>(&self, part: &Part<'_, R>) {
-        let outputs = self.walk.output_len();
+        let outputs = self.sliding.output_len();
         let width = VECTORS * part.level.width::<R>();
         let (panels, blocks) = (outputs.div_ceil(width), outputs.div_ceil(COLUMNS));
         let depth = self.depth();
@@ -229,18 +235,18 @@ impl Convolution {
             let first = block * panels / blocks * width;
             let positions = first..((block + 1) * panels / blocks * width).min(outputs);
             let plain = self.is_plain();
-            let readings = self.readings::<R>(part.level, &positions, plain);
-            let padded: usize = readings.iter().map(|(width, _)| width).sum();
+            let patch_panels = self.patch_panels::<R>(part.level, &positions, plain);
+            let padded: usize = patch_panels.iter().map(|(width, _)| width).sum();
             let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
             // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
             let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
             for span in 0..spans {
                 let depths = span * depth / spans..(span + 1) * depth / spans;
                 let mut rest = &mut patches[..];
-                for (width, readings) in &readings {
+                for (width, patch_panels) in &patch_panels {
                     let panel;
                     (panel, rest) = rest.split_at_mut(width * depths.len());
-                    readings.pack(part.x, depths.clone(), *width, panel);
+                    patch_panels.pack(part.x, depths.clone(), *width, panel);
                 }
                 let patches = &patches[..depths.len() * padded];
                 let right = self.right(plain, (part.x, patches), depths.clone(), positions.clone());
@@ -248,14 +254,14 @@ impl Convolution {
                 let limits = part.limits(span + 1 == spans);
                 part.w.multiply_within(0..part.w.panels(), depths.start, right, start, limits, &mut y);
             }
-            part.finish(&mut y, 0..self.group_outputs, positions.start);
+            part.apply_epilogue(&mut y, 0..self.group_outputs, positions.start);
         });
     }
 
     fn share_channels<R: Real>(&self, part: &Part<'_, R>, positions: usize) {
         let (depth, plain) = (self.depth(), self.is_plain());
-        let readings = self.readings::<R>(part.level, &(0..positions), plain);
-        let padded: usize = readings.iter().map(|(width, _)| width).sum();
+        let patch_panels = self.patch_panels::<R>(part.level, &(0..positions), plain);
+        let padded: usize = patch_panels.iter().map(|(width, _)| width).sum();
         let spans = (depth * padded).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
         // Where channels are few, their positions are shared out too.
         let width = VECTORS * part.level.width::<R>();
@@ -265,14 +271,14 @@ impl Convolution {
         for span in 0..spans {
             let depths = span * depth / spans..(span + 1) * depth / spans;
             let mut rest = &mut patches[..];
-            let mut panels = Vec::with_capacity(readings.len());
-            for (width, readings) in &readings {
+            let mut panels = Vec::with_capacity(patch_panels.len());
+            for (width, patch_panels) in &patch_panels {
                 let panel;
                 (panel, rest) = rest.split_at_mut(width * depths.len());
-                panels.push((*width, readings, panel));
+                panels.push((*width, patch_panels, panel));
             }
-            panels.into_par_iter().for_each(|(width, readings, panel)| {
-                readings.pack(part.x, depths.clone(), width, panel);
+            panels.into_par_iter().for_each(|(width, patch_panels, panel)| {
+                patch_panels.pack(part.x, depths.clone(), width, panel);
             });
             let patches = &patches[..depths.len() * padded];
             let right = self.right(plain, (part.x, patches), depths.clone(), 0..positions);
@@ -288,18 +294,19 @@ impl Convolution {
                 let right = right.part(columns.clone());
                 part.w.multiply_within(panels, depths.start, right, start, limits, &mut y);
                 if span + 1 == spans {
-                    part.finish(&mut y, rows, columns.start);
+                    part.apply_epilogue(&mut y, rows, columns.start);
                 }
             });
         }
     }
 
-    /// How the positions of one image beyond the last whole panel are laid out for [`Convolution::channels`].
+    /// How the positions of one image beyond the last whole panel are laid out for [`GemmConvolution::channels`].
     pub(crate) fn rest<R: Real>(&self, level: SimdLevel, x: &[R], positions: &Range<usize>) -> Vec<R> {
-        let readings = self.readings::<R>(level, positions, true);
-        let mut panels = vec![R::ZERO; self.depth() * readings.iter().map(|(width, _)| width).sum::<usize>()];
-        if let [(width, readings)] = &readings[..] {
-            readings.pack(x, 0..self.depth(), *width, &mut panels);
+        let patch_panels = self.patch_panels::<R>(level, positions, true);
+        let mut panels =
+            vec![R::ZERO; self.depth() * patch_panels.iter().map(|(width, _)| width).sum::<usize>()];
+        if let [(width, patch_panels)] = &patch_panels[..] {
+            patch_panels.pack(x, 0..self.depth(), *width, &mut panels);
         }
         panels
     }
@@ -342,7 +349,7 @@ impl Convolution {
     }
 
     /// Every panel of `positions` that has to be packed: its width and how its patches are read.
-    fn readings<R: Real>(
+    fn patch_panels<R: Real>(
         &self,
         level: SimdLevel,
         positions: &Range<usize>,
@@ -351,7 +358,7 @@ impl Convolution {
         let patches = |(first, width): (usize, usize)| {
             let first = positions.start + first;
             let panel = first..(first + width).min(positions.end);
-            (width, Patches::new(&self.walk, &self.layout, panel))
+            (width, Patches::new(&self.sliding, &self.layout, panel))
         };
         let all = level.rhs_panels::<R>(positions.len());
         all.filter(|(first, width)| !plain || first + width > positions.len()).map(patches).collect()
@@ -370,14 +377,14 @@ impl<R: Real> Part<'_, R> {
 
     /// The limits to keep sums between before they are written for the last time.
     fn limits(&self, last: bool) -> Option<[R; 2]> {
-        self.finish.filter(|_| last).and_then(Epilogue::limits)
+        self.epilogue.filter(|_| last).and_then(Epilogue::clamp)
     }
 
     /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.
-    fn finish(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
-        let Some(Epilogue::Pieces(finish)) = self.finish else { return };
+    fn apply_epilogue(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
+        let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
         for (local, row) in rows.enumerate() {
-            finish(self.first + row * self.y.stride() + first, y.row(local));
+            epilogue(self.first + row * self.y.stride() + first, y.row(local));
         }
     }
 }
@@ -450,7 +457,7 @@ pub(crate) mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
                 let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
-                let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
+                let convolution = GemmConvolution::new(&window, groups, &xs, &ws, &ys);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 assert_close(&y, &definition(&window, groups, (&x, &xs), (&w, &ws), &ys), 1e-13);
@@ -484,7 +491,7 @@ pub(crate) mod tests {
             for (i, e) in expected.iter_mut().enumerate() {
                 *e += bias[i / (size * size) % outputs];
             }
-            let convolution = Convolution::new(&window, 1, &xs, &ws, &ys);
+            let convolution = GemmConvolution::new(&window, 1, &xs, &ws, &ys);
             let mut y = vec![f64::NAN; expected.len()];
             let packed = PackedKernel::new(SimdLevel::best(), 1, &w, &ws);
             let algorithm = GemmAlgorithm::new(&window, 1, &ws, &xs, &ys);

@@ -11,7 +11,7 @@ use super::simd_lanes::{MAX_ROWS, WIDEST};
 use super::simd_level::{SimdLevel, VECTORS};
 use crate::cpu::real::Real;
 
-/// Numbers that a right operand read where it lies, in rows at any places, must have after its last column.
+/// Numbers that a right operand read where it lies, in rows at any offsets, must have after its last column.
 pub(crate) const BEYOND: usize = VECTORS * WIDEST;
 /// Numbers in the largest tile of any level.
 const LARGEST_TILE: usize = MAX_ROWS * VECTORS * WIDEST;
@@ -32,8 +32,8 @@ enum Source<'a, R> {
     Panels,
     /// In rows so far apart. Only the last panel is packed, if its columns do not fill it.
     Rows(&'a [R], usize),
-    /// In rows that begin at these places, of which the furthest is given; there is something to read after them.
-    Places(&'a [R], &'a [usize], usize),
+    /// In rows that begin at these offsets, of which the furthest is given; there is something to read after them.
+    Offsets(&'a [R], &'a [usize], usize),
 }
 
 impl<'a, R: Real> RhsPanels<'a, R> {
@@ -47,11 +47,11 @@ impl<'a, R: Real> RhsPanels<'a, R> {
         RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
     }
 
-    /// An operand whose rows begin at these places of `data`, which goes on for [`BEYOND`] numbers after the last column.
-    pub(crate) fn places(data: &'a [R], places: &'a [usize], columns: usize) -> Self {
-        let furthest = places.iter().copied().max().unwrap_or(0);
-        let source = Source::Places(data, places, furthest);
-        RhsPanels { data: &[], depth: places.len(), columns, source }
+    /// An operand whose rows begin at these offsets of `data`, which goes on for [`BEYOND`] numbers after the last column.
+    pub(crate) fn offsets(data: &'a [R], offsets: &'a [usize], columns: usize) -> Self {
+        let furthest = offsets.iter().copied().max().unwrap_or(0);
+        let source = Source::Offsets(data, offsets, furthest);
+        RhsPanels { data: &[], depth: offsets.len(), columns, source }
     }
 
     /// Some of its panels: the columns from the first of one to the first of another, or to the last.
@@ -59,8 +59,8 @@ impl<'a, R: Real> RhsPanels<'a, R> {
         let (data, source) = match self.source {
             Source::Panels => (&self.data[columns.start * self.depth..], Source::Panels),
             Source::Rows(rows, stride) => (self.data, Source::Rows(&rows[columns.start..], stride)),
-            Source::Places(data, places, furthest) => {
-                (self.data, Source::Places(&data[columns.start..], places, furthest))
+            Source::Offsets(data, offsets, furthest) => {
+                (self.data, Source::Offsets(&data[columns.start..], offsets, furthest))
             }
         };
         RhsPanels { data, depth: self.depth, columns: columns.len(), source }
@@ -84,9 +84,9 @@ impl<'a, R: Real> RhsPanels<'a, R> {
                 let reach = depths.len().saturating_sub(1) * stride + width;
                 return (&rows[depths.start * stride + first..][..reach], evenly(stride));
             }
-            Source::Places(data, places, furthest) => {
-                assert!(across.is_none(), "rows at any places are not multiplied across");
-                return (&data[first..][..furthest + width], Depth::At(&places[depths.clone()]));
+            Source::Offsets(data, offsets, furthest) => {
+                assert!(across.is_none(), "rows at any offsets are not multiplied across");
+                return (&data[first..][..furthest + width], Depth::At(&offsets[depths.clone()]));
             }
             Source::Rows(..) => 0,
             Source::Panels => first * self.depth,
@@ -217,11 +217,11 @@ pub(super) fn pack_rhs<R: Real>(level: SimdLevel, matrix: Matrix<'_, R>, panels:
     for (first, width) in level.rhs_panels::<R>(columns) {
         let panel;
         (panel, rest) = rest.split_at_mut(depth * width);
-        let lanes = width.min(columns - first);
-        if lanes < width {
+        let columns_left = width.min(columns - first);
+        if columns_left < width {
             panel.fill(R::ZERO);
         }
-        interleave(matrix.columns(first, lanes).transposed(), width, panel);
+        interleave(matrix.columns(first, columns_left).transposed(), width, panel);
     }
 }
 

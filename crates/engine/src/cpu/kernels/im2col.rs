@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use super::row_loops::take_apart;
+use super::row_loops::deinterleave;
 use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 
 /// The pieces of output rows that a range of flat output positions covers: row, first column, length.
-fn pieces(walk: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
-    let width = walk.width();
+fn pieces(sliding: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
+    let width = sliding.width();
     let mut at = positions.start;
     std::iter::from_fn(move || {
         let (row, column) = (at / width, at % width);
@@ -23,7 +23,7 @@ fn pieces(walk: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Item =
 
 /// A run of elements that a tap reads for some of the positions.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct CopyRun {
     /// Where it begins, counted from the start of a channel.
     from: usize,
     /// The first position it serves, counted from the first of the patches.
@@ -33,7 +33,7 @@ struct Reading {
 
 /// Where the elements of the planes lie that patches are read from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct PlaneLayout {
     /// Distance from one channel to the next.
     pub(crate) channel: usize,
     /// Distance from one image to the next.
@@ -44,19 +44,25 @@ pub(crate) struct Layout {
     step: usize,
 }
 
-impl Layout {
+impl PlaneLayout {
     /// Planes as they are, of images of `channels` channels.
-    pub(crate) fn plain(walk: &SlidingWindow, channels: usize) -> Self {
-        let (channel, row) = (walk.input_len(), walk.input[walk.input.len() - 1]);
-        Layout { channel, image: channels * channel, row, phased_row: None, step: walk.step() }
+    pub(crate) fn plain(sliding: &SlidingWindow, channels: usize) -> Self {
+        let (channel, row) = (sliding.input_len(), sliding.input[sliding.input.len() - 1]);
+        PlaneLayout { channel, image: channels * channel, row, phased_row: None, step: sliding.step() }
     }
 
     /// Planes whose rows are taken apart by the phases of the stride, so that what a tap reads lies together.
-    pub(crate) fn phased(walk: &SlidingWindow, channels: usize) -> Self {
-        let row = walk.input[walk.input.len() - 1];
-        let phased = row.div_ceil(walk.step()) * walk.step();
-        let channel = walk.input_len() / row.max(1) * phased;
-        Layout { channel, image: channels * channel, row, phased_row: Some(phased), step: walk.step() }
+    pub(crate) fn phased(sliding: &SlidingWindow, channels: usize) -> Self {
+        let row = sliding.input[sliding.input.len() - 1];
+        let phased = row.div_ceil(sliding.step()) * sliding.step();
+        let channel = sliding.input_len() / row.max(1) * phased;
+        PlaneLayout {
+            channel,
+            image: channels * channel,
+            row,
+            phased_row: Some(phased),
+            step: sliding.step(),
+        }
     }
 
     pub(crate) fn is_phased(&self) -> bool {
@@ -64,15 +70,15 @@ impl Layout {
     }
 
     /// Takes the rows of planes apart.
-    pub(crate) fn take_apart<R: Real>(&self, planes: &[R], apart: &mut [R]) {
+    pub(crate) fn deinterleave<R: Real>(&self, planes: &[R], apart: &mut [R]) {
         let Some(phased) = self.phased_row else { return };
         for (row, apart) in planes.chunks(self.row).zip(apart.chunks_mut(phased)) {
-            take_apart(row, self.step, apart);
+            deinterleave(row, self.step, apart);
         }
     }
 
     /// Where an element of a plane lies.
-    fn place(&self, at: usize) -> usize {
+    fn offset_of(&self, at: usize) -> usize {
         match self.phased_row {
             None => at,
             Some(phased) => {
@@ -94,39 +100,39 @@ pub(crate) struct Patches {
     positions: usize,
     spacing: usize,
     channel: usize,
-    readings: Vec<Reading>,
-    /// For every tap, the end of its readings and whether they serve every position.
+    copies: Vec<CopyRun>,
+    /// For every tap, the end of its copies and whether they serve every position.
     taps: Vec<(usize, bool)>,
 }
 
 impl Patches {
-    pub(crate) fn new(walk: &SlidingWindow, layout: &Layout, positions: Range<usize>) -> Self {
-        let (plane, step) = (walk.output_len(), walk.step());
-        let (mut readings, mut taps) = (Vec::new(), Vec::with_capacity(walk.taps()));
-        for tap in 0..walk.taps() {
+    pub(crate) fn new(sliding: &SlidingWindow, layout: &PlaneLayout, positions: Range<usize>) -> Self {
+        let (plane, step) = (sliding.output_len(), sliding.step());
+        let (mut copies, mut taps) = (Vec::new(), Vec::with_capacity(sliding.taps()));
+        for tap in 0..sliding.taps() {
             let (mut done, mut served) = (0, 0);
             while done < positions.len() {
                 let (image, first) = ((positions.start + done) / plane, (positions.start + done) % plane);
                 let end = plane.min(first + positions.len() - done);
-                for (row, column, length) in pieces(walk, first..end) {
-                    if let Some((start, run)) = walk.read(row, tap) {
+                for (row, column, length) in pieces(sliding, first..end) {
+                    if let Some((start, run)) = sliding.read(row, tap) {
                         let first = run.first.clamp(column, column + length);
                         let end = run.end.clamp(first, column + length);
                         if first < end {
                             let at = start + run.input + (first - run.first) * step;
-                            let from = image * layout.image + layout.place(at);
+                            let from = image * layout.image + layout.offset_of(at);
                             let to = (done + first - column) as u32;
-                            readings.push(Reading { from, to, length: (end - first) as u32 });
+                            copies.push(CopyRun { from, to, length: (end - first) as u32 });
                             served += end - first;
                         }
                     }
                     done += length;
                 }
             }
-            taps.push((readings.len(), served == positions.len()));
+            taps.push((copies.len(), served == positions.len()));
         }
         let (spacing, channel) = (layout.spacing(), layout.channel);
-        Patches { positions: positions.len(), spacing, channel, readings, taps }
+        Patches { positions: positions.len(), spacing, channel, copies, taps }
     }
 
     /// Lays out rows `depths` (channel by channel, tap by tap) of the patches of `planes` as one right panel `width`
@@ -141,9 +147,9 @@ impl Patches {
             if !whole || self.positions < width {
                 target.fill(R::ZERO);
             }
-            for reading in &self.readings[first..end] {
-                let target = &mut target[reading.to as usize..][..reading.length as usize];
-                copy_spaced(target, &planes[reading.from..], self.spacing);
+            for copy in &self.copies[first..end] {
+                let target = &mut target[copy.to as usize..][..copy.length as usize];
+                copy_spaced(target, &planes[copy.from..], self.spacing);
             }
         }
     }
@@ -162,14 +168,14 @@ fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
 }
 
 /// Adds `taps` rows of `positions.len()` back to where [`Patches`] would have read them.
-pub(crate) fn fold<R: Real>(walk: &SlidingWindow, rows: &[R], positions: Range<usize>, plane: &mut [R]) {
-    let step = walk.step();
+pub(crate) fn col2im<R: Real>(sliding: &SlidingWindow, rows: &[R], positions: Range<usize>, plane: &mut [R]) {
+    let step = sliding.step();
     for (tap, source) in rows.chunks_exact(positions.len()).enumerate() {
         let mut done = 0;
-        for (row, column, length) in pieces(walk, positions.clone()) {
+        for (row, column, length) in pieces(sliding, positions.clone()) {
             let piece = &source[done..done + length];
             done += length;
-            let Some((start, run)) = walk.read(row, tap) else { continue };
+            let Some((start, run)) = sliding.read(row, tap) else { continue };
             let first = run.first.clamp(column, column + length);
             let end = run.end.clamp(first, column + length);
             if first < end {

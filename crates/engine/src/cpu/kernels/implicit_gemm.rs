@@ -1,4 +1,4 @@
-//! Convolutions and their transposes as matrix products that read planes where they lie in frames: every tap of every channel is a
+//! Convolutions and their transposes as matrix products that read planes where they lie in padded: every tap of every channel is a
 //! row of the right operand, and nothing is unfolded or folded.
 #![allow(unsafe_code)]
 
@@ -19,8 +19,8 @@ use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 pub(crate) const POSITIONS: usize = 1 << 10;
 /// Pieces of work for every thread, about.
 const PIECES: usize = 8;
-/// Numbers of frames laid out at a time, if that is enough for one group of an image.
-const MOST: usize = 1 << 24;
+/// Numbers of padded laid out at a time, if that is enough for one group of an image.
+const MAX_PADDED: usize = 1 << 24;
 /// Numbers of planes copied by one task, about.
 const GRAIN: usize = 1 << 13;
 
@@ -63,37 +63,37 @@ impl<R: Real> PackedPhases<R> {
         &self,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         let (input, output) = ([xs[2], xs[3]], [ys[2], ys[3]]);
-        let frames = PaddedPlanes::transposed(&self.window, input, output);
+        let padded = PaddedPlanes::transposed(&self.window, input, output);
         let inputs = xs[1] / self.groups.len();
         let groups: Vec<&[LhsPanels<R>]> = self.groups.iter().map(Vec::as_slice).collect();
-        ImplicitGemm::new(frames, input, output, inputs).run(x, &groups, bias, finish, y);
+        ImplicitGemm::new(padded, input, output, inputs).run(x, &groups, bias, epilogue, y);
     }
 }
 
-/// Sums over frames of known sizes.
+/// Sums over padded of known sizes.
 pub(crate) struct ImplicitGemm {
-    frames: PaddedPlanes,
+    padded: PaddedPlanes,
     input: [usize; 2],
     output: [usize; 2],
     /// Channels of a group that are read.
     inputs: usize,
     /// For every sum, where its rows begin, counted from the first frame of a group.
-    places: Vec<Vec<usize>>,
+    tap_offsets: Vec<Vec<usize>>,
 }
 
 impl ImplicitGemm {
-    fn new(frames: PaddedPlanes, input: [usize; 2], output: [usize; 2], inputs: usize) -> Self {
-        let length = frames.length();
+    fn new(padded: PaddedPlanes, input: [usize; 2], output: [usize; 2], inputs: usize) -> Self {
+        let length = padded.length();
         let of_sum = |sums: &Sums| {
             let taps = &sums.taps;
             (0..inputs).flat_map(|input| taps.iter().map(move |tap| input * length + tap.1)).collect()
         };
-        let places = frames.sums.iter().map(of_sum).collect();
-        ImplicitGemm { frames, input, output, inputs, places }
+        let tap_offsets = padded.sums.iter().map(of_sum).collect();
+        ImplicitGemm { padded, input, output, inputs, tap_offsets }
     }
 
     /// The convolution of planes of `inputs` channels a group, if it has two axes and a small window.
@@ -105,8 +105,8 @@ impl ImplicitGemm {
     ) -> Option<Self> {
         let window = PlanarWindow::new(window)?;
         let (&[height, width], &[rows, columns]) = (input, output) else { return None };
-        let frames = PaddedPlanes::new(&window, [rows, columns]);
-        Some(ImplicitGemm::new(frames, [height, width], [rows, columns], inputs))
+        let padded = PaddedPlanes::new(&window, [rows, columns]);
+        Some(ImplicitGemm::new(padded, [height, width], [rows, columns], inputs))
     }
 
     /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
@@ -115,18 +115,18 @@ impl ImplicitGemm {
         x: &[R],
         w: &[&[LhsPanels<R>]],
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
         let Some(left) = w.first().and_then(|sums| sums.first()) else { return };
         let outputs = left.rows_of(&(0..left.panels())).len();
-        let (group, read) = (self.inputs * self.frames.length(), self.inputs * self.input[0] * self.input[1]);
+        let (group, read) = (self.inputs * self.padded.length(), self.inputs * self.input[0] * self.input[1]);
         let written = (outputs * self.output[0] * self.output[1]).max(1);
-        let parts = (MOST / group.max(1)).max(1);
+        let parts = (MAX_PADDED / group.max(1)).max(1);
         for (index, y) in y.chunks_mut(parts * written).enumerate() {
             let first = index * parts;
             let x = &x[first * read..(first + y.len() / written) * read];
-            self.run_some(x, (w, left), first, (bias, finish), y);
+            self.run_some(x, (w, left), first, (bias, epilogue), y);
         }
     }
 
@@ -136,13 +136,13 @@ impl ImplicitGemm {
         x: &[R],
         (w, left): (&[&[LhsPanels<R>]], &LhsPanels<R>),
         before: usize,
-        (bias, finish): (Option<&[R]>, Option<&Epilogue<'_, R>>),
+        (bias, epilogue): (Option<&[R]>, Option<&Epilogue<'_, R>>),
         y: &mut [R],
     ) {
         let (panels, outputs) = (left.panels(), left.rows_of(&(0..left.panels())).len());
-        let (plane, group) = (self.output[0] * self.output[1], self.inputs * self.frames.length());
+        let (plane, group) = (self.output[0] * self.output[1], self.inputs * self.padded.length());
         let parts = y.len() / (outputs * plane).max(1);
-        let (frames, bands) = (self.framed(x, parts * self.inputs), self.bands(parts * panels));
+        let (padded, bands) = (self.pad_planes(x, parts * self.inputs), self.bands(parts * panels));
         let y = Region::new(y, parts * outputs, plane, plane);
         parallel_for(parts * bands.len() * panels, |task| {
             let (part, panel) = (task / panels / bands.len(), task % panels..task % panels + 1);
@@ -150,33 +150,33 @@ impl ImplicitGemm {
             let band = &bands[task / panels % bands.len()];
             let own = left.rows_of(&panel);
             let (rows, first) = (part * outputs + own.start, of_group * outputs + own.start);
-            let places = self.outputs(band);
+            let tap_offsets = self.outputs(band);
             // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
-            let mut y = unsafe { y.part(rows..rows + own.len(), places.clone()) };
+            let mut y = unsafe { y.part(rows..rows + own.len(), tap_offsets.clone()) };
             let start = bias.map_or(InitialSums::Zero, |bias| InitialSums::Rows(&bias[first..]));
-            let limits = finish.and_then(Epilogue::limits);
+            let limits = epilogue.and_then(Epilogue::clamp);
             for (sum, w) in w[of_group].iter().enumerate() {
                 let w = (w, panel.clone());
-                self.add_up(sum, &frames[part * group..], w, band, (start, limits), &mut y);
+                self.add_up(sum, &padded[part * group..], w, band, (start, limits), &mut y);
             }
-            if let Some(Epilogue::Pieces(finish)) = finish {
+            if let Some(Epilogue::Map(epilogue)) = epilogue {
                 let rows = before * outputs + rows;
-                (0..y.rows).for_each(|row| finish((rows + row) * plane + places.start, y.row(row)));
+                (0..y.rows).for_each(|row| epilogue((rows + row) * plane + tap_offsets.start, y.row(row)));
             }
         });
     }
 
-    /// One of the sums over the frames of a group, in a band of rows, for the channels of some panels.
+    /// One of the sums over the padded of a group, in a band of rows, for the channels of some panels.
     fn add_up<R: Real>(
         &self,
         sum: usize,
-        frames: &[R],
+        padded: &[R],
         (w, panels): (&LhsPanels<R>, Range<usize>),
         band: &Range<usize>,
         (start, limits): (InitialSums<'_, R>, Option<[R; 2]>),
         y: &mut Region<'_, R>,
     ) {
-        let (sums, pitch) = (&self.frames.sums[sum], self.frames.pitch);
+        let (sums, pitch) = (&self.padded.sums[sum], self.padded.pitch);
         let rows = band.start.min(sums.rows)..band.end.min(sums.rows);
         if rows.is_empty() || sums.columns == 0 {
             return;
@@ -184,27 +184,27 @@ impl ImplicitGemm {
         let columns = (rows.len() - 1) * pitch + sums.columns;
         let mut room = Scratch::new(y.rows * columns);
         let mut result = Region::new(&mut room, y.rows, columns, columns);
-        let right = RhsPanels::places(&frames[rows.start * pitch..], &self.places[sum], columns);
+        let right = RhsPanels::offsets(&padded[rows.start * pitch..], &self.tap_offsets[sum], columns);
         w.multiply_within(panels, 0, right, start, limits, &mut result);
         for row in 0..y.rows {
-            self.frames.place(sums, rows.len(), result.row(row), y.row(row), self.output[1]);
+            self.padded.place(sums, rows.len(), result.row(row), y.row(row), self.output[1]);
         }
     }
 
-    /// So many planes in their frames, one after the other; if they are empty, or there are none, there are zeros to read.
-    fn framed<R: Real>(&self, x: &[R], count: usize) -> Scratch<R> {
-        let (plane, length) = (self.input[0] * self.input[1], self.frames.length());
-        let mut all = Scratch::new(count * length + length + self.frames.beyond() + BEYOND);
-        let (frames, beyond) = all.split_at_mut(count * length);
+    /// So many planes in their padded, one after the other; if they are empty, or there are none, there are zeros to read.
+    fn pad_planes<R: Real>(&self, x: &[R], count: usize) -> Scratch<R> {
+        let (plane, length) = (self.input[0] * self.input[1], self.padded.length());
+        let mut all = Scratch::new(count * length + length + self.padded.beyond() + BEYOND);
+        let (padded, beyond) = all.split_at_mut(count * length);
         beyond.fill(R::ZERO);
         let planes = GRAIN.div_ceil(length.max(1));
-        parallel_for_chunks(frames, planes * length, |task, frames| {
-            let mut apart = self.frames.row(self.input[1]);
-            for (local, frames) in frames.chunks_mut(length.max(1)).enumerate() {
-                frames.fill(R::ZERO);
+        parallel_for_chunks(padded, planes * length, |task, padded| {
+            let mut apart = self.padded.row(self.input[1]);
+            for (local, padded) in padded.chunks_mut(length.max(1)).enumerate() {
+                padded.fill(R::ZERO);
                 let x = &x[(task * planes + local) * plane..][..plane];
                 if plane > 0 {
-                    self.frames.fill(x, self.input, frames, &mut apart);
+                    self.padded.fill(x, self.input, padded, &mut apart);
                 }
             }
         });
@@ -214,15 +214,15 @@ impl ImplicitGemm {
     /// Bands of rows of sums, so many that there is enough to share out in `others` times as many pieces. Bits do not depend
     /// on them.
     fn bands(&self, others: usize) -> Vec<Range<usize>> {
-        let rows = self.frames.sums.iter().map(|sums| sums.rows).max().unwrap_or(0);
+        let rows = self.padded.sums.iter().map(|sums| sums.rows).max().unwrap_or(0);
         let wanted = (PIECES * rayon::current_num_threads()).div_ceil(others.max(1));
-        let count = (rows * self.frames.pitch).div_ceil(POSITIONS).max(wanted).clamp(1, rows.max(1));
+        let count = (rows * self.padded.pitch).div_ceil(POSITIONS).max(wanted).clamp(1, rows.max(1));
         (0..count).map(|band| band * rows / count..(band + 1) * rows / count).collect()
     }
 
-    /// The places in a plane of the output that a band of rows belongs to.
+    /// The tap_offsets in a plane of the output that a band of rows belongs to.
     fn outputs(&self, band: &Range<usize>) -> Range<usize> {
-        let step = self.frames.sums.first().map_or(1, |sums| sums.step[0]);
+        let step = self.padded.sums.first().map_or(1, |sums| sums.step[0]);
         let row = |row: usize| (row * step).min(self.output[0]) * self.output[1];
         row(band.start)..row(band.end)
     }

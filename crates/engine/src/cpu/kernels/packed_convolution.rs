@@ -10,11 +10,11 @@ use monosplit_graph::op::Window;
 use super::conv_plan::{ConvolutionPlan, DepthwisePlan, GemmAlgorithm, rotated_kernel_shape};
 use super::depthwise::{Depthwise, DepthwiseDirect};
 use super::depthwise_3x3::Depthwise3x3;
-use super::gemm_convolution::{Convolution, Epilogue, PackedKernel};
+use super::gemm_convolution::{Epilogue, GemmConvolution, PackedKernel};
 use super::pointwise_depthwise::{BiasAndEpilogue, PointwiseDepthwise};
 use super::simd_level::SimdLevel;
 use super::winograd::{TransformedKernel, Winograd};
-use super::winograd_transform::Size;
+use super::winograd_transform::TileSize;
 use crate::cpu::real::Real;
 
 /// Weights as their algorithm reads them.
@@ -32,7 +32,7 @@ enum PackedWeights<R> {
 /// Transformed weights by the node they are the value of and the size of tiles. Nodes of a program that read the same weights
 /// share them, a convolution and its transpose too.
 #[derive(Debug, Default)]
-pub(crate) struct PackedWeightCache<R>(RefCell<HashMap<(NodeId, Size), Arc<TransformedKernel<R>>>>);
+pub(crate) struct PackedWeightCache<R>(RefCell<HashMap<(NodeId, TileSize), Arc<TransformedKernel<R>>>>);
 
 impl<R: Real> PackedWeightCache<R> {
     pub(crate) fn new() -> Self {
@@ -49,7 +49,7 @@ pub(crate) struct Weights<'a, R> {
 }
 
 impl<R: Real> Weights<'_, R> {
-    fn transformed(&self, size: Size) -> Arc<TransformedKernel<R>> {
+    fn transformed(&self, size: TileSize) -> Arc<TransformedKernel<R>> {
         let (w, shape) = (self.elements, self.shape);
         let taps = |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
         let new = || Arc::new(TransformedKernel::new(SimdLevel::best(), size, (shape[0], shape[1]), taps));
@@ -113,18 +113,18 @@ impl<R: Real> PackedConvolution<R> {
         &self,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         match &self.weights {
-            PackedWeights::Depthwise(w) => self.run_depthwise((x, xs), w, bias, finish, (y, ys)),
+            PackedWeights::Depthwise(w) => self.run_depthwise((x, xs), w, bias, epilogue, (y, ys)),
             PackedWeights::Winograd { kernel, rotated } => {
                 let pad = [self.window.pad[0].0, self.window.pad[1].0];
-                Winograd::new(kernel.size(), *rotated, pad, xs, ys).run(x, kernel, bias, finish, y);
+                Winograd::new(kernel.size(), *rotated, pad, xs, ys).run(x, kernel, bias, epilogue, y);
             }
             PackedWeights::Gemm(w) => {
-                let convolution = Convolution::new(&self.window, self.groups, xs, &self.kernel_shape, ys);
-                convolution.run(self.gemm_algorithm(xs, ys), x, w, bias, finish, y);
+                let convolution = GemmConvolution::new(&self.window, self.groups, xs, &self.kernel_shape, ys);
+                convolution.run(self.gemm_algorithm(xs, ys), x, w, bias, epilogue, y);
             }
         }
     }
@@ -134,15 +134,15 @@ impl<R: Real> PackedConvolution<R> {
         (x, xs): (&[R], &[usize]),
         w: &[R],
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         let plan = DepthwisePlan::new(&self.window);
         match Depthwise::new(plan, &self.window, xs, &self.kernel_shape, ys) {
-            Some(depthwise) => depthwise.run(x, w, bias, finish, y),
+            Some(depthwise) => depthwise.run(x, w, bias, epilogue, y),
             None => {
                 let walk = DepthwiseDirect::new(&self.window, xs, &self.kernel_shape, ys);
-                walk.run(x, w, bias, finish, y);
+                walk.run(x, w, bias, epilogue, y);
             }
         }
     }
@@ -188,7 +188,7 @@ impl<R: Real> PackedConvolution<R> {
         let planes = Depthwise3x3::new(&then.window, [h, w], [rows, columns])?;
         let fits = self.window.is_pointwise() && self.groups == 1 && then.kernel_shape[0] == channels;
         let chain = || PointwiseDepthwise {
-            pointwise: Convolution::new(&self.window, 1, xs, &self.kernel_shape, between),
+            pointwise: GemmConvolution::new(&self.window, 1, xs, &self.kernel_shape, between),
             planes,
             images: xs[0],
             image: xs[1..].iter().product(),

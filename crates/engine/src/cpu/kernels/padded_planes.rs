@@ -3,7 +3,7 @@
 
 use monosplit_graph::op::Window;
 
-use super::row_loops::{Pairs, take_apart, take_rows_apart};
+use super::row_loops::{RowPairs, deinterleave, deinterleave_rows};
 use crate::cpu::real::Real;
 
 /// Windows that step, or reach, further than this are walked tap by tap.
@@ -13,18 +13,18 @@ const LARGEST_REACH: usize = 256;
 /// A copy of a plane, or of every `stride`-th element of it, with zeros around.
 #[derive(Clone, Copy, Debug)]
 struct PaddedPlane {
-    /// Where among the numbers of all frames it begins.
+    /// Where among the numbers of all padded it begins.
     at: usize,
     rows: usize,
     pitch: usize,
-    /// Row and column of the plane's first element that is copied, and of the frame it is copied to.
+    /// Row and column of the plane's first element that is copied, and of the plane_copy it is copied to.
     from: [usize; 2],
     to: [usize; 2],
     stride: [usize; 2],
 }
 
 impl PaddedPlane {
-    /// A frame whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
+    /// A plane_copy whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
     fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
         let first = |axis: usize| {
             let to = before[axis].max(0).unsigned_abs().div_ceil(stride[axis]);
@@ -36,7 +36,7 @@ impl PaddedPlane {
 
     /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
     /// to whole strides.
-    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], frames: &mut [R], apart: &mut [R]) {
+    fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], padded: &mut [R], apart: &mut [R]) {
         if self.from[1] >= width || self.to[1] >= self.pitch {
             return;
         }
@@ -44,12 +44,12 @@ impl PaddedPlane {
         let columns = (self.pitch - self.to[1]).min((width - self.from[1]).div_ceil(step));
         let rows = (self.to[0]..self.rows).zip((self.from[0]..height).step_by(self.stride[0]));
         for (row, y) in rows {
-            let target = &mut frames[self.at + row * self.pitch + self.to[1]..][..columns];
+            let target = &mut padded[self.at + row * self.pitch + self.to[1]..][..columns];
             let from = &plane[y * width..(y + 1) * width];
             if step == 1 {
                 target.copy_from_slice(&from[self.from[1]..][..columns]);
             } else {
-                take_apart(from, step, apart);
+                deinterleave(from, step, apart);
                 let first = self.from[1] % step * (apart.len() / step) + self.from[1] / step;
                 target.copy_from_slice(&apart[first..first + columns]);
             }
@@ -57,33 +57,33 @@ impl PaddedPlane {
     }
 }
 
-/// Fills two frames with the columns of a plane in turn, where they have room for all of them; whether they had.
+/// Fills two padded with the columns of a plane in turn, where they have room for all of them; whether they had.
 fn fill_both<R: Real>(
-    frames: [&PaddedPlane; 2],
+    padded: [&PaddedPlane; 2],
     plane: &[R],
     [height, width]: [usize; 2],
     room: &mut [R],
 ) -> bool {
-    let [a, b] = frames;
+    let [a, b] = padded;
     let turned = a.from[1] == 1;
     let (even, odd) = if turned { (b, a) } else { (a, b) };
-    let fits = |frame: &PaddedPlane, columns: usize| frame.to[1] + columns <= frame.pitch;
+    let fits = |plane_copy: &PaddedPlane, columns: usize| plane_copy.to[1] + columns <= plane_copy.pitch;
     if [even.from[1], odd.from[1]] != [0, 1] || !fits(even, width.div_ceil(2)) || !fits(odd, width / 2) {
         return false;
     }
     let rows = (a.rows - a.to[0].min(a.rows)).min(height.saturating_sub(a.from[0]).div_ceil(a.stride[0]));
-    let pairs = Pairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
+    let pairs = RowPairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
     if rows > 0 {
         let (first, second) = room.split_at_mut(b.at);
         let first = &mut first[a.at + a.to[0] * a.pitch + a.to[1]..];
         let second = &mut second[b.to[0] * b.pitch + b.to[1]..];
         let (even, odd) = if turned { (second, first) } else { (first, second) };
-        take_rows_apart(pairs, &plane[a.from[0] * width..], even, odd);
+        deinterleave_rows(pairs, &plane[a.from[0] * width..], even, odd);
     }
     true
 }
 
-/// Sums over shifted frames, and where they belong in an output plane.
+/// Sums over shifted padded, and where they belong in an output plane.
 #[derive(Debug)]
 pub(crate) struct Sums {
     /// For every tap it has, its index in the kernel and the distance it reads at.
@@ -98,7 +98,7 @@ pub(crate) struct Sums {
 /// PaddedPlanes for the phases of a stride, all of one pitch, and the sums over them.
 #[derive(Debug)]
 pub(crate) struct PaddedPlanes {
-    frames: Vec<PaddedPlane>,
+    padded: Vec<PaddedPlane>,
     pub(crate) pitch: usize,
     pub(crate) sums: Vec<Sums>,
 }
@@ -112,7 +112,7 @@ pub(crate) fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
     }
 }
 
-/// A window over two axes, small enough for frames.
+/// A window over two axes, small enough for padded.
 #[derive(Debug)]
 pub(crate) struct PlanarWindow {
     kernel: [usize; 2],
@@ -172,7 +172,7 @@ impl PaddedPlanes {
     pub(crate) fn new(window: &PlanarWindow, output: [usize; 2]) -> Self {
         let (reach, stride) = (window.reach(), window.stride);
         let size = [output[0] + reach[0], output[1] + reach[1]];
-        let frames: Vec<PaddedPlane> = (window.phases().enumerate())
+        let padded: Vec<PaddedPlane> = (window.phases().enumerate())
             .map(|(index, phase)| {
                 let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
                 PaddedPlane::new(index * size[0] * size[1], size, stride, before)
@@ -180,12 +180,12 @@ impl PaddedPlanes {
             .collect();
         let taps = (0..window.taps()).map(|tap| {
             let ahead = window.ahead(tap);
-            let frame = frames[ahead[0] % stride[0] * stride[1] + ahead[1] % stride[1]];
-            (tap, frame.at + ahead[0] / stride[0] * size[1] + ahead[1] / stride[1])
+            let plane_copy = padded[ahead[0] % stride[0] * stride[1] + ahead[1] % stride[1]];
+            (tap, plane_copy.at + ahead[0] / stride[0] * size[1] + ahead[1] / stride[1])
         });
         let [rows, columns] = output;
         let sums = Sums { taps: taps.collect(), rows, columns, first: [0, 0], step: [1, 1] };
-        PaddedPlanes { frames, pitch: size[1], sums: vec![sums] }
+        PaddedPlanes { padded, pitch: size[1], sums: vec![sums] }
     }
 
     /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
@@ -210,21 +210,21 @@ impl PaddedPlanes {
             };
             Sums { taps: window.reaching(phase).map(distance).collect(), rows, columns, first, step: stride }
         });
-        let frames = vec![PaddedPlane::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
-        PaddedPlanes { frames, pitch, sums: sums.collect() }
+        let padded = vec![PaddedPlane::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
+        PaddedPlanes { padded, pitch, sums: sums.collect() }
     }
 
-    /// How far apart the columns are that one frame has.
+    /// How far apart the columns are that one plane_copy has.
     fn stride(&self) -> usize {
-        self.frames.first().map_or(1, |frame| frame.stride[1])
+        self.padded.first().map_or(1, |plane_copy| plane_copy.stride[1])
     }
 
-    /// Numbers of all frames.
+    /// Numbers of all padded.
     pub(crate) fn length(&self) -> usize {
-        self.frames.iter().map(|frame| frame.rows * frame.pitch).sum()
+        self.padded.iter().map(|plane_copy| plane_copy.rows * plane_copy.pitch).sum()
     }
 
-    /// Numbers that may be read after the frames, and must be zero: the last row goes on into them.
+    /// Numbers that may be read after the padded, and must be zero: the last row goes on into them.
     pub(crate) fn beyond(&self) -> usize {
         self.pitch
     }
@@ -234,15 +234,15 @@ impl PaddedPlanes {
         vec![R::ZERO; width.next_multiple_of(self.stride())]
     }
 
-    /// Copies a plane into its frames; what lies around it is left as it is. `apart` is a [`PaddedPlanes::row`].
-    pub(crate) fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], frames: &mut [R], apart: &mut [R]) {
-        for phases in self.frames.chunks(self.stride()) {
+    /// Copies a plane into its padded; what lies around it is left as it is. `apart` is a [`PaddedPlanes::row`].
+    pub(crate) fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], padded: &mut [R], apart: &mut [R]) {
+        for phases in self.padded.chunks(self.stride()) {
             if let [a, b] = phases
-                && fill_both([a, b], plane, input, frames)
+                && fill_both([a, b], plane, input, padded)
             {
                 continue;
             }
-            phases.iter().for_each(|frame| frame.fill(plane, input, frames, apart));
+            phases.iter().for_each(|plane_copy| plane_copy.fill(plane, input, padded, apart));
         }
     }
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::depthwise_3x3::Depthwise3x3;
 use super::gemm::Region;
-use super::gemm_convolution::{Convolution, Epilogue, PackedKernel};
+use super::gemm_convolution::{Epilogue, GemmConvolution, PackedKernel};
 use super::scratch::Scratch;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
@@ -24,24 +24,24 @@ const ROWS: usize = 7;
 #[derive(Clone, Copy)]
 pub(crate) struct BiasAndEpilogue<'a, R> {
     pub(crate) bias: Option<&'a [R]>,
-    pub(crate) finish: Option<&'a Epilogue<'a, R>>,
+    pub(crate) epilogue: Option<&'a Epilogue<'a, R>>,
 }
 
 impl<R: Real> BiasAndEpilogue<'_, R> {
     fn limits(&self) -> Option<[R; 2]> {
-        self.finish.and_then(Epilogue::limits)
+        self.epilogue.and_then(Epilogue::clamp)
     }
 
     /// Finishes rows that lie apart in a value, the first from element `first` on, unless their limits did that.
-    fn finish(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
-        let Some(Epilogue::Pieces(finish)) = self.finish else { return };
-        (0..y.rows).for_each(|row| finish(first + row * apart, y.row(row)));
+    fn apply_epilogue(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
+        let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
+        (0..y.rows).for_each(|row| epilogue(first + row * apart, y.row(row)));
     }
 }
 
 /// A 1×1 convolution and the depthwise one that reads it.
 pub(crate) struct PointwiseDepthwise {
-    pub(crate) pointwise: Convolution,
+    pub(crate) pointwise: GemmConvolution,
     pub(crate) planes: Depthwise3x3,
     pub(crate) images: usize,
     /// Elements of an image that is read, and of a plane between the two and of the output.
@@ -95,14 +95,14 @@ impl PointwiseDepthwise {
                 &mut middle,
             );
             let row = image * channels + own.start;
-            first.finish(row * self.between + start, self.between, &mut middle);
-            let places = scaled(&band.rows, columns);
+            first.apply_epilogue(row * self.between + start, self.between, &mut middle);
+            let outputs = scaled(&band.rows, columns);
             // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
-            let mut y = unsafe { y.part(row..row + own.len(), places.clone()) };
+            let mut y = unsafe { y.part(row..row + own.len(), outputs.clone()) };
             let bias = then.bias.map(|bias| &bias[own.clone()]);
             let v = &v[scaled(&own, taps)];
             band.planes.convolve(w.level, (&between, &outside), v, bias, then.limits(), &mut y);
-            then.finish(row * self.output + places.start, self.output, &mut y);
+            then.apply_epilogue(row * self.output + outputs.start, self.output, &mut y);
         });
     }
 
@@ -165,15 +165,15 @@ mod tests {
                 piece.iter_mut().zip(&other[at..]).for_each(|(y, other)| *y += other);
             };
             let halve = |_: usize, piece: &mut [f32]| piece.iter_mut().for_each(|y| *y *= 0.5);
-            let finishes = [Epilogue::Limits([-0.1, 0.8]), Epilogue::Pieces(&halve)];
+            let finishes = [Epilogue::Clamp([-0.1, 0.8]), Epilogue::Map(&halve)];
             let epilogues = [
-                BiasAndEpilogue { bias: Some(&bias), finish: finishes.get(case % 3) },
-                BiasAndEpilogue { bias: Some(&then_bias), finish: Some(&Epilogue::Pieces(&add)) },
+                BiasAndEpilogue { bias: Some(&bias), epilogue: finishes.get(case % 3) },
+                BiasAndEpilogue { bias: Some(&then_bias), epilogue: Some(&Epilogue::Map(&add)) },
             ];
             let mut whole = vec![f32::NAN; between.iter().product()];
             let mut expected = vec![f32::NAN; other.len()];
-            first.run((&x, &xs), epilogues[0].bias, epilogues[0].finish, (&mut whole, &between));
-            then.run((&whole, &between), epilogues[1].bias, epilogues[1].finish, (&mut expected, &ys));
+            first.run((&x, &xs), epilogues[0].bias, epilogues[0].epilogue, (&mut whole, &between));
+            then.run((&whole, &between), epilogues[1].bias, epilogues[1].epilogue, (&mut expected, &ys));
             for threads in [1, 3, 16] {
                 let pool = ThreadPool::start(threads, false).unwrap();
                 let mut y = vec![f32::NAN; other.len()];

@@ -17,7 +17,7 @@ use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, re
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
-type Run<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
+type RunKernel<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 pub(super) type RunWithEpilogue<R> =
     dyn Fn(&[View<'_, R>], Option<&Epilogue<'_, R>>, &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 pub(super) type Name = dyn Fn(usize) -> &'static str + Send + Sync;
@@ -28,7 +28,7 @@ pub(crate) struct Kernel<R> {
     /// What it is called in profiles, for so many samples.
     pub(super) name: Box<Name>,
     /// Reads the node's inputs, overwrites its output.
-    pub(crate) run: Box<Run<R>>,
+    pub(crate) run: Box<RunKernel<R>>,
     /// The same for a node that may overwrite its only input.
     pub(crate) in_place: Option<Box<RunInPlace<R>>>,
     /// Whether it keeps the weights, its second input, in a layout of its own and reads no more than their shape.
@@ -86,14 +86,17 @@ impl<R: Real> Kernel<R> {
     pub(crate) fn run_with_epilogue(
         &self,
         inputs: &[View<'_, R>],
-        finish: &Epilogue<'_, R>,
+        epilogue: &Epilogue<'_, R>,
         out: &mut ViewMut<'_, R>,
     ) -> Result<()> {
         if let Some(run) = &self.with_epilogue {
-            return run(inputs, Some(finish), out);
+            return run(inputs, Some(epilogue), out);
         }
         (self.run)(inputs, out)?;
-        out.real()?.par_chunks_mut(GRAIN).enumerate().for_each(|(at, piece)| finish.piece(at * GRAIN, piece));
+        out.real()?
+            .par_chunks_mut(GRAIN)
+            .enumerate()
+            .for_each(|(at, piece)| epilogue.apply(at * GRAIN, piece));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use monosplit_graph::op::{Divisor, Window};
 use rayon::prelude::*;
 
 use super::depthwise_3x3::Depthwise3x3;
-use super::row_loops::{beats, hand_to_larger, keep_larger, keep_winner, sum, take_apart};
+use super::row_loops::{argmax_into, beats, deinterleave, max_into, scatter_to_larger, sum};
 use super::simd_level::SimdLevel;
 use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
@@ -13,19 +13,19 @@ use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 /// Planes one task takes the mean of, where that is one number each.
 const GRAIN: usize = 16;
 
-/// The walk from planes of shape `x` to planes of shape `y`.
-fn walk(window: &Window, x: &[usize], y: &[usize]) -> SlidingWindow {
+/// The sliding from planes of shape `x` to planes of shape `y`.
+fn sliding(window: &Window, x: &[usize], y: &[usize]) -> SlidingWindow {
     SlidingWindow::new(window, &x[2..], &y[2..])
 }
 
 /// Whether the windows are 2×2 and cover the plane without gap or overlap.
-fn halves(window: &Window, walk: &SlidingWindow) -> bool {
+fn halves(window: &Window, sliding: &SlidingWindow) -> bool {
     window.kernel == [2, 2]
         && window.stride == [2, 2]
         && window.dilation == [1, 1]
         && window.pad == [(0, 0), (0, 0)]
-        && walk.input.iter().zip(&walk.output).all(|(&input, &output)| input == 2 * output)
-        && walk.output_len() > 0
+        && sliding.input.iter().zip(&sliding.output).all(|(&input, &output)| input == 2 * output)
+        && sliding.output_len() > 0
 }
 
 /// How two neighbours compete without gap or overlap, as the units of a maxout do.
@@ -38,25 +38,25 @@ enum Pairs {
 }
 
 /// The pairs that the windows are, if they are.
-fn pairs(window: &Window, walk: &SlidingWindow) -> Option<Pairs> {
+fn pairs(window: &Window, sliding: &SlidingWindow) -> Option<Pairs> {
     let wide: Vec<usize> = (0..window.axes()).filter(|&axis| window.kernel[axis] > 1).collect();
     let &[axis] = wide.as_slice() else { return None };
     let plain = window.stride == window.kernel
         && window.dilation.iter().all(|&dilation| dilation == 1)
         && window.pad.iter().all(|&pad| pad == (0, 0))
-        && walk.input.iter().zip(&walk.output).zip(&window.kernel).all(|((&i, &o), &k)| i == k * o);
-    let apart = walk.input[axis + 1..].iter().product();
+        && sliding.input.iter().zip(&sliding.output).zip(&window.kernel).all(|((&i, &o), &k)| i == k * o);
+    let apart = sliding.input[axis + 1..].iter().product();
     match apart {
-        _ if !plain || window.kernel[axis] != 2 || walk.output_len() == 0 => None,
+        _ if !plain || window.kernel[axis] != 2 || sliding.output_len() == 0 => None,
         1 => Some(Pairs::Beside),
         _ => Some(Pairs::Apart(apart)),
     }
 }
 
 /// The planes of windows of three by three, if they are such.
-fn threes(window: &Window, walk: &SlidingWindow) -> Option<Depthwise3x3> {
+fn threes(window: &Window, sliding: &SlidingWindow) -> Option<Depthwise3x3> {
     let planar = |lengths: &[usize]| <[usize; 2]>::try_from(lengths).ok();
-    Depthwise3x3::new(window, planar(&walk.input)?, planar(&walk.output)?)
+    Depthwise3x3::new(window, planar(&sliding.input)?, planar(&sliding.output)?)
 }
 
 /// The larger of every two.
@@ -70,7 +70,7 @@ fn larger_of_pairs<R: Real>(pairs: Pairs, x: &[R], y: &mut [R]) {
         Pairs::Apart(apart) => {
             for (y, x) in y.chunks_exact_mut(apart).zip(x.chunks_exact(2 * apart)) {
                 y.copy_from_slice(&x[..apart]);
-                keep_larger(y, &x[apart..]);
+                max_into(y, &x[apart..]);
             }
         }
     }
@@ -89,7 +89,7 @@ fn scatter_pairs<R: Real>(pairs: Pairs, a: &[R], y: &[R], s: &mut [R]) {
             let groups = s.chunks_exact_mut(2 * apart).zip(a.chunks_exact(2 * apart));
             for ((s, a), y) in groups.zip(y.chunks_exact(apart)) {
                 let (first, second) = s.split_at_mut(apart);
-                hand_to_larger(a.split_at(apart), y, (first, second));
+                scatter_to_larger(a.split_at(apart), y, (first, second));
             }
         }
     }
@@ -158,38 +158,38 @@ fn plane<R>(planes: &[R], length: usize, index: usize) -> &[R] {
 /// The rows under a window are compared first, then its columns: their elements, every `step`-th of a row, are
 /// brought together so that the inner loops are over neighbours.
 pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, ys): (&mut [R], &[usize])) {
-    let walk = walk(window, xs, ys);
-    let (step, length) = (walk.step(), walk.input[walk.input.len() - 1]);
+    let sliding = sliding(window, xs, ys);
+    let (step, length) = (sliding.step(), sliding.input[sliding.input.len() - 1]);
     let pitch = length.div_ceil(step);
-    let inputs = walk.input_len();
-    if let Some(pairs) = pairs(window, &walk) {
+    let inputs = sliding.input_len();
+    if let Some(pairs) = pairs(window, &sliding) {
         let larger = |(): &mut (), index: usize, y: &mut [R]| {
             larger_of_pairs(pairs, plane(x, inputs, index), y);
         };
-        return each_plane(y, walk.output_len(), || (), larger);
+        return each_plane(y, sliding.output_len(), || (), larger);
     }
-    if let Some(threes) = threes(window, &walk) {
+    if let Some(threes) = threes(window, &sliding) {
         let outside = vec![R::NEG_INFINITY; length + 1];
         let largest = |(): &mut (), index: usize, y: &mut [R]| {
             threes.largest(SimdLevel::best(), (plane(x, inputs, index), &outside), y);
         };
-        return each_plane(y, walk.output_len(), || (), largest);
+        return each_plane(y, sliding.output_len(), || (), largest);
     }
     let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
-    each_plane(y, walk.output_len(), scratch, |(column, phases), index, y| {
+    each_plane(y, sliding.output_len(), scratch, |(column, phases), index, y| {
         let x = plane(x, inputs, index);
-        for (row, y) in y.chunks_mut(walk.width()).enumerate() {
+        for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
             y.fill(R::NEG_INFINITY);
-            let mut rows = walk.input_rows(row);
+            let mut rows = sliding.input_rows(row);
             let Some(first) = rows.next() else { continue };
             column.copy_from_slice(&x[first..first + length]);
             for start in rows {
-                keep_larger(column, &x[start..start + length]);
+                max_into(column, &x[start..start + length]);
             }
-            take_apart(column, step, phases);
-            for run in walk.runs() {
+            deinterleave(column, step, phases);
+            for run in sliding.runs() {
                 let from = run.input % step * pitch + run.input / step;
-                keep_larger(&mut y[run.first..run.end], &phases[from..from + run.end - run.first]);
+                max_into(&mut y[run.first..run.end], &phases[from..from + run.end - run.first]);
             }
         }
     });
@@ -202,21 +202,21 @@ pub(crate) fn average_pool<R: Real>(
     (x, xs): (&[R], &[usize]),
     (y, ys): (&mut [R], &[usize]),
 ) {
-    let walk = walk(window, xs, ys);
-    let (step, width) = (walk.step(), walk.width());
-    let reciprocals = walk.reciprocals(divisor);
-    if walk.covers_everything() {
-        let planes = y.par_iter_mut().zip(x.par_chunks(walk.input_len())).with_min_len(GRAIN);
+    let sliding = sliding(window, xs, ys);
+    let (step, width) = (sliding.step(), sliding.width());
+    let reciprocals = sliding.reciprocals(divisor);
+    if sliding.covers_everything() {
+        let planes = y.par_iter_mut().zip(x.par_chunks(sliding.input_len())).with_min_len(GRAIN);
         planes.for_each(|(y, x)| *y = R::from_f64(sum(x) * reciprocals[0]));
         return;
     }
-    let planes = y.par_chunks_mut(walk.output_len()).zip(x.par_chunks(walk.input_len()));
+    let planes = y.par_chunks_mut(sliding.output_len()).zip(x.par_chunks(sliding.input_len()));
     planes.for_each_init(
         || vec![0.0f64; width],
         |sums, (y, x)| {
             for (row, y) in y.chunks_mut(width).enumerate() {
                 sums.fill(0.0);
-                walk.visit(row, |_, start, run| {
+                sliding.visit(row, |_, start, run| {
                     let sums = &mut sums[run.first..run.end];
                     pair(sums, &x[start + run.input..], step, |sum, x| *sum += x.to_f64());
                 });
@@ -236,11 +236,11 @@ pub(crate) fn average_pool_transpose<R: Real>(
     (y, ys): (&[R], &[usize]),
     (x, xs): (&mut [R], &[usize]),
 ) {
-    let walk = walk(window, xs, ys);
-    let (step, width) = (walk.step(), walk.width());
-    if halves(window, &walk) {
+    let sliding = sliding(window, xs, ys);
+    let (step, width) = (sliding.step(), sliding.width());
+    if halves(window, &sliding) {
         let share = R::from_f64(if divisor == Divisor::One { 1.0 } else { 0.25 });
-        let planes = x.par_chunks_mut(walk.input_len()).zip(y.par_chunks(walk.output_len()));
+        let planes = x.par_chunks_mut(sliding.input_len()).zip(y.par_chunks(sliding.output_len()));
         return planes.for_each(|(x, y)| {
             quads(x, y, width, |above, below, y| {
                 for ((pair, under), &y) in above.chunks_exact_mut(2).zip(below.chunks_exact_mut(2)).zip(y) {
@@ -250,8 +250,8 @@ pub(crate) fn average_pool_transpose<R: Real>(
             });
         });
     }
-    let reciprocals: Vec<R> = walk.reciprocals(divisor).into_iter().map(R::from_f64).collect();
-    let planes = x.par_chunks_mut(walk.input_len()).zip(y.par_chunks(walk.output_len()));
+    let reciprocals: Vec<R> = sliding.reciprocals(divisor).into_iter().map(R::from_f64).collect();
+    let planes = x.par_chunks_mut(sliding.input_len()).zip(y.par_chunks(sliding.output_len()));
     planes.for_each_init(
         || vec![R::ZERO; width],
         |shares, (x, y)| {
@@ -260,7 +260,7 @@ pub(crate) fn average_pool_transpose<R: Real>(
                 for ((share, &y), &r) in shares.iter_mut().zip(y).zip(&reciprocals[row * width..]) {
                     *share = y * r;
                 }
-                walk.visit(row, |_, start, run| {
+                sliding.visit(row, |_, start, run| {
                     let x = x[start + run.input..].iter_mut().step_by(step);
                     for (x, &share) in x.zip(&shares[run.first..run.end]) {
                         *x += share;
@@ -288,41 +288,41 @@ struct Winners<R> {
 }
 
 impl<R: Real> Winners<R> {
-    fn new(walk: &SlidingWindow) -> Self {
-        let (width, step, length) = (walk.width(), walk.step(), walk.input[walk.input.len() - 1]);
+    fn new(sliding: &SlidingWindow) -> Self {
+        let (width, step, length) = (sliding.width(), sliding.step(), sliding.input[sliding.input.len() - 1]);
         Winners {
             best: vec![R::ZERO; width],
             taps: vec![R::ZERO; width],
             phases: vec![R::ZERO; length.div_ceil(step) * step],
-            origins: vec![0; walk.taps()],
+            origins: vec![0; sliding.taps()],
             step,
         }
     }
 
-    fn find(&mut self, walk: &SlidingWindow, plane: &[R], row: usize) {
-        if walk.taps() > NAMED {
-            return self.find_one_by_one(walk, plane, row);
+    fn find(&mut self, sliding: &SlidingWindow, plane: &[R], row: usize) {
+        if sliding.taps() > NAMED {
+            return self.find_one_by_one(sliding, plane, row);
         }
         let (step, pitch) = (self.step, self.phases.len() / self.step);
-        let length = walk.input[walk.input.len() - 1];
+        let length = sliding.input[sliding.input.len() - 1];
         self.taps.fill(R::from_f64(-1.0));
         let mut shown = None;
-        walk.visit(row, |tap, start, run| {
+        sliding.visit(row, |tap, start, run| {
             if shown.replace(start) != Some(start) {
-                take_apart(&plane[start..start + length], step, &mut self.phases);
+                deinterleave(&plane[start..start + length], step, &mut self.phases);
             }
             self.origins[tap] = (start + run.input).wrapping_sub(run.first * step);
             let from = run.input % step * pitch + run.input / step;
             let (best, taps) = (&mut self.best[run.first..run.end], &mut self.taps[run.first..run.end]);
-            keep_winner(best, taps, &self.phases[from..from + run.end - run.first], R::from_f64(tap as f64));
+            argmax_into(best, taps, &self.phases[from..from + run.end - run.first], R::from_f64(tap as f64));
         });
     }
 
     /// The same for more taps than there are names: outputs are named, and each has its own winner.
-    fn find_one_by_one(&mut self, walk: &SlidingWindow, plane: &[R], row: usize) {
+    fn find_one_by_one(&mut self, sliding: &SlidingWindow, plane: &[R], row: usize) {
         self.taps.fill(R::from_f64(-1.0));
         self.origins.resize(self.origins.len().max(self.taps.len()), 0);
-        walk.visit(row, |_, start, run| {
+        sliding.visit(row, |_, start, run| {
             for column in run.first..run.end {
                 let at = start + run.input + (column - run.first) * self.step;
                 if self.taps[column] < R::ZERO || beats(plane[at], self.best[column]) {
@@ -350,13 +350,13 @@ pub(crate) fn winner_gather<R: Real>(
     s: &[R],
     (y, ys): (&mut [R], &[usize]),
 ) {
-    let walk = walk(window, xs, ys);
-    let inputs = walk.input_len();
-    let winners = || Winners::new(&walk);
-    each_plane(y, walk.output_len(), winners, |winners, index, y| {
+    let sliding = sliding(window, xs, ys);
+    let inputs = sliding.input_len();
+    let winners = || Winners::new(&sliding);
+    each_plane(y, sliding.output_len(), winners, |winners, index, y| {
         let [a, s] = [a, s].map(|planes| plane(planes, inputs, index));
-        for (row, y) in y.chunks_mut(walk.width()).enumerate() {
-            winners.find(&walk, a, row);
+        for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
+            winners.find(&sliding, a, row);
             for (y, at) in y.iter_mut().zip(winners.places()) {
                 *y = at.map_or(R::ZERO, |at| s[at]);
             }
@@ -371,30 +371,30 @@ pub(crate) fn winner_scatter<R: Real>(
     (y, ys): (&[R], &[usize]),
     s: &mut [R],
 ) {
-    let walk = walk(window, xs, ys);
-    let inputs = walk.input_len();
-    let outputs = walk.output_len();
+    let sliding = sliding(window, xs, ys);
+    let inputs = sliding.input_len();
+    let outputs = sliding.output_len();
     let of = |index: usize| (plane(a, inputs, index), plane(y, outputs, index));
-    if halves(window, &walk) {
+    if halves(window, &sliding) {
         let scatter = |(): &mut (), index: usize, s: &mut [R]| {
             let (a, y) = of(index);
-            scatter_halves(a, y, s, walk.width());
+            scatter_halves(a, y, s, sliding.width());
         };
         return each_plane(s, inputs, || (), scatter);
     }
-    if let Some(pairs) = pairs(window, &walk) {
+    if let Some(pairs) = pairs(window, &sliding) {
         let scatter = |(): &mut (), index: usize, s: &mut [R]| {
             let (a, y) = of(index);
             scatter_pairs(pairs, a, y, s);
         };
         return each_plane(s, inputs, || (), scatter);
     }
-    let winners = || Winners::new(&walk);
+    let winners = || Winners::new(&sliding);
     each_plane(s, inputs, winners, |winners, index, s| {
         let (a, y) = of(index);
         s.fill(R::ZERO);
-        for (row, y) in y.chunks(walk.width()).enumerate() {
-            winners.find(&walk, a, row);
+        for (row, y) in y.chunks(sliding.width()).enumerate() {
+            winners.find(&sliding, a, row);
             for (&y, at) in y.iter().zip(winners.places()) {
                 if let Some(at) = at {
                     s[at] += y;
@@ -501,7 +501,7 @@ mod tests {
                 let nan = under().any(f32::is_nan);
                 *largest = if nan { f32::NAN } else { under().fold(f32::NEG_INFINITY, f32::max) };
             }
-            let threes = threes(&window, &walk(&window, &xs, &ys)).unwrap();
+            let threes = threes(&window, &sliding(&window, &xs, &ys)).unwrap();
             let outside = vec![f32::NEG_INFINITY; input[1] + 1];
             for level in SimdLevel::all() {
                 let mut y = vec![0.0; largest.len()];

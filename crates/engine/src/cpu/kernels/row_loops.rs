@@ -26,7 +26,7 @@ where
 simd_dispatch!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
 
 /// `y ← max(y, x)`, NaN where one is.
-pub(crate) fn keep_larger<R: Real>(y: &mut [R], x: &[R]) {
+pub(crate) fn max_into<R: Real>(y: &mut [R], x: &[R]) {
     // SAFETY: the level is one of this machine.
     unsafe { larger_at(SimdLevel::best(), y, x) }
 }
@@ -49,7 +49,7 @@ simd_dispatch!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name
 
 /// `best ← max(best, x)`, and under `names` whose it is: `name` where `x` is larger, the first NaN, or the first of all, which a
 /// negative name tells.
-pub(crate) fn keep_winner<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
+pub(crate) fn argmax_into<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
     // SAFETY: the level is one of this machine.
     unsafe { winner_at(SimdLevel::best(), best, names, x, name) }
 }
@@ -68,7 +68,7 @@ where
 simd_dispatch!(rectified_at<R: Real>(y: &mut [R]), rectified);
 
 /// `y ← max(y, 0)`, NaN where it is.
-pub(crate) fn rectify<R: Real>(y: &mut [R]) {
+pub(crate) fn relu<R: Real>(y: &mut [R]) {
     // SAFETY: the level is one of this machine.
     unsafe { rectified_at(SimdLevel::best(), y) }
 }
@@ -89,7 +89,7 @@ where
 simd_dispatch!(limited_at<R: Real>(y: &mut [R], least: R, most: R), limited);
 
 /// `y ← min(max(y, least), most)`, NaN where it is.
-pub(crate) fn limit<R: Real>(y: &mut [R], least: R, most: R) {
+pub(crate) fn clamp<R: Real>(y: &mut [R], least: R, most: R) {
     // SAFETY: the level is one of this machine.
     unsafe { limited_at(SimdLevel::best(), y, least, most) }
 }
@@ -132,7 +132,7 @@ unsafe fn handed<L: Lanes>(
 simd_dispatch!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
 
 /// Hands every `y` to the place of the larger of two rows, the first if they are equal, and zero to the other.
-pub(crate) fn hand_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
+pub(crate) fn scatter_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
     unsafe { handed_at(SimdLevel::best(), contest, y, shares) }
 }
@@ -161,7 +161,7 @@ simd_dispatch!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
 
 /// Takes a row apart: every `step`-th element, from the first on, from the second on, and so forth; each such phase
 /// begins a `step`-th of `phases` after the one before.
-pub(crate) fn take_apart<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
+pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
     let pitch = phases.len() / step;
     match step {
         1 => phases[..row.len()].copy_from_slice(row),
@@ -186,7 +186,7 @@ pub(crate) fn take_apart<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
 
 /// Rows of a plane that are taken apart into every second element, from the first on and from the second on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pairs {
+pub(crate) struct RowPairs {
     /// Elements of a row.
     pub(crate) width: usize,
     /// How many rows there are, and the distance between the beginnings of two.
@@ -200,12 +200,12 @@ pub(crate) struct Pairs {
 /// The machine has the instructions of `L`; all rows lie within the slices.
 #[inline(always)]
 unsafe fn rows_apart<L: Lanes>(
-    pairs: Pairs,
+    pairs: RowPairs,
     plane: &[L::Scalar],
     even: &mut [L::Scalar],
     odd: &mut [L::Scalar],
 ) {
-    let Pairs { width, rows, apart: distance, pitch } = pairs;
+    let RowPairs { width, rows, apart: distance, pitch } = pairs;
     for row in 0..rows {
         let from = &plane[row * distance..row * distance + width];
         let (even, odd) =
@@ -218,10 +218,10 @@ unsafe fn rows_apart<L: Lanes>(
     }
 }
 
-simd_dispatch!(rows_apart_at<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
+simd_dispatch!(rows_apart_at<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
 
 /// Takes rows apart, all at once.
-pub(crate) fn take_rows_apart<R: Real>(pairs: Pairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
+pub(crate) fn deinterleave_rows<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
     // SAFETY: the level is one of this machine; slices are cut with checks.
     unsafe { rows_apart_at(SimdLevel::best(), pairs, plane, even, odd) }
 }
@@ -251,7 +251,7 @@ mod tests {
             for step in 1..=4 {
                 let pitch = length.div_ceil(step) + random.within(0, 3);
                 let mut phases = vec![f32::NAN; pitch * step];
-                take_apart(&row, step, &mut phases);
+                deinterleave(&row, step, &mut phases);
                 for (at, x) in row.iter().enumerate() {
                     assert_eq!(phases[at % step * pitch + at / step], *x, "{length} {step} {at}");
                 }
@@ -265,13 +265,13 @@ mod tests {
         for length in [1, 15, 16, 17, 100] {
             let (x, first) = (random.reals::<f32>(length), random.reals::<f32>(length));
             let mut y = first.clone();
-            keep_larger(&mut y, &x);
+            max_into(&mut y, &x);
             assert!((0..length).all(|i| y[i] == x[i].max(first[i])));
             y[length / 2] = f32::NAN;
-            keep_larger(&mut y, &x);
+            max_into(&mut y, &x);
             assert!(y[length / 2].is_nan());
             let mut y = x.clone();
-            keep_larger(&mut y, &vec![f32::NAN; length]);
+            max_into(&mut y, &vec![f32::NAN; length]);
             assert!(y.iter().all(|v| v.is_nan()));
         }
     }

@@ -1,12 +1,12 @@
 //! A window sliding over the spatial axes of one plane, for any number of axes. Convolutions and pools are
-//! all the same walk: for every output row and every tap, a run of output elements that reads an evenly
+//! all the same sliding: for every output row and every tap, a run of output elements that reads an evenly
 //! spaced run of input elements.
 
 use monosplit_graph::op::{Divisor, Window};
 
 /// The output elements of a row that one tap of the last axis serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct TapSpan {
     /// First output column.
     pub(crate) first: usize,
     /// One past the last output column; `first` if the tap reads only padding.
@@ -25,17 +25,17 @@ pub(crate) fn pair<A, B>(y: &mut [A], x: &[B], step: usize, f: impl Fn(&mut A, &
     }
 }
 
-/// The walk of a window over an input of known size.
+/// The sliding of a window over an input of known size.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingWindow {
     pub(crate) input: Vec<usize>,
     pub(crate) output: Vec<usize>,
     window: Window,
-    runs: Vec<Run>,
+    runs: Vec<TapSpan>,
 }
 
 impl SlidingWindow {
-    /// The walk over an input of spatial size `input` that has `output` positions.
+    /// The sliding over an input of spatial size `input` that has `output` positions.
     pub(crate) fn new(window: &Window, input: &[usize], output: &[usize]) -> Self {
         let last = window.axes() - 1;
         let (stride, dilation, before) = (window.stride[last], window.dilation[last], window.pad[last].0);
@@ -47,8 +47,8 @@ impl SlidingWindow {
                 _ => 0,
             };
             match first < end {
-                true => Run { first, end, input: first * stride + ahead - before },
-                false => Run { first: 0, end: 0, input: 0 },
+                true => TapSpan { first, end, input: first * stride + ahead - before },
+                false => TapSpan { first: 0, end: 0, input: 0 },
             }
         };
         let runs = (0..window.kernel[last]).map(run).collect();
@@ -86,7 +86,7 @@ impl SlidingWindow {
 
     /// What tap `tap` (row-major in the kernel) reads for output row `row`: the start of the input row and
     /// the run along it; `None` if it reads only padding.
-    pub(crate) fn read(&self, row: usize, tap: usize) -> Option<(usize, Run)> {
+    pub(crate) fn read(&self, row: usize, tap: usize) -> Option<(usize, TapSpan)> {
         let last = self.window.axes() - 1;
         let width = self.window.kernel[last];
         let run = self.runs[tap % width];
@@ -122,7 +122,7 @@ impl SlidingWindow {
     }
 
     /// What every tap of the last axis serves.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[TapSpan] {
         &self.runs
     }
 
@@ -133,7 +133,7 @@ impl SlidingWindow {
 
     /// Calls `visit(tap, input row start, run)` for every tap of output row `row` that reads input, taps in
     /// row-major order.
-    pub(crate) fn visit(&self, row: usize, mut visit: impl FnMut(usize, usize, Run)) {
+    pub(crate) fn visit(&self, row: usize, mut visit: impl FnMut(usize, usize, TapSpan)) {
         let outer_taps = self.taps() / self.runs.len();
         for outer in 0..outer_taps {
             let Some(start) = self.input_row(row, outer) else { continue };
@@ -187,13 +187,13 @@ mod tests {
             for (window, input) in windows(&mut random, axes, 40) {
                 let output: Vec<usize> =
                     (0..axes).map(|axis| window.positions(axis, input[axis]).unwrap()).collect();
-                let walk = SlidingWindow::new(&window, &input, &output);
-                let mut found = vec![vec![None; walk.taps()]; walk.output_len()];
-                for row in 0..walk.output_len() / walk.width() {
-                    walk.visit(row, |tap, start, run| {
+                let sliding = SlidingWindow::new(&window, &input, &output);
+                let mut found = vec![vec![None; sliding.taps()]; sliding.output_len()];
+                for row in 0..sliding.output_len() / sliding.width() {
+                    sliding.visit(row, |tap, start, run| {
                         for x in run.first..run.end {
-                            let read = start + run.input + (x - run.first) * walk.step();
-                            found[row * walk.width() + x][tap] = Some(read);
+                            let read = start + run.input + (x - run.first) * sliding.step();
+                            found[row * sliding.width() + x][tap] = Some(read);
                         }
                     });
                 }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::gemm::{COLUMNS, InitialSums, LhsPanels, Matrix, Region};
 use super::gemm_convolution::Epilogue;
 use super::gemm_rhs::RhsPanels;
-use super::im2col::fold;
+use super::im2col::col2im;
 use super::implicit_gemm::PackedPhases;
 use super::padded_planes::PlanarWindow;
 use super::scratch::Scratch;
@@ -51,13 +51,13 @@ impl<R: Real> PackedTranspose<R> {
         window: &Window,
         (x, xs): (&[R], &[usize]),
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         (y, ys): (&mut [R], &[usize]),
     ) {
         match self {
-            PackedTranspose::Phases(w) => w.run((x, xs), bias, finish, (y, ys)),
+            PackedTranspose::Phases(w) => w.run((x, xs), bias, epilogue, (y, ys)),
             PackedTranspose::Col2im(w) => {
-                Col2imConvolution::new(window, w.groups.len(), xs, ys).run(x, w, bias, finish, y);
+                Col2imConvolution::new(window, w.groups.len(), xs, ys).run(x, w, bias, epilogue, y);
             }
         }
     }
@@ -93,14 +93,14 @@ impl<R: Real> TapContributions<R> {
 
 /// A transposed convolution of known sizes that folds.
 struct Col2imConvolution {
-    walk: SlidingWindow,
+    sliding: SlidingWindow,
     inputs: usize,
 }
 
 impl Col2imConvolution {
     /// The transpose, applied to `x`, of the convolution that takes `y` to `x`, each given by its shape.
     fn new(window: &Window, groups: usize, x: &[usize], y: &[usize]) -> Self {
-        Col2imConvolution { walk: SlidingWindow::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
+        Col2imConvolution { sliding: SlidingWindow::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
     }
 
     /// `y ← wᵀ ⋆ x + bias`, finished channel by channel.
@@ -109,10 +109,10 @@ impl Col2imConvolution {
         x: &[R],
         w: &TapContributions<R>,
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
-        let (plane, positions) = (self.walk.input_len(), self.walk.output_len());
+        let (plane, positions) = (self.sliding.input_len(), self.sliding.output_len());
         let size = w.outputs * plane;
         y.par_chunks_mut(size).enumerate().for_each(|(part, y)| {
             let group = part % w.groups.len();
@@ -125,8 +125,8 @@ impl Col2imConvolution {
                         y.fill(bias.map_or(R::ZERO, |b| b[group * w.outputs + first + channel]));
                     }
                     self.scatter(w.level, panels, &packed, y);
-                    if let Some(finish) = finish {
-                        finish.piece(part * size + first * plane, y);
+                    if let Some(epilogue) = epilogue {
+                        epilogue.apply(part * size + first * plane, y);
                     }
                 },
             );
@@ -135,7 +135,7 @@ impl Col2imConvolution {
 
     /// The inputs as right operands of [`COLUMNS`] positions each, one after the other.
     fn pack<R: Real>(&self, level: SimdLevel, x: &[R]) -> Scratch<R> {
-        let positions = self.walk.output_len();
+        let positions = self.sliding.output_len();
         let mut packed = Scratch::new(self.inputs * level.padded::<R>(positions));
         packed.par_chunks_mut((self.inputs * COLUMNS).max(1)).enumerate().for_each(|(block, panels)| {
             let first = block * COLUMNS;
@@ -149,7 +149,8 @@ impl Col2imConvolution {
 
     /// Adds the product of `w` and the packed inputs, folded, to the planes `y`.
     fn scatter<R: Real>(&self, level: SimdLevel, w: &LhsPanels<R>, packed: &[R], y: &mut [R]) {
-        let (taps, positions, plane) = (self.walk.taps(), self.walk.output_len(), self.walk.input_len());
+        let (taps, positions, plane) =
+            (self.sliding.taps(), self.sliding.output_len(), self.sliding.input_len());
         let rows = y.len() / plane * taps;
         let mut product = Scratch::new(rows * COLUMNS);
         for first in (0..positions).step_by(COLUMNS) {
@@ -160,7 +161,7 @@ impl Col2imConvolution {
             let mut result = Region::new(product, rows, columns, columns);
             w.multiply(0..w.panels(), 0, right, InitialSums::Zero, &mut result);
             for (plane, rows) in y.chunks_mut(plane).zip(product.chunks(taps * columns)) {
-                fold(&self.walk, rows, first..first + columns, plane);
+                col2im(&self.sliding, rows, first..first + columns, plane);
             }
         }
     }
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::cpu::kernels::conv_plan::{ConvolutionShapes, GemmAlgorithm, TransposePlan};
     use crate::cpu::kernels::gemm_convolution::tests::output_shape;
-    use crate::cpu::kernels::gemm_convolution::{Convolution, PackedKernel};
+    use crate::cpu::kernels::gemm_convolution::{GemmConvolution, PackedKernel};
     use crate::cpu::kernels::packed_convolution::{PackedConvolution, Weights};
     use crate::cpu::kernels::testing::{Random, assert_close, windows};
 
@@ -197,7 +198,7 @@ mod tests {
                 let mut y = vec![0.0; dual.len()];
                 let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
-                let convolution = Convolution::new(&window, groups, &xs, &ws, &ys);
+                let convolution = GemmConvolution::new(&window, groups, &xs, &ws, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
                 let folded =

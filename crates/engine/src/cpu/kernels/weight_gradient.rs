@@ -1,11 +1,11 @@
 //! Convolutions whose window is larger than their result, as the gradient of a kernel is: a few positions, each a sum
-//! over a whole plane. Sliding is turned around, so that the few positions are the taps and the plane is what slides.
+//! over a whole plane. Sliding is swapped around, so that the few positions are the taps and the plane is what slides.
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::gemm::{Matrix, Region, multiply};
-use super::im2col::{Layout, Patches};
+use super::im2col::{Patches, PlaneLayout};
 use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 
@@ -15,7 +15,7 @@ const CHANNELS: usize = 64;
 
 /// A convolution of known sizes, seen the other way round.
 pub(crate) struct WeightGradient {
-    walk: SlidingWindow,
+    sliding: SlidingWindow,
     groups: usize,
     /// Channels of a group that are summed over.
     inputs: usize,
@@ -26,20 +26,20 @@ pub(crate) struct WeightGradient {
 impl WeightGradient {
     /// The convolution of an input `x` with a kernel `w` to an output `y`, each given by its shape.
     pub(crate) fn new(window: &Window, groups: usize, x: &[usize], w: &[usize], y: &[usize]) -> Self {
-        let turned = Window {
+        let swapped = Window {
             kernel: y[2..].to_vec(),
             stride: window.dilation.clone(),
             dilation: window.stride.clone(),
             pad: window.pad.clone(),
             ceil: false,
         };
-        let walk = SlidingWindow::new(&turned, &x[2..], &w[2..]);
-        WeightGradient { walk, groups, inputs: w[1], outputs: w[0] / groups }
+        let sliding = SlidingWindow::new(&swapped, &x[2..], &w[2..]);
+        WeightGradient { sliding, groups, inputs: w[1], outputs: w[0] / groups }
     }
 
     /// `y ← w ⋆ x`
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
-        let sample = self.groups * self.outputs * self.walk.taps();
+        let sample = self.groups * self.outputs * self.sliding.taps();
         y.par_chunks_mut(SAMPLES * sample).enumerate().for_each(|(block, y)| {
             let parts: Vec<(usize, usize)> = (0..self.groups)
                 .flat_map(|group| (0..self.outputs).step_by(CHANNELS).map(move |first| (group, first)))
@@ -49,7 +49,7 @@ impl WeightGradient {
                 .map(|&(group, first)| self.part(x, w, block * SAMPLES, y.len() / sample, (group, first)))
                 .collect();
             for (&(group, first), product) in parts.iter().zip(&products) {
-                self.place(product, (group, first), y);
+                self.store(product, (group, first), y);
             }
         });
     }
@@ -63,35 +63,36 @@ impl WeightGradient {
         samples: usize,
         (group, first): (usize, usize),
     ) -> Vec<R> {
-        let (plane, places, taps) = (self.walk.input_len(), self.walk.output_len(), self.walk.taps());
+        let (plane, positions, taps) =
+            (self.sliding.input_len(), self.sliding.output_len(), self.sliding.taps());
         let width = CHANNELS.min(self.outputs - first);
         let rows = samples * taps;
         let mut product = vec![R::ZERO; rows * width];
-        let readings = Patches::new(&self.walk, &Layout::plain(&self.walk, 1), 0..places);
-        let mut patches = vec![R::ZERO; rows * places];
+        let copies = Patches::new(&self.sliding, &PlaneLayout::plain(&self.sliding, 1), 0..positions);
+        let mut patches = vec![R::ZERO; rows * positions];
         for input in 0..self.inputs {
-            for (sample, patches) in patches.chunks_exact_mut(taps * places).enumerate() {
+            for (sample, patches) in patches.chunks_exact_mut(taps * positions).enumerate() {
                 let channel =
                     (first_sample + sample) * self.groups * self.inputs + group * self.inputs + input;
-                readings.pack(&x[channel * plane..(channel + 1) * plane], 0..taps, places, patches);
+                copies.pack(&x[channel * plane..(channel + 1) * plane], 0..taps, positions, patches);
             }
-            let start = ((group * self.outputs + first) * self.inputs + input) * places;
+            let start = ((group * self.outputs + first) * self.inputs + input) * positions;
             let kernels = Matrix {
                 data: &w[start..],
                 rows: width,
-                columns: places,
-                row_stride: self.inputs * places,
+                columns: positions,
+                row_stride: self.inputs * positions,
                 column_stride: 1,
             };
             let mut result = Region::new(&mut product, rows, width, width);
-            multiply(Matrix::dense(&patches, rows, places), kernels.transposed(), &mut result, true);
+            multiply(Matrix::dense(&patches, rows, positions), kernels.transposed(), &mut result, true);
         }
         product
     }
 
     /// Writes a part to where it belongs.
-    fn place<R: Real>(&self, product: &[R], (group, first): (usize, usize), y: &mut [R]) {
-        let taps = self.walk.taps();
+    fn store<R: Real>(&self, product: &[R], (group, first): (usize, usize), y: &mut [R]) {
+        let taps = self.sliding.taps();
         let width = CHANNELS.min(self.outputs - first);
         let channels = self.groups * self.outputs;
         for (row, values) in product.chunks_exact(width).enumerate() {

@@ -1,6 +1,6 @@
 //! Winograd's convolution for 3×3 windows of stride 1: input tiles are transformed, a matrix product over
-//! channels is taken at every place of the tile, and the sums are transformed back. A tile of 4×4 outputs takes
-//! 36 multiplications per pair of channels instead of 144, at the cost of a few bits; see [`Size`].
+//! channels is taken at every position of the tile, and the sums are transformed back. A tile of 4×4 outputs takes
+//! 36 multiplications per pair of channels instead of 144, at the cost of a few bits; see [`TileSize`].
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::scratch::Scratch;
 use super::simd_lanes::WIDEST;
 use super::simd_level::{SimdLevel, VECTORS};
 use super::winograd_tiles::{Segment, Strips, Tiles};
-use super::winograd_transform::{Size, transform_input, transform_output};
+use super::winograd_transform::{TileSize, transform_input, transform_output};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
@@ -31,29 +31,29 @@ const SHARED_ELEMENTS: usize = 1 << 23;
 /// Channels one task transforms when every step is shared out.
 const CHANNELS: usize = 16;
 
-/// A 3×3 kernel, transformed and packed: a left operand for every place of a tile.
+/// A 3×3 kernel, transformed and packed: a left operand for every position of a tile.
 #[derive(Debug)]
 pub(crate) struct TransformedKernel<R> {
     level: SimdLevel,
-    size: Size,
+    size: TileSize,
     outputs: usize,
     inputs: usize,
-    places: Vec<LhsPanels<R>>,
+    positions: Vec<LhsPanels<R>>,
 }
 
 impl<R: Real> TransformedKernel<R> {
     /// Transforms the kernel whose taps from an input to an output channel are `taps(output, input)`.
     pub(crate) fn new(
         level: SimdLevel,
-        size: Size,
+        size: TileSize,
         (outputs, inputs): (usize, usize),
         taps: impl Fn(usize, usize) -> [f64; 9] + Sync,
     ) -> Self {
         let length = LhsPanels::<R>::length(level, outputs, inputs);
         let height = level.rows::<R>();
-        let mut places: Vec<Vec<R>> = (0..size.places()).map(|_| vec![R::ZERO; length]).collect();
+        let mut positions: Vec<Vec<R>> = (0..size.positions()).map(|_| vec![R::ZERO; length]).collect();
         let targets: Vec<DisjointSlice<'_, R>> =
-            places.iter_mut().map(|place| DisjointSlice::new(place)).collect();
+            positions.iter_mut().map(|position| DisjointSlice::new(position)).collect();
         (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {
             let panel = panel * height..((panel + 1) * height).min(outputs);
             for input in 0..inputs {
@@ -62,24 +62,25 @@ impl<R: Real> TransformedKernel<R> {
                     let at = panel.start * inputs + input * height + output - panel.start;
                     for (target, value) in targets.iter().zip(kernel) {
                         // SAFETY: every element of a panel is written once, and every panel by one task.
-                        let place = unsafe { target.slice(at..at + 1) };
-                        place[0] = R::from_f64(value);
+                        let position = unsafe { target.slice(at..at + 1) };
+                        position[0] = R::from_f64(value);
                     }
                 }
             }
         });
         drop(targets);
-        let places = places.into_iter().map(|data| LhsPanels::packed(level, outputs, inputs, data)).collect();
-        TransformedKernel { level, size, outputs, inputs, places }
+        let positions =
+            positions.into_iter().map(|data| LhsPanels::packed(level, outputs, inputs, data)).collect();
+        TransformedKernel { level, size, outputs, inputs, positions }
     }
 
-    pub(crate) fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> TileSize {
         self.size
     }
 }
 
-/// How far the numbers of one place are from those of the next: a little more than there are of them. A vector of tiles is
-/// read and written at all places, and cache has few lines for addresses that are a power of two apart.
+/// How far the numbers of one position are from those of the next: a little more than there are of them. A vector of tiles is
+/// read and written at all positions, and cache has few lines for addresses that are a power of two apart.
 fn apart(numbers: usize) -> usize {
     numbers + WIDEST
 }
@@ -108,16 +109,16 @@ impl<'a, R> DisjointSlice<'a, R> {
     }
 
     /// Where an element lies, or would.
-    pub(super) fn place(&self, at: usize) -> *mut R {
-        assert!(at <= self.length, "place in a target");
+    pub(super) fn pointer_to(&self, at: usize) -> *mut R {
+        assert!(at <= self.length, "position in a target");
         self.at.wrapping_add(at)
     }
 
     /// # Safety
     /// Slices that exist at the same time are disjoint, and nothing writes to one through a pointer meanwhile.
-    #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at places of their own")]
+    #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at positions of their own")]
     pub(super) unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
-        assert!(range.start <= range.end && range.end <= self.length, "place in a target");
+        assert!(range.start <= range.end && range.end <= self.length, "position in a target");
         // SAFETY: the range was checked, exclusiveness is the caller's to see to.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
     }
@@ -133,15 +134,15 @@ pub(crate) struct Winograd {
     output: [usize; 2],
     /// Padding above and to the left.
     pad: [usize; 2],
-    size: Size,
-    /// Whether kernels are turned round, and inputs and outputs change places: the transpose of the convolution.
-    turned: bool,
+    size: TileSize,
+    /// Whether kernels are rotated round, and inputs and outputs change positions: the transpose of the convolution.
+    rotated: bool,
 }
 
 impl Winograd {
     /// The convolution, padded by `pad` above and to the left, of an input of shape `x` to an output of shape `y`;
-    /// if turned, with the kernel turned round and its inputs and outputs exchanged.
-    pub(crate) fn new(size: Size, turned: bool, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
+    /// if rotated, with the kernel rotated round and its inputs and outputs exchanged.
+    pub(crate) fn new(size: TileSize, rotated: bool, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
         Winograd {
             images: x[0],
             inputs: x[1],
@@ -150,7 +151,7 @@ impl Winograd {
             output: [y[2], y[3]],
             pad,
             size,
-            turned,
+            rotated,
         }
     }
 
@@ -173,17 +174,17 @@ impl Winograd {
         x: &[R],
         w: &TransformedKernel<R>,
         bias: Option<&[R]>,
-        finish: Option<&Epilogue<'_, R>>,
+        epilogue: Option<&Epilogue<'_, R>>,
         y: &mut [R],
     ) {
-        let ends = if self.turned { (w.outputs, w.inputs) } else { (w.inputs, w.outputs) };
+        let ends = if self.rotated { (w.outputs, w.inputs) } else { (w.inputs, w.outputs) };
         assert_eq!((w.size, ends), (self.size, (self.inputs, self.outputs)), "kernel");
         let vector = w.level.width::<R>();
         let vectors = self.tiles().div_ceil(vector);
-        let per_tile = self.size.places() * (self.inputs + self.outputs);
-        let work = Work { w, bias, finish, x, y: DisjointSlice::new(y) };
+        let per_tile = self.size.positions() * (self.inputs + self.outputs);
+        let work = Work { w, bias, epilogue, x, y: DisjointSlice::new(y) };
         let own = vectors.div_ceil(OWN_TILES / vector);
-        if own >= MANY_BLOCKS && w.places.len() * self.inputs * self.outputs <= LARGE_KERNEL {
+        if own >= MANY_BLOCKS && w.positions.len() * self.inputs * self.outputs <= LARGE_KERNEL {
             parallel_for(own, |block| {
                 let vectors = block * vectors / own..(block + 1) * vectors / own;
                 self.alone(&work, vectors.start * vector..vectors.end * vector);
@@ -200,12 +201,12 @@ impl Winograd {
     /// All steps for some tiles, in one task.
     fn alone<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
-        let mut transformed = Scratch::new(self.size.places() * depth);
-        let mut sums = Scratch::new(self.size.places() * height);
+        let mut transformed = Scratch::new(self.size.positions() * depth);
+        let mut sums = Scratch::new(self.size.positions() * height);
         self.transform(work, &tiles, 0..self.inputs, &DisjointSlice::new(&mut transformed));
         let results = sums.chunks_mut(height);
-        for ((place, w), sums) in work.w.places.iter().enumerate().zip(results) {
-            let data = &transformed[place * depth..(place + 1) * depth];
+        for ((position, w), sums) in work.w.positions.iter().enumerate().zip(results) {
+            let data = &transformed[position * depth..(position + 1) * depth];
             self.multiply(w, data, tiles.len(), sums);
         }
         self.transform_back(work, &tiles, 0..self.outputs, &sums);
@@ -214,16 +215,16 @@ impl Winograd {
     /// All steps for some tiles, each shared out.
     fn shared<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
-        let mut transformed = Scratch::new(self.size.places() * depth);
-        let mut sums = Scratch::new(self.size.places() * height);
+        let mut transformed = Scratch::new(self.size.positions() * depth);
+        let mut sums = Scratch::new(self.size.positions() * height);
         let target = DisjointSlice::new(&mut transformed);
         parallel_for(self.inputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.inputs);
             self.transform(work, &tiles, channels, &target);
         });
-        parallel_for_chunks(&mut sums, height, |place, sums| {
-            let data = &transformed[place * depth..(place + 1) * depth];
-            self.multiply(&work.w.places[place], data, tiles.len(), sums);
+        parallel_for_chunks(&mut sums, height, |position, sums| {
+            let data = &transformed[position * depth..(position + 1) * depth];
+            self.multiply(&work.w.positions[position], data, tiles.len(), sums);
         });
         parallel_for(self.outputs.div_ceil(CHANNELS), |block| {
             let channels = block * CHANNELS..((block + 1) * CHANNELS).min(self.outputs);
@@ -231,11 +232,11 @@ impl Winograd {
         });
     }
 
-    /// The product at one place.
+    /// The product at one position.
     fn multiply<R: Real>(&self, w: &LhsPanels<R>, transformed: &[R], tiles: usize, sums: &mut [R]) {
         let right = RhsPanels::packed(transformed, self.inputs, tiles);
         let mut result = Region::new(sums, self.outputs, tiles, tiles);
-        match self.turned {
+        match self.rotated {
             true => w.multiply_across(right, &mut result),
             false => w.multiply(0..w.panels(), 0, right, InitialSums::Zero, &mut result),
         }
@@ -264,7 +265,7 @@ impl Winograd {
         Tiles { size: self.size, segments, image, plane: self.input, pad: self.pad }
     }
 
-    /// Transforms `tiles` of `channels` into right panels, one set for every place.
+    /// Transforms `tiles` of `channels` into right panels, one set for every position.
     fn transform<R: Real>(
         &self,
         work: &Work<'_, R>,
@@ -273,7 +274,7 @@ impl Winograd {
         target: &DisjointSlice<'_, R>,
     ) {
         let level = work.w.level;
-        let (vector, places) = (level.width::<R>(), self.size.places());
+        let (vector, positions) = (level.width::<R>(), self.size.positions());
         let plane = self.input[0] * self.input[1];
         let stride = apart(self.inputs * tiles.len());
         let mut strips = Strips::new();
@@ -284,14 +285,14 @@ impl Winograd {
             let width = (tiles.len() - panel).min(VECTORS * vector);
             for channel in channels.clone() {
                 let at = panel * self.inputs + channel * width + first - tiles.start - panel;
-                assert!((places - 1) * stride + at + vector <= target.length, "transformed tiles");
+                assert!((positions - 1) * stride + at + vector <= target.length, "transformed tiles");
                 let planes = &work.x[channel * plane..];
                 assert!(read.extent() <= planes.len(), "planes of a channel");
-                // SAFETY: the assertions bound what is read, and the places by the target; this vector of this channel is
+                // SAFETY: the assertions bound what is read, and the positions by the target; this vector of this channel is
                 // nobody else's. The level is one of this machine.
                 unsafe {
-                    let to = target.place(at);
-                    transform_input(level, self.turned, &read, planes.as_ptr(), &mut strips, to, stride);
+                    let to = target.pointer_to(at);
+                    transform_input(level, self.rotated, &read, planes.as_ptr(), &mut strips, to, stride);
                 }
             }
         }
@@ -308,7 +309,7 @@ impl Winograd {
         let (level, vector) = (work.w.level, work.w.level.width::<R>());
         let (stride, plane) = (apart(self.outputs * tiles.len()), self.output[0] * self.output[1]);
         let mut strips = Strips::new();
-        let limits = work.finish.and_then(Epilogue::limits).unwrap_or(R::UNLIMITED);
+        let limits = work.epilogue.and_then(Epilogue::clamp).unwrap_or(R::UNLIMITED);
         for first in tiles.clone().step_by(vector) {
             let segments: Vec<Segment> = self.segments(first, vector).collect();
             let written = Tiles {
@@ -321,29 +322,29 @@ impl Winograd {
             for channel in channels.clone() {
                 let bias = work.bias.map_or(R::ZERO, |bias| bias[channel]);
                 let at = channel * tiles.len() + first - tiles.start;
-                assert!((self.size.places() - 1) * stride + at + vector <= sums.len(), "sums");
+                assert!((self.size.positions() - 1) * stride + at + vector <= sums.len(), "sums");
                 assert!(channel * plane + written.extent() <= work.y.length, "planes of a channel");
-                // SAFETY: the assertions bound every place by the sums, and what is written; every output belongs to one
+                // SAFETY: the assertions bound every position by the sums, and what is written; every output belongs to one
                 // tile, and every tile of a channel to one task. The level is one of this machine.
                 unsafe {
-                    let (from, to) = (sums.as_ptr().add(at), work.y.place(channel * plane));
+                    let (from, to) = (sums.as_ptr().add(at), work.y.pointer_to(channel * plane));
                     let end = (bias, limits);
-                    transform_output(level, self.turned, &written, (from, stride), end, &mut strips, to);
+                    transform_output(level, self.rotated, &written, (from, stride), end, &mut strips, to);
                 }
-                if let Some(Epilogue::Pieces(finish)) = work.finish {
-                    segments.iter().for_each(|segment| self.finish(work, channel, segment, finish));
+                if let Some(Epilogue::Map(epilogue)) = work.epilogue {
+                    segments.iter().for_each(|segment| self.apply_epilogue(work, channel, segment, epilogue));
                 }
             }
         }
     }
 
     /// Finishes the outputs of a segment.
-    fn finish<R: Real>(
+    fn apply_epilogue<R: Real>(
         &self,
         work: &Work<'_, R>,
         channel: usize,
         segment: &Segment,
-        finish: &(dyn Fn(usize, &mut [R]) + Sync),
+        epilogue: &(dyn Fn(usize, &mut [R]) + Sync),
     ) {
         let [height, width] = self.output;
         let plane = (segment.image * self.outputs + channel) * height * width;
@@ -355,7 +356,7 @@ impl Winograd {
         for row in rows {
             let at = plane + row * width + segment.column;
             // SAFETY: every output belongs to one tile, and every tile of a channel to one task.
-            finish(at, unsafe { work.y.slice(at..at + length) });
+            epilogue(at, unsafe { work.y.slice(at..at + length) });
         }
     }
 }
@@ -364,7 +365,7 @@ impl Winograd {
 struct Work<'a, R> {
     w: &'a TransformedKernel<R>,
     bias: Option<&'a [R]>,
-    finish: Option<&'a Epilogue<'a, R>>,
+    epilogue: Option<&'a Epilogue<'a, R>>,
     x: &'a [R],
     y: DisjointSlice<'a, R>,
 }
@@ -393,7 +394,8 @@ mod tests {
             let plane = ys[2] * ys[3];
             expected.iter_mut().enumerate().for_each(|(i, e)| *e += bias[i / plane % ys[1]]);
             let taps = |o: usize, i: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + t]);
-            for (level, size) in SimdLevel::all().into_iter().flat_map(|l| [(l, Size::Two), (l, Size::Four)])
+            for (level, size) in
+                SimdLevel::all().into_iter().flat_map(|l| [(l, TileSize::Two), (l, TileSize::Four)])
             {
                 let kernel = TransformedKernel::new(level, size, (ws[0], ws[1]), taps);
                 let mut y = vec![f64::NAN; ys.iter().product()];
@@ -405,19 +407,19 @@ mod tests {
                     &x,
                     &kernel,
                     Some(&bias),
-                    Some(&Epilogue::Pieces(&double)),
+                    Some(&Epilogue::Map(&double)),
                     &mut y,
                 );
                 y.iter_mut().enumerate().for_each(|(i, v)| *v = (*v - i as f64) / 2.0);
                 assert_close(&y, &expected, 1e-10);
                 let (limits, winograd) =
-                    (Epilogue::Limits([-0.3, 0.4]), Winograd::new(size, false, pad, &xs, &ys));
+                    (Epilogue::Clamp([-0.3, 0.4]), Winograd::new(size, false, pad, &xs, &ys));
                 winograd.run(&x, &kernel, Some(&bias), Some(&limits), &mut y);
                 let limited: Vec<f64> = expected.iter().map(|e| e.clamp(-0.3, 0.4)).collect();
                 assert_close(&y, &limited, 1e-10);
                 // The same from the kernel of the transpose.
-                let turned = |i: usize, o: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + 8 - t]);
-                let kernel = TransformedKernel::new(level, size, (ws[1], ws[0]), turned);
+                let rotated = |i: usize, o: usize| std::array::from_fn(|t| w[(o * ws[1] + i) * 9 + 8 - t]);
+                let kernel = TransformedKernel::new(level, size, (ws[1], ws[0]), rotated);
                 Winograd::new(size, true, pad, &xs, &ys).run(&x, &kernel, Some(&bias), None, &mut y);
                 assert_close(&y, &expected, 1e-10);
             }
@@ -432,7 +434,7 @@ mod tests {
             let x = random.reals::<f32>(xs.iter().product());
             let w = random.reals::<f32>(ws.iter().product());
             let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
-            for size in [Size::Two, Size::Four] {
+            for size in [TileSize::Two, TileSize::Four] {
                 let kernel = TransformedKernel::new(SimdLevel::best(), size, (channels, channels), taps);
                 let results = [1, 2, 3].map(|threads| {
                     let pool = ThreadPool::start(threads, false).unwrap();
@@ -459,7 +461,7 @@ mod tests {
             let expected = definition(&window, 1, (&wide(&x), &xs), (&wide(&w), &ws), &xs);
             let taps = |o: usize, i: usize| std::array::from_fn(|t| f64::from(w[(o * channels + i) * 9 + t]));
             for level in SimdLevel::all() {
-                for (size, tolerance) in [(Size::Two, 2e-6), (Size::Four, 8e-6)] {
+                for (size, tolerance) in [(TileSize::Two, 2e-6), (TileSize::Four, 8e-6)] {
                     let kernel = TransformedKernel::new(level, size, (channels, channels), taps);
                     let mut y = vec![f32::NAN; x.len()];
                     Winograd::new(size, false, [1, 1], &xs, &xs).run(&x, &kernel, None, None, &mut y);

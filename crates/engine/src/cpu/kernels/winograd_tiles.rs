@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::simd_lanes::{Lanes, WIDEST};
-use super::winograd_transform::Size;
+use super::winograd_transform::TileSize;
 use crate::cpu::real::Real;
 
 /// Elements of a row of a strip: what the tiles of a vector read, and what a vector may read beyond.
@@ -35,7 +35,7 @@ pub(crate) struct Segment {
 /// A vector of tiles, and the planes they are read from or written to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tiles<'a> {
-    pub(crate) size: Size,
+    pub(crate) size: TileSize,
     pub(crate) segments: &'a [Segment],
     /// Elements from the plane of an image to that of the next.
     pub(crate) image: usize,
@@ -67,7 +67,7 @@ impl Tiles<'_> {
     /// # Safety
     /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `strip` is one.
     #[inline(always)]
-    pub(super) unsafe fn lay_out<L: Lanes>(
+    pub(super) unsafe fn load_tiles<L: Lanes>(
         &self,
         planes: *const L::Scalar,
         [rows, skipped, more]: [usize; 3],
@@ -116,7 +116,7 @@ impl Tiles<'_> {
     /// # Safety
     /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be written at `planes`; `strip` is one.
     #[inline(always)]
-    pub(super) unsafe fn put_back<L: Lanes>(&self, strip: *const L::Scalar, planes: *mut L::Scalar) {
+    pub(super) unsafe fn store_tiles<L: Lanes>(&self, strip: *const L::Scalar, planes: *mut L::Scalar) {
         let (step, [height, width]) = (self.size.step(), self.plane);
         // SAFETY: only rows and columns that lie in the plane are written; a strip has room for a vector after the tiles.
         unsafe {

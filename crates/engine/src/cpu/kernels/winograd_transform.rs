@@ -4,8 +4,8 @@
 //! ±2. Tiles overlap by two elements; neighbouring tiles are neighbouring numbers of a vector.
 //!
 //! Both sets of points map onto themselves under `p → −1/p`, and the rows of `G` are scaled alike for it. The
-//! transform of a kernel turned round and with every other sign changed is therefore the transform of the
-//! kernel itself with its places exchanged, so that a convolution and its transpose share one: every other
+//! transform of a kernel rotated round and with every other sign changed is therefore the transform of the
+//! kernel itself with its positions exchanged, so that a convolution and its transpose share one: every other
 //! input and output changes its sign instead. For F(2×2), whose points map onto themselves under `p → 1/p`
 //! too, no sign changes.
 #![allow(unsafe_code)]
@@ -17,19 +17,19 @@ use crate::cpu::real::Real;
 
 /// The side of an output tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Size {
+pub(crate) enum TileSize {
     /// F(2×2, 3×3)
     Two,
     /// F(4×4, 3×3)
     Four,
 }
 
-impl Size {
+impl TileSize {
     /// Side of an output tile.
     pub(crate) fn step(self) -> usize {
         match self {
-            Size::Two => 2,
-            Size::Four => 4,
+            TileSize::Two => 2,
+            TileSize::Four => 4,
         }
     }
 
@@ -39,15 +39,15 @@ impl Size {
     }
 
     /// Places of an input tile.
-    pub(crate) fn places(self) -> usize {
+    pub(crate) fn positions(self) -> usize {
         self.side() * self.side()
     }
 
     /// The rows of `G`.
     fn kernel_rows(self) -> &'static [[f64; 3]] {
         match self {
-            Size::Two => &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]],
-            Size::Four => &[
+            TileSize::Two => &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]],
+            TileSize::Four => &[
                 [1.0, 0.0, 0.0],
                 [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
                 [1.0 / 3.0, -1.0 / 3.0, 1.0 / 3.0],
@@ -58,7 +58,7 @@ impl Size {
         }
     }
 
-    /// `Gᵀ m G` of the sums at the places of a tile: the gradient of a kernel.
+    /// `Gᵀ m G` of the sums at the positions of a tile: the gradient of a kernel.
     pub(crate) fn kernel_gradient(self, m: &[f64; 36]) -> [f64; 9] {
         let rows = self.kernel_rows();
         let mut out = [0.0; 9];
@@ -85,12 +85,12 @@ impl Size {
     }
 }
 
-/// `Bᵀd` for F(4, 3); if turned, of `d` with every other sign changed, places exchanged.
+/// `Bᵀd` for F(4, 3); if rotated, of `d` with every other sign changed, positions exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn input_four<L: Lanes>(d: [L; 6], turned: bool) -> [L; 6]
+unsafe fn input_four<L: Lanes>(d: [L; 6], rotated: bool) -> [L; 6]
 where
     L::Scalar: Real,
 {
@@ -99,7 +99,7 @@ where
         let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
         let (p, q) = (d[3].minus(d[1]), d[4].minus(d[2]));
         let outer = d[0].minus(d[2]).plus(q);
-        if turned {
+        if rotated {
             let (r, s) =
                 (constant(-1.5).multiply_add(d[3], q), constant(1.5).multiply_add(d[2], d[1].minus(d[3])));
             [
@@ -124,40 +124,40 @@ where
     }
 }
 
-/// `Bᵀd` for F(2, 3); if turned, places exchanged.
+/// `Bᵀd` for F(2, 3); if rotated, positions exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn input_two<L: Lanes>(d: [L; 4], turned: bool) -> [L; 4] {
+unsafe fn input_two<L: Lanes>(d: [L; 4], rotated: bool) -> [L; 4] {
     // SAFETY: the caller vouches for the instructions.
     unsafe {
         let (first, last) = (d[0].minus(d[2]), d[3].minus(d[1]));
         let inner = (d[1].plus(d[2]), d[2].minus(d[1]));
-        if turned { [last, inner.0, inner.1, first] } else { [first, inner.0, inner.1, last] }
+        if rotated { [last, inner.0, inner.1, first] } else { [first, inner.0, inner.1, last] }
     }
 }
 
-/// `Aᵀm` for F(4, 3); if turned, of `m` with places exchanged, every other sign changed.
+/// `Aᵀm` for F(4, 3); if rotated, of `m` with positions exchanged, every other sign changed.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn output_four<L: Lanes>(m: [L; 6], turned: bool) -> [L; 4]
+unsafe fn output_four<L: Lanes>(m: [L; 6], rotated: bool) -> [L; 4]
 where
     L::Scalar: Real,
 {
     // SAFETY: the caller vouches for the instructions.
     unsafe {
         let constant = |v: f64| L::splat(L::Scalar::from_f64(v));
-        let m = if turned { [m[5], m[2], m[1], m[4], m[3], m[0]] } else { m };
+        let m = if rotated { [m[5], m[2], m[1], m[4], m[3], m[0]] } else { m };
         let (difference, sum) = (m[1].minus(m[2]), m[1].plus(m[2]));
         let weighted = |base: L, third: f64, fourth: f64| {
             constant(fourth).multiply_add(m[4], constant(third).multiply_add(m[3], base))
         };
         let (even, other) =
             ([weighted(m[0].plus(difference), -2.0, 0.5), weighted(difference, -0.5, 2.0)], m[3].plus(m[4]));
-        if turned {
+        if rotated {
             let last = constant(4.0).multiply_add(
                 m[4],
                 constant(0.25).multiply_add(m[3], L::splat(L::Scalar::ZERO).minus(m[5]).minus(sum)),
@@ -169,15 +169,15 @@ where
     }
 }
 
-/// `Aᵀm` for F(2, 3); if turned, of `m` with places exchanged.
+/// `Aᵀm` for F(2, 3); if rotated, of `m` with positions exchanged.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn output_two<L: Lanes>(m: [L; 4], turned: bool) -> [L; 2] {
+unsafe fn output_two<L: Lanes>(m: [L; 4], rotated: bool) -> [L; 2] {
     // SAFETY: the caller vouches for the instructions.
     unsafe {
-        let (first, last) = if turned { (m[3], m[0]) } else { (m[0], m[3]) };
+        let (first, last) = if rotated { (m[3], m[0]) } else { (m[0], m[3]) };
         [first.plus(m[1]).plus(m[2]), m[1].minus(m[2]).plus(last)]
     }
 }
@@ -215,8 +215,8 @@ unsafe fn spread_two<L: Lanes>(d: [L; 2]) -> [L; 4] {
     unsafe { [d[0], d[0].plus(d[1]), d[0].minus(d[1]), d[1]] }
 }
 
-/// The transpose of transforming back: spreads a vector of tiles of outputs over the places of input tiles; the number of
-/// tile `t` at place `i` goes to `to[i·stride + t]`.
+/// The transpose of transforming back: spreads a vector of tiles of outputs over the positions of input tiles; the number of
+/// tile `t` at position `i` goes to `to[i·stride + t]`.
 ///
 /// # Safety
 /// As for [`input_tiles`].
@@ -234,14 +234,14 @@ unsafe fn spread_tiles<L: Lanes>(
     // SAFETY: the caller vouches for every access; a row of a strip has room for a whole vector of tiles, and a strip for the
     // rows of an input tile.
     unsafe {
-        tiles.lay_out::<L>(planes, [size.step(), 0, 0], strip);
+        tiles.load_tiles::<L>(planes, [size.step(), 0, 0], strip);
         for at in (0..size.step()).map(|vector| strip.add(vector * L::WIDTH)) {
             match size {
-                Size::Four => {
+                TileSize::Four => {
                     let rows = spread_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))));
                     rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                 }
-                Size::Two => {
+                TileSize::Two => {
                     let rows = spread_two(std::array::from_fn(|i| L::load(at.add(i * STRIP))));
                     rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                 }
@@ -250,11 +250,11 @@ unsafe fn spread_tiles<L: Lanes>(
         for row in 0..size.side() {
             let (at, to) = (strip.add(row * STRIP), to.add(row * size.side() * stride));
             match size {
-                Size::Four => {
+                TileSize::Four => {
                     let row = spread_four(L::deinterleave::<4>(at));
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
-                Size::Two => {
+                TileSize::Two => {
                     let row = spread_two(L::deinterleave::<2>(at));
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
@@ -263,14 +263,14 @@ unsafe fn spread_tiles<L: Lanes>(
     }
 }
 
-/// Transforms a vector of tiles: the number of tile `t` at place `i` of its tile goes to `to[i·stride + t]`.
+/// Transforms a vector of tiles: the number of tile `t` at position `i` of its tile goes to `to[i·stride + t]`.
 ///
 /// # Safety
 /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `to` can take a vector at every
-/// place of a tile.
+/// position of a tile.
 #[inline(always)]
 unsafe fn input_tiles<L: Lanes>(
-    turned: bool,
+    rotated: bool,
     tiles: &Tiles<'_>,
     planes: *const L::Scalar,
     strips: &mut Strips<L::Scalar>,
@@ -284,23 +284,23 @@ unsafe fn input_tiles<L: Lanes>(
     // SAFETY: the caller vouches for every access; a row of a strip has room for what a whole vector of tiles reads.
     unsafe {
         let (beyond, laid_out) = if tiles.is_row() {
-            tiles.lay_out::<L>(planes, [side, 0, 2], strip);
+            tiles.load_tiles::<L>(planes, [side, 0, 2], strip);
             (strip.add(step), [0..step + 1, 0..0])
         } else {
             let second = strip.add(ROWS);
-            tiles.lay_out::<L>(planes, [side, 0, 0], strip);
-            tiles.lay_out::<L>(planes, [side, step, 0], second);
+            tiles.load_tiles::<L>(planes, [side, 0, 0], strip);
+            tiles.load_tiles::<L>(planes, [side, step, 0], second);
             (second, [0..step, 0..step])
         };
         for (strip, vectors) in [strip, strip.add(ROWS)].into_iter().zip(laid_out) {
             for at in vectors.map(|vector| strip.add(vector * L::WIDTH)) {
                 match size {
-                    Size::Four => {
-                        let rows = input_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))), turned);
+                    TileSize::Four => {
+                        let rows = input_four(std::array::from_fn(|i| L::load(at.add(i * STRIP))), rotated);
                         rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                     }
-                    Size::Two => {
-                        let rows = input_two(std::array::from_fn(|i| L::load(at.add(i * STRIP))), turned);
+                    TileSize::Two => {
+                        let rows = input_two(std::array::from_fn(|i| L::load(at.add(i * STRIP))), rotated);
                         rows.into_iter().enumerate().for_each(|(i, row)| row.store(at.add(i * STRIP)));
                     }
                 }
@@ -310,16 +310,16 @@ unsafe fn input_tiles<L: Lanes>(
             let (at, beyond) = (strip.add(row * STRIP), beyond.add(row * STRIP));
             let to = to.add(row * side * stride);
             match size {
-                Size::Four => {
+                TileSize::Four => {
                     let [a, b, c, d] = L::deinterleave::<4>(at);
                     let [e, f, _, _] = L::deinterleave::<4>(beyond);
-                    let row = input_four([a, b, c, d, e, f], turned);
+                    let row = input_four([a, b, c, d, e, f], rotated);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
-                Size::Two => {
+                TileSize::Two => {
                     let [a, b] = L::deinterleave::<2>(at);
                     let [c, d] = L::deinterleave::<2>(beyond);
-                    let row = input_two([a, b, c, d], turned);
+                    let row = input_two([a, b, c, d], rotated);
                     row.into_iter().enumerate().for_each(|(j, v)| v.store(to.add(j * stride)));
                 }
             }
@@ -330,11 +330,11 @@ unsafe fn input_tiles<L: Lanes>(
 /// Transforms a vector of tiles back, adds `bias`, keeps limits, and writes the outputs to where they belong.
 ///
 /// # Safety
-/// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every place `i` of an input
+/// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every position `i` of an input
 /// tile; [`Tiles::extent`] numbers can be written at `planes`.
 #[inline(always)]
 unsafe fn output_tiles<L: Lanes>(
-    turned: bool,
+    rotated: bool,
     tiles: &Tiles<'_>,
     (from, stride): (*const L::Scalar, usize),
     (bias, limits): (L::Scalar, [L::Scalar; 2]),
@@ -348,28 +348,28 @@ unsafe fn output_tiles<L: Lanes>(
     unsafe {
         let (bias, [least, most]) = (L::splat(bias), limits.map(|limit| L::splat(limit)));
         match tiles.size {
-            Size::Four => {
+            TileSize::Four => {
                 let mut columns = [[bias; 4]; 6];
                 for (j, column) in columns.iter_mut().enumerate() {
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 6 + j) * stride)));
-                    *column = output_four(column_of, turned);
+                    *column = output_four(column_of, rotated);
                 }
                 for i in 0..4usize {
-                    let mut row = output_four(columns.map(|column| column[i]), turned);
+                    let mut row = output_four(columns.map(|column| column[i]), rotated);
                     for v in &mut row {
                         *v = v.plus(bias).limited(least, most);
                     }
                     L::interleave::<4>(row, strip.add(i * STRIP));
                 }
             }
-            Size::Two => {
+            TileSize::Two => {
                 let mut columns = [[bias; 2]; 4];
                 for (j, column) in columns.iter_mut().enumerate() {
                     let column_of = std::array::from_fn(|i| L::load(from.add((i * 4 + j) * stride)));
-                    *column = output_two(column_of, turned);
+                    *column = output_two(column_of, rotated);
                 }
                 for i in 0..2usize {
-                    let mut row = output_two(columns.map(|column| column[i]), turned);
+                    let mut row = output_two(columns.map(|column| column[i]), rotated);
                     for v in &mut row {
                         *v = v.plus(bias).limited(least, most);
                     }
@@ -377,13 +377,13 @@ unsafe fn output_tiles<L: Lanes>(
                 }
             }
         }
-        tiles.put_back::<L>(strip, planes);
+        tiles.store_tiles::<L>(strip, planes);
     }
 }
 
 simd_dispatch!(
     transform_input<R: Real>(
-        turned: bool,
+        rotated: bool,
         tiles: &Tiles<'_>,
         planes: *const R,
         strips: &mut Strips<R>,
@@ -398,7 +398,7 @@ simd_dispatch!(
 );
 simd_dispatch!(
     transform_output<R: Real>(
-        turned: bool,
+        rotated: bool,
         tiles: &Tiles<'_>,
         from: (*const R, usize),
         end: (R, [R; 2]),

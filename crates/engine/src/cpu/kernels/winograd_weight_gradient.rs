@@ -1,6 +1,6 @@
 //! The gradient of a 3×3 kernel of stride 1 by Winograd's transforms: the adjoint of the convolution in its kernel. What
 //! the convolution read and the gradient of what it computed are transformed tile by tile, a matrix product over tiles is
-//! taken at every place of a tile, and the sums are transformed back once.
+//! taken at every position of a tile, and the sums are transformed back once.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::scratch::Scratch;
 use super::simd_level::SimdLevel;
 use super::winograd::{DisjointSlice, Winograd};
 use super::winograd_tiles::{Segment, Strips};
-use super::winograd_transform::{Size, spread_output, transform_input};
+use super::winograd_transform::{TileSize, spread_output, transform_input};
 use crate::cpu::real::Real;
 
 /// Elements of transformed tiles held at a time.
@@ -28,7 +28,7 @@ pub(crate) struct WinogradWeightGradient {
     /// How tiles of what the convolution read lie, and tiles of the gradient of what it computed.
     read: Winograd,
     computed: Winograd,
-    size: Size,
+    size: TileSize,
 }
 
 /// The channels of one side, tile by tile.
@@ -44,7 +44,7 @@ struct Side<'a, R> {
 impl WinogradWeightGradient {
     /// The gradient from `x` of shape `[inputs, images, …]` and `w` of shape `[outputs, images, …]` to
     /// `[inputs, outputs, 3, 3]`.
-    pub(crate) fn new(size: Size, window: &Window, x: &[usize], w: &[usize]) -> Self {
+    pub(crate) fn new(size: TileSize, window: &Window, x: &[usize], w: &[usize]) -> Self {
         let (images, inputs, outputs) = (x[1], x[0], w[0]);
         let output = [images, outputs, w[2], w[3]];
         let pad = [window.pad[0].0, window.pad[1].0];
@@ -55,22 +55,22 @@ impl WinogradWeightGradient {
 
     /// `y ← w ⋆ x`
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
-        let (vector, places) = (SimdLevel::best().width::<R>(), self.size.places());
+        let (vector, positions) = (SimdLevel::best().width::<R>(), self.size.positions());
         let vectors = self.read.tiles().div_ceil(vector);
-        let held = vectors * vector * places * (self.inputs + self.outputs);
+        let held = vectors * vector * positions * (self.inputs + self.outputs);
         let blocks = held.div_ceil(ELEMENTS).clamp(1, vectors.max(1));
         let pairs = self.inputs * self.outputs;
-        let mut sums = Scratch::new(places * pairs);
+        let mut sums = Scratch::new(positions * pairs);
         for block in 0..blocks {
             let tiles = block * vectors / blocks * vector..(block + 1) * vectors / blocks * vector;
-            let mut left = Scratch::new(places * self.inputs * tiles.len());
-            let mut right = Scratch::new(places * self.outputs * tiles.len());
+            let mut left = Scratch::new(positions * self.inputs * tiles.len());
+            let mut right = Scratch::new(positions * self.outputs * tiles.len());
             let side = Side { tiles: &self.read, planes: x, channels: self.inputs, spread: false };
             self.transform(&side, &tiles, &mut left);
             let side = Side { tiles: &self.computed, planes: w, channels: self.outputs, spread: true };
             self.transform(&side, &tiles, &mut right);
-            sums.par_chunks_mut(pairs).enumerate().for_each(|(place, sums)| {
-                let at = |side: &[R], channels: usize| place * channels * tiles.len()..side.len();
+            sums.par_chunks_mut(pairs).enumerate().for_each(|(position, sums)| {
+                let at = |side: &[R], channels: usize| position * channels * tiles.len()..side.len();
                 let seen = &left[at(&left, self.inputs)];
                 let slopes = &right[at(&right, self.outputs)];
                 let seen = Matrix::dense(seen, self.inputs, tiles.len());
@@ -80,19 +80,19 @@ impl WinogradWeightGradient {
             });
         }
         y.par_chunks_mut(9).enumerate().for_each(|(pair, y)| {
-            let mut places = [0.0; 36];
+            let mut positions = [0.0; 36];
             let sums = sums[pair..].iter().step_by(pairs);
-            places.iter_mut().zip(sums).for_each(|(place, sum)| *place = sum.to_f64());
-            y.iter_mut().zip(self.size.kernel_gradient(&places)).for_each(|(y, v)| *y = R::from_f64(v));
+            positions.iter_mut().zip(sums).for_each(|(position, sum)| *position = sum.to_f64());
+            y.iter_mut().zip(self.size.kernel_gradient(&positions)).for_each(|(y, v)| *y = R::from_f64(v));
         });
     }
 
-    /// Transforms `tiles` of all channels: place by place, channel by channel. Of tiles past the last the outputs are zero.
+    /// Transforms `tiles` of all channels: position by position, channel by channel. Of tiles past the last the outputs are zero.
     fn transform<R: Real>(&self, side: &Side<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
-        let (level, places) = (SimdLevel::best(), self.size.places());
+        let (level, positions) = (SimdLevel::best(), self.size.positions());
         let vector = level.width::<R>();
         let stride = side.channels * tiles.len();
-        assert!(places * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
+        assert!(positions * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
         let target = DisjointSlice::new(to);
         let plane = side.planes.len() / (side.channels * self.images).max(1);
         (0..side.channels).into_par_iter().for_each(|channel| {
@@ -103,10 +103,10 @@ impl WinogradWeightGradient {
                 let at = channel * tiles.len() + first - tiles.start;
                 let planes = &side.planes[channel * self.images * plane..];
                 assert!(read.extent() <= planes.len(), "planes of a channel");
-                // SAFETY: the assertions bound what is read, and the places by the target; this vector of this channel is
+                // SAFETY: the assertions bound what is read, and the positions by the target; this vector of this channel is
                 // nobody else's. The level is one of this machine.
                 unsafe {
-                    let (planes, to) = (planes.as_ptr(), target.place(at));
+                    let (planes, to) = (planes.as_ptr(), target.pointer_to(at));
                     match side.spread {
                         true => spread_output(level, &read, planes, &mut strips, to, stride),
                         false => transform_input(level, false, &read, planes, &mut strips, to, stride),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn gradients_of_both_sizes_equal_direct_sums() {
         let mut random = Random::new(43);
-        for size in [Size::Two, Size::Four] {
+        for size in [TileSize::Two, TileSize::Four] {
             for _ in 0..15 {
                 let (images, inputs, outputs) =
                     (random.within(1, 4), random.within(1, 20), random.within(1, 20));
@@ -159,7 +159,7 @@ mod tests {
         let w = random.reals::<f32>(ws.iter().product());
         let double = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
         let (mut y, mut direct) = (vec![f32::NAN; ys.iter().product()], vec![0.0; ys.iter().product()]);
-        WinogradWeightGradient::new(Size::Four, &window, &xs, &ws).run(&x, &w, &mut y);
+        WinogradWeightGradient::new(TileSize::Four, &window, &xs, &ws).run(&x, &w, &mut y);
         WeightGradient::new(&window, 1, &xs, &ws, &ys).run(&double(&x), &double(&w), &mut direct);
         assert_close(&y, &direct, 1e-5);
     }

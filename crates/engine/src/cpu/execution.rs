@@ -1,4 +1,4 @@
-//! One run of a program: steps one after the other over an arena of buffers.
+//! One run of a program: its steps, one after the other, over an arena of buffers.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::plan::{BufferLocation, Step};
 use crate::profile::{NodeTime, Profile};
 use crate::schedule::Partition;
 
-/// One run: the batch size, the concrete shapes, and where elements are.
+/// The state of one run: concrete shapes, inputs, and the arena.
 pub(super) struct Execution<'a, R> {
     pub(super) program: &'a CpuProgram<R>,
     pub(super) shapes: Vec<Vec<usize>>,
@@ -26,7 +26,7 @@ pub(super) struct Execution<'a, R> {
     pub(super) arena: Vec<Storage<R>>,
 }
 
-/// The outputs of a step, and what lies same_buffer them and where.
+/// The outputs of a step, and the other values in the buffers it writes to.
 type Pieces<'a, R> = (Vec<SliceMut<'a, R>>, Vec<(BufferLocation, Slice<'a, R>)>);
 
 impl<R: Real> Execution<'_, R> {
@@ -188,7 +188,7 @@ impl<R: Real> Execution<'_, R> {
         fusion.program.run(&self.shapes[step.outputs[0].index()], &sources, outputs)
     }
 
-    /// Runs a kernel whose result is changed in its place, piece by piece.
+    /// Runs a kernel with an epilogue.
     fn finished(
         &self,
         step: &Step,
@@ -208,7 +208,7 @@ impl<R: Real> Execution<'_, R> {
         })
     }
 
-    /// Calls `run` with what finishes the value of `id`.
+    /// Calls `run` with the epilogue of the value of `id`.
     fn finishing(
         &self,
         id: NodeId,
@@ -261,7 +261,7 @@ impl<R: Real> Execution<'_, R> {
         inputs.get(position).map(|&id| self.view_in_buffer(id, same_buffer)).transpose()
     }
 
-    /// Calls `run` with what finishes a convolution, if anything does.
+    /// Calls `run` with the epilogue of a convolution, if it has one.
     fn ending(
         &self,
         link: &ChainedConvolution<R>,
@@ -299,7 +299,7 @@ impl<R: Real> Execution<'_, R> {
         weights.multiply(&mut streams)
     }
 
-    /// Runs nodes that do the same to values that lie side by side as if these were one batch.
+    /// Runs nodes that do the same to contiguous values as one batch.
     fn batched(&self, nodes: &[NodeId], kernel: &Kernel<R>, taken: &mut [(usize, Storage<R>)]) -> Result<()> {
         let Some((first, (_, storage))) = nodes.first().zip(taken.first_mut()) else { return Ok(()) };
         let inputs = &self.program.info.values[first.index()].inputs;
@@ -320,7 +320,7 @@ impl<R: Real> Execution<'_, R> {
         (kernel.run)(&views, &mut ViewMut { shape: &to, data: storage.slice_mut(written) })
     }
 
-    /// A value that may lie in a buffer another part of which is being written.
+    /// A value that may be part of a buffer that is being written.
     fn view_in_buffer<'a>(
         &'a self,
         id: NodeId,
@@ -338,7 +338,7 @@ impl<R: Real> Execution<'_, R> {
         let count: usize = shape.iter().product();
         let data = match self.program.plan.locations[id.index()] {
             BufferLocation::Input(position) => self.inputs.get(position).map(Shared::slice),
-            // Weights that a kernel keeps itself have a shape only.
+            // Of weights that a kernel has packed only the shape is kept.
             BufferLocation::Constant(id) => {
                 Some(self.program.constants[id.index()].as_ref().map_or(Slice::Real(&[]), Shared::slice))
             }
@@ -348,7 +348,7 @@ impl<R: Real> Execution<'_, R> {
         data.map(|data| View { shape, data }).ok_or_else(|| self.program.info.unavailable(id))
     }
 
-    /// Hands out the results; buffers that leave are emptied, not copied.
+    /// The outputs. Their buffers are moved out of the arena, not copied.
     pub(super) fn outputs(&mut self) -> Result<Vec<Tensor>> {
         let program = self.program;
         let mut taken: Vec<Option<Shared<R>>> = program.plan.buffers.iter().map(|_| None).collect();

@@ -1,5 +1,4 @@
-//! What is done once, when a graph is compiled: values that depend on no input are computed, and what carries out each step
-//! is chosen.
+//! Compiling a program: values that depend on no input are computed, and the executor of every step is chosen.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +39,8 @@ impl<R: Real> CpuProgram<R> {
         self.plan.steps.iter().map(of_step).collect()
     }
 
-    /// Computes what is known and chooses what carries out the steps. Weights that kernels keep in a layout of their
-    /// own are let go as soon as the last of these has them. To be called on a thread of the pool.
+    /// Computes constants and chooses executors. Weights that kernels have packed are dropped after the last of these kernels.
+    /// To be called on a thread of the pool.
     pub(super) fn prepare(&mut self, graph: &Graph, known: &[bool]) -> Result<()> {
         let reads = self.constants_read(known);
         let mut left = vec![0usize; self.info.values.len()];
@@ -79,7 +78,7 @@ impl<R: Real> CpuProgram<R> {
                         transposed: matches!(first.op, Op::MatMul { trans_b: true, .. }),
                     })
                 }
-                // Processors do not choose to have it.
+                // Schedules for processors have none.
                 Partition::Reduction(nodes) => return Err(self.info.unavailable(nodes[0])),
             };
             let holders = match &executor {
@@ -100,7 +99,7 @@ impl<R: Real> CpuProgram<R> {
         for id in outputs {
             self.provide(graph, id, &mut bytes)?;
         }
-        // What only other constants were made of is of no use any more.
+        // Constants that only other constants were computed from are not needed any more.
         self.constants
             .iter_mut()
             .zip(left)
@@ -109,7 +108,7 @@ impl<R: Real> CpuProgram<R> {
         Ok(())
     }
 
-    /// A convolution with known weights, the first of these nodes, and the others that finish it.
+    /// A convolution with known weights, the first of these nodes, and its epilogue, the others.
     fn link(
         &self,
         graph: &Graph,

@@ -24,15 +24,15 @@ pub(super) enum Executor<R> {
     Kernel(Kernel<R>),
     /// One pass over memory.
     Fused(Fusion),
-    /// A kernel, and what is done to every piece of its result as soon as it is there.
+    /// A kernel and its epilogue.
     WithEpilogue(Kernel<R>, Fusion),
-    /// Two convolutions, of which the second alone reads the first.
+    /// A 1×1 convolution and the depthwise one that alone reads its result.
     PointwiseDepthwise(Box<[ChainedConvolution<R>; 2]>),
     /// One pass over weights.
     Streams(Streams),
 }
 
-/// A convolution, what finishes it, and the value that comes out.
+/// A convolution, its epilogue, and the node of its result.
 pub(super) struct ChainedConvolution<R> {
     pub(super) node: NodeId,
     pub(super) convolution: Arc<PackedConvolution<R>>,

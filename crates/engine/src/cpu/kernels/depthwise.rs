@@ -1,9 +1,8 @@
-//! GemmConvolution where every output channel reads one input channel, and its transpose: too thin for a matrix
-//! product, so the taps are added up directly.
+//! Depthwise convolution, where every output channel reads one input channel, and its transpose. Taps are summed directly, because
+//! a matrix product would have a depth of the taps alone.
 //!
-//! Windows of three by three, the most common, read planes where they lie. Of other windows a plane is first copied into
-//! a frame of zeros, one frame for every phase of the stride, so that a tap reads the same distance away for every
-//! output, across the ends of rows too. What is summed up between rows is thrown away.
+//! Windows of three by three read planes in place, see [`super::depthwise_3x3`]. Other windows read padded planes, see
+//! [`super::padded_planes`].
 #![allow(unsafe_code)]
 
 use monosplit_graph::op::Window;
@@ -22,11 +21,11 @@ use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for_chunks;
 
-/// Vectors summed up side by side.
+/// Vectors of sums computed at a time.
 const ABREAST: usize = 4;
-/// Numbers that may be read and written beyond the last sum.
+/// Elements that may be read and written after the last sum.
 const SLACK: usize = ABREAST * WIDEST;
-/// Outputs of one task, about.
+/// About how many outputs one task computes.
 const GRAIN: usize = 1 << 12;
 
 /// `to[i] ← start + Σ weight·from[distance + i]` over the taps, for `i` up to `length` and a vector beyond.
@@ -86,22 +85,22 @@ pub(crate) struct Depthwise {
     algorithm: Algorithm,
 }
 
-/// How planes are summed up.
+/// How planes are summed.
 #[derive(Debug)]
 enum Algorithm {
-    /// Where they lie.
+    /// In place.
     Depthwise3x3(Depthwise3x3),
     PaddedPlanes(PaddedPlanes),
 }
 
-/// What one task works with while it goes through its planes.
+/// The scratch memory of one task.
 struct PlaneScratch<R: Real> {
-    /// All padded, or a row of zeros.
+    /// The padded planes, or a row of zeros.
     padded: Scratch<R>,
     sums: Scratch<R>,
     /// A row of a plane, filled up to whole strides.
     apart: Vec<R>,
-    /// The distances and weights of the taps of a sum.
+    /// The offsets and weights of the taps of a sum.
     taps: Vec<(usize, R)>,
 }
 
@@ -137,7 +136,7 @@ impl Depthwise {
         Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, algorithm })
     }
 
-    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
+    /// `y ← w ⋆ x + bias`, then the epilogue, channel by channel.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
@@ -173,8 +172,8 @@ impl Depthwise {
         });
     }
 
-    /// How many of so many planes of the output, from a channel on, are computed together: those of which input and kernels lie
-    /// one after the other and stay in the nearest cache, if the algorithm they are computed can do that.
+    /// How many of this many output planes, from a channel on, are computed together: those whose inputs and kernels are
+    /// contiguous and fit the first cache, if the algorithm can do that.
     fn abreast(&self, planes: usize, channel: usize) -> usize {
         let near = GRAIN / (self.input[0] * self.input[1]).max(1);
         match self.algorithm {
@@ -199,7 +198,7 @@ impl Depthwise {
         PlaneScratch { padded, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
     }
 
-    /// `y ← w ⋆ x + bias` for planes computed together, kept within limits.
+    /// `y ← w ⋆ x + bias` for planes computed together, clamped to limits.
     fn planes<R: Real>(
         &self,
         x: &[R],
@@ -232,7 +231,7 @@ impl Depthwise {
     }
 }
 
-/// The sums of a part, in `scratch`.
+/// Computes the sums of a phase in `scratch`.
 fn add_up<R: Real>(level: SimdLevel, pitch: usize, part: &Sums, start: R, scratch: &mut PlaneScratch<R>) {
     let PlaneScratch { padded, sums, taps, .. } = scratch;
     let length = (part.rows - 1) * pitch + part.columns;
@@ -260,7 +259,7 @@ impl DepthwiseDirect {
         }
     }
 
-    /// `y ← w ⋆ x + bias`, channel by channel, each finished once computed.
+    /// `y ← w ⋆ x + bias`, then the epilogue, channel by channel.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],

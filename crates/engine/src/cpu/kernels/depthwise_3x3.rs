@@ -1,5 +1,5 @@
-//! Windows of three by three places, one or two apart, read where a plane lies: depthwise convolutions and max pools. Vectors
-//! that reach over an end of a row find there what lies outside.
+//! Depthwise convolutions and max pools with windows of three by three and stride 1 or 2, which read planes in place. Vectors that
+//! extend over the end of a row are filled up with the padding value.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::simd_lanes::Lanes;
 use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
-/// Rows and columns under a window.
+/// Rows and columns of a window.
 const SIDE: usize = 3;
 const TAPS: usize = SIDE * SIDE;
-/// Rows of tiles of machines that have 32 vector registers, at least.
+/// The least number of rows of GEMM tiles where there are 32 vector registers.
 const MANY_REGISTERS: usize = 12;
 /// Rows of the output computed together at stride 1 and at stride 2, where there are registers for them.
 const ROWS_ABREAST: [usize; 2] = [7, 4];
@@ -30,12 +30,12 @@ pub(crate) struct Depthwise3x3 {
     output: [usize; 2],
     /// One or two, along both axes.
     stride: usize,
-    /// Places before the plane along each axis.
+    /// Padding before the plane along each axis.
     before: [usize; 2],
 }
 
 impl Depthwise3x3 {
-    /// The planes a window goes over, if it is such a window.
+    /// The planes of a window, if it is three by three.
     pub(crate) fn new(window: &Window, input: [usize; 2], output: [usize; 2]) -> Option<Self> {
         let planes = || Depthwise3x3 {
             input,
@@ -56,7 +56,7 @@ impl Depthwise3x3 {
         [self.input[1], self.output[1]]
     }
 
-    /// The rows of the input that some rows of the output read, and the planes that these and those are.
+    /// The input rows that some output rows read, and the planes made of these rows.
     pub(crate) fn band(&self, rows: Range<usize>) -> (Range<usize>, Depthwise3x3) {
         let (above, height) = (self.before[0], self.input[0]);
         let first = (rows.start * self.stride).saturating_sub(above);
@@ -71,7 +71,7 @@ impl Depthwise3x3 {
         (read, planes)
     }
 
-    /// `y ← w ⋆ x + bias` for planes one after the other, each with its kernel and bias, kept within limits; the planes of the
+    /// `y ← w ⋆ x + bias` for planes one after the other, each with its kernel and bias, clamped to limits; the planes of the
     /// output are the rows of `y`. `outside` is a row of zeros.
     pub(crate) fn convolve<R: Real>(
         &self,
@@ -122,8 +122,8 @@ impl Depthwise3x3 {
     }
 }
 
-/// What is read and written: planes, a row of what lies outside of them, their kernels if there are any, what results begin with
-/// and are limited to, and the output.
+/// What is read and written: planes, a row of padding, kernels if there are any, initial values and limits of results, and the
+/// output.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a, R> {
     planes: Depthwise3x3,
@@ -139,9 +139,9 @@ pub(crate) struct Job<'a, R> {
     apart: usize,
 }
 
-/// How a result takes in what is under the taps of its window, one after the other.
+/// How the elements under the taps of a window are reduced to a result, tap by tap.
 trait TapReduction<L: Lanes>: Copy {
-    /// That of one plane of a job.
+    /// The reduction for one plane of a job.
     ///
     /// # Safety
     /// The machine has the instructions of `L`.
@@ -188,7 +188,7 @@ impl<L: Lanes> TapReduction<L> for Largest {
     }
 }
 
-/// The vector `offset` places after the beginning of a row, `whole` if all of it lies inside.
+/// The vector at `offset` from the start of a row, `whole` if all of it lies in the row.
 ///
 /// # Safety
 /// The machine has the instructions of `L`; `width` numbers can be read at `row`.
@@ -205,7 +205,7 @@ unsafe fn read<L: Lanes>(row: *const L::Scalar, width: usize, offset: isize, who
     }
 }
 
-/// Writes a block once for every line under rows, with its number as a constant: a loop would keep results in memory.
+/// Repeats a block for every input row of a strip, with its index as a constant: a loop would keep results in memory.
 macro_rules! unrolled {
     (|$number:ident| $block:expr) => {{
         const _: () = assert!([0, 1, 2, 3, 4, 5, 6, 7, 8].len() == MAX_LINES);
@@ -243,7 +243,7 @@ unsafe fn all_rows<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(
 ) {
     let rows = job.planes.output[0];
     let mut first = 0;
-    // Rows computed together read what is under them once, as far as there are registers for them.
+    // Rows computed together share what they read, as far as there are registers.
     // SAFETY: vouched for by the caller.
     unsafe {
         while first < rows {
@@ -261,7 +261,7 @@ unsafe fn all_rows<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(
     }
 }
 
-/// Computes `ROWS` rows of every output from `first` on, and says how many.
+/// Computes `ROWS` rows of every output from `first` on, and returns `ROWS`.
 ///
 /// # Safety
 /// As of [`all`].
@@ -287,8 +287,8 @@ unsafe fn some<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: us
     ROWS
 }
 
-/// A vector of each of `ROWS` rows of every output, from a place in it on; the windows begin `left` places after the beginnings
-/// of rows. `WHOLE` if all that is read lies inside.
+/// A vector of each of `ROWS` rows of every output, at row `first` and column `at`. Windows begin `left` elements after the starts
+/// of input rows. `WHOLE` if all that is read lies in the rows.
 ///
 /// # Safety
 /// As of [`all`].
@@ -305,7 +305,7 @@ unsafe fn strip<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: u
     unsafe {
         let outside = L::splat(*job.outside);
         let (least, most) = (L::splat(job.limits[0]), L::splat(job.limits[1]));
-        // Where rows begin, and how far it is to the same of the next plane.
+        // Pointers to input rows, and the distance to the same row of the next plane.
         let mut lines = [(job.outside, 0); MAX_LINES];
         for (line, from) in lines[..under].iter_mut().enumerate() {
             let row = (first * STRIDE + line).wrapping_sub(job.planes.before[0]);

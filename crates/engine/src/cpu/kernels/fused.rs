@@ -1,7 +1,7 @@
 //! Many elementwise functions in one pass over memory. A list of instructions is carried out block by block,
-//! each block small enough to stay in the nearest cache from the first instruction to the last; what comes
-//! out are the bits the same functions give one after the other. The blocks are those of whole values, or pieces of what
-//! a convolution computes, taken from it while they are in cache.
+//! each block small enough to stay in the first cache from the first instruction to the last. The bits are those that the
+//! functions give one after the other. Blocks are those of whole values, or, as the epilogue of a convolution, parts of its output
+//! while they are in cache.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ use crate::cpu::value::{Slice, SliceMut, View};
 /// Elements of a block.
 const BLOCK: usize = 1024;
 
-/// Elements of a block of what is changed in its place.
+/// Elements of a block that is changed in place.
 const PIECE: usize = 256;
 
 /// The operand of an instruction: one element for each of the block, or one for all.
@@ -41,7 +41,7 @@ pub(crate) enum Function {
     Cast,
 }
 
-/// Where an instruction reads. Registers are numbered apart for real numbers and truth values.
+/// Where an instruction reads. Registers of real numbers and of truth values are numbered separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Input(usize),
@@ -77,7 +77,7 @@ pub(crate) struct Fused {
 pub(crate) enum Source<'a, R> {
     /// In memory of their own.
     View(View<'a, R>),
-    /// Where this output will be written, one for one.
+    /// The elements that this output overwrites.
     Old(usize),
 }
 
@@ -158,7 +158,7 @@ fn undefined() -> Error {
     Error::argument("an elementwise function was given a kind of number it is not defined for")
 }
 
-/// What a function keeps numbers between, if that is all it does.
+/// The limits that a function clamps to, if that is all it does.
 fn limits<R: Real>(function: Unary) -> Option<[R; 2]> {
     match function {
         Unary::Relu => Some([0.0, f64::INFINITY].map(R::from_f64)),
@@ -167,7 +167,7 @@ fn limits<R: Real>(function: Unary) -> Option<[R; 2]> {
     }
 }
 
-/// Cuts all outputs alike, a task to a piece.
+/// Cuts all outputs alike into a part for every task.
 fn parts<R>(count: usize, outputs: Vec<SliceMut<'_, R>>) -> Vec<Part<'_, R>> {
     let part = |first| Part { first, length: GRAIN.min(count - first), outputs: Vec::new() };
     let mut parts: Vec<Part<'_, R>> = (0..count).step_by(GRAIN).map(part).collect();
@@ -221,9 +221,8 @@ impl Fused {
         failed.into_inner().map_or(Ok(()), Err)
     }
 
-    /// The only output, of shape `shape`, while `run` computes the value that the instructions begin with: as soon as a
-    /// piece of it is there, and into the same place. Every instruction reads what the one before it wrote; the source
-    /// of the value that is being computed is [`Source::Old`].
+    /// Calls `run`, which computes a value of shape `shape`, with the instructions as its epilogue. They overwrite the value. Every
+    /// instruction reads what the one before it wrote; the source of the value is [`Source::Old`].
     pub(crate) fn with_epilogue<R: Real>(
         &self,
         shape: &[usize],
@@ -308,7 +307,7 @@ impl Fused {
     }
 }
 
-/// A block, from element `first` on, of a value that one instruction after the other changes in its place.
+/// A block, from element `first` on, of a value that instructions change in place.
 struct PointwiseDepthwise<'a, R> {
     accesses: &'a [Access<'a, R>],
     first: usize,
@@ -325,7 +324,7 @@ impl<'a, R: Real> PointwiseDepthwise<'a, R> {
         self.compute(instruction, old, block)
     }
 
-    /// What follows most convolutions, if it is that.
+    /// The most common epilogues of convolutions.
     fn carry_out_at_once(&self, instruction: &Instruction, block: &mut [R]) -> bool {
         let other = |at: usize| self.other(instruction.operands[at], block.len());
         match instruction.function {
@@ -372,7 +371,7 @@ impl<'a, R: Real> PointwiseDepthwise<'a, R> {
     }
 }
 
-/// The block at hand.
+/// The operands of one block.
 struct BlockOperands<'a, R> {
     accesses: &'a [Access<'a, R>],
     part: &'a Part<'a, R>,

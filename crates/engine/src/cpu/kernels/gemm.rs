@@ -1,5 +1,5 @@
-//! Products of dense matrices on packed panels, see [`super::tile`]. Products are single-threaded on purpose: who calls
-//! them decides what runs in parallel. A sum runs over the depth in an order that depends on the sizes alone.
+//! Products of dense matrices on packed panels, see [`super::microkernel`]. Products are single-threaded; their callers decide what
+//! runs in parallel. A sum runs over the depth in an order that depends on the sizes alone.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use super::gemm_rhs::{RhsPanels, pack_rhs};
 use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 
-/// Depth walked before a panel is changed, so that a left panel stays in the first cache.
+/// The depth multiplied before the next panel, so that a left panel stays in the first cache.
 pub(crate) const DEPTH: usize = 256;
 /// Columns of a right operand packed at a time, so that they stay in the second cache.
 pub(crate) const COLUMNS: usize = 256;
@@ -162,7 +162,7 @@ impl<R: Real> LhsPanels<R> {
         LhsPanels { level, rows, depth, data }
     }
 
-    /// The magnitudes of what is packed.
+    /// The same with the magnitudes of its elements.
     pub(crate) fn into_magnitudes(mut self) -> Self {
         self.data.iter_mut().for_each(|w| *w = w.abs());
         self
@@ -191,7 +191,7 @@ impl<R: Real> LhsPanels<R> {
         self.multiply_within(panels, first, right, start, None, result);
     }
 
-    /// The same, with `limits` to what the sums may be in the end.
+    /// The same, with sums clamped to `limits` in the end.
     pub(crate) fn multiply_within(
         &self,
         panels: Range<usize>,
@@ -242,21 +242,21 @@ fn spans(depth: usize, unit: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// What the sums of a product begin with.
+/// The initial values of the sums of a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InitialSums<'a, R> {
     /// Zero.
     Zero,
-    /// What the result holds.
+    /// The contents of the result.
     Held,
-    /// One number per row.
+    /// One value per row.
     Rows(&'a [R]),
 }
 
-/// Columns of lines laid out at a time, so that what they are written to stays in the nearest cache.
+/// Columns interleaved at a time, so that what is written stays in the first cache.
 const LINE_BLOCK: usize = 64;
 
-/// Lays the rows of a matrix side by side: the `k`-th number of row `line_index` goes to `target[k·width + line_index]`.
+/// Interleaves the rows of a matrix: element `k` of row `line_index` goes to `target[k·width + line_index]`.
 pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &mut [R]) {
     if lines.row_stride == 1 {
         for (k, target) in target.chunks_exact_mut(width).enumerate().take(lines.columns) {

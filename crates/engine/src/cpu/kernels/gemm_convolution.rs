@@ -1,6 +1,6 @@
-//! GemmConvolution as matrix products over patches packed straight into panels; a 1×1 convolution needs no
-//! unfolding, and those over large planes read frames, see [`super::implicit`]. Sums are never split, so the bits do not depend
-//! on how the work is cut.
+//! Convolution as matrix products over patches that are packed straight into panels (im2col). A 1×1 convolution reads its input
+//! as it is; an implicit GEMM reads padded planes, see [`super::implicit_gemm`]. Sums are never split, so the bits do not depend on
+//! how the work is cut.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -20,23 +20,23 @@ use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
 
-/// From this many blocks of positions on there is enough to share out by positions.
+/// The number of blocks of positions from which on blocks are distributed among threads.
 const MANY_BLOCKS: usize = 8;
-/// Elements of the patches laid out at a time when output channels are shared out.
+/// Elements of the patches packed at a time where output channels are distributed among threads.
 const WIDE_ELEMENTS: usize = 1 << 22;
-/// Tasks that output channels are shared out to, about.
+/// About how many tasks output channels are cut into.
 const CHANNEL_TASKS: usize = 16;
 
-/// What is done to the output as soon as it is computed.
+/// What is done to the output of a kernel while it is in cache.
 pub(crate) enum Epilogue<'a, R> {
-    /// It is kept between these two.
+    /// Clamps it between these two.
     Clamp([R; 2]),
-    /// This, to any piece of it, which begins at the given element.
+    /// Calls this for a run of elements, which begins at the given index.
     Map(&'a (dyn Fn(usize, &mut [R]) + Sync)),
 }
 
 impl<R: Real> Epilogue<'_, R> {
-    /// The limits it is kept between, if that is all.
+    /// The limits it clamps to, if that is what it does. The microkernel applies these before it stores.
     pub(crate) fn clamp(&self) -> Option<[R; 2]> {
         match self {
             Epilogue::Clamp(limits) => Some(*limits),
@@ -44,7 +44,7 @@ impl<R: Real> Epilogue<'_, R> {
         }
     }
 
-    /// Finishes a piece of the output.
+    /// Applies it to a run of elements that begins at index `first`.
     pub(crate) fn apply(&self, first: usize, piece: &mut [R]) {
         match self {
             Epilogue::Clamp([least, most]) => row_loops::clamp(piece, *least, *most),
@@ -53,7 +53,7 @@ impl<R: Real> Epilogue<'_, R> {
     }
 }
 
-/// The kernel of a convolution, packed: a left operand for every group.
+/// The weights of a convolution, packed: a left operand for every group.
 #[derive(Debug)]
 pub(crate) struct PackedKernel<R> {
     pub(crate) level: SimdLevel,
@@ -61,7 +61,7 @@ pub(crate) struct PackedKernel<R> {
 }
 
 impl<R: Real> PackedKernel<R> {
-    /// The panels of the first group, and the channels each of some covers.
+    /// The number of panels of the first group.
     pub(crate) fn panels(&self) -> usize {
         self.groups[0].panels()
     }
@@ -84,7 +84,7 @@ impl<R: Real> PackedKernel<R> {
 pub(crate) struct GemmConvolution {
     sliding: SlidingWindow,
     layout: PlaneLayout,
-    /// The kernel reads exactly the element under it.
+    /// Whether the window is a single element.
     flat: bool,
     images: usize,
     groups: usize,
@@ -92,7 +92,7 @@ pub(crate) struct GemmConvolution {
     group_outputs: usize,
 }
 
-/// What the tasks of one group, and of one or all images, share.
+/// What the tasks of one group, and of one or all images, have in common.
 struct Part<'a, R> {
     level: SimdLevel,
     x: &'a [R],
@@ -100,7 +100,7 @@ struct Part<'a, R> {
     bias: Option<&'a [R]>,
     /// The output: a row for every channel.
     y: Region<'a, R>,
-    /// Where in the whole output it begins.
+    /// The index in the whole output at which it begins.
     first: usize,
     epilogue: Option<&'a Epilogue<'a, R>>,
 }
@@ -116,7 +116,7 @@ impl GemmConvolution {
             }
             false => SlidingWindow::new(window, &x[2..], &y[2..]),
         };
-        // Taking rows apart pays where an element is read by several taps.
+        // Deinterleaving rows pays where several taps read an element.
         let apart = !flat && sliding.step() > 1 && sliding.runs().len() > sliding.step();
         let layout =
             if apart { PlaneLayout::phased(&sliding, x[1]) } else { PlaneLayout::plain(&sliding, x[1]) };
@@ -135,7 +135,7 @@ impl GemmConvolution {
         self.group_inputs * self.sliding.taps()
     }
 
-    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    /// `y ← w ⋆ x + bias`, then the epilogue.
     pub(crate) fn run<R: Real>(
         &self,
         algorithm: GemmAlgorithm,
@@ -178,7 +178,7 @@ impl GemmConvolution {
         });
     }
 
-    /// The same over frames, if its window has two axes.
+    /// The same over padded planes, if its window has two axes.
     fn implicit_gemm(&self) -> Option<ImplicitGemm> {
         ImplicitGemm::convolution(
             self.sliding.window(),
@@ -188,7 +188,7 @@ impl GemmConvolution {
         )
     }
 
-    /// The input with its rows taken apart, where that is done.
+    /// The input with deinterleaved rows, where the layout asks for them.
     fn deinterleave<R: Real>(&self, x: &[R]) -> Option<Scratch<R>> {
         let (plane, target) = (self.sliding.input_len(), self.layout.channel);
         if !self.layout.is_phased() {
@@ -201,7 +201,7 @@ impl GemmConvolution {
         Some(apart)
     }
 
-    /// Planes too small to fill panels: the positions of all images side by side, put in their places afterwards.
+    /// For planes too small to fill panels: the positions of all images side by side, copied to the output afterwards.
     fn run_together<R: Real>(
         &self,
         x: &[R],
@@ -238,7 +238,7 @@ impl GemmConvolution {
             let patch_panels = self.patch_panels::<R>(part.level, &positions, plain);
             let padded: usize = patch_panels.iter().map(|(width, _)| width).sum();
             let mut patches = Scratch::new(depth.div_ceil(spans) * padded);
-            // SAFETY: every block has its own positions, and the output stays borrowed by the caller.
+            // SAFETY: blocks have disjoint positions.
             let mut y = unsafe { part.y.part(0..self.group_outputs, positions.clone()) };
             for span in 0..spans {
                 let depths = span * depth / spans..(span + 1) * depth / spans;
@@ -263,7 +263,7 @@ impl GemmConvolution {
         let patch_panels = self.patch_panels::<R>(part.level, &(0..positions), plain);
         let padded: usize = patch_panels.iter().map(|(width, _)| width).sum();
         let spans = (depth * padded).div_ceil(WIDE_ELEMENTS).clamp(1, depth.max(1));
-        // Where channels are few, their positions are shared out too.
+        // Where channels are few, their positions are distributed too.
         let width = VECTORS * part.level.width::<R>();
         let (tasks, wide) = (part.w.panels().min(CHANNEL_TASKS), positions.div_ceil(width));
         let across = (CHANNEL_TASKS / tasks.max(1)).clamp(1, wide.max(1));
@@ -288,7 +288,7 @@ impl GemmConvolution {
                 let columns =
                     aside * wide / across * width..((aside + 1) * wide / across * width).min(positions);
                 let rows = part.w.rows_of(&panels);
-                // SAFETY: every task has its own rectangle, and the output stays borrowed by the caller.
+                // SAFETY: tasks have disjoint rectangles.
                 let mut y = unsafe { part.y.part(rows.clone(), columns.clone()) };
                 let (start, limits) = (part.start(span, &rows), part.limits(span + 1 == spans));
                 let right = right.part(columns.clone());
@@ -300,7 +300,7 @@ impl GemmConvolution {
         }
     }
 
-    /// How the positions of one image beyond the last whole panel are laid out for [`GemmConvolution::channels`].
+    /// The positions of one image after the last whole panel, packed for [`GemmConvolution::channels`].
     pub(crate) fn rest<R: Real>(&self, level: SimdLevel, x: &[R], positions: &Range<usize>) -> Vec<R> {
         let patch_panels = self.patch_panels::<R>(level, positions, true);
         let mut panels =
@@ -311,7 +311,7 @@ impl GemmConvolution {
         panels
     }
 
-    /// The channels of some panels of the kernel, at some positions of one image: of a 1×1 convolution, which has one group.
+    /// The output channels of some panels, at some positions of one image. For 1×1 convolutions with one group only.
     pub(crate) fn channels<R: Real>(
         &self,
         (x, rest): (&[R], &[R]),
@@ -327,13 +327,13 @@ impl GemmConvolution {
         w.multiply_within(panels, 0, right, start, limits, y);
     }
 
-    /// Whether the input is read where it lies: patches are single elements. Of several images it is packed all the same,
-    /// which was measured to be faster.
+    /// Whether the input is read in place, because patches are single elements. Several images are packed all the same, which
+    /// was measured to be faster.
     fn is_plain(&self) -> bool {
         self.flat && self.images == 1 && self.group_inputs > 0
     }
 
-    /// The right operand of a product, of which `patches` is what was packed.
+    /// The right operand of a product; `patches` is what was packed of it.
     fn right<'a, R: Real>(
         &self,
         plain: bool,
@@ -348,7 +348,7 @@ impl GemmConvolution {
         RhsPanels::plain(&x[depths.start * stride + positions.start..], stride, patches, depth, columns)
     }
 
-    /// Every panel of `positions` that has to be packed: its width and how its patches are read.
+    /// Every panel of `positions` that has to be packed: its width and the elements of its patches.
     fn patch_panels<R: Real>(
         &self,
         level: SimdLevel,
@@ -366,7 +366,7 @@ impl GemmConvolution {
 }
 
 impl<R: Real> Part<'_, R> {
-    /// What the sums of `rows` begin with in a span of the depth.
+    /// The initial sums of `rows` in a span of the depth.
     fn start(&self, span: usize, rows: &Range<usize>) -> InitialSums<'_, R> {
         match self.bias {
             _ if span > 0 => InitialSums::Held,
@@ -375,12 +375,12 @@ impl<R: Real> Part<'_, R> {
         }
     }
 
-    /// The limits to keep sums between before they are written for the last time.
+    /// The limits to clamp sums to when they are stored for the last time.
     fn limits(&self, last: bool) -> Option<[R; 2]> {
         self.epilogue.filter(|_| last).and_then(Epilogue::clamp)
     }
 
-    /// Finishes the channels `rows` of the output, the positions from `first` on, unless that is done.
+    /// Applies the epilogue to the channels `rows`, at the positions from `first` on, unless the microkernel has clamped them.
     fn apply_epilogue(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
         let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
         for (local, row) in rows.enumerate() {

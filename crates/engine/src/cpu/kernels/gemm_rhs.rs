@@ -1,4 +1,4 @@
-//! The right operand of a product: cut into panels, or read where it lies.
+//! The right operand (right-hand side) of a matrix product: packed into panels, or read in place.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -11,12 +11,12 @@ use super::simd_lanes::{MAX_ROWS, WIDEST};
 use super::simd_level::{SimdLevel, VECTORS};
 use crate::cpu::real::Real;
 
-/// Numbers that a right operand read where it lies, in rows at any offsets, must have after its last column.
+/// Elements that a right operand with rows at arbitrary offsets must have after its last column.
 pub(crate) const BEYOND: usize = VECTORS * WIDEST;
-/// Numbers in the largest tile of any level.
+/// Elements of the largest tile of any level.
 const LARGEST_TILE: usize = MAX_ROWS * VECTORS * WIDEST;
 
-/// A right operand, packed or where it lies.
+/// A right operand, packed or in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RhsPanels<'a, R> {
     data: &'a [R],
@@ -25,14 +25,14 @@ pub(crate) struct RhsPanels<'a, R> {
     source: Source<'a, R>,
 }
 
-/// Where the numbers of a right operand are.
+/// Where the elements of a right operand are.
 #[derive(Clone, Copy, Debug)]
 enum Source<'a, R> {
     /// In its panels.
     Panels,
-    /// In rows so far apart. Only the last panel is packed, if its columns do not fill it.
+    /// In rows with this stride. Only the last panel is packed, if its columns do not fill it.
     Rows(&'a [R], usize),
-    /// In rows that begin at these offsets, of which the furthest is given; there is something to read after them.
+    /// In rows that begin at these offsets, of which the largest is given. [`BEYOND`] elements can be read after them.
     Offsets(&'a [R], &'a [usize], usize),
 }
 
@@ -47,7 +47,7 @@ impl<'a, R: Real> RhsPanels<'a, R> {
         RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
     }
 
-    /// An operand whose rows begin at these offsets of `data`, which goes on for [`BEYOND`] numbers after the last column.
+    /// An operand whose rows begin at these offsets of `data`, which has [`BEYOND`] elements after the last column.
     pub(crate) fn offsets(data: &'a [R], offsets: &'a [usize], columns: usize) -> Self {
         let furthest = offsets.iter().copied().max().unwrap_or(0);
         let source = Source::Offsets(data, offsets, furthest);
@@ -101,7 +101,7 @@ impl<'a, R: Real> RhsPanels<'a, R> {
         }
     }
 
-    /// One left panel, the part of it at `depths`, times all right panels: the given rows of the result.
+    /// Multiplies one left panel, at `depths`, by all right panels: computes the given rows of the result.
     pub(super) fn tiles(
         &self,
         level: SimdLevel,
@@ -168,7 +168,7 @@ impl<'a, R: Real> RhsPanels<'a, R> {
 }
 
 impl SimdLevel {
-    /// The right panels of a matrix of `columns` columns: first column and width, as narrow as vectors allow.
+    /// The right panels of a matrix of `columns` columns: first column and width. The last is as narrow as vectors allow.
     pub(crate) fn rhs_panels<R: Real>(self, columns: usize) -> impl Iterator<Item = (usize, usize)> {
         let (width, half) = (self.width::<R>(), self.half::<R>());
         let mut at = 0;
@@ -185,7 +185,7 @@ impl SimdLevel {
         })
     }
 
-    /// `columns` as wide as their panels.
+    /// The sum of the widths of the panels of `columns` columns.
     pub(crate) fn padded<R: Real>(self, columns: usize) -> usize {
         let whole = columns / (VECTORS * self.width::<R>()) * VECTORS * self.width::<R>();
         whole + self.rhs_panels::<R>(columns - whole).map(|(_, width)| width).sum::<usize>()

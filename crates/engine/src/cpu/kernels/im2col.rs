@@ -1,5 +1,5 @@
-//! Unfolding: the patches a convolution reads, laid out as panels of a matrix product, and folding, its
-//! transpose. Only a few positions are ever laid out at a time.
+//! im2col: the patches that a convolution reads, packed as panels of a matrix product; and col2im, its transpose. Only a few
+//! positions are packed at a time.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::row_loops::deinterleave;
 use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 
-/// The pieces of output rows that a range of flat output positions covers: row, first column, length.
+/// The parts of output rows that a range of flat output positions covers: row, first column, length.
 fn pieces(sliding: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
     let width = sliding.width();
     let mut at = positions.start;
@@ -21,37 +21,37 @@ fn pieces(sliding: &SlidingWindow, positions: Range<usize>) -> impl Iterator<Ite
     })
 }
 
-/// A run of elements that a tap reads for some of the positions.
+/// A run of elements that is copied for one tap.
 #[derive(Clone, Copy, Debug)]
 struct CopyRun {
-    /// Where it begins, counted from the start of a channel.
+    /// The index of its first element in the channel.
     from: usize,
-    /// The first position it serves, counted from the first of the patches.
+    /// The first position it is copied for, counted from the first of the patches.
     to: u32,
     length: u32,
 }
 
-/// Where the elements of the planes lie that patches are read from.
+/// The memory layout of the planes that patches are read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaneLayout {
     /// Distance from one channel to the next.
     pub(crate) channel: usize,
     /// Distance from one image to the next.
     pub(crate) image: usize,
-    /// Length of a row, and of the room for it where elements of one phase of the stride lie together.
+    /// Length of a row, and its length filled up to whole strides where rows are deinterleaved.
     row: usize,
     phased_row: Option<usize>,
     step: usize,
 }
 
 impl PlaneLayout {
-    /// Planes as they are, of images of `channels` channels.
+    /// Contiguous planes, of images of `channels` channels.
     pub(crate) fn plain(sliding: &SlidingWindow, channels: usize) -> Self {
         let (channel, row) = (sliding.input_len(), sliding.input[sliding.input.len() - 1]);
         PlaneLayout { channel, image: channels * channel, row, phased_row: None, step: sliding.step() }
     }
 
-    /// Planes whose rows are taken apart by the phases of the stride, so that what a tap reads lies together.
+    /// Planes whose rows are deinterleaved by the stride, so that a tap reads contiguous elements.
     pub(crate) fn phased(sliding: &SlidingWindow, channels: usize) -> Self {
         let row = sliding.input[sliding.input.len() - 1];
         let phased = row.div_ceil(sliding.step()) * sliding.step();
@@ -69,7 +69,7 @@ impl PlaneLayout {
         self.phased_row.is_some()
     }
 
-    /// Takes the rows of planes apart.
+    /// Deinterleaves the rows of planes.
     pub(crate) fn deinterleave<R: Real>(&self, planes: &[R], apart: &mut [R]) {
         let Some(phased) = self.phased_row else { return };
         for (row, apart) in planes.chunks(self.row).zip(apart.chunks_mut(phased)) {
@@ -77,7 +77,7 @@ impl PlaneLayout {
         }
     }
 
-    /// Where an element of a plane lies.
+    /// The offset of an element of a plane.
     fn offset_of(&self, at: usize) -> usize {
         match self.phased_row {
             None => at,
@@ -94,14 +94,14 @@ impl PlaneLayout {
     }
 }
 
-/// How the patches at a range of positions, counted through all images, are read: the same for every channel.
+/// The copies that make up the patches at a range of positions, counted through all images. They are the same for every channel.
 #[derive(Debug)]
 pub(crate) struct Patches {
     positions: usize,
     spacing: usize,
     channel: usize,
     copies: Vec<CopyRun>,
-    /// For every tap, the end of its copies and whether they serve every position.
+    /// For every tap, the end of its copies and whether they cover every position.
     taps: Vec<(usize, bool)>,
 }
 
@@ -135,8 +135,7 @@ impl Patches {
         Patches { positions: positions.len(), spacing, channel, copies, taps }
     }
 
-    /// Lays out rows `depths` (channel by channel, tap by tap) of the patches of `planes` as one right panel `width`
-    /// wide.
+    /// Packs rows `depths` (channel by channel, tap by tap) of the patches of `planes` as one right panel of this width.
     pub(crate) fn pack<R: Real>(&self, planes: &[R], depths: Range<usize>, width: usize, panel: &mut [R]) {
         let taps = self.taps.len();
         for (k, target) in depths.zip(panel.chunks_exact_mut(width)) {
@@ -158,7 +157,7 @@ impl Patches {
 fn copy_spaced<R: Copy>(target: &mut [R], from: &[R], step: usize) {
     if step == 1 {
         match <&mut [R; 32]>::try_from(&mut *target) {
-            // A length known to the compiler spares a call for what is a handful of vectors.
+            // A length known to the compiler avoids a call for a few vectors.
             Ok(target) => target.copy_from_slice(&from[..32]),
             Err(_) => target.copy_from_slice(&from[..target.len()]),
         }

@@ -1,5 +1,5 @@
-//! Convolutions and their transposes as matrix products that read planes where they lie in padded: every tap of every channel is a
-//! row of the right operand, and nothing is unfolded or folded.
+//! Implicit GEMM: convolutions and their transposes as matrix products that read padded planes in place. Every tap of every channel
+//! is a row of the right operand; no patches are packed, and nothing is added up afterwards.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -15,16 +15,16 @@ use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
-/// Positions computed at a time, at most about.
+/// About the most positions computed at a time.
 pub(crate) const POSITIONS: usize = 1 << 10;
-/// Pieces of work for every thread, about.
+/// About how many tasks there are for every thread.
 const PIECES: usize = 8;
-/// Numbers of padded laid out at a time, if that is enough for one group of an image.
+/// Elements of padded planes that are in memory at a time, unless one group of an image has more.
 const MAX_PADDED: usize = 1 << 24;
-/// Numbers of planes copied by one task, about.
+/// About how many elements of padded planes one task copies.
 const GRAIN: usize = 1 << 13;
 
-/// The kernel of a transposed convolution, packed: for every group and every phase of the stride, the taps that reach it.
+/// The weights of a transposed convolution, packed: for every group and every phase of the stride, the taps that reach it.
 #[derive(Debug)]
 pub(crate) struct PackedPhases<R> {
     window: PlanarWindow,
@@ -58,7 +58,7 @@ impl<R: Real> PackedPhases<R> {
         PackedPhases { window, groups }
     }
 
-    /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
+    /// `y ← wᵀ ⋆ x + bias`, then the epilogue, for the transpose of the convolution that takes `y` to `x`.
     pub(crate) fn run(
         &self,
         (x, xs): (&[R], &[usize]),
@@ -74,14 +74,14 @@ impl<R: Real> PackedPhases<R> {
     }
 }
 
-/// Sums over padded of known sizes.
+/// An implicit GEMM of known sizes.
 pub(crate) struct ImplicitGemm {
     padded: PaddedPlanes,
     input: [usize; 2],
     output: [usize; 2],
     /// Channels of a group that are read.
     inputs: usize,
-    /// For every sum, where its rows begin, counted from the first frame of a group.
+    /// For every sum, the offsets of its rows from the first padded plane of a group.
     tap_offsets: Vec<Vec<usize>>,
 }
 
@@ -109,7 +109,7 @@ impl ImplicitGemm {
         Some(ImplicitGemm::new(padded, [height, width], [rows, columns], inputs))
     }
 
-    /// Writes all sums, to which `w` has a left operand each for every group, and finishes them.
+    /// Computes all sums, for each of which `w` has a left operand in every group, and applies the epilogue.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
@@ -130,7 +130,7 @@ impl ImplicitGemm {
         }
     }
 
-    /// The same for some parts, a part being a group of an image, from the part `before` on; `left` is one of the left operands.
+    /// The same for some groups of images, of which `before` come before the first; `left` is one of the left operands.
     fn run_some<R: Real>(
         &self,
         x: &[R],
@@ -151,7 +151,7 @@ impl ImplicitGemm {
             let own = left.rows_of(&panel);
             let (rows, first) = (part * outputs + own.start, of_group * outputs + own.start);
             let tap_offsets = self.outputs(band);
-            // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
+            // SAFETY: tasks have disjoint channels and rows.
             let mut y = unsafe { y.part(rows..rows + own.len(), tap_offsets.clone()) };
             let start = bias.map_or(InitialSums::Zero, |bias| InitialSums::Rows(&bias[first..]));
             let limits = epilogue.and_then(Epilogue::clamp);
@@ -166,7 +166,7 @@ impl ImplicitGemm {
         });
     }
 
-    /// One of the sums over the padded of a group, in a band of rows, for the channels of some panels.
+    /// One of the sums over the padded planes of a group, in a band of rows, for the channels of some panels.
     fn add_up<R: Real>(
         &self,
         sum: usize,
@@ -191,7 +191,7 @@ impl ImplicitGemm {
         }
     }
 
-    /// So many planes in their padded, one after the other; if they are empty, or there are none, there are zeros to read.
+    /// `count` padded planes, one after the other, followed by zeros that may be read.
     fn pad_planes<R: Real>(&self, x: &[R], count: usize) -> Scratch<R> {
         let (plane, length) = (self.input[0] * self.input[1], self.padded.length());
         let mut all = Scratch::new(count * length + length + self.padded.beyond() + BEYOND);
@@ -211,8 +211,7 @@ impl ImplicitGemm {
         all
     }
 
-    /// Bands of rows of sums, so many that there is enough to share out in `others` times as many pieces. Bits do not depend
-    /// on them.
+    /// Bands of rows of sums. There are `others` tasks for each, and enough for all threads. Bits do not depend on them.
     fn bands(&self, others: usize) -> Vec<Range<usize>> {
         let rows = self.padded.sums.iter().map(|sums| sums.rows).max().unwrap_or(0);
         let wanted = (PIECES * rayon::current_num_threads()).div_ceil(others.max(1));
@@ -220,7 +219,7 @@ impl ImplicitGemm {
         (0..count).map(|band| band * rows / count..(band + 1) * rows / count).collect()
     }
 
-    /// The tap_offsets in a plane of the output that a band of rows belongs to.
+    /// The positions in an output plane that a band of rows belongs to.
     fn outputs(&self, band: &Range<usize>) -> Range<usize> {
         let step = self.padded.sums.first().map_or(1, |sums| sums.step[0]);
         let row = |row: usize| (row * step).min(self.output[0]) * self.output[1];

@@ -17,7 +17,7 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) const VECTOR_BLOCK: usize = 128;
 /// Columns summed before the sum is rounded into the result.
 pub(crate) const SPAN: usize = 256;
-/// Products below this many multiplications are not shared out.
+/// Products below this many multiplications are not distributed.
 pub(crate) const SMALL: usize = 1 << 15;
 
 /// A batched product of known sizes.

@@ -1,6 +1,6 @@
-//! The micro-kernel of a matrix product: a tile of sums that stays in registers while the depth is walked.
+//! The microkernel of a matrix product: a tile of sums that stays in registers while the depth is summed.
 //!
-//! Operands come packed, but for a right one that is read where it lies. The left one is cut into panels of
+//! Operands are packed, except a right one that is read in place. The left one is cut into panels of
 //! [`super::simd_level::SimdLevel::rows`] rows, the last filled up with zeros, each stored depth by depth; the right one into panels
 //! of [`VECTORS`] vectors of columns, each stored depth by depth. The last right panel is as narrow as whole vectors, or half of one, allow.
 #![allow(unsafe_code)]
@@ -8,17 +8,17 @@
 use super::simd_lanes::{Lanes, MAX_ROWS};
 use super::simd_level::{VECTORS, Vectors, simd_dispatch};
 
-/// How far ahead the left operand is fetched.
+/// How many elements ahead the left operand is prefetched.
 const AHEAD: usize = 256;
 
-/// Where the sums of a tile begin.
+/// The initial values of the sums of a tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start<R> {
-    /// At zero.
+    /// Zero.
     Zero,
-    /// At what the result holds.
+    /// The contents of the result.
     Held,
-    /// At one number per row.
+    /// One value per row.
     Rows(*const R),
 }
 
@@ -33,12 +33,12 @@ pub(crate) enum Depth<'a> {
     Across { panel: usize, right: usize },
 }
 
-/// A tile of a matrix product, as a micro-kernel sees it.
+/// The arguments of the microkernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<'a, R> {
     /// Even, and no more than a panel has.
     pub(crate) rows: usize,
-    /// Numbers side by side: whole vectors, at most [`VECTORS`], or half of one.
+    /// Up to [`VECTORS`] whole vectors, or half of one.
     pub(crate) columns: usize,
     pub(crate) depth: usize,
     /// `depth` times the rows of a panel.
@@ -50,11 +50,11 @@ pub(crate) struct Tile<'a, R> {
     pub(crate) result: *mut R,
     pub(crate) stride: usize,
     pub(crate) start: Start<R>,
-    /// The least and the most a sum may be in the end.
+    /// The limits that sums are clamped to in the end.
     pub(crate) limits: Option<[R; 2]>,
 }
 
-/// Adds one depth to the sums: `factor(row)` times what `right` begins with.
+/// Adds one depth to the sums: `factor(row)` times the vectors at `right`.
 ///
 /// # Safety
 /// The machine has the instructions of `L`, and `WIDE` vectors can be read at `right`.
@@ -91,7 +91,7 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
     zero: L::Scalar,
 ) {
     let (mut left, mut right) = (tile.left, tile.right);
-    // Plain indices: a sum that is borrowed, as by an iterator, is kept in memory as well.
+    // Plain indices, because a sum that an iterator borrows is kept in memory as well.
     // SAFETY: every access is within the extents that the caller vouches for.
     unsafe {
         let mut sums = [[L::splat(zero); WIDE]; ROWS];
@@ -104,14 +104,14 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
                 Start::Rows(values) => sums[row] = [L::splat(*values.add(row)); WIDE],
                 Start::Zero => {}
             }
-            // Written at the very end, by which time it should be there.
+            // The result is written at the end, and should be in cache by then.
             L::prefetch(result);
             L::prefetch(result.wrapping_add(WIDE * L::WIDTH - 1));
         }
         match tile.steps {
             Depth::Even { right: apart } => {
                 for _ in 0..tile.depth {
-                    // Kernels come from memory, in order, and nobody else asks for them ahead.
+                    // Packed weights are read from memory in order, ahead of the hardware prefetcher.
                     L::prefetch(left.wrapping_add(AHEAD));
                     sums = add_depth(sums, right, |row| *left.add(row));
                     left = left.add(height);
@@ -156,7 +156,7 @@ unsafe fn sized<L: Lanes, const ROWS: usize, const WIDE: usize>(
     }
 }
 
-/// The last of some heights, if they are all even numbers up to it.
+/// The largest of some heights, which are checked to be 2, 4, 6 and so on.
 const fn highest(heights: &[usize]) -> usize {
     let mut index = 0;
     while index < heights.len() {

@@ -1,30 +1,30 @@
-//! Copies of planes with zeros around them, one for every phase of a stride: a tap of a window reads the same distance away for
-//! every output, across the ends of rows too. What is summed up between rows is thrown away.
+//! Copies of planes with zeros around them, one for every phase of a stride. A tap of a window reads at the same offset for every
+//! output, across the ends of rows too; sums between rows are thrown away.
 
 use monosplit_graph::op::Window;
 
 use super::row_loops::{RowPairs, deinterleave, deinterleave_rows};
 use crate::cpu::real::Real;
 
-/// Windows that step, or reach, further than this are walked tap by tap.
+/// Windows with larger strides or extents are computed tap by tap.
 const LARGEST_STRIDE: usize = 8;
 const LARGEST_REACH: usize = 256;
 
 /// A copy of a plane, or of every `stride`-th element of it, with zeros around.
 #[derive(Clone, Copy, Debug)]
 struct PaddedPlane {
-    /// Where among the numbers of all padded it begins.
+    /// The index at which it begins among the elements of all copies.
     at: usize,
     rows: usize,
     pitch: usize,
-    /// Row and column of the plane's first element that is copied, and of the plane_copy it is copied to.
+    /// Row and column of the first element that is copied, in the plane and in the copy.
     from: [usize; 2],
     to: [usize; 2],
     stride: [usize; 2],
 }
 
 impl PaddedPlane {
-    /// A plane_copy whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
+    /// A copy whose element `(r, c)` is the plane's at `(r, c)·stride − before`.
     fn new(at: usize, [rows, pitch]: [usize; 2], stride: [usize; 2], before: [isize; 2]) -> Self {
         let first = |axis: usize| {
             let to = before[axis].max(0).unsigned_abs().div_ceil(stride[axis]);
@@ -34,8 +34,7 @@ impl PaddedPlane {
         PaddedPlane { at, rows, pitch, from: [y, x], to: [top, left], stride }
     }
 
-    /// Copies the plane; what lies around it is left as it is. `apart` has room for a row of the plane, filled up
-    /// to whole strides.
+    /// Copies the plane; the padding is left as it is. `apart` is scratch for a row of the plane, filled up to whole strides.
     fn fill<R: Real>(&self, plane: &[R], [height, width]: [usize; 2], padded: &mut [R], apart: &mut [R]) {
         if self.from[1] >= width || self.to[1] >= self.pitch {
             return;
@@ -57,7 +56,7 @@ impl PaddedPlane {
     }
 }
 
-/// Fills two padded with the columns of a plane in turn, where they have room for all of them; whether they had.
+/// Fills two copies with the even and odd columns of a plane, if both have room for them, and returns whether they had.
 fn fill_both<R: Real>(
     padded: [&PaddedPlane; 2],
     plane: &[R],
@@ -83,10 +82,10 @@ fn fill_both<R: Real>(
     true
 }
 
-/// Sums over shifted padded, and where they belong in an output plane.
+/// Sums over shifted padded planes, and the outputs that they are.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    /// For every tap it has, its index in the kernel and the distance it reads at.
+    /// For every tap, its index in the kernel and the offset it reads at.
     pub(crate) taps: Vec<(usize, usize)>,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -95,7 +94,7 @@ pub(crate) struct Sums {
     pub(crate) step: [usize; 2],
 }
 
-/// PaddedPlanes for the phases of a stride, all of one pitch, and the sums over them.
+/// Padded copies for the phases of a stride, all of one pitch, and the sums over them.
 #[derive(Debug)]
 pub(crate) struct PaddedPlanes {
     padded: Vec<PaddedPlane>,
@@ -103,7 +102,7 @@ pub(crate) struct PaddedPlanes {
     pub(crate) sums: Vec<Sums>,
 }
 
-/// Two axes, given one or two.
+/// Two axes, of one or two that are given.
 pub(crate) fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
     match *values {
         [x] => Some([missing, x]),
@@ -112,7 +111,7 @@ pub(crate) fn planar(values: &[usize], missing: usize) -> Option<[usize; 2]> {
     }
 }
 
-/// A window over two axes, small enough for padded.
+/// A window over two axes that is small enough for padded planes.
 #[derive(Debug)]
 pub(crate) struct PlanarWindow {
     kernel: [usize; 2],
@@ -214,27 +213,27 @@ impl PaddedPlanes {
         PaddedPlanes { padded, pitch, sums: sums.collect() }
     }
 
-    /// How far apart the columns are that one plane_copy has.
+    /// The distance between columns of a plane that are neighbours in a copy.
     fn stride(&self) -> usize {
         self.padded.first().map_or(1, |plane_copy| plane_copy.stride[1])
     }
 
-    /// Numbers of all padded.
+    /// Elements of all copies.
     pub(crate) fn length(&self) -> usize {
         self.padded.iter().map(|plane_copy| plane_copy.rows * plane_copy.pitch).sum()
     }
 
-    /// Numbers that may be read after the padded, and must be zero: the last row goes on into them.
+    /// Elements that may be read after the copies, and must be zero: sums over the last row read them.
     pub(crate) fn beyond(&self) -> usize {
         self.pitch
     }
 
-    /// Room to take a row of a plane of this width apart, where that is done.
+    /// Scratch to deinterleave a row of a plane of this width.
     pub(crate) fn row<R: Real>(&self, width: usize) -> Vec<R> {
         vec![R::ZERO; width.next_multiple_of(self.stride())]
     }
 
-    /// Copies a plane into its padded; what lies around it is left as it is. `apart` is a [`PaddedPlanes::row`].
+    /// Copies a plane; the padding is left as it is. `apart` is a [`PaddedPlanes::row`].
     pub(crate) fn fill<R: Real>(&self, plane: &[R], input: [usize; 2], padded: &mut [R], apart: &mut [R]) {
         for phases in self.padded.chunks(self.stride()) {
             if let [a, b] = phases
@@ -246,7 +245,7 @@ impl PaddedPlanes {
         }
     }
 
-    /// Copies so many rows of sums to the outputs they belong to, in a plane of this width.
+    /// Copies this many rows of sums to the outputs that they are, in a plane of this width.
     pub(crate) fn place<R: Real>(&self, part: &Sums, rows: usize, sums: &[R], y: &mut [R], width: usize) {
         for (row, sums) in sums.chunks(self.pitch).take(rows).enumerate() {
             let at = (part.first[0] + row * part.step[0]) * width + part.first[1];

@@ -1,5 +1,5 @@
-//! A 1×1 convolution whose result a depthwise one alone reads, together: some channels of a band of rows at a time, so that what
-//! lies between them never leaves the nearer caches.
+//! A 1×1 convolution and the depthwise convolution that alone reads its result, as one step. Some channels of a band of rows are
+//! computed at a time, so that the value between the two stays in cache and is never stored.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -13,14 +13,14 @@ use super::scratch::Scratch;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
 
-/// Numbers between the two convolutions that are computed at a time, about, so that they stay in the second cache.
+/// About how many elements between the two convolutions are computed at a time, so that they stay in the second cache.
 const BETWEEN: usize = 3 << 14;
-/// Pieces of work for every thread, at least.
+/// The least number of tasks for every thread.
 const PIECES: usize = 6;
-/// Rows of the output in a band, at least: bands read some rows of what lies between them twice.
+/// The least number of output rows in a band. Some rows between the convolutions are computed for two bands.
 const ROWS: usize = 7;
 
-/// What is added to the result of a convolution, and done to it then.
+/// The bias of a convolution and what is done to the result.
 #[derive(Clone, Copy)]
 pub(crate) struct BiasAndEpilogue<'a, R> {
     pub(crate) bias: Option<&'a [R]>,
@@ -32,7 +32,7 @@ impl<R: Real> BiasAndEpilogue<'_, R> {
         self.epilogue.and_then(Epilogue::clamp)
     }
 
-    /// Finishes rows that lie apart in a value, the first from element `first` on, unless their limits did that.
+    /// Applies the epilogue to rows that lie `apart` in a value, the first from index `first` on, unless it was clamped before.
     fn apply_epilogue(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
         let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
         (0..y.rows).for_each(|row| epilogue(first + row * apart, y.row(row)));
@@ -44,13 +44,13 @@ pub(crate) struct PointwiseDepthwise {
     pub(crate) pointwise: GemmConvolution,
     pub(crate) planes: Depthwise3x3,
     pub(crate) images: usize,
-    /// Elements of an image that is read, and of a plane between the two and of the output.
+    /// Elements of an input image, of a plane between the two, and of an output plane.
     pub(crate) image: usize,
     pub(crate) between: usize,
     pub(crate) output: usize,
 }
 
-/// Rows of the output, those of what lies between that they read, and the planes that these and those are.
+/// Output rows, the rows between the convolutions that they read, and the planes made of both.
 struct Band {
     rows: Range<usize>,
     between: Range<usize>,
@@ -58,7 +58,7 @@ struct Band {
 }
 
 impl PointwiseDepthwise {
-    /// `y ← v ⋆ (w ⋆ x)`, each with its ending.
+    /// `y ← v ⋆ (w ⋆ x)`, each with its bias and epilogue.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
@@ -97,7 +97,7 @@ impl PointwiseDepthwise {
             let row = image * channels + own.start;
             first.apply_epilogue(row * self.between + start, self.between, &mut middle);
             let outputs = scaled(&band.rows, columns);
-            // SAFETY: every task has its own channels and rows, and the output stays borrowed by the caller.
+            // SAFETY: tasks have disjoint channels and rows.
             let mut y = unsafe { y.part(row..row + own.len(), outputs.clone()) };
             let bias = then.bias.map(|bias| &bias[own.clone()]);
             let v = &v[scaled(&own, taps)];
@@ -106,7 +106,7 @@ impl PointwiseDepthwise {
         });
     }
 
-    /// Bands that are small enough, and enough for all threads. Bits do not depend on them.
+    /// Bands small enough for the cache, and enough for all threads. Bits do not depend on them.
     fn bands<R: Real>(&self, w: &PackedKernel<R>) -> Vec<Band> {
         let rows = self.output / self.planes.widths()[1].max(1);
         let largest = w.channels_of(&(0..1)).len() * self.between;

@@ -1,5 +1,5 @@
-//! Which kernel runs a node. Chosen once, when a graph is compiled; what can be computed then from constant
-//! operands is computed then.
+//! Which kernel runs a node. It is chosen once, when the graph is compiled; what can be computed from constant operands is computed
+//! then. How convolutions are computed is decided in [`super::conv_plan`].
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) type RunWithEpilogue<R> =
 pub(super) type Name = dyn Fn(usize) -> &'static str + Send + Sync;
 type RunInPlace<R> = dyn Fn(&mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
 
-/// What runs a node.
+/// The kernel of a node.
 pub(crate) struct Kernel<R> {
     /// What it is called in profiles, for so many samples.
     pub(super) name: Box<Name>,
@@ -33,8 +33,7 @@ pub(crate) struct Kernel<R> {
     pub(crate) in_place: Option<Box<RunInPlace<R>>>,
     /// Whether it keeps the weights, its second input, in a layout of its own and reads no more than their shape.
     pub(crate) holds_weights: bool,
-    /// The same for a node that can hand on every piece of its output as soon as it is computed, and the whole of
-    /// it piece by piece.
+    /// The same for a kernel that can apply an epilogue to its output while it is in cache.
     pub(super) with_epilogue: Option<Arc<RunWithEpilogue<R>>>,
     /// The convolution that it computes, if its weights are known.
     pub(crate) convolution: Option<Arc<PackedConvolution<R>>>,
@@ -63,7 +62,7 @@ impl<R: Real> Kernel<R> {
         }
     }
 
-    /// A kernel that can hand on what it has computed piece by piece.
+    /// A kernel that can apply an epilogue to its output while it is in cache.
     pub(super) fn named_with_epilogue(
         name: impl Fn(usize) -> &'static str + Send + Sync + 'static,
         run: impl Fn(&[View<'_, R>], Option<&Epilogue<'_, R>>, &mut ViewMut<'_, R>) -> Result<()>
@@ -81,8 +80,7 @@ impl<R: Real> Kernel<R> {
         (self.name)(samples)
     }
 
-    /// Computes the output and finishes it: every piece as soon as it is there, if the kernel can, or else all of it
-    /// afterwards.
+    /// Computes the output and applies an epilogue: while it is in cache, if the kernel can, or else afterwards.
     pub(crate) fn run_with_epilogue(
         &self,
         inputs: &[View<'_, R>],
@@ -113,7 +111,7 @@ macro_rules! of_any_kind {
     };
 }
 
-/// The most taps a window may have: beyond it lies no network, only a file that wants to exhaust the machine.
+/// The most taps a window may have. No network has more; a file that does would exhaust memory.
 const MAX_TAPS: usize = 1 << 24;
 
 fn check_window(op: &Op) -> Result<()> {
@@ -232,7 +230,7 @@ pub(crate) fn choose<R: Real>(
             resize::resize(&axes, interpolation, coordinates, (v[0].real()?, v[0].shape), out.real()?);
             Ok(())
         })),
-        // The plan lets these share the memory of what they read, and copies only a value that must leave.
+        // The memory plan lets these share the memory of their input. They copy only where an output needs its own.
         Op::Reshape { .. } | Op::Identity | Op::Dropout { .. } => Ok(Kernel::new("copy", |v, out| {
             of_any_kind!(v[0], out, |x, out| out.copy_from_slice(x));
             Ok(())

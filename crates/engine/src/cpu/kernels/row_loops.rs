@@ -1,4 +1,4 @@
-//! Loops over whole rows that are worth compiling for the machine's own instructions.
+//! Elementwise loops over rows, compiled for each SIMD level.
 #![allow(unsafe_code)]
 
 use super::simd_lanes::Lanes;
@@ -25,7 +25,7 @@ where
 
 simd_dispatch!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
 
-/// `y ← max(y, x)`, NaN where one is.
+/// `y ← max(y, x)`, NaN where either is.
 pub(crate) fn max_into<R: Real>(y: &mut [R], x: &[R]) {
     // SAFETY: the level is one of this machine.
     unsafe { larger_at(SimdLevel::best(), y, x) }
@@ -47,8 +47,8 @@ where
 
 simd_dispatch!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R), winner);
 
-/// `best ← max(best, x)`, and under `names` whose it is: `name` where `x` is larger, the first NaN, or the first of all, which a
-/// negative name tells.
+/// `best ← max(best, x)`, and `names ← name` where `x` is the new maximum: where it is larger, the first NaN, or the first element
+/// of all, in which case the name is still negative.
 pub(crate) fn argmax_into<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
     // SAFETY: the level is one of this machine.
     unsafe { winner_at(SimdLevel::best(), best, names, x, name) }
@@ -131,7 +131,7 @@ unsafe fn handed<L: Lanes>(
 
 simd_dispatch!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
 
-/// Hands every `y` to the place of the larger of two rows, the first if they are equal, and zero to the other.
+/// Writes every `y` where the larger of two rows is, the first if they are equal, and zero where the other is.
 pub(crate) fn scatter_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
     unsafe { handed_at(SimdLevel::best(), contest, y, shares) }
@@ -159,8 +159,7 @@ unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::
 
 simd_dispatch!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
 
-/// Takes a row apart: every `step`-th element, from the first on, from the second on, and so forth; each such phase
-/// begins a `step`-th of `phases` after the one before.
+/// Deinterleaves a row: phase `p` has every `step`-th element from index `p` on, and begins at `p` `step`-ths of `phases`.
 pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
     let pitch = phases.len() / step;
     match step {
@@ -184,15 +183,15 @@ pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
     }
 }
 
-/// Rows of a plane that are taken apart into every second element, from the first on and from the second on.
+/// Rows of a plane to be deinterleaved into even and odd elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowPairs {
     /// Elements of a row.
     pub(crate) width: usize,
-    /// How many rows there are, and the distance between the beginnings of two.
+    /// The number of rows, and the distance between the starts of two.
     pub(crate) rows: usize,
     pub(crate) apart: usize,
-    /// Distance between the beginnings of rows of what is written.
+    /// Distance between the starts of rows that are written.
     pub(crate) pitch: usize,
 }
 
@@ -220,7 +219,7 @@ unsafe fn rows_apart<L: Lanes>(
 
 simd_dispatch!(rows_apart_at<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
 
-/// Takes rows apart, all at once.
+/// Deinterleaves rows.
 pub(crate) fn deinterleave_rows<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
     // SAFETY: the level is one of this machine; slices are cut with checks.
     unsafe { rows_apart_at(SimdLevel::best(), pairs, plane, even, odd) }

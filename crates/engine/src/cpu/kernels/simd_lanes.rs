@@ -1,5 +1,5 @@
-//! Vectors of the machine behind one trait, so that a micro-kernel is written once and compiled for every
-//! instruction set. Everything here is inlined into functions that enable the instructions they need.
+//! SIMD vectors behind one trait, so that a microkernel is written once and compiled for every instruction set.
+//! Everything here is inlined into functions that enable the instructions they need.
 #![allow(unsafe_code)]
 
 /// A vector of real numbers.
@@ -32,7 +32,7 @@ pub(crate) trait Lanes: Copy {
     /// The machine has the instructions of this type.
     unsafe fn minus(self, other: Self) -> Self;
 
-    /// Asks for the memory at `at`, which need not exist.
+    /// Prefetches the memory at `at`, which need not be valid.
     #[inline(always)]
     fn prefetch(at: *const Self::Scalar) {
         #[cfg(target_arch = "x86_64")]
@@ -50,19 +50,19 @@ pub(crate) trait Lanes: Copy {
     /// The machine has the instructions of this type.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
 
-    /// What is less than `least` becomes that, what is more than `most` that; NaN stays.
+    /// Clamped between `least` and `most`; NaN stays.
     ///
     /// # Safety
     /// The machine has the instructions of this type.
     unsafe fn limited(self, least: Self, most: Self) -> Self;
 
-    /// The larger of each two: a number of `held` where they are equal, NaN where either is.
+    /// The elementwise maximum: the element of `held` where they are equal, NaN where either is.
     ///
     /// # Safety
     /// The machine has the instructions of this type.
     unsafe fn larger(self, held: Self) -> Self;
 
-    /// The numbers `first..end` from `from` on, and `otherwise` for those around them, which need not exist.
+    /// The elements `first..end` from `from` on, and those of `otherwise` elsewhere, where memory need not be valid.
     ///
     /// # Safety
     /// The machine has the instructions of this type; `first ≤ end ≤ WIDTH`; those numbers can be read.
@@ -93,7 +93,7 @@ pub(crate) trait Lanes: Copy {
         }
     }
 
-    /// The numbers at even places of this vector followed by another, and those at odd places.
+    /// The even elements of this vector followed by another, and the odd ones.
     ///
     /// # Safety
     /// The machine has the instructions of this type.

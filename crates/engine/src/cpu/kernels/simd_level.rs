@@ -1,4 +1,4 @@
-//! Which instructions kernels are compiled for and which of them this machine has.
+//! The SIMD instruction sets that kernels are compiled for, and which of them this machine has.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ pub(crate) const VECTORS: usize = 2;
 /// The instructions a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SimdLevel {
-    /// No more than the compiler may assume of every machine.
+    /// The baseline of the target.
     Portable,
     /// NEON.
     #[cfg(target_arch = "aarch64")]

@@ -1,10 +1,9 @@
-//! A window sliding over the spatial axes of one plane, for any number of axes. Convolutions and pools are
-//! all the same sliding: for every output row and every tap, a run of output elements that reads an evenly
-//! spaced run of input elements.
+//! A window sliding over the spatial axes of one plane, for any number of axes. In convolutions and pools alike, for every output row
+//! and every tap, a span of output elements reads evenly spaced input elements.
 
 use monosplit_graph::op::{Divisor, Window};
 
-/// The output elements of a row that one tap of the last axis serves.
+/// The output elements of a row for which one tap of the last axis reads input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TapSpan {
     /// First output column.
@@ -25,7 +24,7 @@ pub(crate) fn pair<A, B>(y: &mut [A], x: &[B], step: usize, f: impl Fn(&mut A, &
     }
 }
 
-/// The sliding of a window over an input of known size.
+/// A window that slides over an input of known size.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingWindow {
     pub(crate) input: Vec<usize>,
@@ -35,7 +34,7 @@ pub(crate) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// The sliding over an input of spatial size `input` that has `output` positions.
+    /// The window over an input of spatial size `input` with `output` positions.
     pub(crate) fn new(window: &Window, input: &[usize], output: &[usize]) -> Self {
         let last = window.axes() - 1;
         let (stride, dilation, before) = (window.stride[last], window.dilation[last], window.pad[last].0);
@@ -85,7 +84,7 @@ impl SlidingWindow {
     }
 
     /// What tap `tap` (row-major in the kernel) reads for output row `row`: the start of the input row and
-    /// the run along it; `None` if it reads only padding.
+    /// the span along it; `None` if it reads only padding.
     pub(crate) fn read(&self, row: usize, tap: usize) -> Option<(usize, TapSpan)> {
         let last = self.window.axes() - 1;
         let width = self.window.kernel[last];
@@ -121,7 +120,7 @@ impl SlidingWindow {
             && self.window.dilation.iter().all(|&dilation| dilation == 1)
     }
 
-    /// What every tap of the last axis serves.
+    /// The span of every tap of the last axis.
     pub(crate) fn runs(&self) -> &[TapSpan] {
         &self.runs
     }
@@ -131,7 +130,7 @@ impl SlidingWindow {
         (0..self.taps() / self.runs.len()).filter_map(move |tap| self.input_row(row, tap))
     }
 
-    /// Calls `visit(tap, input row start, run)` for every tap of output row `row` that reads input, taps in
+    /// Calls `visit(tap, input row start, span)` for every tap of output row `row` that reads input, taps in
     /// row-major order.
     pub(crate) fn visit(&self, row: usize, mut visit: impl FnMut(usize, usize, TapSpan)) {
         let outer_taps = self.taps() / self.runs.len();

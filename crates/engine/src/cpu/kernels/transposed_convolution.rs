@@ -1,6 +1,6 @@
-//! The transpose of a convolution with a stride. The outputs of one phase of the stride are a convolution of stride 1, which
-//! reads frames; where windows are too large, or have too many axes for that, a matrix product gives every tap's contribution,
-//! and folding adds them where the convolution would have read. No sum is split among tasks.
+//! Transposed convolution with a stride. The outputs of one phase of the stride are a convolution of stride 1, computed as an
+//! implicit GEMM. For windows that are too large or have too many axes, a matrix product gives every tap's contribution, and col2im
+//! adds them up. No sum is split among tasks.
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
@@ -16,10 +16,10 @@ use super::simd_level::SimdLevel;
 use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 
-/// Rows of the product one task computes at a time, about.
+/// About how many rows of the product one task computes at a time.
 const ROWS: usize = 112;
 
-/// The kernel of a transposed convolution, packed.
+/// The weights of a transposed convolution, packed.
 #[derive(Debug)]
 pub(crate) enum PackedTranspose<R> {
     Phases(PackedPhases<R>),
@@ -45,7 +45,7 @@ impl<R: Real> PackedTranspose<R> {
         PackedTranspose::Col2im(TapContributions::new(level, groups, w, shape))
     }
 
-    /// `y ← wᵀ ⋆ x + bias`, finished piece by piece, for the transpose, applied to `x`, of the convolution that takes `y` to `x`.
+    /// `y ← wᵀ ⋆ x + bias`, then the epilogue, for the transpose of the convolution that takes `y` to `x`.
     pub(crate) fn run(
         &self,
         window: &Window,
@@ -91,7 +91,7 @@ impl<R: Real> TapContributions<R> {
     }
 }
 
-/// A transposed convolution of known sizes that folds.
+/// A transposed convolution by GEMM and col2im, of known sizes.
 struct Col2imConvolution {
     sliding: SlidingWindow,
     inputs: usize,
@@ -103,7 +103,7 @@ impl Col2imConvolution {
         Col2imConvolution { sliding: SlidingWindow::new(window, &y[2..], &x[2..]), inputs: x[1] / groups }
     }
 
-    /// `y ← wᵀ ⋆ x + bias`, finished channel by channel.
+    /// `y ← wᵀ ⋆ x + bias`, then the epilogue, channel by channel.
     fn run<R: Real>(
         &self,
         x: &[R],
@@ -147,7 +147,7 @@ impl Col2imConvolution {
         packed
     }
 
-    /// Adds the product of `w` and the packed inputs, folded, to the planes `y`.
+    /// Adds the product of `w` and the packed inputs to the planes `y` by col2im.
     fn scatter<R: Real>(&self, level: SimdLevel, w: &LhsPanels<R>, packed: &[R], y: &mut [R]) {
         let (taps, positions, plane) =
             (self.sliding.taps(), self.sliding.output_len(), self.sliding.input_len());

@@ -1,5 +1,5 @@
-//! Convolutions whose window is larger than their result, as the gradient of a kernel is: a few positions, each a sum
-//! over a whole plane. Sliding is swapped around, so that the few positions are the taps and the plane is what slides.
+//! The gradient of a convolution's weights: itself a convolution, whose window is larger than its result. It has few positions, each
+//! a sum over a whole plane. Positions and taps are exchanged, so that matrix products run over the plane.
 
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ use crate::cpu::real::Real;
 const SAMPLES: usize = 16;
 const CHANNELS: usize = 64;
 
-/// A convolution of known sizes, seen the other way round.
+/// A weight gradient of known sizes.
 pub(crate) struct WeightGradient {
     sliding: SlidingWindow,
     groups: usize,
@@ -90,7 +90,7 @@ impl WeightGradient {
         product
     }
 
-    /// Writes a part to where it belongs.
+    /// Stores a part of the result.
     fn store<R: Real>(&self, product: &[R], (group, first): (usize, usize), y: &mut [R]) {
         let taps = self.sliding.taps();
         let width = CHANNELS.min(self.outputs - first);

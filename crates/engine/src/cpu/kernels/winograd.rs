@@ -22,13 +22,13 @@ use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
 
 /// Tiles one task transforms and multiplies on its own, so that they stay in its cache.
 const OWN_TILES: usize = 64;
-/// From this many blocks of tiles on there is enough to share out by blocks.
+/// The number of blocks of tiles from which on blocks are distributed among threads.
 const MANY_BLOCKS: usize = 8;
 /// Kernels with more elements than this are read once for as many tiles as possible.
 const LARGE_KERNEL: usize = 1 << 21;
-/// Elements of transformed tiles held at a time when every step is shared out.
+/// Elements of transformed tiles in memory at a time where every stage is distributed.
 const SHARED_ELEMENTS: usize = 1 << 23;
-/// Channels one task transforms when every step is shared out.
+/// Channels one task transforms where every stage is distributed.
 const CHANNELS: usize = 16;
 
 /// A 3×3 kernel, transformed and packed: a left operand for every position of a tile.
@@ -79,8 +79,8 @@ impl<R: Real> TransformedKernel<R> {
     }
 }
 
-/// How far the numbers of one position are from those of the next: a little more than there are of them. A vector of tiles is
-/// read and written at all positions, and cache has few lines for addresses that are a power of two apart.
+/// The distance between the elements of one position and those of the next: a little more than their number. A vector of tiles is
+/// accessed at all positions, and addresses a power of two apart would compete for few cache lines.
 fn apart(numbers: usize) -> usize {
     numbers + WIDEST
 }
@@ -97,9 +97,9 @@ pub(super) struct DisjointSlice<'a, R> {
     borrowed: PhantomData<&'a mut [R]>,
 }
 
-// SAFETY: a target is an exclusive borrow of its elements.
+// SAFETY: it is an exclusive borrow of its elements.
 unsafe impl<R: Send> Send for DisjointSlice<'_, R> {}
-// SAFETY: a shared target gives out pointers, which only unsafe code follows, and slices, whose callers see to it that those of
+// SAFETY: when shared it gives out pointers, which only unsafe code follows, and slices, whose callers see to it that those of
 // different tasks are disjoint.
 unsafe impl<R: Send> Sync for DisjointSlice<'_, R> {}
 
@@ -108,7 +108,7 @@ impl<'a, R> DisjointSlice<'a, R> {
         DisjointSlice { at: data.as_mut_ptr(), length: data.len(), borrowed: PhantomData }
     }
 
-    /// Where an element lies, or would.
+    /// A pointer to an element, or to the end.
     pub(super) fn pointer_to(&self, at: usize) -> *mut R {
         assert!(at <= self.length, "position in a target");
         self.at.wrapping_add(at)
@@ -119,7 +119,7 @@ impl<'a, R> DisjointSlice<'a, R> {
     #[allow(clippy::mut_from_ref, reason = "tasks share the target and write at positions of their own")]
     pub(super) unsafe fn slice(&self, range: Range<usize>) -> &mut [R] {
         assert!(range.start <= range.end && range.end <= self.length, "position in a target");
-        // SAFETY: the range was checked, exclusiveness is the caller's to see to.
+        // SAFETY: the range was checked; the caller guarantees that slices are disjoint.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
     }
 }
@@ -135,13 +135,13 @@ pub(crate) struct Winograd {
     /// Padding above and to the left.
     pad: [usize; 2],
     size: TileSize,
-    /// Whether kernels are rotated round, and inputs and outputs change positions: the transpose of the convolution.
+    /// Whether kernels are rotated by 180° and inputs and outputs exchanged: the transpose of the convolution.
     rotated: bool,
 }
 
 impl Winograd {
     /// The convolution, padded by `pad` above and to the left, of an input of shape `x` to an output of shape `y`;
-    /// if rotated, with the kernel rotated round and its inputs and outputs exchanged.
+    /// if rotated, with the kernel rotated by 180° and its inputs and outputs exchanged.
     pub(crate) fn new(size: TileSize, rotated: bool, pad: [usize; 2], x: &[usize], y: &[usize]) -> Self {
         Winograd {
             images: x[0],
@@ -168,7 +168,7 @@ impl Winograd {
         self.images * self.tile_rows() * self.tile_columns()
     }
 
-    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    /// `y ← w ⋆ x + bias`, then the epilogue.
     pub(crate) fn run<R: Real>(
         &self,
         x: &[R],
@@ -198,7 +198,7 @@ impl Winograd {
         }
     }
 
-    /// All steps for some tiles, in one task.
+    /// All stages for some tiles, in one task.
     fn alone<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.positions() * depth);
@@ -212,7 +212,7 @@ impl Winograd {
         self.transform_back(work, &tiles, 0..self.outputs, &sums);
     }
 
-    /// All steps for some tiles, each shared out.
+    /// All stages for some tiles, each distributed among threads.
     fn shared<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
         let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.positions() * depth);
@@ -338,7 +338,7 @@ impl Winograd {
         }
     }
 
-    /// Finishes the outputs of a segment.
+    /// Applies the epilogue to the outputs of a segment.
     fn apply_epilogue<R: Real>(
         &self,
         work: &Work<'_, R>,
@@ -361,7 +361,7 @@ impl Winograd {
     }
 }
 
-/// What all tasks share.
+/// What all tasks have in common.
 struct Work<'a, R> {
     w: &'a TransformedKernel<R>,
     bias: Option<&'a [R]>,

@@ -1,17 +1,17 @@
-//! Where the tiles of Winograd's convolutions lie in planes, and how a vector of them is laid out to be transformed and put back.
+//! The tiles of Winograd's convolutions in planes: loading a vector of them for the transform, and storing the outputs.
 #![allow(unsafe_code)]
 
 use super::simd_lanes::{Lanes, WIDEST};
 use super::winograd_transform::TileSize;
 use crate::cpu::real::Real;
 
-/// Elements of a row of a strip: what the tiles of a vector read, and what a vector may read beyond.
+/// Elements of a row of a strip: those of the tiles of a vector, and those that a vector may access after them.
 pub(super) const STRIP: usize = 6 * WIDEST;
 /// Elements of a strip, which has as many rows as an input tile.
 pub(super) const ROWS: usize = 6 * STRIP;
 
-/// Where a vector of tiles is laid out: tile `t` from column `t·step` of a strip on. What tiles read beyond their own columns
-/// is in the columns after them if they are neighbours, or else laid out in the same way in a second strip.
+/// Scratch for a vector of tiles: tile `t` begins at column `t·step` of a strip. Columns that tiles read beyond their own are the
+/// next ones if the tiles are neighbours, and are in a second strip otherwise.
 pub(crate) struct Strips<R>(pub(super) [R; 2 * ROWS]);
 
 impl<R: Real> Strips<R> {
@@ -61,8 +61,8 @@ impl Tiles<'_> {
         last.map_or(0, |image| image * self.image + self.plane[0] * self.plane[1])
     }
 
-    /// Lays the columns of the tiles from number `skipped` on, and `more` than their own, of so many rows out in a strip;
-    /// zero where they are padding, and after them.
+    /// Loads the columns of tiles from `skipped` on, and `more` than their own, of this many rows into a strip, with zeros for
+    /// padding and after the tiles.
     ///
     /// # Safety
     /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `strip` is one.
@@ -111,7 +111,7 @@ impl Tiles<'_> {
         }
     }
 
-    /// Writes the rows of a strip of outputs to where they belong, as far as they lie in the planes.
+    /// Stores the rows of a strip of outputs, as far as they lie in the planes.
     ///
     /// # Safety
     /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be written at `planes`; `strip` is one.

@@ -1,10 +1,10 @@
 //! The transforms of Winograd's convolutions F(2×2, 3×3) and F(4×4, 3×3), many tiles at a time.
 //!
 //! F(2×2) interpolates at 0, 1, −1, ∞ and F(4×4) at 0, 1, −1, ½, −2, ∞, which rounds less than the customary
-//! ±2. Tiles overlap by two elements; neighbouring tiles are neighbouring numbers of a vector.
+//! ±2. Tiles overlap by two elements; neighbouring tiles are neighbouring elements of a vector.
 //!
 //! Both sets of points map onto themselves under `p → −1/p`, and the rows of `G` are scaled alike for it. The
-//! transform of a kernel rotated round and with every other sign changed is therefore the transform of the
+//! transform of a kernel rotated by 180° and with every other sign changed is therefore the transform of the
 //! kernel itself with its positions exchanged, so that a convolution and its transpose share one: every other
 //! input and output changes its sign instead. For F(2×2), whose points map onto themselves under `p → 1/p`
 //! too, no sign changes.
@@ -38,7 +38,7 @@ impl TileSize {
         self.step() + 2
     }
 
-    /// Places of an input tile.
+    /// Elements of an input tile, called positions.
     pub(crate) fn positions(self) -> usize {
         self.side() * self.side()
     }
@@ -327,7 +327,7 @@ unsafe fn input_tiles<L: Lanes>(
     }
 }
 
-/// Transforms a vector of tiles back, adds `bias`, keeps limits, and writes the outputs to where they belong.
+/// Transforms a vector of tiles back, adds `bias`, clamps to limits, and stores the outputs.
 ///
 /// # Safety
 /// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every position `i` of an input

@@ -16,7 +16,7 @@ use super::winograd_tiles::{Segment, Strips};
 use super::winograd_transform::{TileSize, spread_output, transform_input};
 use crate::cpu::real::Real;
 
-/// Elements of transformed tiles held at a time.
+/// Elements of transformed tiles in memory at a time.
 const ELEMENTS: usize = 1 << 22;
 
 /// The gradient of a kernel, of known sizes.

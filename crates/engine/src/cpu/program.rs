@@ -42,7 +42,7 @@ pub(super) struct ChainedConvolution<R> {
 /// Products of several values with the same weights.
 pub(super) struct Streams {
     pub(super) weights: NodeId,
-    /// For every product, whether the magnitudes of the weights are meant.
+    /// For every product, whether it uses the magnitudes of the weights.
     pub(super) magnitude: Vec<bool>,
     /// Whether the weights are read transposed.
     pub(super) transposed: bool,

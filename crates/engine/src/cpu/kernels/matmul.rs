@@ -102,10 +102,10 @@ pub(crate) fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool)
     let columns = c.len() / rows;
     c.par_chunks_mut(FLIPPED * columns).enumerate().for_each(|(block, c)| {
         for (column, line) in flipped.chunks_exact(rows).enumerate() {
-            let places = c[column..].iter_mut().step_by(columns).zip(&line[block * FLIPPED..]);
+            let pairs = c[column..].iter_mut().step_by(columns).zip(&line[block * FLIPPED..]);
             match held {
-                true => places.for_each(|(c, &v)| *c += v),
-                false => places.for_each(|(c, &v)| *c = v),
+                true => pairs.for_each(|(c, &v)| *c += v),
+                false => pairs.for_each(|(c, &v)| *c = v),
             }
         }
     });

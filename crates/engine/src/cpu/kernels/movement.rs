@@ -135,15 +135,15 @@ pub(crate) fn gather<T: Element>(
     Ok(())
 }
 
-/// Which element of an axis stands at each place of the padded axis; `None` for a constant.
+/// Which element of an axis is at each position of the padded axis; `None` for a constant.
 fn sources(padding: Padding, length: usize, (before, after): (usize, usize)) -> Vec<Option<usize>> {
     (0..before + length + after)
-        .map(|place| match padding {
-            Padding::Constant(_) => place.checked_sub(before).filter(|&i| i < length),
-            Padding::Edge => Some(place.saturating_sub(before).min(length - 1)),
-            Padding::Reflect if place < before => Some(before - place),
-            Padding::Reflect if place >= before + length => Some(2 * (length - 1) + before - place),
-            Padding::Reflect => Some(place - before),
+        .map(|source| match padding {
+            Padding::Constant(_) => source.checked_sub(before).filter(|&i| i < length),
+            Padding::Edge => Some(source.saturating_sub(before).min(length - 1)),
+            Padding::Reflect if source < before => Some(before - source),
+            Padding::Reflect if source >= before + length => Some(2 * (length - 1) + before - source),
+            Padding::Reflect => Some(source - before),
         })
         .collect()
 }
@@ -164,13 +164,13 @@ pub(crate) fn pad<T: Element>(
     out.par_chunks_mut(row).enumerate().for_each(|(index, out)| {
         let (mut rest, mut start, mut pitch) = (index, Some(0), shape[last]);
         for axis in (0..last).rev() {
-            let place = tables[axis][rest % tables[axis].len()];
+            let source = tables[axis][rest % tables[axis].len()];
             rest /= tables[axis].len();
-            start = start.zip(place).map(|(start, place)| start + place * pitch);
+            start = start.zip(source).map(|(start, source)| start + source * pitch);
             pitch *= shape[axis];
         }
-        for (o, place) in out.iter_mut().zip(table) {
-            *o = start.zip(*place).map_or(constant, |(start, place)| x[start + place]);
+        for (o, source) in out.iter_mut().zip(table) {
+            *o = start.zip(*source).map_or(constant, |(start, source)| x[start + source]);
         }
     });
 }

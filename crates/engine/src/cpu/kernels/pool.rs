@@ -28,16 +28,16 @@ fn halves(window: &Window, sliding: &SlidingWindow) -> bool {
         && sliding.output_len() > 0
 }
 
-/// How two neighbours compete without gap or overlap, as the units of a maxout do.
+/// Windows of two elements without gap or overlap, as in maxout layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pairs {
-    /// They lie side by side.
+    /// The two are neighbours.
     Beside,
-    /// They begin so many elements apart.
+    /// The two are this many elements apart.
     Apart(usize),
 }
 
-/// The pairs that the windows are, if they are.
+/// The pairs that the windows are, if they have two elements.
 fn pairs(window: &Window, sliding: &SlidingWindow) -> Option<Pairs> {
     let wide: Vec<usize> = (0..window.axes()).filter(|&axis| window.kernel[axis] > 1).collect();
     let &[axis] = wide.as_slice() else { return None };
@@ -53,7 +53,7 @@ fn pairs(window: &Window, sliding: &SlidingWindow) -> Option<Pairs> {
     }
 }
 
-/// The planes of windows of three by three, if they are such.
+/// The planes of windows of three by three, if they are three by three.
 fn threes(window: &Window, sliding: &SlidingWindow) -> Option<Depthwise3x3> {
     let planar = |lengths: &[usize]| <[usize; 2]>::try_from(lengths).ok();
     Depthwise3x3::new(window, planar(&sliding.input)?, planar(&sliding.output)?)
@@ -125,13 +125,13 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
         for (((s0, s1), (a0, a1)), &y) in s.zip(a).zip(y) {
             let at = first_largest([a0[0], a0[1], a1[0], a1[1]]);
             let y = R::ZERO + y;
-            let share = |place: u8| if at == place { y } else { R::ZERO };
+            let share = |index: u8| if at == index { y } else { R::ZERO };
             (s0[0], s0[1], s1[0], s1[1]) = (share(0), share(1), share(2), share(3));
         }
     }
 }
 
-/// Does something to every plane of `y`, which comes with its number, with room that a task keeps for its planes.
+/// Calls `act` for every plane of `y` with its index and the scratch memory of its task.
 fn each_plane<R: Real, S>(
     y: &mut [R],
     length: usize,
@@ -229,7 +229,7 @@ pub(crate) fn average_pool<R: Real>(
     );
 }
 
-/// The transpose of [`average_pool`]: every element of `y` handed to all it was the mean of.
+/// The transpose of [`average_pool`]: every element of `y` is added to all elements of its window.
 pub(crate) fn average_pool_transpose<R: Real>(
     window: &Window,
     divisor: Divisor,
@@ -271,7 +271,7 @@ pub(crate) fn average_pool_transpose<R: Real>(
     );
 }
 
-/// So many numbers are exact in single precision.
+/// The integers up to this are exact in single precision.
 const NAMED: usize = 1 << 24;
 
 /// For every output of one row, the first largest element under its window.
@@ -280,7 +280,7 @@ struct Winners<R> {
     /// By which tap it is read; negative where a window covers only padding. Numbers of the same width as the elements, so
     /// that both are compared and chosen side by side.
     taps: Vec<R>,
-    /// The row that is looked at, every `step`-th element side by side.
+    /// The current row, deinterleaved by the stride.
     phases: Vec<R>,
     /// For every tap, what the first output would read if it read anything.
     origins: Vec<usize>,
@@ -335,7 +335,7 @@ impl<R: Real> Winners<R> {
     }
 
     /// Where in the plane the winner of each output lies.
-    fn places(&self) -> impl Iterator<Item = Option<usize>> {
+    fn winner_indices(&self) -> impl Iterator<Item = Option<usize>> {
         self.taps.iter().enumerate().map(|(column, tap)| {
             let tap = tap.to_f64();
             (tap >= 0.0).then(|| self.origins[tap as usize].wrapping_add(column * self.step))
@@ -357,7 +357,7 @@ pub(crate) fn winner_gather<R: Real>(
         let [a, s] = [a, s].map(|planes| plane(planes, inputs, index));
         for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
             winners.find(&sliding, a, row);
-            for (y, at) in y.iter_mut().zip(winners.places()) {
+            for (y, at) in y.iter_mut().zip(winners.winner_indices()) {
                 *y = at.map_or(R::ZERO, |at| s[at]);
             }
         }
@@ -395,7 +395,7 @@ pub(crate) fn winner_scatter<R: Real>(
         s.fill(R::ZERO);
         for (row, y) in y.chunks(sliding.width()).enumerate() {
             winners.find(&sliding, a, row);
-            for (&y, at) in y.iter().zip(winners.places()) {
+            for (&y, at) in y.iter().zip(winners.winner_indices()) {
                 if let Some(at) = at {
                     s[at] += y;
                 }

@@ -44,7 +44,7 @@ pub(crate) fn reduce<R: Real>(
     }
 }
 
-/// Whether a sum runs over samples and places, one channel at a time, as the statistics of a batch do.
+/// Whether a sum runs over samples and positions, one channel at a time, as the statistics of a batch do.
 fn is_per_channel(reduction: Reduction, axes: &[usize], shape: &[usize]) -> bool {
     let all_but_one = shape.len() > 2 && axes.len() == shape.len() - 1 && !axes.contains(&1);
     all_but_one && matches!(reduction, Reduction::Sum | Reduction::Mean) && !shape.contains(&0)
@@ -60,7 +60,7 @@ fn per_channel<R: Real>(reduction: Reduction, x: &[R], shape: &[usize], out: &mu
     });
 }
 
-/// Hands `reduce` the value with all reduced axes side by side, reordered only where they are not already.
+/// Calls `reduce` with the value, transposed where needed so that all reduced axes are neighbours.
 fn gathered<T: Element>(x: &[T], shape: &[usize], axes: &[usize], reduce: impl FnOnce(&[T], Middle)) {
     let Some((&first, &last)) = axes.first().zip(axes.last()) else {
         return reduce(x, Middle { length: 1, inner: shape.iter().product() });
@@ -110,7 +110,7 @@ fn sum<R: Real>(x: &[R]) -> f64 {
     lanes.iter().sum::<f64>() + tail
 }
 
-/// Folds a dense strip in lanes, by a function that does not care for order.
+/// Folds a dense strip in lanes, by a function that is associative and commutative.
 fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
     const LANES: usize = 32;
     let mut lanes = [start; LANES];
@@ -124,7 +124,7 @@ fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
     lanes.into_iter().fold(tail, f)
 }
 
-/// Folds every strip with `f`, which does not care for order; a long strip is shared out.
+/// Folds every strip with `f`, which is associative and commutative; a long strip is distributed among threads.
 fn extremes<R: Real>(x: &[R], m: Middle, out: &mut [R], start: R, f: impl Fn(R, R) -> R + Sync) {
     const PIECE: usize = 1 << 15;
     if m.inner > 1 {

@@ -26,7 +26,7 @@ pub(crate) struct Weights<'a, R> {
 #[derive(Debug)]
 pub(crate) struct Stream<'a, R> {
     pub(crate) x: &'a [R],
-    /// Whether the magnitudes of the weights are meant.
+    /// Whether it is multiplied by the magnitudes of the weights.
     pub(crate) magnitude: bool,
     /// What is added, and its shape.
     pub(crate) bias: Option<(&'a [R], &'a [usize])>,
@@ -38,7 +38,7 @@ impl<R: Real> Weights<'_, R> {
     pub(crate) fn multiply(&self, streams: &mut [Stream<'_, R>]) -> Result<()> {
         let rows = streams.first().map_or(0, |stream| stream.x.len() / self.inputs.max(1));
         let small = rows * self.inputs * self.outputs <= SMALL;
-        // Where a batch is larger than the layer its weights are the least that is read.
+        // Where a batch is larger than the layer, reading the weights costs least.
         if small || self.outputs <= rows {
             return streams.iter_mut().try_for_each(|stream| self.product(stream, rows));
         }
@@ -65,8 +65,8 @@ impl<R: Real> Weights<'_, R> {
         });
     }
 
-    /// Adds the products of a batch each: some outputs' weights are packed, multiplied by all that mean them, and turned into
-    /// magnitudes for the others.
+    /// Adds the products of a batch each. The weights of some outputs are packed, multiplied by the streams that use them as they
+    /// are, and replaced by their magnitudes for the others.
     fn batches(&self, streams: &mut [Stream<'_, R>], rows: usize) {
         let matrix = match self.transposed {
             true => Matrix::dense(self.data, self.outputs, self.inputs),
@@ -147,7 +147,7 @@ impl<R: Real> Weights<'_, R> {
     }
 }
 
-/// Pieces of `size` elements of all slices, those at the same place together.
+/// Chunks of `size` elements of all slices, those of the same index together.
 fn blocks<'a, R: 'a>(all: impl Iterator<Item = &'a mut [R]>, size: usize) -> Vec<Vec<&'a mut [R]>> {
     let mut blocks: Vec<Vec<&mut [R]>> = Vec::new();
     for slice in all {

@@ -306,7 +306,7 @@ fn a_profile_names_the_kernels_in_order() {
     assert!(profile.total().as_nanos() > 0);
 }
 
-/// A convolution to small planes lays out patches image by image, or those of all images side by side.
+/// A convolution to small planes reads padded planes of one image, and packs the patches of several images side by side.
 #[test]
 fn a_profile_names_the_algorithm_that_the_batch_size_asks_for() {
     let mut graph = Graph::new();
@@ -316,7 +316,7 @@ fn a_profile_names_the_algorithm_that_the_batch_size_asks_for() {
     let y = graph.add(Op::Conv { window, groups: 1 }, &[x, w]).unwrap();
     graph.output("y", y);
     let program = Cpu::default().compile(&graph).unwrap();
-    for (images, kernel) in [(1, "conv, im2col GEMM"), (3, "conv, im2col GEMM across images")] {
+    for (images, kernel) in [(1, "conv, implicit GEMM"), (3, "conv, im2col GEMM across images")] {
         let (_, profile) = program.run_profiled(&[tensor(&[images, 8, 13, 13], 4)]).unwrap();
         assert_eq!(profile.nodes[0].kernel, kernel);
     }

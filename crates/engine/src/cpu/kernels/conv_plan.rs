@@ -395,8 +395,9 @@ mod tests {
         };
         assert_eq!(name(&padded(7, 2), 1, &[64, 3, 7, 7], 224, 1), "conv, implicit GEMM");
         assert_eq!(name(&padded(3, 1), 1, &[64, 64, 3, 3], 56, 1), "conv, Winograd 4x4");
-        assert_eq!(name(&padded(3, 2), 1, &[512, 256, 3, 3], 14, 1), "conv, im2col GEMM");
+        assert_eq!(name(&padded(3, 2), 1, &[512, 256, 3, 3], 14, 1), "conv, implicit GEMM");
         assert_eq!(name(&padded(3, 2), 1, &[512, 256, 3, 3], 14, 8), "conv, im2col GEMM across images");
+        assert_eq!(name(&padded(3, 2), 1, &[512, 256, 3, 3], 10, 1), "conv, im2col GEMM");
         assert_eq!(name(&Window::new([1, 1]), 1, &[96, 16, 1, 1], 112, 1), "conv, 1x1 GEMM");
         assert_eq!(name(&padded(3, 2), 96, &[96, 1, 3, 3], 112, 1), "conv, depthwise 3x3");
         assert_eq!(name(&padded(7, 1), 96, &[96, 1, 7, 7], 56, 1), "conv, depthwise padded planes");

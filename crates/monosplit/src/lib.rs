@@ -107,3 +107,8 @@ pub use verification::{Finding, Verdict, Verification};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the book's page are compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/library.md")]
+struct LibraryPage;

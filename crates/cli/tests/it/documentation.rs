@@ -366,6 +366,23 @@ fn every_page_is_listed_and_every_link_and_picture_is_there() {
     assert!(links > 40, "only {links} links were found");
 }
 
+#[test]
+fn every_source_file_named_on_a_page_is_there() {
+    let mut pages = pages();
+    let contributing = root().join("CONTRIBUTING.md");
+    pages.push((contributing.clone(), std::fs::read_to_string(contributing).unwrap()));
+    let mut named = 0;
+    for (path, text) in &pages {
+        for file in
+            text.split('`').filter(|piece| piece.starts_with("crates/") && !piece.contains(['*', '<', ' ']))
+        {
+            named += 1;
+            assert!(root().join(file).exists(), "{}: there is no {file}", path.display());
+        }
+    }
+    assert!(named > 30, "only {named} files were found");
+}
+
 /// The crates a manifest depends on in every build, from outside.
 fn dependencies(manifest: &str) -> Vec<String> {
     let tables = manifest.split("\n[").filter(|table| {

@@ -29,10 +29,12 @@ enum PackedWeights<R> {
     Gemm(PackedKernel<R>),
 }
 
-/// Transformed weights by the node they are the value of and the size of tiles. Nodes of a program that read the same weights
-/// share them, a convolution and its transpose too.
-#[derive(Debug, Default)]
-pub(crate) struct PackedWeightCache<R>(RefCell<HashMap<(NodeId, TileSize), Arc<TransformedKernel<R>>>>);
+/// Transformed weights by the node they are the value of and the size of tiles.
+type TransformedKernels<R> = HashMap<(NodeId, TileSize), Arc<TransformedKernel<R>>>;
+
+/// The transformed weights of a program. Nodes that read the same weights share them, a convolution and its transpose too.
+#[derive(Debug)]
+pub(crate) struct PackedWeightCache<R>(RefCell<TransformedKernels<R>>);
 
 impl<R: Real> PackedWeightCache<R> {
     pub(crate) fn new() -> Self {
@@ -108,7 +110,7 @@ impl<R: Real> PackedConvolution<R> {
         PackedConvolution::new(plan, window, groups, &rotated)
     }
 
-    /// `y ← w ⋆ x + bias`, finished piece by piece.
+    /// `y ← w ⋆ x + bias`, then the epilogue.
     pub(crate) fn run(
         &self,
         (x, xs): (&[R], &[usize]),
@@ -157,8 +159,8 @@ impl<R: Real> PackedConvolution<R> {
         planned.unwrap_or_else(|| GemmAlgorithm::new(window, groups, kernel, xs, ys))
     }
 
-    /// `y ← then ⋆ (self ⋆ x)`, each with its ending, for a value of shape `between` that is not kept. Whether that can be
-    /// done: this is 1×1, and `then` three by three and depthwise.
+    /// `y ← then ⋆ (self ⋆ x)`, each with its bias and epilogue; the value of shape `between` is not stored. Returns whether that
+    /// was done, which needs this to be 1×1 and `then` three by three and depthwise.
     pub(crate) fn run_both(
         &self,
         then: &Self,

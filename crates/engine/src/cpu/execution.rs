@@ -122,27 +122,29 @@ impl<R: Real> Execution<'_, R> {
             Executor::Kernel(kernel) => self.kernel(first, kernel, outputs, &same_buffer),
             Executor::Fused(fusion) => self.fused(step, fusion, outputs, &same_buffer),
             Executor::WithEpilogue(kernel, fusion) => {
-                self.finished(step, kernel, fusion, outputs, &same_buffer)
+                self.with_epilogue(step, kernel, fusion, outputs, &same_buffer)
             }
-            Executor::PointwiseDepthwise(links) => self.chained(links, outputs, &same_buffer),
+            Executor::PointwiseDepthwise(links) => self.pointwise_depthwise(links, outputs, &same_buffer),
             Executor::Streams(streams) => self.streams(step, streams, outputs, &same_buffer),
         }
     }
 
     /// The elements of all outputs of a step, and what else lies in the buffers it writes to.
     fn pieces<'a>(&self, step: &Step, taken: &'a mut [(usize, Storage<R>)]) -> Result<Pieces<'a, R>> {
-        let places = &self.program.plan.locations;
+        let locations = &self.program.plan.locations;
         let mut outputs: Vec<Option<SliceMut<'a, R>>> = step.outputs.iter().map(|_| None).collect();
         let mut same_buffer = Vec::new();
         for (buffer, storage) in taken.iter_mut() {
-            let in_slot = |place: BufferLocation| matches!(place, BufferLocation::Buffer { buffer: other, .. } if other == *buffer);
-            let Some(&held) = step.outputs.iter().find(|id| in_slot(places[id.index()])) else { continue };
+            let in_buffer = |location: BufferLocation| matches!(location, BufferLocation::Buffer { buffer: other, .. } if other == *buffer);
+            let Some(&held) = step.outputs.iter().find(|id| in_buffer(locations[id.index()])) else {
+                continue;
+            };
             let pieces = storage.parts_mut(self.program.parts(held), self.count(held));
             for (part, piece) in pieces.into_iter().enumerate() {
-                let place = BufferLocation::Buffer { buffer: *buffer, part };
-                match step.outputs.iter().position(|id| places[id.index()] == place) {
+                let location = BufferLocation::Buffer { buffer: *buffer, part };
+                match step.outputs.iter().position(|id| locations[id.index()] == location) {
                     Some(output) => outputs[output] = Some(piece),
-                    None => same_buffer.push((place, piece.shared())),
+                    None => same_buffer.push((location, piece.shared())),
                 }
             }
         }
@@ -160,8 +162,8 @@ impl<R: Real> Execution<'_, R> {
         let Some(data) = outputs.pop() else { return Err(self.program.info.unavailable(id)) };
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
         let inputs = &self.program.info.values[id.index()].inputs;
-        let places = &self.program.plan.locations;
-        let overwrites = inputs.first().is_some_and(|x| places[x.index()] == places[id.index()]);
+        let locations = &self.program.plan.locations;
+        let overwrites = inputs.first().is_some_and(|x| locations[x.index()] == locations[id.index()]);
         if let (Some(run), true) = (&kernel.in_place, overwrites) {
             return run(&mut out);
         }
@@ -176,10 +178,11 @@ impl<R: Real> Execution<'_, R> {
         outputs: Vec<SliceMut<'_, R>>,
         same_buffer: &[(BufferLocation, Slice<'_, R>)],
     ) -> Result<()> {
-        let places = &self.program.plan.locations;
+        let locations = &self.program.plan.locations;
         let mut sources = Vec::with_capacity(fusion.inputs.len());
         for &input in &fusion.inputs {
-            let overwritten = step.outputs.iter().position(|id| places[id.index()] == places[input.index()]);
+            let overwritten =
+                step.outputs.iter().position(|id| locations[id.index()] == locations[input.index()]);
             sources.push(match overwritten {
                 Some(output) => Source::Old(output),
                 None => Source::View(self.view_in_buffer(input, same_buffer)?),
@@ -189,7 +192,7 @@ impl<R: Real> Execution<'_, R> {
     }
 
     /// Runs a kernel with an epilogue.
-    fn finished(
+    fn with_epilogue(
         &self,
         step: &Step,
         kernel: &Kernel<R>,
@@ -203,13 +206,13 @@ impl<R: Real> Execution<'_, R> {
         let views =
             inputs.map(|&input| self.view_in_buffer(input, same_buffer)).collect::<Result<Vec<_>>>()?;
         let mut out = ViewMut { shape: &self.shapes[id.index()], data };
-        self.finishing(id, fusion, same_buffer, |epilogue| {
+        self.epilogue_of(id, fusion, same_buffer, |epilogue| {
             kernel.run_with_epilogue(&views, epilogue, &mut out)
         })
     }
 
     /// Calls `run` with the epilogue of the value of `id`.
-    fn finishing(
+    fn epilogue_of(
         &self,
         id: NodeId,
         fusion: &Fusion,
@@ -225,7 +228,7 @@ impl<R: Real> Execution<'_, R> {
     }
 
     /// Runs two convolutions of which the second alone reads the first.
-    fn chained(
+    fn pointwise_depthwise(
         &self,
         links: &[ChainedConvolution<R>; 2],
         mut outputs: Vec<SliceMut<'_, R>>,
@@ -239,9 +242,9 @@ impl<R: Real> Execution<'_, R> {
         let [bias, then_bias] = biases.map(|bias| bias.map(|bias| bias.real()).transpose());
         let (bias, then_bias) = (bias?, then_bias?);
         let (between, shape) = (&self.shapes[first.node.index()], &self.shapes[then.node.index()]);
-        self.ending(first, same_buffer, |epilogue| {
+        self.optional_epilogue(first, same_buffer, |epilogue| {
             let first_epilogue = BiasAndEpilogue { bias, epilogue };
-            self.ending(then, same_buffer, |epilogue| {
+            self.optional_epilogue(then, same_buffer, |epilogue| {
                 let epilogues = [first_epilogue, BiasAndEpilogue { bias: then_bias, epilogue }];
                 let x = (x.real()?, x.shape);
                 let done = first.convolution.run_both(&then.convolution, x, between, epilogues, (y, shape));
@@ -262,14 +265,14 @@ impl<R: Real> Execution<'_, R> {
     }
 
     /// Calls `run` with the epilogue of a convolution, if it has one.
-    fn ending(
+    fn optional_epilogue(
         &self,
         link: &ChainedConvolution<R>,
         same_buffer: &[(BufferLocation, Slice<'_, R>)],
         run: impl FnOnce(Option<&Epilogue<'_, R>>) -> Result<()>,
     ) -> Result<()> {
         match &link.fusion {
-            Some(fusion) => self.finishing(link.node, fusion, same_buffer, |epilogue| run(Some(epilogue))),
+            Some(fusion) => self.epilogue_of(link.node, fusion, same_buffer, |epilogue| run(Some(epilogue))),
             None => run(None),
         }
     }
@@ -326,8 +329,8 @@ impl<R: Real> Execution<'_, R> {
         id: NodeId,
         same_buffer: &[(BufferLocation, Slice<'a, R>)],
     ) -> Result<View<'a, R>> {
-        let place = self.program.plan.locations[id.index()];
-        match same_buffer.iter().find(|(other, _)| *other == place) {
+        let location = self.program.plan.locations[id.index()];
+        match same_buffer.iter().find(|(other, _)| *other == location) {
             Some((_, data)) => Ok(View { shape: &self.shapes[id.index()], data: *data }),
             None => self.view(id),
         }

@@ -115,13 +115,13 @@ impl<R: Real> CpuProgram<R> {
         nodes: &[NodeId],
         packing: (PlanSettings, &PackedWeightCache<R>),
     ) -> Result<ChainedConvolution<R>> {
-        let (node, finishing) = (nodes[0], &nodes[1..]);
+        let (node, epilogue) = (nodes[0], &nodes[1..]);
         let convolution = self.choose(graph, node, packing)?.convolution;
-        let fuse = |last: &NodeId| Fusion::new(graph, &self.plan.representative, finishing, &[*last]);
+        let fuse = |last: &NodeId| Fusion::new(graph, &self.plan.representative, epilogue, &[*last]);
         Ok(ChainedConvolution {
             node,
             convolution: convolution.ok_or_else(|| self.info.unavailable(node))?,
-            fusion: finishing.last().map(fuse).transpose()?,
+            fusion: epilogue.last().map(fuse).transpose()?,
         })
     }
 

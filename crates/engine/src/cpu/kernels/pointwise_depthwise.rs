@@ -165,9 +165,9 @@ mod tests {
                 piece.iter_mut().zip(&other[at..]).for_each(|(y, other)| *y += other);
             };
             let halve = |_: usize, piece: &mut [f32]| piece.iter_mut().for_each(|y| *y *= 0.5);
-            let finishes = [Epilogue::Clamp([-0.1, 0.8]), Epilogue::Map(&halve)];
+            let choices = [Epilogue::Clamp([-0.1, 0.8]), Epilogue::Map(&halve)];
             let epilogues = [
-                BiasAndEpilogue { bias: Some(&bias), epilogue: finishes.get(case % 3) },
+                BiasAndEpilogue { bias: Some(&bias), epilogue: choices.get(case % 3) },
                 BiasAndEpilogue { bias: Some(&then_bias), epilogue: Some(&Epilogue::Map(&add)) },
             ];
             let mut whole = vec![f32::NAN; between.iter().product()];

@@ -54,7 +54,7 @@ fn pairs(window: &Window, sliding: &SlidingWindow) -> Option<Pairs> {
 }
 
 /// The planes of windows of three by three, if they are three by three.
-fn threes(window: &Window, sliding: &SlidingWindow) -> Option<Depthwise3x3> {
+fn three_by_three(window: &Window, sliding: &SlidingWindow) -> Option<Depthwise3x3> {
     let planar = |lengths: &[usize]| <[usize; 2]>::try_from(lengths).ok();
     Depthwise3x3::new(window, planar(&sliding.input)?, planar(&sliding.output)?)
 }
@@ -168,10 +168,10 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
         };
         return each_plane(y, sliding.output_len(), || (), larger);
     }
-    if let Some(threes) = threes(window, &sliding) {
+    if let Some(three_by_three) = three_by_three(window, &sliding) {
         let outside = vec![R::NEG_INFINITY; length + 1];
         let largest = |(): &mut (), index: usize, y: &mut [R]| {
-            threes.largest(SimdLevel::best(), (plane(x, inputs, index), &outside), y);
+            three_by_three.largest(SimdLevel::best(), (plane(x, inputs, index), &outside), y);
         };
         return each_plane(y, sliding.output_len(), || (), largest);
     }
@@ -501,11 +501,11 @@ mod tests {
                 let nan = under().any(f32::is_nan);
                 *largest = if nan { f32::NAN } else { under().fold(f32::NEG_INFINITY, f32::max) };
             }
-            let threes = threes(&window, &sliding(&window, &xs, &ys)).unwrap();
+            let three_by_three = three_by_three(&window, &sliding(&window, &xs, &ys)).unwrap();
             let outside = vec![f32::NEG_INFINITY; input[1] + 1];
             for level in SimdLevel::all() {
                 let mut y = vec![0.0; largest.len()];
-                threes.largest(level, (&x, &outside), &mut y);
+                three_by_three.largest(level, (&x, &outside), &mut y);
                 let same = |(y, largest): (&f32, &f32)| y == largest || y.is_nan() && largest.is_nan();
                 assert!(y.iter().zip(&largest).all(same), "{level:?} {window:?} {input:?}");
             }
@@ -573,16 +573,19 @@ mod tests {
             let (xs, ys) = ([&[2, 3], &input[..]].concat(), [&[2, 3], &output[..]].concat());
             let a: Vec<f32> = (0..xs.iter().product()).map(|_| values[random.within(0, 4)]).collect();
             let y = random.reals::<f32>(ys.iter().product());
-            let (mut most, mut handed) = (vec![9.0; y.len()], vec![9.0; a.len()]);
+            let (mut most, mut scattered) = (vec![9.0; y.len()], vec![9.0; a.len()]);
             max_pool(&window, (&a, &xs), (&mut most, &ys));
-            winner_scatter(&window, (&a, &xs), (&y, &ys), &mut handed);
+            winner_scatter(&window, (&a, &xs), (&y, &ys), &mut scattered);
             for (place, (&most, &y)) in most.iter().zip(&y).enumerate() {
                 let first = place / apart * 2 * apart + place % apart;
                 let (one, other) = (a[first], a[first + apart]);
                 let second = other > one || (other.is_nan() && !one.is_nan());
                 let largest = if second { other } else { one };
                 assert!(most == largest || (most.is_nan() && largest.is_nan()));
-                assert_eq!((handed[first], handed[first + apart]), if second { (0.0, y) } else { (y, 0.0) });
+                assert_eq!(
+                    (scattered[first], scattered[first + apart]),
+                    if second { (0.0, y) } else { (y, 0.0) }
+                );
             }
         }
     }

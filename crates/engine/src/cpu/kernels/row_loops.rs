@@ -115,7 +115,7 @@ pub(crate) fn add<R: Real>(y: &mut [R], x: &[R]) {
 /// # Safety
 /// The machine has the instructions of `L`.
 #[inline(always)]
-unsafe fn handed<L: Lanes>(
+unsafe fn scattered<L: Lanes>(
     (a, b): (&[L::Scalar], &[L::Scalar]),
     y: &[L::Scalar],
     (s, t): (&mut [L::Scalar], &mut [L::Scalar]),
@@ -129,12 +129,12 @@ unsafe fn handed<L: Lanes>(
     }
 }
 
-simd_dispatch!(handed_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), handed);
+simd_dispatch!(scattered_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), scattered);
 
 /// Writes every `y` where the larger of two rows is, the first if they are equal, and zero where the other is.
 pub(crate) fn scatter_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
-    unsafe { handed_at(SimdLevel::best(), contest, y, shares) }
+    unsafe { scattered_at(SimdLevel::best(), contest, y, shares) }
 }
 
 /// # Safety

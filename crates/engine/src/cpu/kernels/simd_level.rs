@@ -120,8 +120,8 @@ impl SimdLevel {
 
 /// Writes `unsafe fn name(level, arguments)`, which runs `body::<vector type>(arguments)` compiled for `level`.
 ///
-/// `body` is an `#[inline(always)]` unsafe function, generic in its vector type; whoever calls `name` vouches
-/// for what `body` asks, and that the machine has `level`.
+/// `body` is an `#[inline(always)]` unsafe function, generic in its vector type; the caller of `name` guarantees
+/// what `body` asks for, and that the machine has `level`.
 macro_rules! simd_dispatch {
     ($name:ident<$real:ident: $bound:ident>($($argument:ident: $type:ty),* $(,)?), $body:ident) => {
         #[allow(clippy::too_many_arguments)]

@@ -288,8 +288,8 @@ impl Winograd {
                 assert!((positions - 1) * stride + at + vector <= target.length, "transformed tiles");
                 let planes = &work.x[channel * plane..];
                 assert!(read.extent() <= planes.len(), "planes of a channel");
-                // SAFETY: the assertions bound what is read, and the positions by the target; this vector of this channel is
-                // nobody else's. The level is one of this machine.
+                // SAFETY: the assertions bound what is read, and the positions by the target; no other task writes this vector of
+                // this channel. The level is one of this machine.
                 unsafe {
                     let to = target.pointer_to(at);
                     transform_input(level, self.rotated, &read, planes.as_ptr(), &mut strips, to, stride);

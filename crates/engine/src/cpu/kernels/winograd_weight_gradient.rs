@@ -103,8 +103,8 @@ impl WinogradWeightGradient {
                 let at = channel * tiles.len() + first - tiles.start;
                 let planes = &side.planes[channel * self.images * plane..];
                 assert!(read.extent() <= planes.len(), "planes of a channel");
-                // SAFETY: the assertions bound what is read, and the positions by the target; this vector of this channel is
-                // nobody else's. The level is one of this machine.
+                // SAFETY: the assertions bound what is read, and the positions by the target; no other task writes this vector of
+                // this channel. The level is one of this machine.
                 unsafe {
                     let (planes, to) = (planes.as_ptr(), target.pointer_to(at));
                     match side.spread {

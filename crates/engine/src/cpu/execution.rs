@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use monosplit_graph::{NodeId, Result, Tensor};
 
 use super::fusion::Fusion;
+use super::kernels::epilogue::Epilogue;
 use super::kernels::fused::Source;
-use super::kernels::gemm_convolution::Epilogue;
 use super::kernels::peak::peak;
 use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;

@@ -10,7 +10,7 @@ use super::conv_plan::{
     winograd_at_run,
 };
 use super::depthwise::Depthwise;
-use super::gemm_convolution::Epilogue;
+use super::epilogue::Epilogue;
 use super::packed_convolution::{PackedConvolution, PackedWeightCache, Weights};
 use super::policy::Kernel;
 use super::simd_level::SimdLevel;
@@ -114,12 +114,14 @@ impl<R: Real> ConvolutionNode<'_, R> {
         };
         let plan = self.planned(&window, groups, &decide);
         let (Some(w), Some(plan)) = (self.weights, plan.clone()) else {
-            let images = plan.clone();
+            let (images, planes_known) = (plan.clone(), planes(&node.shape).is_some());
             let name = move |n: usize| images.as_ref().map_or("conv transpose", |plan| plan.name(n));
             return Ok(Kernel::named_with_epilogue(name, move |v, epilogue, out| {
                 let w = Weights { elements: v[1].real()?, shape: v[1].shape, cached: None };
                 let plan = plan.clone().unwrap_or_else(|| {
-                    let (input, output) = (Some(&v[0].shape[2..]), Some(&out.shape[2..]));
+                    // Winograd's algorithm needs planes that are known when the graph is compiled.
+                    let output = planes_known.then_some(&out.shape[2..]);
+                    let input = Some(&v[0].shape[2..]);
                     decide(&ConvolutionShapes { window: &window, groups, kernel: w.shape, input, output })
                 });
                 PackedTransposed::new(&plan, &window, groups, &w).run(&window, v, epilogue, out)

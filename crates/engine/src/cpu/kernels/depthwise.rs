@@ -10,8 +10,8 @@ use rayon::prelude::*;
 
 use super::conv_plan::DepthwisePlan;
 use super::depthwise_3x3::Depthwise3x3;
+use super::epilogue::Epilogue;
 use super::gemm::Region;
-use super::gemm_convolution::Epilogue;
 use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums, planar};
 use super::row_loops::clamp;
 use super::scratch::Scratch;

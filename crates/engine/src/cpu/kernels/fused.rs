@@ -9,7 +9,7 @@ use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Kind, Result};
 
 use super::broadcast::{Broadcast, GRAIN};
-use super::gemm_convolution::Epilogue;
+use super::epilogue::Epilogue;
 use super::{activation, elementwise, row_loops};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};

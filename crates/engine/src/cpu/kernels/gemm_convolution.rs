@@ -9,11 +9,11 @@ use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
 use super::conv_plan::GemmAlgorithm;
+use super::epilogue::Epilogue;
 use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region};
 use super::gemm_rhs::RhsPanels;
 use super::im2col::{Patches, PlaneLayout};
 use super::implicit_gemm::ImplicitGemm;
-use super::row_loops;
 use super::scratch::Scratch;
 use super::simd_level::{SimdLevel, VECTORS};
 use super::sliding_window::SlidingWindow;
@@ -26,32 +26,6 @@ const MANY_BLOCKS: usize = 8;
 const WIDE_ELEMENTS: usize = 1 << 22;
 /// About how many tasks output channels are cut into.
 const CHANNEL_TASKS: usize = 16;
-
-/// What is done to the output of a kernel while it is in cache.
-pub(crate) enum Epilogue<'a, R> {
-    /// Clamps it between these two.
-    Clamp([R; 2]),
-    /// Calls this for a run of elements, which begins at the given index.
-    Map(&'a (dyn Fn(usize, &mut [R]) + Sync)),
-}
-
-impl<R: Real> Epilogue<'_, R> {
-    /// The limits it clamps to, if that is what it does. The microkernel applies these before it stores.
-    pub(crate) fn clamp(&self) -> Option<[R; 2]> {
-        match self {
-            Epilogue::Clamp(limits) => Some(*limits),
-            Epilogue::Map(_) => None,
-        }
-    }
-
-    /// Applies it to a run of elements that begins at index `first`.
-    pub(crate) fn apply(&self, first: usize, piece: &mut [R]) {
-        match self {
-            Epilogue::Clamp([least, most]) => row_loops::clamp(piece, *least, *most),
-            Epilogue::Map(act) => act(first, piece),
-        }
-    }
-}
 
 /// The weights of a convolution, packed: a left operand for every group.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use monosplit_graph::op::Window;
 
+use super::epilogue::Epilogue;
 use super::gemm::{InitialSums, LhsPanels, Matrix, Region};
-use super::gemm_convolution::Epilogue;
 use super::gemm_rhs::{BEYOND, RhsPanels};
 use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums};
 use super::scratch::Scratch;

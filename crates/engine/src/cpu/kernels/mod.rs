@@ -1,6 +1,6 @@
-//! The inner loops. `policy` chooses which of them runs a node; the rest are plain functions over slices
-//! that know nothing of graphs. Everything here cuts work by sizes alone and never splits a sum between
-//! threads, which is why results do not depend on how many there are.
+//! The inner loops. `policy` chooses which of them runs a node, `conv_plan` by which algorithm a convolution is computed; the rest are
+//! functions over slices that know nothing of graphs. No sum is split between threads, so that results do not depend on how many
+//! there are.
 
 mod activation;
 mod broadcast;
@@ -10,6 +10,7 @@ pub(crate) mod denormal;
 mod depthwise;
 mod depthwise_3x3;
 mod elementwise;
+pub(crate) mod epilogue;
 mod erf;
 pub(crate) mod fused;
 mod gemm;

@@ -7,8 +7,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::depthwise_3x3::Depthwise3x3;
+use super::epilogue::Epilogue;
 use super::gemm::Region;
-use super::gemm_convolution::{Epilogue, GemmConvolution, PackedKernel};
+use super::gemm_convolution::{GemmConvolution, PackedKernel};
 use super::scratch::Scratch;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::convolution::ConvolutionNode;
-use super::gemm_convolution::Epilogue;
+use super::epilogue::Epilogue;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::packed_convolution::PackedConvolution;

@@ -5,8 +5,8 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::epilogue::Epilogue;
 use super::gemm::{COLUMNS, InitialSums, LhsPanels, Matrix, Region};
-use super::gemm_convolution::Epilogue;
 use super::gemm_rhs::RhsPanels;
 use super::im2col::col2im;
 use super::implicit_gemm::PackedPhases;

@@ -9,8 +9,8 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::epilogue::Epilogue;
 use super::gemm::{InitialSums, LhsPanels, Region};
-use super::gemm_convolution::Epilogue;
 use super::gemm_rhs::RhsPanels;
 use super::scratch::Scratch;
 use super::simd_lanes::WIDEST;

@@ -18,7 +18,7 @@ impl From<Error> for MeasureError {
 }
 
 /// An undefined value as an error, for use with `?`.
-pub(crate) fn silent(why: impl Into<String>) -> MeasureError {
+pub(crate) fn undefined(why: impl Into<String>) -> MeasureError {
     MeasureError::Undefined(Undefined(why.into()))
 }
 
@@ -59,7 +59,7 @@ impl<'a> CaseArrays<'a> {
         }
         let image = case.image.to_f32();
         if !image.iter().all(|value| value.is_finite()) {
-            return Err(silent("the image holds numbers that are not finite"));
+            return Err(undefined("the image holds numbers that are not finite"));
         }
         let map = plane(case.map, height, width)?;
         Ok(CaseArrays { case, image, map, channels, height, width })
@@ -72,7 +72,7 @@ impl<'a> CaseArrays<'a> {
 
     /// The object mask: one truth value for each pixel, at least one of them true.
     pub(crate) fn mask(&self) -> Result<&'a [bool], MeasureError> {
-        let mask = self.case.mask.ok_or_else(|| silent("it is not known where the object is"))?;
+        let mask = self.case.mask.ok_or_else(|| undefined("it is not known where the object is"))?;
         if mask.len() != self.pixels() {
             let (height, width, found) = (self.height, self.width, mask.len());
             return Err(Error::shape(format!(
@@ -81,7 +81,7 @@ impl<'a> CaseArrays<'a> {
             .into());
         }
         if !mask.contains(&true) {
-            return Err(silent("the mask is empty"));
+            return Err(undefined("the mask is empty"));
         }
         Ok(mask)
     }
@@ -104,7 +104,7 @@ pub(crate) fn plane(map: &Tensor, height: usize, width: usize) -> Result<Vec<f64
     let values = map.to_f64().into_vec();
     match values.iter().all(|value| value.is_finite()) {
         true => Ok(values),
-        false => Err(silent("the map holds numbers that are not finite")),
+        false => Err(undefined("the map holds numbers that are not finite")),
     }
 }
 

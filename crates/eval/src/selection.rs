@@ -13,7 +13,7 @@ pub struct CandidateMean {
     /// The mean over the images on which any candidate has a value; `None` if there is no such image.
     pub mean: Option<f64>,
     /// On how many of them the candidate's own value is undefined.
-    pub silent: usize,
+    pub undefined: usize,
 }
 
 /// The mean of a metric for each candidate. An undefined value is replaced by the worst value of any candidate on that image.
@@ -33,7 +33,7 @@ pub fn candidate_means(candidates: &[MetricValues], better: Better) -> Vec<Candi
         let own = |image: usize| values.get(image).copied().flatten();
         let counted = || (0..images).filter_map(|image| Some((own(image), worst[image]?)));
         let values: Vec<f64> = counted().map(|(own, worst)| own.unwrap_or(worst)).collect();
-        CandidateMean { mean: mean(&values), silent: counted().filter(|(own, _)| own.is_none()).count() }
+        CandidateMean { mean: mean(&values), undefined: counted().filter(|(own, _)| own.is_none()).count() }
     };
     candidates.iter().map(candidate_mean).collect()
 }
@@ -45,8 +45,8 @@ pub fn ranks(candidates: &[MetricValues], better: Better) -> Vec<f64> {
         Better::Higher => -1.0,
         Better::Lower => 1.0,
     };
-    let cost = |CandidateMean { mean, silent }: CandidateMean| {
-        (mean.map_or(f64::INFINITY, |mean| sign * mean), silent)
+    let cost = |CandidateMean { mean, undefined }: CandidateMean| {
+        (mean.map_or(f64::INFINITY, |mean| sign * mean), undefined)
     };
     let cost: Vec<(f64, usize)> = candidate_means(candidates, better).into_iter().map(cost).collect();
     cost.iter()
@@ -111,13 +111,13 @@ mod tests {
         for (better, sign) in [(Better::Higher, 1.0), (Better::Lower, -1.0)] {
             let value = |value: f64| Some(sign * value);
             let defined_everywhere = vec![value(0.8), value(0.3), value(0.7)];
-            let silent = vec![value(0.7), None, value(0.7)];
+            let undefined = vec![value(0.7), None, value(0.7)];
             let poor = vec![value(0.1), value(0.1), value(0.1)];
             assert_eq!(
-                ranks(&[silent.clone(), defined_everywhere.clone(), poor.clone()], better),
+                ranks(&[undefined.clone(), defined_everywhere.clone(), poor.clone()], better),
                 [2.0, 1.0, 3.0]
             );
-            let means: Vec<f64> = candidate_means(&[silent, defined_everywhere, poor], better)
+            let means: Vec<f64> = candidate_means(&[undefined, defined_everywhere, poor], better)
                 .iter()
                 .map(|one| sign * one.mean.unwrap())
                 .collect();
@@ -135,7 +135,7 @@ mod tests {
     fn an_image_without_any_value_is_left_out() {
         let candidates = [vec![Some(1.0), None], vec![Some(2.0), None], vec![None, None]];
         let counted: Vec<usize> =
-            candidate_means(&candidates, Better::Higher).iter().map(|one| one.silent).collect();
+            candidate_means(&candidates, Better::Higher).iter().map(|one| one.undefined).collect();
         assert_eq!(counted, [0, 0, 1]);
         assert_eq!(ranks(&candidates, Better::Higher), [2.0, 1.0, 3.0]);
         assert_eq!(ranks(&[vec![None], vec![None]], Better::Lower), [1.5, 1.5]);

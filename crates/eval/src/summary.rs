@@ -14,7 +14,7 @@ pub struct MetricSummary {
     /// The defined values by image id.
     pub values: HashMap<i64, f64>,
     /// The number of undefined values.
-    pub silent: usize,
+    pub undefined: usize,
     /// The mean of the defined values; `None` if there are none.
     pub estimate: Option<Estimate>,
 }
@@ -51,7 +51,7 @@ impl Summary {
                     measured.iter().filter_map(|(id, value)| Some((*id, (*value)?))).collect();
                 let ordered: Vec<f64> = defined.iter().map(|(_, value)| *value).collect();
                 row.push(MetricSummary {
-                    silent: measured.len() - defined.len(),
+                    undefined: measured.len() - defined.len(),
                     estimate: Estimate::of(&ordered),
                     values: defined.into_iter().collect(),
                 });

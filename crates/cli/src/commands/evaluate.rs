@@ -349,7 +349,7 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
 /// The number of images behind a mean, where some have no value.
 fn shortfall(found: &MetricSummary) -> String {
     let valued = found.values.len();
-    if found.silent == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.silent) }
+    if found.undefined == 0 { String::new() } else { format!(" ({valued} of {})", valued + found.undefined) }
 }
 
 /// Whether a row is ranked. Controls are not.

@@ -11,7 +11,7 @@ use crate::output_style::is_watched;
 /// The interval between updates of the line.
 const PERIOD: Duration = Duration::from_millis(200);
 /// The time after which the line appears.
-const PATIENCE: Duration = Duration::from_millis(700);
+const FIRST_UPDATE: Duration = Duration::from_millis(700);
 /// The length of the bar.
 const WIDTH: usize = 24;
 
@@ -62,7 +62,7 @@ impl Progress for Bar {
             start.get_or_init(|| done);
         }
         let elapsed = self.begun.elapsed();
-        let due = written.map_or(elapsed > PATIENCE, |last| last.elapsed() > PERIOD);
+        let due = written.map_or(elapsed > FIRST_UPDATE, |last| last.elapsed() > PERIOD);
         if !self.shown || (!due && done < total) {
             return;
         }

@@ -67,7 +67,7 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
 /// What is missing of an incomplete stage.
 pub(super) fn lack(summary: &Summary) -> Option<String> {
     let Summary { stage, seen, rows, .. } = summary;
-    let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.silent).sum();
+    let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.undefined).sum();
     let all = stage.members.len() * stage.metrics.len() * seen;
     match found {
         0 => Some(format!("The stage '{}' holds no values yet.", stage.name)),
@@ -188,14 +188,14 @@ pub(super) fn undefined_by_metric(summary: &Summary, metric: usize) -> String {
 
 fn undefined_rows(stage: &Stage, rows: &[(String, &Vec<MetricSummary>)], metric: usize) -> Vec<String> {
     let title = metric_title(&stage.metrics[metric].1);
-    if rows.iter().all(|(_, row)| row[metric].values.is_empty() && row[metric].silent > 0) {
+    if rows.iter().all(|(_, row)| row[metric].values.is_empty() && row[metric].undefined > 0) {
         return vec![format!("all of them by {title}")];
     }
-    let silent = rows.iter().filter(|(_, row)| row[metric].silent > 0).map(|(name, row)| {
-        let (silent, valued) = (row[metric].silent, row[metric].values.len());
-        format!("{name} by {title}: {silent} of {}", silent + valued)
+    let undefined = rows.iter().filter(|(_, row)| row[metric].undefined > 0).map(|(name, row)| {
+        let (undefined, valued) = (row[metric].undefined, row[metric].values.len());
+        format!("{name} by {title}: {undefined} of {}", undefined + valued)
     });
-    silent.collect()
+    undefined.collect()
 }
 
 fn as_note(lines: &[String]) -> String {
@@ -300,7 +300,7 @@ mod tests {
         let found = |values: Vec<(i64, f64)>| {
             let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
             vec![MetricSummary {
-                silent: 7 - all.len(),
+                undefined: 7 - all.len(),
                 estimate: Estimate::of(&all),
                 values: values.into_iter().collect(),
             }]
@@ -333,7 +333,7 @@ mod tests {
     fn a_stage_that_is_not_complete_says_so() {
         let mut summary = summary();
         assert_eq!(lack(&summary), None, "an undefined value is not missing");
-        summary.rows[1][0].silent = 0;
+        summary.rows[1][0].undefined = 0;
         assert!(lack(&summary).is_some_and(|said| said.contains("13 of 14")));
     }
 

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`; undefined where a map of both signs makes it more than 1.
@@ -54,10 +54,10 @@ impl AttributionLocalisation {
         let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
         let ratio = inside / (map.iter().sum::<f64>() + self.stabiliser);
         if !ratio.is_finite() {
-            return Err(silent("the map adds up to nothing"));
+            return Err(undefined("the map adds up to nothing"));
         }
         if ratio > 1.0 {
-            return Err(silent(
+            return Err(undefined(
                 "more than all of the map lies on the object: outside it adds up to less than nothing",
             ));
         }

@@ -6,7 +6,7 @@ use super::baseline::Baseline;
 use super::map_normalisation::MapNormalisation;
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Compares `Σ_i a_i` with `f(x) − f(baseline)`.
@@ -82,7 +82,7 @@ impl Completeness {
         match self.verdict {
             Verdict::Exact => Ok(f64::from(u8::from(sum == explained))),
             Verdict::Error if explained == 0.0 => {
-                Err(silent("the class is the same on the baseline: there is nothing to explain"))
+                Err(undefined("the class is the same on the baseline: there is nothing to explain"))
             }
             Verdict::Error => Ok((sum - explained).abs() / explained.abs()),
         }

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The entropy `−Σ_i p_i·ln(p_i + ε)` of the map's shares `p_i = |a_i| / Σ_j |a_j|`.
@@ -36,10 +36,10 @@ impl Complexity {
         let map = self.normalisation.of(&arrays.map);
         let sum: f64 = map.iter().map(|value| value.abs()).sum();
         if sum == 0.0 {
-            return Err(silent("the map is zero everywhere"));
+            return Err(undefined("the map is zero everywhere"));
         }
         if map.iter().any(|value| *value < 0.0) {
-            return Err(silent("negative shares have no entropy; leave abs on"));
+            return Err(undefined("negative shares have no entropy; leave abs on"));
         }
         let term = |share: f64| if share == 0.0 { 0.0 } else { -share * (share + self.stabiliser).ln() };
         Ok(map.iter().map(|value| term(value / sum)).sum())

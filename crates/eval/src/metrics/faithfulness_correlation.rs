@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
 use super::perturbed_copies::{self, Output, each};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::pearson;
 
@@ -75,7 +75,7 @@ impl FaithfulnessCorrelation {
         let arrays = CaseArrays::of(case)?;
         let (features, pixels) = (self.features(&arrays), arrays.pixels());
         if self.subset > features {
-            return Err(silent(format!("subsets of {} features are larger than the image", self.subset)));
+            return Err(undefined(format!("subsets of {} features are larger than the image", self.subset)));
         }
         let map = self.normalisation.of(&arrays.map);
         let subsets: Vec<Vec<usize>> = match draw {
@@ -99,7 +99,7 @@ impl FaithfulnessCorrelation {
             copies.scores(&read)
         })?;
         let drops: Vec<f64> = outputs.iter().map(|output| untouched - output).collect();
-        pearson(&sums, &drops).ok_or_else(|| silent("the map's sums or the drops do not vary"))
+        pearson(&sums, &drops).ok_or_else(|| undefined("the map's sums or the drops do not vary"))
     }
 }
 

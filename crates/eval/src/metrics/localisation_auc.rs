@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::ranks;
 
@@ -34,7 +34,7 @@ impl LocalisationAuc {
         let inside = mask.iter().filter(|inside| **inside).count() as f64;
         let outside = mask.len() as f64 - inside;
         if outside == 0.0 {
-            return Err(silent("the mask covers the whole image"));
+            return Err(undefined("the mask covers the whole image"));
         }
         let ranks = ranks(&self.normalisation.of(&arrays.map));
         let sum: f64 = ranks.iter().zip(mask).filter(|(_, inside)| **inside).map(|(rank, _)| rank).sum();

@@ -6,7 +6,7 @@ use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
 use super::perturbed_copies;
 use super::preset::Preset;
-use crate::case_arrays::{MeasureError, settled, silent};
+use crate::case_arrays::{MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `max ‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
@@ -49,7 +49,7 @@ pub(crate) fn relative(
 ) -> Result<Vec<f64>, MeasureError> {
     let (distances, size) = neighbourhood.distances(case, make)?;
     if size == 0.0 {
-        return Err(silent("the map is zero everywhere"));
+        return Err(undefined("the map is zero everywhere"));
     }
     Ok(distances.iter().map(|distance| distance.maps / size).collect())
 }

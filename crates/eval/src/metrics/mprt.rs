@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::Similarity;
 
@@ -66,7 +66,7 @@ impl Mprt {
         let arrays = CaseArrays::of(case)?;
         let maps = case.network.randomised_maps(case.image, case.class, case.seed)?;
         let maps = maps.filter(|maps| !maps.is_empty());
-        let mut maps = maps.ok_or_else(|| silent("there are no re-initialised networks"))?;
+        let mut maps = maps.ok_or_else(|| undefined("there are no re-initialised networks"))?;
         if self.summary == Summary::Last {
             maps.drain(..maps.len() - 1);
         }

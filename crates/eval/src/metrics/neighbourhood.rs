@@ -4,7 +4,7 @@ use monosplit_graph::{Noise, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::perturbed_copies::{self, PerturbedCopies, each};
-use crate::case_arrays::{CaseArrays, MeasureError, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, undefined};
 use crate::metric::Case;
 
 /// The largest noise that options may ask for.
@@ -88,10 +88,10 @@ impl Neighbourhood {
         };
         let distances = each(case, &arrays.image, self.samples.max(1), self.batch, make, &mut load)?;
         if changed {
-            return Err(silent("the network decides otherwise near the image"));
+            return Err(undefined("the network decides otherwise near the image"));
         }
         if distances.iter().any(|distance| !distance.maps.is_finite()) {
-            return Err(silent("a map near the image holds numbers that are not finite"));
+            return Err(undefined("a map near the image holds numbers that are not finite"));
         }
         Ok((distances, apart(map.iter().copied())))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::feature_removal::Parts;
 use super::order::{Ties, descending};
-use crate::case_arrays::{CaseArrays, MeasureError, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, undefined};
 
 /// Where patches lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn ordered(
 ) -> Result<Parts, MeasureError> {
     if size > arrays.height.min(arrays.width) {
         let [height, width] = [arrays.height, arrays.width];
-        return Err(silent(format!("a patch of {size} pixels does not fit an image of {width}×{height}")));
+        return Err(undefined(format!("a patch of {size} pixels does not fit an image of {width}×{height}")));
     }
     let sums = Sums::of(map, arrays.height, arrays.width);
     let patches = match tiling {

@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
@@ -101,7 +101,7 @@ impl PixelFlipping {
         // A curve that ends between two steps needs the step after its end.
         let steps = ((end / step as f64).ceil() as usize).min(parts.len());
         if steps == 0 {
-            return Err(silent("the curve ends before the first pixel is removed"));
+            return Err(undefined("the curve ends before the first pixel is removed"));
         }
         let read = |scores: &[f64]| self.output.of(scores, case.class);
         let removal = FeatureRemoval::new(&arrays, &parts, self.baseline, steps);

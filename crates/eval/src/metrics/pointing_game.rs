@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, is_constant, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, is_constant, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// 1 if a maximum of the map lies in the mask, else 0. Undefined for a constant map.
@@ -37,7 +37,7 @@ impl PointingGame {
         let mask = arrays.mask()?;
         let map = self.normalisation.of(&arrays.map);
         if map.len() > 1 && is_constant(&map) {
-            return Err(silent("a constant map points nowhere"));
+            return Err(undefined("a constant map points nowhere"));
         }
         let highest = map.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let hit = map.iter().zip(mask).any(|(value, inside)| *inside && *value == highest);

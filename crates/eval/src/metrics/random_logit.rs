@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Noise, Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::Similarity;
 
@@ -45,7 +45,7 @@ impl RandomLogit {
     fn drawn(&self, case: &Case<'_>) -> Result<usize, MeasureError> {
         let classes = case.network.scores(case.image)?.shape().get(1).copied().unwrap_or(0);
         if classes < 2 || case.class >= classes {
-            return Err(silent("there is no other class"));
+            return Err(undefined("there is no other class"));
         }
         let draw = Noise::new(case.seed).stream("other class").uniform(0);
         let place = ((draw * (classes - 1) as f64) as usize).min(classes - 2);

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`, also where that is below 0 or above 1.
@@ -33,7 +33,7 @@ impl RelevanceMassAccuracy {
         let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
         let total: f64 = map.iter().sum();
         if total == 0.0 {
-            return Err(silent("the map adds up to nothing"));
+            return Err(undefined("the map adds up to nothing"));
         }
         Ok(inside / total)
     }

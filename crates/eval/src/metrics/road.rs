@@ -11,7 +11,7 @@ use super::order::{Ties, descending};
 use super::perturbed_copies::{self, each};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::parallel::each_mut;
 
@@ -73,7 +73,7 @@ impl Road {
         let arrays = CaseArrays::of(case)?;
         let percentages: Vec<usize> = (self.first..=self.last.min(99)).step_by(self.every.max(1)).collect();
         if percentages.is_empty() {
-            return Err(silent("no percentage lies between the first and the last"));
+            return Err(undefined("no percentage lies between the first and the last"));
         }
         let order = descending(&self.normalisation.of(&arrays.map), self.ties);
         // The solution at one percentage is close to the next, so the solver starts from it.

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, silent};
+use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Added to every value, so that a map of zeros counts as uniform; Quantus's value.
@@ -36,7 +36,7 @@ impl Sparseness {
         map.sort_by(f64::total_cmp);
         let (count, sum) = (map.len() as f64, map.iter().sum::<f64>());
         if sum == 0.0 {
-            return Err(silent("the map adds up to nothing"));
+            return Err(undefined("the map adds up to nothing"));
         }
         let weighted = map.iter().enumerate().map(|(i, value)| (2.0 * (i + 1) as f64 - count - 1.0) * value);
         Ok(weighted.sum::<f64>() / (count * sum))

@@ -59,6 +59,7 @@ mod finish;
 mod lrp;
 mod method;
 pub mod methods;
+mod model_output;
 mod network;
 mod network_partition;
 mod operator_norm;

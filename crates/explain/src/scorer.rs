@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program};
 use monosplit_graph::batch::samples_interact;
-use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor, element_count};
+use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor};
 
 use crate::baseline::Baseline;
 use crate::bindings::bind;
@@ -15,6 +15,7 @@ use crate::explanation_graph::{ClassInput, ExplanationGraph};
 use crate::finish::{Channels, Finish};
 use crate::method::{MapRequest, NetworkLayer};
 use crate::methods::Gradient;
+use crate::model_output::{ModelOutput, ModelOutputs};
 use crate::network::{Network, class_scores};
 use crate::network_partition::{NetworkPartition, batch_of};
 use crate::sample_layout::SampleLayout;
@@ -49,28 +50,6 @@ pub(crate) type Region = [Range<usize>; 2];
 pub(crate) struct Perturbation {
     pub(crate) sample: usize,
     pub(crate) number: usize,
-}
-
-/// The outputs of the network for one perturbed copy.
-pub(crate) struct ModelOutput<'a> {
-    class: usize,
-    scores: &'a [f64],
-    /// The gradient of the explained score; empty where none is computed.
-    pub(crate) gradient: &'a [f64],
-}
-
-impl ModelOutput<'_> {
-    /// The score of the explained class.
-    pub(crate) fn score(&self) -> f64 {
-        self.scores[self.class]
-    }
-
-    /// Its probability: the softmax of the scores.
-    pub(crate) fn probability(&self) -> f64 {
-        let largest = self.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = self.scores.iter().map(|score| (score - largest).exp()).sum();
-        (self.score() - largest).exp() / total
-    }
 }
 
 /// The values of a batch at the cut: those of the layer, and all others that the part after the cut uses.
@@ -400,32 +379,4 @@ fn total(counts: &[usize]) -> Result<usize> {
                 "the network would be run {most} times for one sample; the limit is {MAX_PERTURBATIONS}"
             ))
         })
-}
-
-/// The outputs of one batch.
-struct ModelOutputs {
-    scores: monosplit_graph::Buffer<f64>,
-    classes: usize,
-    gradients: Option<(monosplit_graph::Buffer<f64>, usize)>,
-}
-
-impl ModelOutputs {
-    fn new(outputs: &[Tensor]) -> Self {
-        let per_row =
-            |tensor: &Tensor| element_count(tensor.shape().get(1..).unwrap_or_default()).unwrap_or(0);
-        ModelOutputs {
-            scores: outputs[0].to_f64(),
-            classes: per_row(&outputs[0]),
-            gradients: outputs.get(2).map(|tensor| (tensor.to_f64(), per_row(tensor))),
-        }
-    }
-
-    fn row(&self, row: usize, class: usize) -> ModelOutput<'_> {
-        let scores = &self.scores[row * self.classes..(row + 1) * self.classes];
-        let gradient = match &self.gradients {
-            Some((all, length)) => &all[row * length..(row + 1) * length],
-            None => &[],
-        };
-        ModelOutput { class, scores, gradient }
-    }
 }

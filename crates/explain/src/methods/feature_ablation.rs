@@ -10,8 +10,9 @@ use crate::features::{Features, Groups};
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::model_output::ModelOutput;
 use crate::network_partition::{batch_of, resolve_layer};
-use crate::scorer::{BATCH, CutValues, ModelOutput, Perturbation, Scorer};
+use crate::scorer::{BATCH, CutValues, Perturbation, Scorer};
 
 /// `f(x) − f(x without the feature)` at every position of the feature. Where features are single channels, a position shows the
 /// sum over its channels.

@@ -10,8 +10,9 @@ use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
+use crate::model_output::ModelOutput;
 use crate::network_partition::batch_of;
-use crate::scorer::{BATCH, ModelOutput, Scorer};
+use crate::scorer::{BATCH, Scorer};
 
 /// The most cells along a side.
 const MOST_CELLS: usize = 1024;

@@ -23,7 +23,7 @@ pub(crate) fn undefined(why: impl Into<String>) -> MeasureError {
 }
 
 /// The result of a metric. A value that is not finite counts as undefined.
-pub(crate) fn settled(found: Result<f64, MeasureError>) -> Result<std::result::Result<f64, Undefined>> {
+pub(crate) fn measured(found: Result<f64, MeasureError>) -> Result<std::result::Result<f64, Undefined>> {
     match found {
         Ok(value) if value.is_finite() => Ok(Ok(value)),
         Ok(value) => Ok(Err(Undefined(format!("the value is {value}, which is not a finite number")))),

@@ -4,7 +4,7 @@
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Error, Result, Tensor};
 
-use crate::case_arrays::settled;
+use crate::case_arrays::measured;
 use crate::metrics::{
     self, AverageSensitivity, FaithfulnessCorrelation, LocalLipschitz, MaxSensitivity, Preset,
 };
@@ -143,7 +143,7 @@ fn value(text: &str, case: &Case<'_>, drawn: Option<&Tensor>) -> std::result::Re
         }
         _ => panic!("{name} draws nothing"),
     };
-    settled(found).unwrap()
+    measured(found).unwrap()
 }
 
 fn agrees_with(file: &str) {
@@ -236,7 +236,7 @@ fn the_size_of_a_batch_does_not_matter() {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_map_is_a_silence_or_an_error() {
+fn degenerate_maps_are_undefined_or_errors() {
     let file = fixture("others");
     let example = Example::new(&file, "c3");
     let zeros = vec![0.0; 144];

@@ -315,7 +315,7 @@ mod tests {
     /// All ways to compute a curve agree within the rounding of double precision. Only a baseline that changes from step to
     /// step needs perturbed images made one by one.
     #[test]
-    fn metrics_find_the_same_in_every_way() {
+    fn all_ways_to_compute_a_curve_agree() {
         let graph = network();
         let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
         for text in [
@@ -351,7 +351,7 @@ mod tests {
 
     /// Cached steps are not computed again, and the steps after them have the bits of an uncached run.
     #[test]
-    fn what_was_asked_before_is_remembered() {
+    fn scores_are_cached() {
         let graph = network();
         let (image, map) = (random(&[1, 3, 64, 64], 5), random(&[64, 64], 6));
         for preferred in [None, Some(7)] {

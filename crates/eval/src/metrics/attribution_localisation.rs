@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`; undefined where a map of both signs makes it more than 1.
@@ -80,6 +80,6 @@ impl Metric for AttributionLocalisation {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

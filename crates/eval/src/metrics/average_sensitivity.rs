@@ -5,7 +5,7 @@ use monosplit_graph::{Options, Result};
 use super::max_sensitivity::{self, relative};
 use super::neighbourhood::Neighbourhood;
 use super::preset::Preset;
-use crate::case_arrays::{MeasureError, settled};
+use crate::case_arrays::{MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The mean of `‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
@@ -46,6 +46,6 @@ impl Metric for AverageSensitivity {
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
-        settled(self.value(case, &make))
+        measured(self.value(case, &make))
     }
 }

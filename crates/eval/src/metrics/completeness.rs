@@ -6,7 +6,7 @@ use super::baseline::Baseline;
 use super::map_normalisation::MapNormalisation;
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Compares `Σ_i a_i` with `f(x) − f(baseline)`.
@@ -102,6 +102,6 @@ impl Metric for Completeness {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

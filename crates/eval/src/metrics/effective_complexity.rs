@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// How many values of the map are above a threshold.
@@ -49,6 +49,6 @@ impl Metric for EffectiveComplexity {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

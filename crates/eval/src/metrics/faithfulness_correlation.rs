@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
 use super::perturbed_copies::{self, Output, each};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::pearson;
 
@@ -118,6 +118,6 @@ impl Metric for FaithfulnessCorrelation {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case, None))
+        measured(self.value(case, None))
     }
 }

@@ -7,7 +7,7 @@ use super::feature_removal::{FeatureRemoval, Parts};
 use super::map_normalisation::MapNormalisation;
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::perturbation::Perturbations;
 
@@ -140,6 +140,6 @@ impl Metric for Infidelity {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The mean height of the curve of the class's output, from the first image to the last, while pixels of one image are
@@ -170,6 +170,6 @@ impl Metric for InsertionDeletion {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

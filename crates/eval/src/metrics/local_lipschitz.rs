@@ -6,7 +6,7 @@ use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
 use super::perturbed_copies;
 use super::preset::Preset;
-use crate::case_arrays::{MeasureError, settled};
+use crate::case_arrays::{MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Keeps the quotient finite where a perturbed image equals the image; Quantus's value.
@@ -73,6 +73,6 @@ impl Metric for LocalLipschitz {
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
-        settled(self.value(case, &make))
+        measured(self.value(case, &make))
     }
 }

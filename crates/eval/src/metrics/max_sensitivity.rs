@@ -6,7 +6,7 @@ use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
 use super::perturbed_copies;
 use super::preset::Preset;
-use crate::case_arrays::{MeasureError, settled, undefined};
+use crate::case_arrays::{MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `max ‖a(x) − a(x')‖ / ‖a(x)‖` over random `x'` near `x`.
@@ -85,6 +85,6 @@ impl Metric for MaxSensitivity {
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
-        settled(self.value(case, &make))
+        measured(self.value(case, &make))
     }
 }

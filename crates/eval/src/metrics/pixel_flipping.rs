@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// The area under the curve of the class's output while pixels are removed in the order of the map.
@@ -140,7 +140,7 @@ impl Metric for PixelFlipping {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }
 

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, is_constant, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, is_constant, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// 1 if a maximum of the map lies in the mask, else 0. Undefined for a constant map.
@@ -66,6 +66,6 @@ impl Metric for PointingGame {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -4,7 +4,7 @@ use monosplit_graph::{Error, Noise, Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, plane, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, plane, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::Similarity;
 
@@ -87,6 +87,6 @@ impl Metric for RandomLogit {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -10,7 +10,7 @@ use super::patches::{Order, Tiling, ordered};
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
 use super::selectivity::tiling;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// The drop `f(x) − f(x without the first k patches)` for `k = 1, …`, as the area under its curve or as its mean, which is
@@ -98,6 +98,6 @@ impl Metric for RegionPerturbation {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// `Σ_{i in the mask} a_i / Σ_i a_i`, also where that is below 0 or above 1.
@@ -53,6 +53,6 @@ impl Metric for RelevanceMassAccuracy {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

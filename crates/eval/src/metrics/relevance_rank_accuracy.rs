@@ -5,7 +5,7 @@ use monosplit_graph::{Options, Result};
 use super::map_normalisation::MapNormalisation;
 use super::order::{Ties, descending};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Of the `k` highest values of the map, the share that lies in the mask, `k` the size of the mask.
@@ -56,6 +56,6 @@ impl Metric for RelevanceRankAccuracy {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -11,7 +11,7 @@ use super::order::{Ties, descending};
 use super::perturbed_copies::{self, each};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::parallel::each_mut;
 
@@ -111,6 +111,6 @@ impl Metric for Road {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -8,7 +8,7 @@ use super::map_normalisation::MapNormalisation;
 use super::patches::{Order, Tiling, ordered};
 use super::perturbed_copies::{self, Output};
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// The area under the curve of the class's output while patches are removed in the order of the map's sum in each, the
@@ -83,6 +83,6 @@ impl Metric for Selectivity {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, settled, undefined};
+use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Added to every value, so that a map of zeros counts as uniform; Quantus's value.
@@ -53,6 +53,6 @@ impl Metric for Sparseness {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

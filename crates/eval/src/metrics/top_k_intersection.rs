@@ -6,7 +6,7 @@ use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::preset::Preset;
 use super::relevance_rank_accuracy::ties;
-use crate::case_arrays::{CaseArrays, MeasureError, settled};
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// Of the `k` highest values of the map, the share that lies in the mask.
@@ -71,6 +71,6 @@ impl Metric for TopKIntersection {
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
-        settled(self.value(case))
+        measured(self.value(case))
     }
 }

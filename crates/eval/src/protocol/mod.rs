@@ -153,7 +153,7 @@ impl Protocol<'_> {
         let compared = self.select(&choices, validation.as_ref(), &mut position)?;
         if let Some(metrics) = &experiment.comparison {
             let task = self.task("comparison", "comparison", &compared, &test);
-            self.judge(task, metrics, &mut position)?;
+            self.evaluate_metrics(task, metrics, &mut position)?;
         }
         for ablation in &experiment.ablations {
             let part = self.part(ablation.on_validation, &ablation.name, validation.as_ref(), &test)?;
@@ -163,7 +163,7 @@ impl Protocol<'_> {
             let part = self.part(layers.on_validation, "layers", validation.as_ref(), &test)?;
             let curves = self.all_fixed("layers.of", &layers.of)?;
             let task = self.task("layers", "layers", &curves, part);
-            self.judge(task, &layers.metrics, &mut position)?;
+            self.evaluate_metrics(task, &layers.metrics, &mut position)?;
         }
         if let Some(sanity) = &experiment.sanity {
             self.check_sanity(sanity, &compared, &test, &mut position)?;
@@ -295,16 +295,21 @@ impl Protocol<'_> {
     }
 
     /// Measures candidates by metrics; returns their ids and those of the metrics.
-    fn judge(&mut self, task: Task<'_>, texts: &[String], position: &mut usize) -> Result<Numbers> {
-        let judges: Vec<Box<dyn Metric>> = texts
+    fn evaluate_metrics(
+        &mut self,
+        task: Task<'_>,
+        texts: &[String],
+        position: &mut usize,
+    ) -> Result<Numbers> {
+        let measures: Vec<Box<dyn Metric>> = texts
             .iter()
             .map(|text| metrics::parse(text).map_err(|error| about("metric", text, &error)))
             .collect::<Result<_>>()?;
         let names: Vec<(String, Better)> =
-            judges.iter().map(|metric| (metric.name().to_owned(), metric.better())).collect();
+            measures.iter().map(|metric| (metric.name().to_owned(), metric.better())).collect();
         let evaluated_model = self.evaluated_model;
-        let mut judging = MetricEvaluator::new(evaluated_model, &judges, self.experiment.seed);
-        self.grid_evaluation(task, &names, &mut judging, position)
+        let mut evaluator = MetricEvaluator::new(evaluated_model, &measures, self.experiment.seed);
+        self.grid_evaluation(task, &names, &mut evaluator, position)
     }
 
     fn grid_evaluation(
@@ -388,7 +393,7 @@ impl Protocol<'_> {
         }
         let part = validation.ok_or_else(|| no_validation("selection"))?;
         let task = self.task("selection", "selection", &open, part);
-        let (ids, metrics) = self.judge(task, &texts, position)?;
+        let (ids, metrics) = self.evaluate_metrics(task, &texts, position)?;
         let mut compared = Vec::new();
         let mut first = 0;
         for choice in choices {
@@ -452,7 +457,7 @@ impl Protocol<'_> {
             all.extend(self.varied(ablation, value)?);
         }
         let task = self.task(&format!("ablation of {}", ablation.name), "ablation", &all, part);
-        self.judge(task, &ablation.metrics, position).map(|_| ())
+        self.evaluate_metrics(task, &ablation.metrics, position).map(|_| ())
     }
 
     fn check_sanity(

@@ -406,7 +406,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_said_and_what_is_finished_is_kept() {
+    fn a_full_disk_is_reported_and_finished_rows_are_kept() {
         let scratch = Scratch::new("full");
         let mut store = Store::open(&scratch.store()).unwrap();
         let model = store.model("m", "p", "net").unwrap();

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_has_claimed_another_has_not_until_it_is_gone() {
+    fn a_claim_is_exclusive_until_its_process_ends() {
         let scratch = Scratch::new("claims");
         let [mut one, mut other] = [(); 2].map(|()| Store::open(&scratch.store()).unwrap());
         let model = one.model("m", "p", "net").unwrap();

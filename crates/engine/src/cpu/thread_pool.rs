@@ -171,13 +171,18 @@ fn spin(shared: &Shared, busy_core: Option<usize>) {
 /// Runs `work(i)` for every `i` below `count`, in no particular order, on the threads of the pool that the calling thread belongs
 /// to. On any other thread it is an ordinary loop.
 pub(crate) fn parallel_for(count: usize, work: impl Fn(usize) + Sync) {
+    parallel_for_dyn(count, &work);
+}
+
+/// [`parallel_for`], compiled once.
+fn parallel_for_dyn(count: usize, work: &(dyn Fn(usize) + Sync)) {
     with_worker(|worker| match worker {
         Some(worker) if count > 1 && rayon::current_num_threads() > 1 => {
-            if !worker.shared.handover.try_run(worker.index, count, &work) {
-                (0..count).into_par_iter().for_each(&work);
+            if !worker.shared.handover.try_run(worker.index, count, work) {
+                (0..count).into_par_iter().for_each(work);
             }
         }
-        _ => (0..count).for_each(&work),
+        _ => (0..count).for_each(work),
     });
 }
 

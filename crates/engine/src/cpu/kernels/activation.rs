@@ -1,8 +1,8 @@
 //! Elementwise functions of one value. NaN goes through every one of them.
 
+use super::chunks::for_each_chunk;
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Error, Result};
-use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::erf::{erf, erfc};
@@ -21,8 +21,8 @@ struct Whole<'a, T>(&'a [T]);
 
 impl<T: Element> Source<T> for From<'_, T> {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
-        out.par_chunks_mut(GRAIN).zip(self.0.par_chunks(GRAIN)).for_each(|(out, x)| {
-            for (o, &x) in out.iter_mut().zip(x) {
+        for_each_chunk(out, GRAIN, &|i, out| {
+            for (o, &x) in out.iter_mut().zip(&self.0[i * GRAIN..]) {
                 *o = f(x);
             }
         });
@@ -31,7 +31,7 @@ impl<T: Element> Source<T> for From<'_, T> {
 
 impl<T: Element> Source<T> for InPlace {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
-        out.par_chunks_mut(GRAIN).for_each(|out| {
+        for_each_chunk(out, GRAIN, &|_, out| {
             for o in out {
                 *o = f(*o);
             }

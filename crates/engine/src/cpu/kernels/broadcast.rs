@@ -1,8 +1,8 @@
 //! NumPy broadcasting, reduced to rows: axes that all operands walk alike are merged, so that the innermost
 //! loop is long and every operand is either dense or constant along it.
 
+use super::chunks::for_each_chunk;
 use monosplit_graph::{Error, Result};
-use rayon::prelude::*;
 
 use crate::cpu::real::Element;
 
@@ -59,11 +59,11 @@ impl<const N: usize> Broadcast<N> {
     pub(crate) fn rows<T: Element>(&self, result: &mut [T], write: impl Fn([usize; N], &mut [T]) + Sync) {
         if self.outer.is_empty() {
             let offset = |first: usize| self.dense.map(|dense| if dense { first } else { 0 });
-            result.par_chunks_mut(GRAIN).enumerate().for_each(|(i, part)| write(offset(i * GRAIN), part));
+            for_each_chunk(result, GRAIN, &|i, part| write(offset(i * GRAIN), part));
             return;
         }
         let rows_per_task = (GRAIN / self.row.max(1)).max(1);
-        result.par_chunks_mut(self.row * rows_per_task).enumerate().for_each(|(task, part)| {
+        for_each_chunk(result, self.row * rows_per_task, &|task, part| {
             let mut at = self.digits(task * rows_per_task);
             for row in part.chunks_mut(self.row) {
                 write(self.offsets(&at), row);

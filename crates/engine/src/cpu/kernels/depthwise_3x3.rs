@@ -225,7 +225,8 @@ macro_rules! unrolled {
 unsafe fn all<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
     // SAFETY: vouched for by the caller.
     unsafe {
-        if job.count == 1 {
+        // What has no state is made again at no cost.
+        if const { size_of::<M>() > 0 } && job.count == 1 {
             let reduction = M::of(&job, 0);
             all_rows::<L, M, STRIDE>(&job, |_| reduction);
         } else {
@@ -247,15 +248,16 @@ unsafe fn all_rows<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(
     // SAFETY: vouched for by the caller.
     unsafe {
         while first < rows {
-            first += match rows - first {
-                rest if STRIDE == 1 && rest >= ROWS_ABREAST[0] && L::ROWS >= MANY_REGISTERS => {
-                    some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, reduction, first)
-                }
-                rest if rest >= ROWS_ABREAST[1] && L::ROWS >= MANY_REGISTERS => {
-                    some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, reduction, first)
-                }
-                2.. => some::<L, M, STRIDE, 2>(job, reduction, first),
-                _ => some::<L, M, STRIDE, 1>(job, reduction, first),
+            let rest = rows - first;
+            // Conditions that are constants of the instance, so that what they exclude is not compiled.
+            first += if const { STRIDE == 1 && L::ROWS >= MANY_REGISTERS } && rest >= ROWS_ABREAST[0] {
+                some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, reduction, first)
+            } else if const { L::ROWS >= MANY_REGISTERS } && rest >= ROWS_ABREAST[1] {
+                some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, reduction, first)
+            } else if rest >= 2 {
+                some::<L, M, STRIDE, 2>(job, reduction, first)
+            } else {
+                some::<L, M, STRIDE, 1>(job, reduction, first)
             };
         }
     }
@@ -316,7 +318,7 @@ unsafe fn strip<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: u
         for plane in 0..job.count {
             let reduction = reduction(plane);
             let mut results = [L::splat(job.bias.map_or(job.otherwise, |bias| bias[plane])); ROWS];
-            unrolled!(|UNDER| if UNDER < under {
+            unrolled!(|UNDER| if const { UNDER < (ROWS - 1) * STRIDE + SIDE } {
                 let (row, next) = lines[UNDER];
                 let row = row.add(plane * next);
                 let vector = |offset: usize| read::<L>(row, width, left + offset as isize, WHOLE, outside);

@@ -1,8 +1,8 @@
 //! Elementwise functions of two values, and casts.
 
+use super::chunks::for_each_chunk;
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Error, Result};
-use rayon::prelude::*;
 
 use super::broadcast::{GRAIN, choose, combine};
 use super::fused::Block;
@@ -208,8 +208,8 @@ pub(crate) fn select<R: Real>(
 }
 
 fn convert<A: Element, B: Element>(x: &[A], out: &mut [B], f: impl Fn(A) -> B + Sync) {
-    out.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).for_each(|(out, x)| {
-        for (o, &x) in out.iter_mut().zip(x) {
+    for_each_chunk(out, GRAIN, &|i, out| {
+        for (o, &x) in out.iter_mut().zip(&x[i * GRAIN..]) {
             *o = f(x);
         }
     });

@@ -4,6 +4,7 @@
 
 mod activation;
 mod broadcast;
+mod chunks;
 pub(crate) mod conv_plan;
 pub(crate) mod convolution;
 pub(crate) mod denormal;

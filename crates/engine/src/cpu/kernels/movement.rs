@@ -2,9 +2,9 @@
 
 use monosplit_graph::op::Padding;
 use monosplit_graph::{Error, Result};
-use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
+use super::chunks::for_each_chunk;
 use crate::cpu::real::Element;
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
@@ -26,7 +26,7 @@ pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize],
     }
     let (row, step) = axes.pop().unwrap_or((1, 1));
     let rows_per_task = (GRAIN / row.max(1)).max(1);
-    out.par_chunks_mut(row * rows_per_task).enumerate().for_each(|(task, part)| {
+    for_each_chunk(out, row * rows_per_task, &|task, part| {
         for (i, target) in part.chunks_mut(row).enumerate() {
             let mut rest = task * rows_per_task + i;
             let mut start = 0;
@@ -88,7 +88,7 @@ fn pick<T: Element>(
 ) {
     let inner: usize = shape[axis + 1..].iter().product();
     let length = shape[axis];
-    out.par_chunks_mut(count * inner).enumerate().for_each(|(outer, out)| {
+    for_each_chunk(out, count * inner, &|outer, out| {
         if inner == 1 {
             for (i, o) in out.iter_mut().enumerate() {
                 *o = x[outer * length + source(i)];
@@ -161,7 +161,7 @@ pub(crate) fn pad<T: Element>(
         shape.iter().zip(pads).map(|(&length, &pads)| sources(padding, length, pads)).collect();
     let table = &tables[last];
     let row = table.len();
-    out.par_chunks_mut(row).enumerate().for_each(|(index, out)| {
+    for_each_chunk(out, row, &|index, out| {
         let (mut rest, mut start, mut pitch) = (index, Some(0), shape[last]);
         for axis in (0..last).rev() {
             let source = tables[axis][rest % tables[axis].len()];

@@ -5,6 +5,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Result};
 use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use super::movement::permute;
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
@@ -81,7 +82,7 @@ fn gathered<T: Element>(x: &[T], shape: &[usize], axes: &[usize], reduce: impl F
 fn strips<O: Element>(out: &mut [O], m: Middle, fold: impl Fn(usize, &mut O) + Sync) {
     let inner = m.inner.max(1);
     let per_task = ((1 << 14) / m.length.max(1)).max(1);
-    out.par_chunks_mut(per_task).enumerate().for_each(|(task, part)| {
+    for_each_chunk(out, per_task, &|task, part| {
         for (i, o) in part.iter_mut().enumerate() {
             let index = task * per_task + i;
             fold(index / inner * m.length * inner + index % inner, o);
@@ -151,9 +152,10 @@ fn columns<R: Real, A: Element>(
     finish: impl Fn(A) -> R + Sync,
 ) {
     const WIDTH: usize = 512;
-    let whole = out.par_chunks_mut(m.inner).zip(x.par_chunks((m.length * m.inner).max(1)));
-    whole.for_each(|(out, x)| {
-        out.par_chunks_mut(WIDTH).enumerate().for_each(|(block, out)| {
+    let size = m.length * m.inner;
+    for_each_chunk(out, m.inner, &|outer, out| {
+        let x = &x[outer * size..][..size];
+        for_each_chunk(out, WIDTH, &|block, out| {
             let mut folded = [start; WIDTH];
             let folded = &mut folded[..out.len()];
             for row in x.chunks(m.inner) {

@@ -9,15 +9,15 @@ use monosplit::eval::experiment::Experiment;
 use monosplit::eval::store::{Filter, Store};
 use monosplit::graph::Noise;
 use monosplit::image::{Picture, Pixels, write_png};
-use monosplit_testing::crates_folder;
+use monosplit_testing::{ScratchFolder, crates_folder};
 
 /// A folder of its own with a data set of a few images cut from one photograph, and an experiment about them.
-struct Bench(PathBuf);
+struct Bench(ScratchFolder);
 
 impl Bench {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("monosplit-evaluate-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+    fn new() -> Self {
+        let scratch = ScratchFolder::new();
+        let folder = scratch.root();
         for (part, shift) in [("val", 0), ("test", 40)] {
             let images = folder.join("data").join(part).join("images");
             let masks = folder.join("data").join(part).join("masks");
@@ -37,11 +37,11 @@ impl Bench {
         let model = crates_folder().join("monosplit/assets/pets-small.onnx");
         let text = EXPERIMENT.replace("MODEL", &model.canonicalize().unwrap().display().to_string());
         std::fs::write(folder.join("experiment.toml"), text).unwrap();
-        Bench(folder)
+        Bench(scratch)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path(name)
     }
 
     fn start(&self, store: &Path) -> Child {
@@ -90,12 +90,6 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 const EXPERIMENT: &str = r#"
 name = "small"
 batch = 2
@@ -131,7 +125,7 @@ fn cut(left: usize, top: usize) -> Picture {
 
 #[test]
 fn slow_killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
-    let bench = Bench::new("killed");
+    let bench = Bench::new();
     let (whole, torn) = (bench.path("whole.sqlite"), bench.path("torn.sqlite"));
     assert!(bench.start(&whole).wait().unwrap().success());
     let expected = bench.rows(&whole);
@@ -162,7 +156,7 @@ fn slow_killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_that_is_gone_while_it_is_read_is_said() {
-    let bench = Bench::new("gone");
+    let bench = Bench::new();
     let store = bench.path("store.sqlite");
     let mut child = bench.command(&store, 1).stderr(Stdio::piped()).spawn().expect("the program starts");
     while !store.exists() && child.try_wait().unwrap().is_none() {
@@ -177,13 +171,13 @@ fn a_file_that_is_gone_while_it_is_read_is_said() {
 
 #[test]
 fn slow_processes_and_their_workers_divide_a_run_and_find_the_same() {
-    let bench = Bench::new("shared");
+    let bench = Bench::new();
     let (alone, shared) = (bench.path("alone.sqlite"), bench.path("shared.sqlite"));
     assert!(bench.start(&alone).wait().unwrap().success());
     let mut both = [bench.start(&shared), bench.start_with(&shared, 3)];
     assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
     assert_eq!(bench.rows(&alone), bench.rows(&shared));
-    let left: Vec<String> = std::fs::read_dir(&bench.0)
+    let left: Vec<String> = std::fs::read_dir(bench.0.root())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .filter(|name| name.contains("-worker-"))
@@ -216,7 +210,7 @@ fn slow_processes_and_their_workers_divide_a_run_and_find_the_same() {
 
 #[test]
 fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
-    let bench = Bench::new("bad");
+    let bench = Bench::new();
     let file = bench.path("experiment.toml");
     let right = std::fs::read_to_string(&file).unwrap();
     std::fs::create_dir(bench.path("data/empty")).unwrap();
@@ -273,7 +267,7 @@ fn a_bad_experiment_is_answered_with_the_key_and_what_is_close() {
 
 #[test]
 fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
-    let bench = Bench::new("more");
+    let bench = Bench::new();
     let file = bench.path("experiment.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     let text = text.replace("test = \"test\"", "test = \"test\"\ntest-images = 50\nvalidation-images = 2");
@@ -286,7 +280,7 @@ fn more_images_than_there_are_is_remarked_with_the_key_and_both_numbers() {
 
 #[test]
 fn a_heading_counts_the_images_its_stage_has_looked_at() {
-    let bench = Bench::new("heading");
+    let bench = Bench::new();
     let (file, store) = (bench.path("experiment.toml"), bench.path("heading.sqlite"));
     let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
     assert!(run.out.contains("\ncomparison (3 images, test)\n"), "{}", run.out);
@@ -299,7 +293,7 @@ fn a_heading_counts_the_images_its_stage_has_looked_at() {
 
 #[test]
 fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_report() {
-    let bench = Bench::new("troubled");
+    let bench = Bench::new();
     let test = bench.path("data/test");
     let list = test.join("labels.csv");
     let mut labels = std::fs::read_to_string(&list).unwrap();
@@ -328,7 +322,7 @@ fn images_with_something_wrong_are_counted_on_the_screen_and_all_named_in_the_re
 
 #[test]
 fn images_that_repeat_another_count_once_and_masks_of_ones_count_as_white() {
-    let bench = Bench::new("repeated");
+    let bench = Bench::new();
     let test = bench.path("data/test");
     for folder in ["images", "masks"] {
         std::fs::copy(test.join(folder).join("0.png"), test.join(folder).join("again.png")).unwrap();
@@ -356,7 +350,7 @@ fn images_that_repeat_another_count_once_and_masks_of_ones_count_as_white() {
 
 #[test]
 fn a_report_shows_no_pictures_of_what_was_not_measured() {
-    let bench = Bench::new("changed");
+    let bench = Bench::new();
     let (file, store) = (bench.path("experiment.toml"), bench.path("changed.sqlite"));
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("validation = \"val\"", "validation = \"test\"")).unwrap();
@@ -381,7 +375,7 @@ fn a_report_shows_no_pictures_of_what_was_not_measured() {
 
 #[test]
 fn what_is_no_run_store_is_refused() {
-    let bench = Bench::new("refused");
+    let bench = Bench::new();
     let file = bench.path("experiment.toml");
     refuses([Path::new("results"), &file], &["no run store"]);
     refuses(

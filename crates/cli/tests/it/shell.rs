@@ -39,7 +39,8 @@ fn demonstrated() -> (ScratchFolder, Output) {
 fn slow_the_commands_below_the_pictures_of_the_demo_can_be_pasted() {
     let begun = Instant::now();
     let (folder, output) = demonstrated();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // About two seconds on a quiet machine, ten where several builds run beside it.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let said = text(&output.stdout);
     assert!(said.contains("Bengal") && !said.contains('\u{1b}'), "{said}");
     let page = std::fs::read_to_string(folder.path("demo/index.html")).unwrap();

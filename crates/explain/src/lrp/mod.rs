@@ -139,7 +139,7 @@ impl Relevance {
         };
         if self.composite.products == Products::GatesHeld || !softmax.is_plain {
             return Err(Error::unsupported(
-                "relevance cannot pass a softmax that weighs nothing; name a layer above it",
+                "relevance cannot pass a softmax that is not a factor of a product; name a layer above it",
             )
             .at(self.network.graph().node(softmax.id).label.display()));
         }

@@ -45,7 +45,7 @@ impl Method for Attention {
 impl Rewrite for Attention {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         if at != builder.image() {
-            return Err(Error::argument("attention is read off for the image as a whole; name no layer"));
+            return Err(Error::argument("attention maps are computed for the image; name no layer"));
         }
         let (layers, tokens) = attentions(builder)?;
         let mut rolled = None;
@@ -103,7 +103,7 @@ fn attentions(builder: &ExplanationBuilder<'_>) -> Result<(Vec<NodeId>, usize)> 
     let &(_, tokens) = found.last().ok_or_else(no_attention)?;
     if found.iter().any(|&(_, other)| other != tokens) {
         return Err(Error::unsupported(
-            "layers of attention have different numbers of tokens, which attention cannot be followed through",
+            "attention layers have different numbers of tokens and cannot be combined",
         ));
     }
     Ok((found.into_iter().map(|(id, _)| id).collect(), tokens))

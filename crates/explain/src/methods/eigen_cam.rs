@@ -38,7 +38,7 @@ impl MultiPass for EigenCam {
         let network = Network::new(target.network)?;
         let at = value(&network, target.layer)?;
         let channels = network.axes(at)?.channels.ok_or_else(|| {
-            Error::argument("Eigen-CAM needs a layer with places; name one before they are averaged away")
+            Error::argument("Eigen-CAM needs a layer with spatial axes; name one before they are averaged")
                 .at(network.graph().node(at).label.display())
         })?;
         let mut graph = network.graph().clone();

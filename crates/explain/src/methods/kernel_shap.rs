@@ -85,7 +85,7 @@ impl Sets {
         }
         if method.samples < parts + 2 {
             return Err(Error::argument(format!(
-                "{} samples cannot tell {parts} parts apart; ask for {} at least",
+                "{} samples are too few for {parts} features; at least {} are needed",
                 method.samples,
                 parts + 2
             )));

@@ -95,7 +95,7 @@ pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
         return Ok(());
     }
     Err(Error::argument(format!(
-        "{count} parts are too many for a regression, expected at most {MOST_UNKNOWNS}; take superpixels or a grid"
+        "{count} features are too many for a regression, expected at most {MOST_UNKNOWNS}; use superpixels or a grid"
     )))
 }
 

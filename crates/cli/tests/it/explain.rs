@@ -8,7 +8,7 @@ use crate::program::{chelsea, model, refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::Model;
 use monosplit::Tensor;
-use monosplit::graph::{Dim, Op, npy};
+use monosplit::graph::{Dim, Op};
 use monosplit::image::Picture;
 use monosplit_testing::{ScratchFolder, crates_folder};
 
@@ -368,7 +368,7 @@ fn an_interrupted_run_leaves_whole_pictures_and_no_numbers() {
     let folder = ScratchFolder::new();
     let (network, _) = golden("vgg", "torchscript-17");
     let many = numbers(&[4000, 3, 16, 16], 1);
-    let x = folder.write("many.npy", npy::write(&many));
+    let x = folder.write("many.npy", monosplit::graph::npy::write(&many));
     let (out, raw) = (folder.path("out"), folder.path("raw.npy"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_monosplit"))
         .args(["explain", &network, &text(&x), "--out", &text(&out), "--raw", &text(&raw), "--batch", "1"])

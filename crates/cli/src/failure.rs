@@ -50,6 +50,7 @@ pub(crate) fn text(error: &Error) -> String {
         let words = match hint.code {
             "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
             "evaluate" => "`monosplit evaluate` makes one",
+            "fixed-batch" => "give --input-shape 1,3,224,224",
             "input-shape" => "give --input-shape 3,224,224",
             "labels" => "give --labels FILE, or a number",
             "layer-apart" => {
@@ -61,7 +62,8 @@ pub(crate) fn text(error: &Error) -> String {
             "methods" => "`monosplit methods` lists them",
             "model" => "or --model FILE",
             "model-instead" => "--model names another",
-            "operators" => "`monosplit ops` lists what is",
+            "not-piecewise" => "leave out --piecewise if it was given",
+            "operators" => "`monosplit ops` lists what is supported",
             "piecewise" => {
                 "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
             }
@@ -103,6 +105,7 @@ mod tests {
         let hinted = |hint: Hint| Error::argument("this is wrong").hint(hint);
         let cases = [
             (hinted(Hint::INPUT_SHAPE), "--input-shape 3,224,224"),
+            (hinted(Hint::FIXED_BATCH), "--input-shape 1,3,224,224"),
             (hinted(Hint::LAYERS), "`monosplit inspect`"),
             (hinted(Hint::OPERATORS), "`monosplit ops`"),
             (hinted(Hint::IMPORT_REPORT), "`monosplit inspect`"),

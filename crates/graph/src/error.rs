@@ -44,10 +44,13 @@ impl Hint {
     /// The shape of a sample is to be given when the network is opened.
     pub const INPUT_SHAPE: Hint =
         Hint::new("input-shape", "give the shape of one sample, for example 3,224,224");
+    /// The shape of a whole batch is to be given when the network is opened.
+    pub const FIXED_BATCH: Hint =
+        Hint::new("fixed-batch", "give the shape of the whole batch, for example 1,3,224,224");
     /// The layers of the network tell what there is.
     pub const LAYERS: Hint = Hint::new("layers", "the layers of the graph list all");
     /// The table of operators tells what there is.
-    pub const OPERATORS: Hint = Hint::new("operators", "the table of operators lists what is");
+    pub const OPERATORS: Hint = Hint::new("operators", "the table of operators lists what is supported");
     /// The import report of a file lists all that cannot be read.
     pub const IMPORT_REPORT: Hint = Hint::new("import report", "the import report of the file lists all");
 
@@ -65,10 +68,10 @@ impl Hint {
 
 /// A failure: its kind, the node it concerns where there is one, and a sentence that says what was
 /// expected, what was found and what to do.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error(Box<Failure>);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Failure {
     kind: ErrorKind,
     /// What the node belongs to, from the outside in; each part ends in a colon and a blank.
@@ -209,6 +212,13 @@ impl fmt::Display for Error {
     }
 }
 
+/// The text for people: a program whose `main` returns the error prints it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
@@ -228,7 +238,7 @@ mod tests {
         let error = error.context("net.onnx").context("model.file");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let text = "model.file: net.onnx: in node 'lstm_1': the op LSTM is not supported; ";
-        assert_eq!(error.to_string(), format!("{text}the table of operators lists what is"));
+        assert_eq!(error.to_string(), format!("{text}the table of operators lists what is supported"));
         let in_words = error.text(|hint| (hint.code == "operators").then(|| "see `ops`".to_owned()));
         assert_eq!(in_words, format!("{text}see `ops`"));
     }
@@ -240,5 +250,11 @@ mod tests {
         let source = error.source().and_then(|source| source.downcast_ref::<io::Error>()).unwrap();
         assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(error.to_string(), "model.file: a.onnx: permission denied");
+    }
+
+    #[test]
+    fn a_program_whose_main_returns_an_error_prints_its_text() {
+        let error = Error::argument("expected 3 channels, found 4").at("conv1").hint(Hint::FIXED_BATCH);
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 }

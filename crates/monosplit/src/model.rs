@@ -312,7 +312,8 @@ fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
         Some(other) => {
             return Err(Error::argument(format!(
                 "'{name}' reads images of 3 channels: expected an input shape of 3,HEIGHT,WIDTH, found {other:?}"
-            )));
+            ))
+            .hint(Hint::INPUT_SHAPE));
         }
     }
     let weights = Weights::open(path)?;

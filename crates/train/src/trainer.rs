@@ -96,7 +96,7 @@ impl<'a> Trainer<'a> {
         let apart = if settings.patience.is_some() { all.len() / VALIDATION_FRACTION } else { 0 };
         if settings.patience.is_some() && apart == 0 {
             return Err(Error::argument(format!(
-                "early stopping needs a tenth of the samples for validation, and of {} that is none; train on more or without it",
+                "early stopping after a patience needs a tenth of the samples for validation, and of {} that is none; train on more or without it",
                 all.len()
             )));
         }

@@ -2,7 +2,7 @@
 //! matrix of tokens, and not by its name.
 
 use monosplit_graph::op::Reduction;
-use monosplit_graph::{Dim, Error, NodeId, Op, Result, Shape, Tensor};
+use monosplit_graph::{Dim, Error, Hint, NodeId, Op, Result, Shape, Tensor};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, Method, Procedure, Rewrite};
@@ -127,9 +127,10 @@ fn to_patches(builder: &mut ExplanationBuilder<'_>, rolled: NodeId, tokens: usiz
 
 fn no_attention() -> Error {
     Error::unsupported(
-        "the network has no attention: no softmax over one axis of a square of tokens (in its piecewise-linear form \
-         softmaxes are spelled out)",
+        "the network has no attention: no softmax over one axis of a square of tokens (its piecewise-linear form has no \
+         softmax)",
     )
+    .hint(Hint::new("not-piecewise", "explain the network in its own form"))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn bad_target(shape: &Shape, target: &[SymbolicInt]) -> Error {
     Error::shape(format!(
         "{message}; the model was exported with a fixed batch size: export it with a dynamic one, or fix the batch"
     ))
-    .hint(Hint::INPUT_SHAPE)
+    .hint(Hint::FIXED_BATCH)
 }
 
 /// What `Flatten` makes of a shape.
@@ -170,4 +170,16 @@ pub(crate) fn tile(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let apart = importer.add(Op::Reshape { shape: Shape::new(apart) }, &[x])?;
     let copied = importer.add(Op::Expand { shape: Shape::new(copied) }, &[apart])?;
     importer.one(Op::Reshape { shape: Shape::new(joined) }, &[copied])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_shape_of_a_batched_value_asks_for_the_shape_of_the_whole_batch() {
+        let int = |n| SymbolicInt { fixed: n, batch: 0 };
+        let error = bad_target(&Shape::batched(&[8, 20, 28]), &[int(1), int(4480)]);
+        assert!(error.to_string().ends_with("1,3,224,224"), "{error}");
+    }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what the two commands of a newcomer cost from a fresh clone: `cargo build --release`, which `cargo run --release -- demo`
-# starts with, and `cargo test --workspace`. Processor time is what counts; elapsed time depends on who else uses the machine.
+# starts with, and `cargo test --workspace`. Processor time is what counts; elapsed time depends on other load.
 #
 #     scripts/measure_build.sh [FOLDER]
 #

@@ -22,8 +22,6 @@ pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
 }
 
 /// The half-precision number nearest to `value`, ties to the even one; what is too large becomes infinite.
-// Reading weights only widens; rounding belongs to graphs that cast to half precision.
-#[allow(dead_code)]
 pub(crate) fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;

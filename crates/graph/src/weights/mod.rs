@@ -46,7 +46,11 @@ impl Weights {
         Weights::of(&file, Some(&file)).map_err(|error| error.context(path.display()))
     }
 
-    /// Reads weights of any format this module knows.
+    /// Reads weights of any format this module knows: a safetensors file, or one written by `torch.save`, of the zip
+    /// format or the one before it.
+    ///
+    /// A PyTorch checkpoint that keeps its state dict under `state_dict`, `model_state_dict` or `model` is unwrapped;
+    /// entries that are no tensors are passed over.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Weights::of(bytes, None)
     }
@@ -88,14 +92,6 @@ impl Weights {
         let (key, value) = (key.into(), value.into());
         self.properties.retain(|(k, _)| *k != key);
         self.properties.push((key, value));
-    }
-
-    /// Reads a file written by `torch.save`, of the zip format or the one before it.
-    ///
-    /// A checkpoint that keeps its state dict under `state_dict`, `model_state_dict` or `model` is unwrapped;
-    /// entries that are no tensors are passed over.
-    pub fn from_pth(bytes: &[u8]) -> Result<Self> {
-        pth::read(bytes, None).map(Weights::from_file)
     }
 
     /// The tensor called `name`.

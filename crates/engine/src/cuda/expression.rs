@@ -91,8 +91,26 @@ fn whole_function(unary: Unary, x: &str) -> Result<String> {
         Unary::Relu => format!("{x} < 0 ? 0LL : {x}"),
         Unary::Floor | Unary::Ceil | Unary::Round => x.to_string(),
         Unary::Clip { min, max } => format!("limited_whole({x}, {}LL, {}LL)", bound(min), bound(max)),
-        other => {
-            return Err(Error::unsupported(format!("{} is not defined for whole numbers", other.name())));
+        Unary::LeakyRelu { .. }
+        | Unary::Elu { .. }
+        | Unary::Selu { .. }
+        | Unary::Celu { .. }
+        | Unary::Sigmoid
+        | Unary::Tanh
+        | Unary::Softplus
+        | Unary::HardSigmoid { .. }
+        | Unary::HardSwish
+        | Unary::Silu
+        | Unary::Gelu
+        | Unary::GeluTanh
+        | Unary::Erf
+        | Unary::Mish
+        | Unary::Sqrt
+        | Unary::Exp
+        | Unary::Log
+        | Unary::Reciprocal
+        | Unary::Sin => {
+            return Err(Error::unsupported(format!("{} is not defined for whole numbers", unary.name())));
         }
     })
 }

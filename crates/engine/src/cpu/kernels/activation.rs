@@ -93,7 +93,29 @@ fn int(unary: Unary, x: impl Source<i64>, out: &mut [i64]) -> Result<()> {
         Unary::Sign => x.apply(out, i64::signum),
         Unary::Relu => x.apply(out, |x| x.max(0)),
         Unary::Clip { min, max } => x.apply(out, |x| x.max(min as i64).min(max as i64)),
-        _ => return Err(undefined(unary)),
+        Unary::LeakyRelu { .. }
+        | Unary::Elu { .. }
+        | Unary::Selu { .. }
+        | Unary::Celu { .. }
+        | Unary::Sigmoid
+        | Unary::Tanh
+        | Unary::Softplus
+        | Unary::HardSigmoid { .. }
+        | Unary::HardSwish
+        | Unary::Silu
+        | Unary::Gelu
+        | Unary::GeluTanh
+        | Unary::Erf
+        | Unary::Mish
+        | Unary::Sqrt
+        | Unary::Exp
+        | Unary::Log
+        | Unary::Reciprocal
+        | Unary::Sin
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Not => return Err(undefined(unary)),
     }
     Ok(())
 }

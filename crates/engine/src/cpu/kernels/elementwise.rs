@@ -143,7 +143,10 @@ fn real<R: Real>(binary: Binary, pair: impl Pairing<R, R, R>) -> Result<()> {
         Binary::Max => pair.combine(|a: R, b| if a > b || a.is_nan() { a } else { b }),
         Binary::Min => pair.combine(|a: R, b| if a < b || a.is_nan() { a } else { b }),
         Binary::PRelu => pair.combine(|x, slope| if x < R::ZERO { slope * x } else { x }),
-        _ => Err(undefined(binary)),
+        Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => {
+            Err(undefined(binary))
+        }
+        Binary::And | Binary::Or | Binary::Xor => Err(undefined(binary)),
     }
 }
 
@@ -160,7 +163,10 @@ fn int(binary: Binary, a: Operand<'_, i64>, b: Operand<'_, i64>, out: DisjointSl
         Binary::Max => combine(a, b, out, i64::max),
         Binary::Min => combine(a, b, out, i64::min),
         Binary::PRelu => combine(a, b, out, |x: i64, slope| if x < 0 { slope.wrapping_mul(x) } else { x }),
-        _ => Err(undefined(binary)),
+        Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => {
+            Err(undefined(binary))
+        }
+        Binary::And | Binary::Or | Binary::Xor => Err(undefined(binary)),
     }
 }
 
@@ -178,7 +184,9 @@ fn compare<T: Element>(binary: Binary, pair: impl Pairing<T, T, bool>) -> Result
         Binary::LessOrEqual => pair.combine(|a, b| a <= b),
         Binary::Greater => pair.combine(|a, b| a > b),
         Binary::GreaterOrEqual => pair.combine(|a, b| a >= b),
-        _ => Err(undefined(binary)),
+        Binary::And | Binary::Or | Binary::Xor => Err(undefined(binary)),
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div => Err(undefined(binary)),
+        Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu => Err(undefined(binary)),
     }
 }
 
@@ -187,7 +195,11 @@ fn logic(binary: Binary, pair: impl Pairing<bool, bool, bool>) -> Result<()> {
         Binary::And => pair.combine(|a, b| a & b),
         Binary::Or => pair.combine(|a, b| a | b),
         Binary::Xor => pair.combine(|a, b| a ^ b),
-        _ => compare(binary, pair),
+        Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => {
+            compare(binary, pair)
+        }
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div => Err(undefined(binary)),
+        Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu => Err(undefined(binary)),
     }
 }
 

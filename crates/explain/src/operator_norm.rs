@@ -69,7 +69,10 @@ pub(crate) fn log2_norm_bound(g: &Graph, node: &Node, direction: Direction) -> f
         Op::Identity | Op::Dropout { .. } | Op::Cast { .. } | Op::Where | Op::WinnerGather(_) => 0.0,
         Op::WinnerScatter(window) => bits(window.kernel.iter().product::<usize>() as f64),
         // Functions have bounds on their slopes instead.
-        Op::Unary(_) | Op::Binary(_) | Op::MaxPool(_) | Op::ArgMax { .. } => 0.0,
+        Op::Unary(_) | Op::MaxPool(_) | Op::ArgMax { .. } => 0.0,
+        Op::Binary(Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu) => 0.0,
+        Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual) => 0.0,
+        Op::Binary(Binary::Greater | Binary::GreaterOrEqual | Binary::And | Binary::Or | Binary::Xor) => 0.0,
         Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => 0.0,
         Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::Input | Op::Constant(_) => 0.0,
     }

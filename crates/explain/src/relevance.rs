@@ -84,6 +84,7 @@ impl Relevances {
         let shape = g.node(node.inputs[index]).shape.clone();
         match &node.op {
             Op::Unary(Unary::Neg) => Ok(r.swapped()),
+            // Any other elementwise function of one value passes relevance unchanged, whatever the function.
             Op::Unary(_) | Op::Binary(Binary::PRelu | Binary::Pow) => Ok(r),
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
                 let first = selects_first(g, node, *binary)?;
@@ -129,7 +130,9 @@ impl Relevances {
             // Predicates, products of many elements, maxima that come before this match, and what has been decomposed.
             op @ (Op::Input
             | Op::Constant(_)
-            | Op::Binary(_)
+            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
+            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
+            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
             | Op::LayerNorm { .. }
             | Op::GroupNorm { .. }
             | Op::LocalResponseNorm { .. }

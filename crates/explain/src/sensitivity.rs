@@ -122,7 +122,10 @@ impl Sensitivities {
             // Slopes and exponents, predicates, maxima that come before this match, and what has been decomposed.
             op @ (Op::Input
             | Op::Constant(_)
-            | Op::Binary(_)
+            | Op::Binary(Binary::Pow | Binary::PRelu)
+            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
+            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
+            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
             | Op::LayerNorm { .. }
             | Op::GroupNorm { .. }
             | Op::LocalResponseNorm { .. }

@@ -20,8 +20,7 @@ impl Gating {
     pub(super) fn of(op: &Op) -> Self {
         match op {
             Op::Unary(function) => Self::of_function(*function),
-            Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => Gating::Carried,
-            Op::Binary(_) => Gating::None,
+            Op::Binary(function) => Self::of_pair(*function),
             op if op.is_selection() => Gating::Carried,
             op => match op.role() {
                 Role::Softmax => Gating::Saturating,
@@ -48,6 +47,15 @@ impl Gating {
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Softplus => Gating::None,
             HardSwish | Silu | Gelu | GeluTanh | Mish | Clip { .. } => Gating::None,
             Abs | Log | Sin | Sign | Floor | Ceil | Round | Not => Gating::None,
+        }
+    }
+
+    fn of_pair(function: Binary) -> Self {
+        use Binary::*;
+        match function {
+            Add | Sub | Mul | Div => Gating::Carried,
+            Pow | Max | Min | PRelu => Gating::None,
+            Equal | Less | LessOrEqual | Greater | GreaterOrEqual | And | Or | Xor => Gating::None,
         }
     }
 }

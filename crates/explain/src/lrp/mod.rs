@@ -174,6 +174,7 @@ impl Rules for Relevance {
         // The rule of the layer before it includes this bias.
         let is_bias = separate_bias(&self.network, node.inputs[index]).is_some();
         match &node.op {
+            // An elementwise function of one value passes relevance unchanged, whatever the function.
             Op::Unary(_) => Ok(Some(r)),
             Op::Binary(Binary::PRelu | Binary::Pow) if index == 0 => g.summed_to(r, &shape).map(Some),
             Op::Binary(binary @ (Binary::Max | Binary::Min)) if active == 2 => {
@@ -220,7 +221,11 @@ impl Rules for Relevance {
             // decomposed.
             op @ (Op::Input
             | Op::Constant(_)
-            | Op::Binary(_)
+            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+            | Op::Binary(Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu)
+            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
+            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
+            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
             | Op::LayerNorm { .. }
             | Op::GroupNorm { .. }
             | Op::LocalResponseNorm { .. }

@@ -8,6 +8,7 @@ pub(crate) fn trained(graph: &Graph) -> Vec<NodeId> {
     let reaches = graph.ancestors(graph.outputs().first().map(|scores| scores.node));
     let weighted = |id: &NodeId| {
         let node = graph.node(*id);
+        // Fewer than `Op::affine_layer` names: batch norms and transposed convolutions keep their trained weights.
         let affine = matches!(node.op, Op::Conv { .. } | Op::MatMul { .. });
         reaches[id.index()] && affine && node.inputs[1..].iter().any(|&input| graph.node(input).is_constant())
     };

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use monosplit_graph::op::Binary;
+use monosplit_graph::op::{AffineLayer, Binary};
 use monosplit_graph::{Graph, NodeId, Op, Result, Shape};
 
 use crate::explanation_builder::ExplanationBuilder;
@@ -90,14 +90,14 @@ fn is_counted(network: &Network, id: NodeId) -> bool {
         && !given_mask
 }
 
+/// Affine layers of one activation, and elementwise functions of two values that are affine in one.
 fn is_affine(network: &Network, id: NodeId) -> bool {
-    let node = network.graph().node(id);
+    let op = &network.graph().node(id).op;
     let one_operand = || network.active_inputs(id).len() == 1;
-    match &node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::BatchNorm { .. } => true,
-        Op::MatMul { .. } | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
-            one_operand()
-        }
-        _ => false,
+    match op.affine_layer() {
+        Some(AffineLayer::Convolution | AffineLayer::Normalisation) => true,
+        Some(AffineLayer::Dense) => one_operand(),
+        // Sums, differences, products and quotients of one activation and constants.
+        None => matches!(op, Op::Binary(_)) && op.is_linear() && one_operand(),
     }
 }

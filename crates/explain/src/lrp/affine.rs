@@ -3,35 +3,15 @@
 
 use monosplit_autodiff::linear::{Coefficients, batch_norm_scale, transpose};
 use monosplit_autodiff::{Edge, User};
-use monosplit_graph::op::Binary;
+use monosplit_graph::op::{AffineLayer, Binary};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
 use crate::network::Network;
 use crate::sum_stream::affine_bias;
 
-/// The kinds of affine layers that composites distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Convolution,
-    Dense,
-    Normalisation,
-}
-
-impl Kind {
-    /// The kind of an affine layer; none if the op is not one.
-    pub(super) fn of(op: &Op) -> Option<Self> {
-        match op {
-            Op::Conv { .. } | Op::ConvTranspose { .. } => Some(Kind::Convolution),
-            Op::MatMul { .. } => Some(Kind::Dense),
-            Op::BatchNorm { .. } => Some(Kind::Normalisation),
-            _ => None,
-        }
-    }
-}
-
 /// An affine node with its input, weight and bias.
 pub(super) struct Affine<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: AffineLayer,
     /// The value `z`: that of the node, or of the node after it that adds its bias.
     pub(super) z: NodeId,
     pub(super) x: NodeId,
@@ -57,7 +37,7 @@ impl<'a> Affine<'a> {
     /// The affine layer that is the node of an edge; none for other nodes.
     pub(super) fn of(g: &mut Graph, network: &Network, edge: &Edge<'a>) -> Result<Option<Self>> {
         let Edge { id, node, index, active } = *edge;
-        let Some(kind) = Kind::of(&node.op).filter(|_| active == 1) else { return Ok(None) };
+        let Some(kind) = node.op.affine_layer().filter(|_| active == 1) else { return Ok(None) };
         let (weight, bias) = match (&node.op, index) {
             (Op::BatchNorm { epsilon }, 0) => (batch_norm_scale(g, node, *epsilon)?, affine_bias(g, node)?),
             (Op::MatMul { .. }, 1) => (node.inputs[0], node.inputs.get(2).copied()),
@@ -79,7 +59,7 @@ impl<'a> Affine<'a> {
         weight: NodeId,
         bias: Option<NodeId>,
     ) -> Result<NodeId> {
-        if self.kind == Kind::Normalisation {
+        if self.kind == AffineLayer::Normalisation {
             let product = g.times(x, weight)?;
             return bias.map_or(Ok(product), |bias| g.plus(product, bias));
         }
@@ -90,7 +70,7 @@ impl<'a> Affine<'a> {
 
     /// `weightᵀ·c`
     pub(super) fn backward(&self, g: &mut Graph, weight: NodeId, c: NodeId) -> Result<NodeId> {
-        if self.kind == Kind::Normalisation {
+        if self.kind == AffineLayer::Normalisation {
             return g.times(c, weight);
         }
         let mut operands = self.node.inputs.clone();

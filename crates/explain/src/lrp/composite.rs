@@ -1,8 +1,8 @@
 //! Composites: the rule of each layer, by its kind, by its position as first layer, or by its name.
 
+use monosplit_graph::op::AffineLayer;
 use monosplit_graph::{Error, Label, Result};
 
-use super::affine::Kind;
 use super::rule::Rule;
 
 /// The default ε.
@@ -156,14 +156,14 @@ impl Composite {
     }
 
     /// The rule of a layer.
-    pub(super) fn rule(&self, kind: Kind, first: bool, label: &Label) -> &Rule {
+    pub(super) fn rule(&self, kind: AffineLayer, first: bool, label: &Label) -> &Rule {
         if let Some(named) = self.named.iter().find(|named| named.fits(label)) {
             return &named.rule;
         }
         let (own, usual) = match kind {
-            Kind::Convolution => (&self.first_convolution, &self.convolution),
-            Kind::Dense => (&self.first_dense, &self.dense),
-            Kind::Normalisation => (&None, &self.normalisation),
+            AffineLayer::Convolution => (&self.first_convolution, &self.convolution),
+            AffineLayer::Dense => (&self.first_dense, &self.dense),
+            AffineLayer::Normalisation => (&None, &self.normalisation),
         };
         own.as_ref().filter(|_| first).unwrap_or(usual)
     }

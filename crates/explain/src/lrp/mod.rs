@@ -27,7 +27,7 @@ use std::rc::Rc;
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rules};
-use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::op::{AffineLayer, Binary, Reduction, Unary};
 use monosplit_graph::{Error, Graph, Hint, NodeId, Op, Result};
 
 pub use composite::{Composite, NamedRule, Products};
@@ -36,7 +36,7 @@ pub use rule::Rule;
 
 use crate::network::Network;
 use crate::stabilised_quotient::stabilised_quotient;
-use affine::{Affine, Kind, separate_bias};
+use affine::{Affine, separate_bias};
 use function::Functions;
 use gate::Gating;
 use rule::RuleContext;
@@ -58,7 +58,7 @@ impl Relevance {
     /// Prepares the rules; an error if a rule by name fits no layer.
     pub(crate) fn new(network: &Rc<Network>, composite: &Composite) -> Result<Self> {
         composite.check()?;
-        let affine = |node: &monosplit_graph::Node| Kind::of(&node.op).is_some();
+        let affine = |node: &monosplit_graph::Node| node.op.affine_layer().is_some();
         for named in &composite.named {
             if !network.nodes().any(|(_, node)| affine(node) && named.fits(&node.label)) {
                 return Err(Error::argument(format!(
@@ -249,8 +249,8 @@ impl Rules for Relevance {
 /// The affine layers without another affine layer before them. Batch norms do not count.
 fn first_layers(network: &Network) -> Vec<bool> {
     let layer = |id: NodeId| {
-        let kind = Kind::of(&network.graph().node(id).op);
-        kind.is_some_and(|kind| kind != Kind::Normalisation)
+        let kind = network.graph().node(id).op.affine_layer();
+        kind.is_some_and(|kind| kind != AffineLayer::Normalisation)
     };
     let mut behind = vec![false; network.graph().len()];
     let mut first = vec![false; network.graph().len()];

@@ -1,7 +1,7 @@
 //! The sum stream of linear nodes: the node with every coefficient replaced by its magnitude.
 
 use monosplit_autodiff::linear::{batch_norm_scale, resized_in_magnitude};
-use monosplit_graph::op::{Binary, Padding, Unary};
+use monosplit_graph::op::{AffineLayer, Binary, Padding, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use super::Builder;
@@ -234,9 +234,9 @@ fn batch_norm_shift(g: &mut Graph, node: &Node, scale: NodeId) -> Result<NodeId>
 
 /// The bias of an affine node, shaped to be added to its output.
 pub(crate) fn bias_shaped(g: &mut Graph, node: &Node, bias: NodeId) -> Result<NodeId> {
-    match node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } => g.per_channel(bias, node.shape.rank()),
-        _ => Ok(bias),
+    match node.op.affine_layer() {
+        Some(AffineLayer::Convolution) => g.per_channel(bias, node.shape.rank()),
+        Some(AffineLayer::Dense | AffineLayer::Normalisation) | None => Ok(bias),
     }
 }
 

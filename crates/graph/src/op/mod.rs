@@ -13,8 +13,8 @@ use crate::tensor::{Kind, Tensor};
 pub use elementwise::{Binary, Unary};
 pub use key::OpKey;
 pub use properties::{
-    Arity, ChannelAxis, Cost, Linearity, Movement, MultiplyAdds, NonNegative, OpProperties, ReceptiveField,
-    Role,
+    AffineLayer, Arity, ChannelAxis, Cost, Linearity, Movement, MultiplyAdds, NonNegative, OpProperties,
+    ReceptiveField, Role,
 };
 pub use window::{Divisor, Window};
 

@@ -71,6 +71,17 @@ pub enum Role {
     Resampling,
 }
 
+/// The kinds of affine layers, `z = W·x + b` with weights as further operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AffineLayer {
+    /// A convolution or its transpose.
+    Convolution,
+    /// A matrix product.
+    Dense,
+    /// A normalisation by given statistics.
+    Normalisation,
+}
+
 /// How a movement places elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Movement {

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use super::properties::{
-    Arity, ChannelAxis, Cost, Linearity, Movement, NonNegative, OpProperties, ReceptiveField, Role,
+    AffineLayer, Arity, ChannelAxis, Cost, Linearity, Movement, NonNegative, OpProperties, ReceptiveField,
+    Role,
 };
 use super::{Op, Padding, Reduction, Window};
 
@@ -216,6 +217,23 @@ impl Op {
     /// The family of the op.
     pub fn role(&self) -> Role {
         self.properties().role
+    }
+
+    /// The kind of affine layer that the op is; `None` if it is not one.
+    pub fn affine_layer(&self) -> Option<AffineLayer> {
+        match self.role() {
+            Role::Convolution => Some(AffineLayer::Convolution),
+            Role::MatrixProduct => Some(AffineLayer::Dense),
+            // With computed statistics it is not linear.
+            Role::Normalisation => self.is_linear().then_some(AffineLayer::Normalisation),
+            Role::Source
+            | Role::Elementwise
+            | Role::Movement(_)
+            | Role::Softmax
+            | Role::Pooling
+            | Role::Reduction
+            | Role::Resampling => None,
+        }
     }
 
     /// Whether the value depends linearly on some operand, all others held.

@@ -103,9 +103,10 @@ impl Evaluate {
         let worker = Worker::start(&store)?;
         let (model, id) = entered(&store, &experiment, &context, folder, self.compute.precision())?;
         let mut nowhere = std::io::sink();
-        let told: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
-        let teller = Teller { out: RefCell::new(told) };
-        let desk = Desk { evaluated_model: &evaluated_model, engine: &*engine, context: &context, model, id };
+        let lines: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
+        let reporter = ProgressReporter { out: RefCell::new(lines) };
+        let run_context =
+            RunContext { evaluated_model: &evaluated_model, engine: &*engine, context: &context, model, id };
         // One worker measures times alone after the others are done, so that they do not disturb it.
         let mut untimed = experiment.clone();
         untimed.timing = None;
@@ -115,11 +116,11 @@ impl Evaluate {
                     scope.spawn(|| {
                         let mut store = Store::open(&path)?;
                         let worker = Worker::start(&store)?;
-                        desk.protocol(&untimed, &mut store, &worker, &Quiet).run(images.clone())
+                        run_context.protocol(&untimed, &mut store, &worker, &NoObserver).run(images.clone())
                     })
                 })
                 .collect();
-            desk.protocol(&experiment, &mut store, &worker, &teller).run(images.clone())?;
+            run_context.protocol(&experiment, &mut store, &worker, &reporter).run(images.clone())?;
             others.into_iter().try_for_each(|other| {
                 other
                     .join()
@@ -134,10 +135,10 @@ impl Evaluate {
             }
             return Err(error.into());
         }
-        let told = teller.out.into_inner();
+        let lines = reporter.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
         for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
-            print(told, &Summary::of(&store, &planned, stage)?)?;
+            print(lines, &Summary::of(&store, &planned, stage)?)?;
         }
         let seconds = begun.elapsed().as_secs_f64();
         if self.json {
@@ -175,7 +176,7 @@ impl Evaluate {
 }
 
 /// What the workers of an experiment share.
-struct Desk<'a> {
+struct RunContext<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     engine: &'a dyn Engine,
     context: &'a EvaluationContext,
@@ -183,7 +184,7 @@ struct Desk<'a> {
     id: i64,
 }
 
-impl Desk<'_> {
+impl RunContext<'_> {
     fn protocol<'p>(
         &'p self,
         experiment: &'p Experiment,
@@ -207,9 +208,9 @@ impl Desk<'_> {
 }
 
 /// Reports nothing: one worker reports for all.
-struct Quiet;
+struct NoObserver;
 
-impl Observer for Quiet {
+impl Observer for NoObserver {
     fn part(&self, _part: &Part) {}
 
     fn stage(&self, _name: &str, _configurations: usize, _images: usize, _rows: usize) -> Box<dyn Progress> {
@@ -254,13 +255,13 @@ fn entered(
 }
 
 /// Reports the progress of a run.
-struct Teller<'o> {
+struct ProgressReporter<'o> {
     out: RefCell<&'o mut dyn Write>,
 }
 
-impl Teller<'_> {
+impl ProgressReporter<'_> {
     /// Prints a line. A failed write is ignored here and reported when the result is written.
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         if let Ok(mut out) = self.out.try_borrow_mut() {
             let _ = writeln!(out, "{}", printable(line));
             let _ = out.flush();
@@ -268,7 +269,7 @@ impl Teller<'_> {
     }
 }
 
-impl Observer for Teller<'_> {
+impl Observer for ProgressReporter<'_> {
     fn remark(&self, said: &str) {
         note(said);
     }
@@ -282,18 +283,18 @@ impl Observer for Teller<'_> {
         let unmasked = count(of(ImageIssue::MissingMask), "of them without a mask");
         let empty = count(of(ImageIssue::EmptyMask), "of them with an empty mask");
         let out = count(part.excluded.len(), "left out");
-        self.say(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
+        self.print_line(&format!("{} images for {}{unmasked}{empty}{out}", part.images.len(), part.name));
         for out in part.excluded.iter().take(NAMED) {
-            self.say(&format!("  {} {out}", out.name));
+            self.print_line(&format!("  {} {out}", out.name));
         }
         if part.excluded.len() > NAMED {
             let more = part.excluded.len() - NAMED;
-            self.say(&format!("  and {more} more, which `monosplit report` names"));
+            self.print_line(&format!("  and {more} more, which `monosplit report` names"));
         }
     }
 
     fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress> {
-        self.say(&format!(
+        self.print_line(&format!(
             "{name}: {configurations} configurations, {images} images, {} rows",
             grouped(rows)
         ));
@@ -301,7 +302,7 @@ impl Observer for Teller<'_> {
     }
 
     fn chosen(&self, title: &str, criterion: &str, configuration: &str) {
-        self.say(&format!("  {title}: best by {criterion} is {configuration}"));
+        self.print_line(&format!("  {title}: best by {criterion} is {configuration}"));
     }
 }
 

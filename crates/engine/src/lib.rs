@@ -120,13 +120,13 @@ pub trait Program: Send + Sync {
     /// Like [`Program::run`], timing every node.
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)>;
 
-    /// Makes a loop of the program that begins with `state`: what its last inputs are given first, and its last outputs
+    /// Makes the program stateful, beginning with `state`: what its last inputs are given first, and its last outputs
     /// are every time after that.
-    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>>;
+    fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn StatefulProgram>>;
 }
 
 /// A program that is run on its own results.
-pub trait Loop: Send {
+pub trait StatefulProgram: Send {
     /// Runs on `inputs` and the state, keeps the new state where it is computed, and returns the other outputs.
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
@@ -137,13 +137,13 @@ pub trait Loop: Send {
     fn set_state(&mut self, state: Vec<Tensor>) -> Result<()>;
 }
 
-/// A loop whose state is handed back and forth.
-struct Handed {
+/// Keeps the state in host memory between steps.
+struct HostState {
     program: Box<dyn Program>,
     state: Vec<Tensor>,
 }
 
-impl Loop for Handed {
+impl StatefulProgram for HostState {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let all = [inputs, &self.state].concat();
         let mut outputs = self.program.run(&all)?;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use monosplit_engine::{Engine, Loop};
+use monosplit_engine::{Engine, StatefulProgram};
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Error, Graph, Kind, NodeId, Result, Shape, Tensor};
 
@@ -15,7 +15,7 @@ use crate::step::{Statistic, StepGraph};
 
 /// The state of a training held by an engine, and the program that updates it.
 pub(crate) struct Resident {
-    steps: Box<dyn Loop>,
+    steps: Box<dyn StatefulProgram>,
 }
 
 /// The scalar inputs of a step.
@@ -33,7 +33,7 @@ impl Resident {
         engine: &dyn Engine,
     ) -> Result<Self> {
         let graph = training_graph(step_graph, settings)?;
-        let steps = engine.compile(&graph)?.into_loop(tensors(state)?)?;
+        let steps = engine.compile(&graph)?.into_stateful(tensors(state)?)?;
         Ok(Resident { steps })
     }
 

@@ -148,8 +148,8 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         Ok((outputs, profile))
     }
 
-    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn crate::Loop>> {
-        Ok(Box::new(crate::Handed { program: self, state }))
+    fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn crate::StatefulProgram>> {
+        Ok(Box::new(crate::HostState { program: self, state }))
     }
 }
 

@@ -25,7 +25,7 @@ use super::translator::{DeviceTensor, MAX_ELEMENTS, Translator, too_large};
 use crate::graph_info::{GraphInfo, element_bytes};
 use crate::plan::{Plan, Step, known};
 use crate::schedule::{Optimisations, Partition};
-use crate::{Loop, Profile, Program};
+use crate::{Profile, Program, StatefulProgram};
 
 /// Definitions that every kernel source begins with.
 const PRELUDE: &str = include_str!("prelude.cu");
@@ -375,7 +375,7 @@ impl Program for CudaProgram {
         })
     }
 
-    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
+    fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn StatefulProgram>> {
         Ok(Box::new(ResidentLoop::new(*self, state)?))
     }
 }

@@ -1,10 +1,10 @@
-//! A loop whose state stays in device memory.
+//! A stateful program whose state stays in device memory.
 
 use monosplit_graph::{Error, Result, Tensor};
 
 use super::instance::Instance;
 use super::program::CudaProgram;
-use crate::Loop;
+use crate::StatefulProgram;
 
 /// A program with one instance whose last outputs become its last inputs.
 pub(super) struct ResidentLoop {
@@ -46,7 +46,7 @@ impl ResidentLoop {
     }
 }
 
-impl Loop for ResidentLoop {
+impl StatefulProgram for ResidentLoop {
     fn step(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.check(0, self.free_inputs(), inputs)?;
         let ResidentLoop { instance, program, count } = self;

@@ -10,7 +10,9 @@ use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
 use crate::incremental::TiledProgram;
-use crate::{CompileOptions, Cpu, Engine, Handed, IncrementalProgram, Loop, Precision, Profile, Program};
+use crate::{
+    CompileOptions, Cpu, Engine, HostState, IncrementalProgram, Precision, Profile, Program, StatefulProgram,
+};
 use library::{Library, Session};
 
 /// The environment variable with the path of the library.
@@ -127,7 +129,7 @@ impl Program for RuntimeProgram {
         Err(Error::unsupported("ONNX Runtime does not time single nodes; profile with the engine 'cpu'"))
     }
 
-    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
-        Ok(Box::new(Handed { program: self, state }))
+    fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn StatefulProgram>> {
+        Ok(Box::new(HostState { program: self, state }))
     }
 }

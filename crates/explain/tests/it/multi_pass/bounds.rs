@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use monosplit_engine::{
-    BaselineActivations, Change, CompileOptions, Cpu, Engine, IncrementalProgram, Loop, Precision, Profile,
-    Program,
+    BaselineActivations, Change, CompileOptions, Cpu, Engine, IncrementalProgram, Precision, Profile,
+    Program, StatefulProgram,
 };
 use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
@@ -118,8 +118,8 @@ impl Program for CountingProgram {
         self.program.run_profiled(inputs)
     }
 
-    fn into_loop(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn Loop>> {
-        self.program.into_loop(state)
+    fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn StatefulProgram>> {
+        self.program.into_stateful(state)
     }
 }
 

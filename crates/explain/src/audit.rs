@@ -63,21 +63,21 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
     let network = Rc::new(Network::new(source)?);
     let layers: Vec<NodeId> =
         network.nodes().map(|(id, _)| id).filter(|&id| is_layer(&network, id)).collect();
-    let alone = alone(&network, &layers, image, engine)?;
-    let beside = beside(&network, &layers, image, alone.class, engine)?;
+    let plain = plain_run(&network, &layers, image, engine)?;
+    let explained = explained_run(&network, &layers, image, plain.class, engine)?;
     let growth = growth(&network, &layers, image, engine)?;
     let audits = layers.iter().enumerate().map(|(i, &id)| LayerAudit {
         layer: network.graph().node(id).label.display().to_owned(),
-        forward_error: largest_difference(&alone.activations[i], &beside.activations[i]),
-        backward_error: largest_difference(&alone.gradients[i], &beside.gradients[i]),
-        least_sensitivity: beside.least[i],
+        forward_error: largest_difference(&plain.activations[i], &explained.activations[i]),
+        backward_error: largest_difference(&plain.gradients[i], &explained.gradients[i]),
+        least_sensitivity: explained.least[i],
         growth: growth[i],
     });
     Ok(Audit {
         layers: audits.collect(),
-        relevance_loss: relevance_loss(&network, image, alone.class, f64::MIN_POSITIVE.sqrt(), engine)?,
-        stabilised_loss: relevance_loss(&network, image, alone.class, EPSILON, engine)?,
-        same_bits: same_bits(&alone.logits, &beside.logits),
+        relevance_loss: relevance_loss(&network, image, plain.class, f64::MIN_POSITIVE.sqrt(), engine)?,
+        stabilised_loss: relevance_loss(&network, image, plain.class, EPSILON, engine)?,
+        same_bits: same_bits(&plain.logits, &explained.logits),
     })
 }
 
@@ -93,7 +93,7 @@ fn is_layer(network: &Rc<Network>, id: NodeId) -> bool {
         && reaches_logits
 }
 
-struct Alone {
+struct PlainRun {
     class: usize,
     logits: Tensor,
     activations: Vec<Tensor>,
@@ -101,7 +101,12 @@ struct Alone {
 }
 
 /// The network and its gradient, each in a program of its own.
-fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn Engine) -> Result<Alone> {
+fn plain_run(
+    network: &Rc<Network>,
+    layers: &[NodeId],
+    image: &Tensor,
+    engine: &dyn Engine,
+) -> Result<PlainRun> {
     let mut g = network.graph().clone();
     g.set_outputs(Vec::new());
     layers.iter().for_each(|&id| g.output("", id));
@@ -120,10 +125,10 @@ fn alone(network: &Rc<Network>, layers: &[NodeId], image: &Tensor, engine: &dyn 
     }
     let g = g.pruned()?;
     let gradients = engine.compile(&g)?.run(&given(&g, image, class)?)?;
-    Ok(Alone { class, logits, activations, gradients })
+    Ok(PlainRun { class, logits, activations, gradients })
 }
 
-struct Beside {
+struct ExplainedRun {
     logits: Tensor,
     activations: Vec<Tensor>,
     gradients: Vec<Tensor>,
@@ -131,13 +136,13 @@ struct Beside {
 }
 
 /// The same values from one program that also computes the streams, the sensitivities at α = 0 and the relevance.
-fn beside(
+fn explained_run(
     network: &Rc<Network>,
     layers: &[NodeId],
     image: &Tensor,
     class: usize,
     engine: &dyn Engine,
-) -> Result<Beside> {
+) -> Result<ExplainedRun> {
     // Products of streams keep their sign only if the streams, those of the image included, are non-negative.
     let split = Split::default().stabiliser(Stabiliser::None).input_split(InputSplit::Signed);
     let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
@@ -159,7 +164,8 @@ fn beside(
     let given = given(&g, image, class)?;
     let mut outputs = engine.compile(&g)?.run(&given)?;
     let logits = outputs.pop().ok_or_else(|| Error::argument("the network has no output"))?;
-    let mut found = Beside { logits, activations: Vec::new(), gradients: Vec::new(), least: Vec::new() };
+    let mut found =
+        ExplainedRun { logits, activations: Vec::new(), gradients: Vec::new(), least: Vec::new() };
     for chunk in outputs.chunks(3) {
         found.activations.push(chunk[0].clone());
         found.gradients.push(chunk[1].clone());

@@ -63,7 +63,7 @@ impl Method for GroundTruth {
 
 impl MultiPass for RandomMap {
     fn prepare(&self, target: &NetworkLayer<'_>, _: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        Ok(Box::new(Chance { seed: self.seed, value: Value::new(target)?.1 }))
+        Ok(Box::new(RandomMaps { seed: self.seed, layer: ControlLayer::new(target)?.1 }))
     }
 
     fn obstacle(&self) -> &'static str {
@@ -73,9 +73,9 @@ impl MultiPass for RandomMap {
 
 impl MultiPass for ImageItself {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let (network, value) = Value::new(target)?;
-        let prefix = PrefixProgram::new(&network, &[value.at], engine)?;
-        Ok(Box::new(Itself { prefix, value }))
+        let (network, layer) = ControlLayer::new(target)?;
+        let prefix = PrefixProgram::new(&network, &[layer.at], engine)?;
+        Ok(Box::new(LayerValues { prefix, layer }))
     }
 
     fn obstacle(&self) -> &'static str {
@@ -85,7 +85,7 @@ impl MultiPass for ImageItself {
 
 impl MultiPass for GroundTruth {
     fn prepare(&self, target: &NetworkLayer<'_>, _: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let (_, value) = Value::new(target)?;
+        let (_, layer) = ControlLayer::new(target)?;
         let masks = self.masks.clone().ok_or_else(|| {
             Error::argument("no mask was given").hint(Hint::new("mask-file", "the method needs one"))
         })?;
@@ -101,7 +101,7 @@ impl MultiPass for GroundTruth {
                 )));
             }
         };
-        let (rows, columns) = value.layout.plane()?;
+        let (rows, columns) = layer.layout.plane()?;
         let nearest = |i: usize, from: usize, to: usize| ((2 * i + 1) * from / (2 * to)).min(from - 1);
         let of = masks.to_f64();
         let mut fitted = Vec::with_capacity(masks.shape()[0] * rows * columns);
@@ -111,7 +111,7 @@ impl MultiPass for GroundTruth {
                 fitted.extend((0..columns).map(|x| mask[line + nearest(x, width, columns)]));
             }
         }
-        Ok(Box::new(Marked { maps: fitted, value }))
+        Ok(Box::new(MaskMaps { maps: fitted, layer }))
     }
 
     fn obstacle(&self) -> &'static str {
@@ -120,16 +120,16 @@ impl MultiPass for GroundTruth {
 }
 
 /// The layer of a control map.
-struct Value {
+struct ControlLayer {
     at: monosplit_graph::NodeId,
     layout: SampleLayout,
-    layer: Option<String>,
+    name: Option<String>,
 }
 
-impl Value {
+impl ControlLayer {
     fn new(target: &NetworkLayer<'_>) -> Result<(Network, Self)> {
         let (network, at, layout) = resolve_layer(target)?;
-        Ok((network, Value { at, layout, layer: target.layer.map(str::to_owned) }))
+        Ok((network, ControlLayer { at, layout, name: target.layer.map(str::to_owned) }))
     }
 
     fn maps(&self, samples: usize, values: Vec<f64>) -> Result<Attributions> {
@@ -138,58 +138,58 @@ impl Value {
     }
 }
 
-struct Chance {
+struct RandomMaps {
     seed: u64,
-    value: Value,
+    layer: ControlLayer,
 }
 
-impl PreparedMethod for Chance {
+impl PreparedMethod for RandomMaps {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let (images, samples) = (batch.images.to_f64(), classes.len());
-        let mut values = Vec::with_capacity(samples * self.value.layout.position_count());
+        let mut values = Vec::with_capacity(samples * self.layer.layout.position_count());
         for image in images.chunks((images.len() / samples.max(1)).max(1)) {
             let seed = Noise::new(self.seed).stream("random map");
             let own = image.iter().fold(seed, |noise, v| noise.numbered(v.to_bits()));
             values
-                .extend((0..self.value.layout.position_count() as u64).map(|position| own.uniform(position)));
+                .extend((0..self.layer.layout.position_count() as u64).map(|position| own.uniform(position)));
         }
-        self.value.maps(samples, values)
+        self.layer.maps(samples, values)
     }
 
     fn attributed_layer(&self) -> AttributedLayer {
-        AttributedLayer { layer: self.value.layer.clone(), channels: None }
+        AttributedLayer { layer: self.layer.name.clone(), channels: None }
     }
 }
 
-struct Itself {
+struct LayerValues {
     prefix: PrefixProgram,
-    value: Value,
+    layer: ControlLayer,
 }
 
-impl PreparedMethod for Itself {
+impl PreparedMethod for LayerValues {
     fn attribute(&self, batch: &ExplainBatch<'_>, _: &[usize]) -> Result<Attributions> {
         Ok(Attributions { values: self.prefix.values(batch)?.swap_remove(0), diagnostics: Vec::new() })
     }
 
     fn attributed_layer(&self) -> AttributedLayer {
-        AttributedLayer { layer: self.value.layer.clone(), channels: Some(Reduction::Mean) }
+        AttributedLayer { layer: self.layer.name.clone(), channels: Some(Reduction::Mean) }
     }
 }
 
-struct Marked {
+struct MaskMaps {
     maps: Vec<f64>,
-    value: Value,
+    layer: ControlLayer,
 }
 
-impl PreparedMethod for Marked {
+impl PreparedMethod for MaskMaps {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
-        let length = self.value.layout.position_count();
+        let length = self.layer.layout.position_count();
         let own = batch.item_indices(self.maps.len() / length, "masks")?;
         let maps = own.iter().flat_map(|&i| &self.maps[i * length..(i + 1) * length]);
-        self.value.maps(classes.len(), maps.copied().collect())
+        self.layer.maps(classes.len(), maps.copied().collect())
     }
 
     fn attributed_layer(&self) -> AttributedLayer {
-        AttributedLayer { layer: self.value.layer.clone(), channels: None }
+        AttributedLayer { layer: self.layer.name.clone(), channels: None }
     }
 }

@@ -65,23 +65,23 @@ impl MultiPass for KernelShap {
         check_samples(self.samples, 1)?;
         let parts = Parts::in_sets(&self.features, &self.baseline, target, engine, self.batch)?;
         check_parts(&self.features, &parts)?;
-        Ok(Box::new(Sharing { method: self.clone(), parts }))
+        Ok(Box::new(PreparedKernelShap { method: self.clone(), parts }))
     }
 }
 
 /// The coalitions of features: first the empty one, then the full one, then the others.
-enum Sets {
+enum Coalitions {
     /// Each coalition once.
     All { parts: usize },
     /// Sampled in proportion to the kernel: the cumulative probability of each number of features.
     Drawn { parts: usize, likely: Vec<f64>, noise: Noise, count: usize },
 }
 
-impl Sets {
+impl Coalitions {
     fn new(parts: usize, method: &KernelShap) -> Result<Self> {
         let all = u32::try_from(parts).ok().and_then(|parts| 1usize.checked_shl(parts));
         if all.is_some_and(|all| all <= method.samples) {
-            return Ok(Sets::All { parts });
+            return Ok(Coalitions::All { parts });
         }
         if method.samples < parts + 2 {
             return Err(Error::argument(format!(
@@ -96,14 +96,14 @@ impl Sets {
             sum
         });
         let (likely, count) = (likely.collect(), method.samples);
-        Ok(Sets::Drawn { parts, likely, noise: Noise::new(method.seed).stream("kernel shap"), count })
+        Ok(Coalitions::Drawn { parts, likely, noise: Noise::new(method.seed).stream("kernel shap"), count })
     }
 
     /// The number of coalitions.
     fn count(&self) -> usize {
         match self {
-            Sets::All { parts } => 1 << parts,
-            Sets::Drawn { count, .. } => *count,
+            Coalitions::All { parts } => 1 << parts,
+            Coalitions::Drawn { count, .. } => *count,
         }
     }
 
@@ -113,10 +113,10 @@ impl Sets {
         match (number, self) {
             (0, _) => vec![0.0; parts],
             (1, _) => vec![1.0; parts],
-            (_, Sets::All { .. }) => {
+            (_, Coalitions::All { .. }) => {
                 (0..parts).map(|part| f64::from((number - 1) >> part & 1 == 1)).collect()
             }
-            (_, Sets::Drawn { likely, noise, .. }) => {
+            (_, Coalitions::Drawn { likely, noise, .. }) => {
                 let noise = noise.numbered(number as u64);
                 let pick = noise.stream("size").uniform(0) * likely.last().copied().unwrap_or(0.0);
                 let there = (likely.partition_point(|&sum| sum <= pick) + 1).min(parts.saturating_sub(1));
@@ -128,15 +128,15 @@ impl Sets {
     }
 
     fn parts(&self) -> usize {
-        let (Sets::All { parts } | Sets::Drawn { parts, .. }) = self;
+        let (Coalitions::All { parts } | Coalitions::Drawn { parts, .. }) = self;
         *parts
     }
 
     /// The weight of a coalition that is neither full nor empty.
     fn weight(&self, present: &[f64]) -> f64 {
         match self {
-            Sets::Drawn { .. } => 1.0,
-            Sets::All { parts } => {
+            Coalitions::Drawn { .. } => 1.0,
+            Coalitions::All { parts } => {
                 let there = present.iter().sum::<f64>();
                 let all = *parts as f64;
                 let choices = (0..there as usize).fold(1.0, |n, i| n * (all - i as f64) / (i as f64 + 1.0));
@@ -168,18 +168,18 @@ impl Gathered {
 }
 
 /// KernelSHAP compiled for an image.
-struct Sharing {
+struct PreparedKernelShap {
     method: KernelShap,
     parts: Parts,
 }
 
-impl PreparedMethod for Sharing {
+impl PreparedMethod for PreparedKernelShap {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let segmented = self.parts.segmented(batch, classes)?;
         let SegmentedBatch { cut_values, groups, replacements } = &segmented;
-        let sets: Vec<Sets> =
-            groups.iter().map(|groups| Sets::new(groups.count, &self.method)).collect::<Result<_>>()?;
-        let counts: Vec<usize> = sets.iter().map(Sets::count).collect();
+        let coalitions: Vec<Coalitions> =
+            groups.iter().map(|groups| Coalitions::new(groups.count, &self.method)).collect::<Result<_>>()?;
+        let counts: Vec<usize> = coalitions.iter().map(Coalitions::count).collect();
         let gathered = |groups: &crate::features::Groups| Gathered {
             empty: 0.0,
             rise: 0.0,
@@ -190,7 +190,7 @@ impl PreparedMethod for Sharing {
             cut_values,
             &counts,
             |perturbation, image| {
-                let present = sets[perturbation.sample].present(perturbation.number);
+                let present = coalitions[perturbation.sample].present(perturbation.number);
                 groups[perturbation.sample].cover(
                     |part| present[part] != 0.0,
                     &replacements[perturbation.sample],
@@ -203,8 +203,8 @@ impl PreparedMethod for Sharing {
                     0 => gathered.empty = y,
                     1 => gathered.rise = y - gathered.empty,
                     number => {
-                        let present = sets[perturbation.sample].present(number);
-                        gathered.add(&present, y, sets[perturbation.sample].weight(&present));
+                        let present = coalitions[perturbation.sample].present(number);
+                        gathered.add(&present, y, coalitions[perturbation.sample].weight(&present));
                     }
                 }
             },
@@ -223,11 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_sets_have_as_many_parts_as_the_kernel_says() {
-        let sets = Sets::new(6, &KernelShap { samples: 50, ..KernelShap::default() }).unwrap();
+    fn drawn_coalitions_have_as_many_parts_as_the_kernel_says() {
+        let coalitions = Coalitions::new(6, &KernelShap { samples: 50, ..KernelShap::default() }).unwrap();
         let mut counts = [0.0; 7];
         let trials = 20_000;
-        (2..trials + 2).for_each(|number| counts[sets.present(number).iter().sum::<f64>() as usize] += 1.0);
+        for number in 2..trials + 2 {
+            counts[coalitions.present(number).iter().sum::<f64>() as usize] += 1.0;
+        }
         let kernel = |there: usize| 1.0 / (there * (6 - there)) as f64;
         let total: f64 = (1..6).map(kernel).sum();
         for (there, count) in counts.iter().enumerate().skip(1).take(5) {
@@ -238,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn all_sets_are_told_apart_and_too_few_samples_are_refused() {
-        let sets = Sets::new(4, &KernelShap { samples: 16, ..KernelShap::default() }).unwrap();
-        let mut seen: Vec<Vec<i32>> =
-            (0..sets.count()).map(|i| sets.present(i).iter().map(|&v| v as i32).collect()).collect();
+    fn all_coalitions_are_told_apart_and_too_few_samples_are_refused() {
+        let coalitions = Coalitions::new(4, &KernelShap { samples: 16, ..KernelShap::default() }).unwrap();
+        let features = |number| coalitions.present(number).iter().map(|&v| v as i32).collect();
+        let mut seen: Vec<Vec<i32>> = (0..coalitions.count()).map(features).collect();
         seen.sort();
         seen.dedup();
         assert_eq!(seen.len(), 16);
-        assert!(Sets::new(20, &KernelShap { samples: 21, ..KernelShap::default() }).is_err());
-        assert!(Sets::new(100, &KernelShap { samples: 200, ..KernelShap::default() }).is_ok());
+        assert!(Coalitions::new(20, &KernelShap { samples: 21, ..KernelShap::default() }).is_err());
+        assert!(Coalitions::new(100, &KernelShap { samples: 200, ..KernelShap::default() }).is_ok());
     }
 }

@@ -16,12 +16,12 @@ pub(crate) struct Fusion {
 
 /// Registers of one kind: how many there are and which are free.
 #[derive(Default)]
-struct Bank {
+struct RegisterAllocator {
     count: usize,
     free: Vec<usize>,
 }
 
-impl Bank {
+impl RegisterAllocator {
     fn take(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.count += 1;
@@ -43,7 +43,7 @@ impl Fusion {
         last_use.extend(outputs.iter().map(|&id| (id, usize::MAX)));
         let mut fusion = Fusion { program: Fused::default(), inputs: Vec::new() };
         let mut registers: HashMap<NodeId, Operand> = HashMap::new();
-        let (mut reals, mut truths) = (Bank::default(), Bank::default());
+        let (mut reals, mut truths) = (RegisterAllocator::default(), RegisterAllocator::default());
         for (position, &id) in nodes.iter().enumerate() {
             let node = graph.node(id);
             let inputs: Vec<NodeId> = node.inputs.iter().map(|input| same[input.index()]).collect();

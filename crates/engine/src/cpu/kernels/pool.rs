@@ -32,9 +32,9 @@ fn halves(window: &Window, sliding: &SlidingWindow) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pairs {
     /// The two are neighbours.
-    Beside,
+    Adjacent,
     /// The two are this many elements apart.
-    Apart(usize),
+    Strided(usize),
 }
 
 /// The pairs that the windows are, if they have two elements.
@@ -45,11 +45,11 @@ fn pairs(window: &Window, sliding: &SlidingWindow) -> Option<Pairs> {
         && window.dilation.iter().all(|&dilation| dilation == 1)
         && window.pad.iter().all(|&pad| pad == (0, 0))
         && sliding.input.iter().zip(&sliding.output).zip(&window.kernel).all(|((&i, &o), &k)| i == k * o);
-    let apart = sliding.input[axis + 1..].iter().product();
-    match apart {
+    let stride = sliding.input[axis + 1..].iter().product();
+    match stride {
         _ if !plain || window.kernel[axis] != 2 || sliding.output_len() == 0 => None,
-        1 => Some(Pairs::Beside),
-        _ => Some(Pairs::Apart(apart)),
+        1 => Some(Pairs::Adjacent),
+        _ => Some(Pairs::Strided(stride)),
     }
 }
 
@@ -62,15 +62,15 @@ fn three_by_three(window: &Window, sliding: &SlidingWindow) -> Option<Depthwise3
 /// The larger of every two.
 fn larger_of_pairs<R: Real>(pairs: Pairs, x: &[R], y: &mut [R]) {
     match pairs {
-        Pairs::Beside => {
+        Pairs::Adjacent => {
             for (y, pair) in y.iter_mut().zip(x.chunks_exact(2)) {
                 *y = if beats(pair[1], pair[0]) { pair[1] } else { pair[0] };
             }
         }
-        Pairs::Apart(apart) => {
-            for (y, x) in y.chunks_exact_mut(apart).zip(x.chunks_exact(2 * apart)) {
-                y.copy_from_slice(&x[..apart]);
-                max_into(y, &x[apart..]);
+        Pairs::Strided(stride) => {
+            for (y, x) in y.chunks_exact_mut(stride).zip(x.chunks_exact(2 * stride)) {
+                y.copy_from_slice(&x[..stride]);
+                max_into(y, &x[stride..]);
             }
         }
     }
@@ -79,17 +79,17 @@ fn larger_of_pairs<R: Real>(pairs: Pairs, x: &[R], y: &mut [R]) {
 /// [`winner_scatter`] for pairs.
 fn scatter_pairs<R: Real>(pairs: Pairs, a: &[R], y: &[R], s: &mut [R]) {
     match pairs {
-        Pairs::Beside => {
+        Pairs::Adjacent => {
             for ((s, a), &y) in s.chunks_exact_mut(2).zip(a.chunks_exact(2)).zip(y) {
                 let (second, y) = (beats(a[1], a[0]), R::ZERO + y);
                 (s[0], s[1]) = if second { (R::ZERO, y) } else { (y, R::ZERO) };
             }
         }
-        Pairs::Apart(apart) => {
-            let groups = s.chunks_exact_mut(2 * apart).zip(a.chunks_exact(2 * apart));
-            for ((s, a), y) in groups.zip(y.chunks_exact(apart)) {
-                let (first, second) = s.split_at_mut(apart);
-                scatter_to_larger(a.split_at(apart), y, (first, second));
+        Pairs::Strided(stride) => {
+            let groups = s.chunks_exact_mut(2 * stride).zip(a.chunks_exact(2 * stride));
+            for ((s, a), y) in groups.zip(y.chunks_exact(stride)) {
+                let (first, second) = s.split_at_mut(stride);
+                scatter_to_larger(a.split_at(stride), y, (first, second));
             }
         }
     }
@@ -567,7 +567,7 @@ mod tests {
             (vec![1, 2], vec![3, 6], vec![3, 3], 1),
             (vec![1, 2, 1], vec![2, 4, 3], vec![2, 2, 3], 3),
         ];
-        for (kernel, input, output, apart) in cases {
+        for (kernel, input, output, stride) in cases {
             let mut window = Window::new(kernel.clone());
             window.stride = kernel;
             let (xs, ys) = ([&[2, 3], &input[..]].concat(), [&[2, 3], &output[..]].concat());
@@ -577,13 +577,13 @@ mod tests {
             max_pool(&window, (&a, &xs), (&mut most, &ys));
             winner_scatter(&window, (&a, &xs), (&y, &ys), &mut scattered);
             for (place, (&most, &y)) in most.iter().zip(&y).enumerate() {
-                let first = place / apart * 2 * apart + place % apart;
-                let (one, other) = (a[first], a[first + apart]);
+                let first = place / stride * 2 * stride + place % stride;
+                let (one, other) = (a[first], a[first + stride]);
                 let second = other > one || (other.is_nan() && !one.is_nan());
                 let largest = if second { other } else { one };
                 assert!(most == largest || (most.is_nan() && largest.is_nan()));
                 assert_eq!(
-                    (scattered[first], scattered[first + apart]),
+                    (scattered[first], scattered[first + stride]),
                     if second { (0.0, y) } else { (y, 0.0) }
                 );
             }

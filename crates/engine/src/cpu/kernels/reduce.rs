@@ -12,13 +12,13 @@ use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 /// A value seen as `outer × length × inner`, reduced along the middle.
 #[derive(Clone, Copy, Debug)]
-struct Middle {
+struct ReducedView {
     length: usize,
     inner: usize,
 }
 
-fn middle(shape: &[usize], first: usize, end: usize) -> Middle {
-    Middle { length: shape[first..end].iter().product(), inner: shape[end..].iter().product() }
+fn reduced_view(shape: &[usize], first: usize, end: usize) -> ReducedView {
+    ReducedView { length: shape[first..end].iter().product(), inner: shape[end..].iter().product() }
 }
 
 /// Reduces `x` over `axes` (ascending).
@@ -62,24 +62,24 @@ fn per_channel<R: Real>(reduction: Reduction, x: &[R], shape: &[usize], out: &mu
 }
 
 /// Calls `reduce` with the value, transposed where needed so that all reduced axes are neighbours.
-fn gathered<T: Element>(x: &[T], shape: &[usize], axes: &[usize], reduce: impl FnOnce(&[T], Middle)) {
+fn gathered<T: Element>(x: &[T], shape: &[usize], axes: &[usize], reduce: impl FnOnce(&[T], ReducedView)) {
     let Some((&first, &last)) = axes.first().zip(axes.last()) else {
-        return reduce(x, Middle { length: 1, inner: shape.iter().product() });
+        return reduce(x, ReducedView { length: 1, inner: shape.iter().product() });
     };
     let between = (first..=last).filter(|axis| !axes.contains(axis) && shape[*axis] != 1);
     if between.count() == 0 {
-        return reduce(x, middle(shape, first, last + 1));
+        return reduce(x, reduced_view(shape, first, last + 1));
     }
     let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
     let mut side_by_side = vec![T::default(); x.len()];
     permute((x, shape), &order, &mut side_by_side);
     let length = axes.iter().map(|&axis| shape[axis]).product();
-    reduce(&side_by_side, Middle { length, inner: 1 });
+    reduce(&side_by_side, ReducedView { length, inner: 1 });
 }
 
 /// Calls `fold(start of the strip, stride, element)` for every element of the result.
-fn strips<O: Element>(out: &mut [O], m: Middle, fold: impl Fn(usize, &mut O) + Sync) {
+fn strips<O: Element>(out: &mut [O], m: ReducedView, fold: impl Fn(usize, &mut O) + Sync) {
     let inner = m.inner.max(1);
     let per_task = ((1 << 14) / m.length.max(1)).max(1);
     for_each_chunk(out, per_task, &|task, part| {
@@ -90,7 +90,7 @@ fn strips<O: Element>(out: &mut [O], m: Middle, fold: impl Fn(usize, &mut O) + S
     });
 }
 
-fn strip<T>(x: &[T], start: usize, m: Middle) -> impl Iterator<Item = &T> {
+fn strip<T>(x: &[T], start: usize, m: ReducedView) -> impl Iterator<Item = &T> {
     x.get(start..).unwrap_or(&[]).iter().step_by(m.inner.max(1)).take(m.length)
 }
 
@@ -126,7 +126,7 @@ fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
 }
 
 /// Folds every strip with `f`, which is associative and commutative; a long strip is distributed among threads.
-fn extremes<R: Real>(x: &[R], m: Middle, out: &mut [R], start: R, f: impl Fn(R, R) -> R + Sync) {
+fn extremes<R: Real>(x: &[R], m: ReducedView, out: &mut [R], start: R, f: impl Fn(R, R) -> R + Sync) {
     const PIECE: usize = 1 << 15;
     if m.inner > 1 {
         return columns(x, m, out, start, &f, |v| v);
@@ -145,7 +145,7 @@ fn extremes<R: Real>(x: &[R], m: Middle, out: &mut [R], start: R, f: impl Fn(R, 
 /// Folds strips that are not dense, many neighbours at a time: each strip from first to last.
 fn columns<R: Real, A: Element>(
     x: &[R],
-    m: Middle,
+    m: ReducedView,
     out: &mut [R],
     start: A,
     f: impl Fn(A, R) -> A + Sync,
@@ -168,7 +168,7 @@ fn columns<R: Real, A: Element>(
     });
 }
 
-fn real<R: Real>(reduction: Reduction, x: &[R], m: Middle, out: &mut [R]) {
+fn real<R: Real>(reduction: Reduction, x: &[R], m: ReducedView, out: &mut [R]) {
     if x.is_empty() {
         let nothing = match reduction {
             Reduction::Sum => 0.0,
@@ -202,7 +202,7 @@ fn real<R: Real>(reduction: Reduction, x: &[R], m: Middle, out: &mut [R]) {
     }
 }
 
-fn int(reduction: Reduction, x: &[i64], m: Middle, out: &mut [i64]) {
+fn int(reduction: Reduction, x: &[i64], m: ReducedView, out: &mut [i64]) {
     let total = |start| strip(x, start, m).fold(0i64, |a, &b| a.wrapping_add(b));
     match reduction {
         Reduction::Sum => strips(out, m, |start, o| *o = total(start)),
@@ -217,7 +217,7 @@ fn int(reduction: Reduction, x: &[i64], m: Middle, out: &mut [i64]) {
 
 /// Index of the first largest element along `axis`; the first NaN counts as largest.
 pub(crate) fn arg_max<R: Real>(axis: usize, x: &View<'_, R>, out: &mut ViewMut<'_, R>) -> Result<()> {
-    let m = middle(x.shape, axis, axis + 1);
+    let m = reduced_view(x.shape, axis, axis + 1);
     if m.length == 0 {
         return Err(Error::shape(format!("there is no largest element along empty axis {axis}")));
     }
@@ -232,7 +232,7 @@ pub(crate) fn arg_max<R: Real>(axis: usize, x: &View<'_, R>, out: &mut ViewMut<'
     Ok(())
 }
 
-fn first<T: Element>(out: &mut [i64], m: Middle, x: &[T], beats: impl Fn(T, T) -> bool + Sync) {
+fn first<T: Element>(out: &mut [i64], m: ReducedView, x: &[T], beats: impl Fn(T, T) -> bool + Sync) {
     strips(out, m, |start, o| {
         let mut best = (0, x[start]);
         for (i, &v) in strip(x, start, m).enumerate() {

@@ -31,8 +31,8 @@ pub(crate) struct WinogradWeightGradient {
     size: TileSize,
 }
 
-/// The channels of one side, tile by tile.
-struct Side<'a, R> {
+/// One operand of the product over tiles: its channels, transformed tile by tile.
+struct TransformedOperand<'a, R> {
     tiles: &'a Winograd,
     /// Channel by channel, the planes of all images.
     planes: &'a [R],
@@ -65,12 +65,14 @@ impl WinogradWeightGradient {
             let tiles = block * vectors / blocks * vector..(block + 1) * vectors / blocks * vector;
             let mut left = Scratch::new(positions * self.inputs * tiles.len());
             let mut right = Scratch::new(positions * self.outputs * tiles.len());
-            let side = Side { tiles: &self.read, planes: x, channels: self.inputs, spread: false };
-            self.transform(&side, &tiles, &mut left);
-            let side = Side { tiles: &self.computed, planes: w, channels: self.outputs, spread: true };
-            self.transform(&side, &tiles, &mut right);
+            let (read, computed) = (&self.read, &self.computed);
+            let operand = TransformedOperand { tiles: read, planes: x, channels: self.inputs, spread: false };
+            self.transform(&operand, &tiles, &mut left);
+            let operand =
+                TransformedOperand { tiles: computed, planes: w, channels: self.outputs, spread: true };
+            self.transform(&operand, &tiles, &mut right);
             sums.par_chunks_mut(pairs).enumerate().for_each(|(position, sums)| {
-                let at = |side: &[R], channels: usize| position * channels * tiles.len()..side.len();
+                let at = |values: &[R], channels: usize| position * channels * tiles.len()..values.len();
                 let seen = &left[at(&left, self.inputs)];
                 let slopes = &right[at(&right, self.outputs)];
                 let seen = Matrix::dense(seen, self.inputs, tiles.len());
@@ -88,26 +90,26 @@ impl WinogradWeightGradient {
     }
 
     /// Transforms `tiles` of all channels: position by position, channel by channel. Of tiles past the last the outputs are zero.
-    fn transform<R: Real>(&self, side: &Side<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
+    fn transform<R: Real>(&self, operand: &TransformedOperand<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
         let (level, positions) = (SimdLevel::best(), self.size.positions());
         let vector = level.width::<R>();
-        let stride = side.channels * tiles.len();
+        let stride = operand.channels * tiles.len();
         assert!(positions * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
         let target = DisjointSlice::new(to);
-        let plane = side.planes.len() / (side.channels * self.images).max(1);
-        (0..side.channels).into_par_iter().for_each(|channel| {
+        let plane = operand.planes.len() / (operand.channels * self.images).max(1);
+        (0..operand.channels).into_par_iter().for_each(|channel| {
             let mut strips = Strips::new();
             for first in tiles.clone().step_by(vector) {
-                let segments: Vec<Segment> = side.tiles.segments(first, vector).collect();
-                let read = side.tiles.read(&segments, plane);
+                let segments: Vec<Segment> = operand.tiles.segments(first, vector).collect();
+                let read = operand.tiles.read(&segments, plane);
                 let at = channel * tiles.len() + first - tiles.start;
-                let planes = &side.planes[channel * self.images * plane..];
+                let planes = &operand.planes[channel * self.images * plane..];
                 assert!(read.extent() <= planes.len(), "planes of a channel");
                 // SAFETY: the assertions bound what is read, and the positions by the target; no other task writes this vector of
                 // this channel. The level is one of this machine.
                 unsafe {
                     let (planes, to) = (planes.as_ptr(), target.pointer_to(at));
-                    match side.spread {
+                    match operand.spread {
                         true => spread_output(level, &read, planes, &mut strips, to, stride),
                         false => transform_input(level, false, &read, planes, &mut strips, to, stride),
                     }

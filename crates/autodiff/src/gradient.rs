@@ -10,7 +10,7 @@ use crate::walk::{Edge, Rules};
 use crate::window_max::{WindowMax, selects_first};
 
 /// The chain rule, with two choices at ReLUs. The default is the gradient PyTorch computes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Gradient {
     /// Whether a ReLU passes the gradient where its input is exactly zero. PyTorch's does not, the paper's does.
     pub open_at_zero: bool,

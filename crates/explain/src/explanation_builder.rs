@@ -72,7 +72,7 @@ impl<'a> ExplanationBuilder<'a> {
     /// The message that `rules` carry from the class scores to the value `at`. The message of the class scores is
     /// [`ExplanationBuilder::seed`].
     ///
-    /// Walks are shared by rule sets of the same type and the same `Debug` output: it must show all options.
+    /// Equal rule sets share one walk.
     ///
     /// A backward method outside this crate is a set of [`Rules`] and a [`Method`](crate::Method) that names it:
     ///
@@ -83,7 +83,7 @@ impl<'a> ExplanationBuilder<'a> {
     /// use monosplit_graph::{Graph, NodeId, Op, Result};
     ///
     /// /// RectGrad with a fixed threshold: at a ReLU with output `a`, a message `r` passes where `a·r` exceeds it.
-    /// #[derive(Clone, Copy, Debug)]
+    /// #[derive(Clone, Copy, Debug, PartialEq)]
     /// struct RectGrad {
     ///     threshold: f64,
     /// }
@@ -143,10 +143,19 @@ impl<'a> ExplanationBuilder<'a> {
     /// ```
     pub fn backward<R>(&mut self, rules: R, at: NodeId) -> Result<NodeId>
     where
-        R: Rules<Message = NodeId> + Debug + 'static,
+        R: Rules<Message = NodeId> + Clone + PartialEq + 'static,
     {
-        let key = format!("{rules:?}");
-        self.message(&key, at, |builder| Ok(Walk::new(rules, builder.scores(), builder.seed)))
+        type Walks<R> = Vec<(R, Walk<R>)>;
+        let key = (TypeId::of::<Walks<R>>(), String::new());
+        let known = self.shared.remove(&key).and_then(|known| known.downcast::<Walks<R>>().ok());
+        let mut walks = known.unwrap_or_default();
+        let index = walks.iter().position(|(own, _)| *own == rules).unwrap_or_else(|| {
+            walks.push((rules.clone(), Walk::new(rules, self.scores(), self.seed)));
+            walks.len() - 1
+        });
+        let message = walks[index].1.message(&mut self.graph, self.network, at)?;
+        self.shared.insert(key, walks);
+        message.ok_or_else(|| self.unused_layer(at))
     }
 
     /// The message of the value `at` in the walk that `key` tells apart from others of its rule set. `begin` starts the walk
@@ -241,4 +250,50 @@ fn one_hot(g: &mut Graph, class: NodeId, table: NodeId) -> Result<NodeId> {
     let column = g.reshaped(class, Shape::new([samples[0], Dim::Fixed(1)]))?;
     let is_class = g.binary(Binary::Equal, column, table)?;
     g.add(Op::Cast { to: Kind::Float }, &[is_class])
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_autodiff::Edge;
+    use monosplit_graph::op::Unary;
+
+    use super::*;
+
+    /// The gradient times a factor at each node. All of them are printed alike.
+    #[derive(Clone, Copy, PartialEq)]
+    struct Scaled(f64);
+
+    impl Debug for Scaled {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Scaled")
+        }
+    }
+
+    impl Rules for Scaled {
+        type Message = NodeId;
+
+        fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
+            g.plus(a, b)
+        }
+
+        fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, message: NodeId) -> Result<Option<NodeId>> {
+            let Some(passed) = Gradient::default().pass(g, edge, message)? else { return Ok(None) };
+            g.scaled(self.0, passed).map(Some)
+        }
+    }
+
+    #[test]
+    fn rule_sets_share_a_walk_if_they_are_equal_and_only_then() {
+        let mut graph = Graph::new();
+        let image = graph.input("image", Shape::batched(&[3]), Kind::Float);
+        let scores = graph.unary(Unary::Relu, image).unwrap();
+        graph.output("scores", scores);
+        let network = Rc::new(Network::new(&graph).unwrap());
+        let mut builder = ExplanationBuilder::new(&network, ClassInput::Top).unwrap();
+        let at = builder.image();
+        let once = builder.backward(Scaled(1.0), at).unwrap();
+        let twice = builder.backward(Scaled(2.0), at).unwrap();
+        assert_ne!(once, twice);
+        assert_eq!(builder.backward(Scaled(1.0), at).unwrap(), once);
+    }
 }

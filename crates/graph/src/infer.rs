@@ -16,7 +16,9 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {
     let kind = output_kind(op, inputs)?;
     match shape.count() {
         Some(Dim::Fixed(n) | Dim::Batch(n)) if n <= MAX_ELEMENTS => Ok((shape, kind)),
-        _ => Err(Error::shape(format!("the result would have the absurd shape {shape}"))),
+        _ => Err(Error::shape(format!(
+            "the shape {shape} of the result has more elements than can be addressed"
+        ))),
     }
 }
 

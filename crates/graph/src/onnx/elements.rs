@@ -52,9 +52,10 @@ pub(crate) fn tensor(proto: &TensorProto, files: &Files<'_>) -> Result<Tensor> {
 fn decode(proto: &TensorProto, files: &Files<'_>) -> Result<Tensor> {
     let element = element(proto.data_type)?;
     let shape = lengths(&proto.dims)?;
-    let count = element_count(&shape)
-        .filter(|n| n.checked_mul(element.width()).is_some())
-        .ok_or_else(|| Error::malformed(format!("the shape {shape:?} is absurd")))?;
+    let count =
+        element_count(&shape).filter(|n| n.checked_mul(element.width()).is_some()).ok_or_else(|| {
+            Error::malformed(format!("the shape {shape:?} has more elements than can be addressed"))
+        })?;
     if proto.is_segment {
         return Err(Error::unsupported("tensors stored in segments are not supported"));
     }

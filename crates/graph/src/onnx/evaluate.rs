@@ -71,7 +71,7 @@ fn shape(importer: &Importer, call: &Call) -> Result<StaticArray> {
     let (start, end) = (clamped(call.int("start", 0)?), clamped(call.int("end", i64::MAX)?));
     let dims = shape.dims().get(start..end).unwrap_or(&[]);
     StaticArray::of_shape(&Shape::new(dims))
-        .ok_or_else(|| Error::shape(format!("the shape {shape} is absurd")))
+        .ok_or_else(|| Error::shape(format!("the shape {shape} has more elements than can be addressed")))
 }
 
 fn constant(importer: &mut Importer, call: &Call) -> Result<Value> {

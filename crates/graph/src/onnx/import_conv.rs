@@ -37,15 +37,15 @@ pub(crate) fn window(call: &Call, shape: &Shape, kernel: Vec<usize>) -> Result<W
 }
 
 fn same_padding(window: &Window, axis: usize, shape: &Shape, upper: bool) -> Result<(usize, usize)> {
-    let absurd = || Error::shape(format!("a window over axis {} of {shape} cannot be padded", axis + 2));
-    let length = shape.fixed_at(axis + 2).ok_or_else(absurd)?;
+    let refused = || Error::shape(format!("a window over axis {} of {shape} cannot be padded", axis + 2));
+    let length = shape.fixed_at(axis + 2).ok_or_else(refused)?;
     let stride = window.stride[axis];
     let reach = length
         .div_ceil(stride)
         .checked_sub(1)
         .and_then(|n| n.checked_mul(stride))
         .and_then(|n| n.checked_add(window.span(axis)?))
-        .ok_or_else(absurd)?;
+        .ok_or_else(refused)?;
     let total = reach.saturating_sub(length);
     let small = total / 2;
     Ok(if upper { (small, total - small) } else { (total - small, small) })
@@ -144,7 +144,9 @@ fn transposed_padding(call: &Call, shape: &Shape, window: &mut Window, extra: &m
             .fixed_at(axis + 2)
             .and_then(|n| n.checked_sub(1)?.checked_mul(window.stride[axis]))
             .and_then(|n| n.checked_add(window.span(axis)?)?.checked_add(extra[axis]))
-            .ok_or_else(|| Error::shape(format!("axis {} of {shape} is absurd", axis + 2)))?;
+            .ok_or_else(|| {
+                Error::shape(format!("a window over axis {} of {shape} cannot be padded", axis + 2))
+            })?;
         let total = full.saturating_sub(wanted[axis]);
         extra[axis] += wanted[axis].saturating_sub(full);
         let small = total / 2;

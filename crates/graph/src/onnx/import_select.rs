@@ -72,7 +72,8 @@ fn part(axis: usize, dim: Dim, start: SymbolicInt, end: SymbolicInt, step: i64) 
             Err(Error::unsupported(format!("axis {axis} is the batch and cannot be sliced")))
         };
     };
-    let signed = i64::try_from(length).map_err(|_| Error::shape("an absurd axis"))?;
+    let too_long = |_| Error::shape(format!("axis {axis} has more elements than can be addressed"));
+    let signed = i64::try_from(length).map_err(too_long)?;
     let bound = |e: SymbolicInt| {
         // A bound that grows with the batch lies past the end of a fixed axis or is meant to.
         e.known()
@@ -255,7 +256,9 @@ pub(crate) fn gather_nd(importer: &mut Importer, call: &Call) -> Result<Vec<Valu
     let leading: Option<Vec<usize>> = shape.dims()[..depth].iter().map(|d| d.fixed()).collect();
     let leading = leading.ok_or_else(|| Error::unsupported("GatherND across the batch is not supported"))?;
     let positions: Vec<i64> = nd_positions(&leading, &indices)?.into_iter().map(|p| p as i64).collect();
-    let flat = crate::tensor::element_count(&leading).ok_or_else(|| Error::shape("an absurd shape"))?;
+    let flat = crate::tensor::element_count(&leading).ok_or_else(|| {
+        Error::shape(format!("the shape {leading:?} has more elements than can be addressed"))
+    })?;
     let rest = &shape.dims()[depth..];
     let rows = Shape::new([&[Dim::Fixed(flat)], rest].concat());
     let rows = importer.add(Op::Reshape { shape: rows }, &[x])?;

@@ -8,7 +8,7 @@
 //! cargo run -p monosplit-autodiff --example own_method
 //! ```
 
-use monosplit_autodiff::{ActiveGraph, Edge, Gradient, ReluBackward, Rules, Walk};
+use monosplit_autodiff::{ActiveGraph, Edge, GradientRules, ReluBackward, Rules, Walk};
 use monosplit_engine::{Cpu, Engine};
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
@@ -16,7 +16,7 @@ use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 /// The rule set: the chain rule everywhere but at ReLUs.
 struct RectGrad {
     threshold: f64,
-    chain_rule: Gradient,
+    chain_rule: GradientRules,
 }
 
 impl Rules for RectGrad {
@@ -42,16 +42,16 @@ fn main() -> Result<()> {
     let active = ActiveGraph::new(&network, score, &[image])?;
     let values = Tensor::new([1, 4], vec![0.9f32, -0.4, 0.5, 0.2])?;
 
-    let gradient = attribution(&active, Gradient::default(), &values)?;
+    let gradient = attribution(&active, GradientRules::default(), &values)?;
     println!("gradient          {gradient:?}");
     for threshold in [0.0, 0.1, 0.3] {
-        let rules = RectGrad { threshold, chain_rule: Gradient::default() };
+        let rules = RectGrad { threshold, chain_rule: GradientRules::default() };
         println!("RectGrad, τ = {threshold} {:?}", attribution(&active, rules, &values)?);
     }
 
     // With τ = 0 a message passes where the ReLU is open and the message positive: that is Guided Backprop.
-    let rules = RectGrad { threshold: 0.0, chain_rule: Gradient::default() };
-    let guided = Gradient { relu: ReluBackward::Guided, ..Gradient::default() };
+    let rules = RectGrad { threshold: 0.0, chain_rule: GradientRules::default() };
+    let guided = GradientRules { relu: ReluBackward::Guided, ..GradientRules::default() };
     assert_eq!(attribution(&active, rules, &values)?, attribution(&active, guided, &values)?);
     Ok(())
 }

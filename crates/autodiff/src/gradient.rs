@@ -11,7 +11,7 @@ use crate::window_max::{WindowMax, selects_first};
 
 /// The chain rule, with two choices at ReLUs. The default is the gradient PyTorch computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gradient {
+pub struct GradientRules {
     /// Whether a ReLU passes the gradient where its input is exactly zero. PyTorch's does not, the paper's does.
     pub open_at_zero: bool,
     /// What passes backwards through a ReLU.
@@ -30,7 +30,7 @@ pub enum ReluBackward {
     Deconvolution,
 }
 
-impl Rules for Gradient {
+impl Rules for GradientRules {
     type Message = NodeId;
 
     fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
@@ -81,7 +81,7 @@ impl Rules for Gradient {
     }
 }
 
-impl Gradient {
+impl GradientRules {
     fn unary(self, g: &mut Graph, edge: &Edge<'_>, function: Unary, d: NodeId) -> Result<Option<NodeId>> {
         let z = edge.node.inputs[0];
         if function == Unary::Neg {

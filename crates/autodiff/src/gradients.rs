@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Graph, NodeId, Op, Result, Tensor};
 
 use crate::active_graph::ActiveGraph;
-use crate::gradient::Gradient;
+use crate::gradient::GradientRules;
 use crate::walk::Walk;
 
 /// `graph` with nodes appended that compute `∂ of / ∂ v` for every value `v` in `with_respect_to`, and the nodes that
@@ -47,7 +47,7 @@ pub fn gradients(graph: &Graph, of: NodeId, with_respect_to: &[NodeId]) -> Resul
         .at(node.label.display()));
     };
     let seed = g.constant(Tensor::new(lengths, vec![1f32])?);
-    let mut walk = Walk::new(Gradient::default(), of, seed);
+    let mut walk = Walk::new(GradientRules::default(), of, seed);
     let mut slopes = Vec::with_capacity(with_respect_to.len());
     for value in network.inputs() {
         let slope = match walk.message(&mut g, &network, *value)? {

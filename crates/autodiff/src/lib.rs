@@ -2,7 +2,7 @@
 //!
 //! There is one walk, [`Walk`]. A backward method is a set of [`Rules`] for it: the message the method carries, and what each
 //! node does to the message. The result is a larger graph that computes the messages beside the values of the original one.
-//! [`Gradient`] is the rule set of the chain rule; [`gradients`] uses it to return gradients as nodes.
+//! [`GradientRules`] is the rule set of the chain rule; [`gradients`] uses it to return gradients as nodes.
 //!
 //! Gradients of a number with respect to any values of a graph:
 //!
@@ -30,7 +30,7 @@
 //! `examples/own_method.rs`.
 //!
 //! ```
-//! use monosplit_autodiff::{ActiveGraph, Edge, Gradient, Rules, Walk};
+//! use monosplit_autodiff::{ActiveGraph, Edge, GradientRules, Rules, Walk};
 //! use monosplit_engine::{Cpu, Engine};
 //! use monosplit_graph::op::{Reduction, Unary};
 //! use monosplit_graph::{Graph, Kind, NodeId, Op, Result, Shape, Tensor};
@@ -48,7 +48,7 @@
 //!
 //!     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
 //!         if edge.node.op != Op::Unary(Unary::Relu) {
-//!             return Gradient::default().pass(g, edge, r);
+//!             return GradientRules::default().pass(g, edge, r);
 //!         }
 //!         let importance = g.times(edge.id, r)?;
 //!         let passes = g.more_than(importance, self.threshold)?;
@@ -90,7 +90,7 @@ mod walk;
 pub mod window_max;
 
 pub use active_graph::{ActiveGraph, User};
-pub use gradient::{Gradient, ReluBackward};
+pub use gradient::{GradientRules, ReluBackward};
 pub use gradients::gradients;
 pub use rectifier::{Rectifier, rectifier};
 pub use walk::{Edge, Rules, Walk};

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use monosplit_autodiff::{Gradient, Walk};
+use monosplit_autodiff::{GradientRules, Walk};
 use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
@@ -116,8 +116,8 @@ fn plain_run(
     let class = argmax(&logits, network.classes());
 
     let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
-    let mut walk =
-        Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, network.logits(), builder.seed());
+    let rules = GradientRules { open_at_zero: true, ..GradientRules::default() };
+    let mut walk = Walk::new(rules, network.logits(), builder.seed());
     let g = &mut builder.graph;
     for id in layers {
         let gradient = walk.message(g, network, *id)?.map_or_else(|| g.scaled(0.0, *id), Ok)?;

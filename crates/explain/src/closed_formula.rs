@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::WindowMax;
-use monosplit_autodiff::{Edge, Gradient, Rules, Walk, rectifier};
+use monosplit_autodiff::{Edge, GradientRules, Rules, Walk, rectifier};
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::address::LayerName;
 use monosplit_graph::op::{Binary, Reduction};
@@ -109,7 +109,8 @@ fn write(
     let g = &mut builder.graph;
     let mut names = Vec::new();
     for (source, start, seed, factor) in terms {
-        let mut walk = Walk::new(Gradient { open_at_zero: true, ..Gradient::default() }, start, seed);
+        let rules = GradientRules { open_at_zero: true, ..GradientRules::default() };
+        let mut walk = Walk::new(rules, start, seed);
         let Some(gradient) = walk.message(g, network, at)? else { continue };
         let share = g.scaled(factor, gradient)?;
         let (share, channels) = match whole {

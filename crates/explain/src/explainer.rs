@@ -65,12 +65,12 @@ impl Sorted {
         for request in requests {
             let (list, source): (_, fn(usize) -> MapSource) = match request.method.procedure() {
                 Procedure::MultiPass(_) => (&mut sorted.multi_pass, MapSource::MultiPass),
-                Procedure::Rewrite(rewrite)
-                    if rewrite.needs_double_precision() && engine.native_precision() != Precision::F64 =>
+                Procedure::GraphMethod(method)
+                    if method.needs_double_precision() && engine.native_precision() != Precision::F64 =>
                 {
                     (&mut sorted.double, MapSource::Double)
                 }
-                Procedure::Rewrite(_) => (&mut sorted.native, MapSource::Native),
+                Procedure::GraphMethod(_) => (&mut sorted.native, MapSource::Native),
             };
             sorted.sources.push(source(list.len()));
             list.push(request.clone());

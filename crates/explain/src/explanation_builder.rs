@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use monosplit_autodiff::{Gradient, Rules, Walk};
+use monosplit_autodiff::{GradientRules, Rules, Walk};
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
@@ -66,7 +66,7 @@ impl<'a> ExplanationBuilder<'a> {
 
     /// The ordinary gradient of the explained score with respect to the value `at`.
     pub fn gradient(&mut self, at: NodeId) -> Result<NodeId> {
-        self.backward(Gradient::default(), at)
+        self.backward(GradientRules::default(), at)
     }
 
     /// The message that `rules` carry from the class scores to the value `at`. The message of the class scores is
@@ -77,8 +77,8 @@ impl<'a> ExplanationBuilder<'a> {
     /// A backward method outside this crate is a set of [`Rules`] and a [`Method`](crate::Method) that names it:
     ///
     /// ```
-    /// use monosplit_autodiff::{Edge, Gradient, Rules};
-    /// use monosplit_explain::{Attribution, ExplanationBuilder, Method, Procedure, Rewrite};
+    /// use monosplit_autodiff::{Edge, GradientRules, Rules};
+    /// use monosplit_explain::{Attribution, ExplanationBuilder, GraphMethod, Method, Procedure};
     /// use monosplit_graph::op::{Reduction, Unary};
     /// use monosplit_graph::{Graph, NodeId, Op, Result};
     ///
@@ -97,7 +97,7 @@ impl<'a> ExplanationBuilder<'a> {
     ///
     ///     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: NodeId) -> Result<Option<NodeId>> {
     ///         if edge.node.op != Op::Unary(Unary::Relu) {
-    ///             return Gradient::default().pass(g, edge, r);
+    ///             return GradientRules::default().pass(g, edge, r);
     ///         }
     ///         let importance = g.times(edge.id, r)?;
     ///         let passes = g.more_than(importance, self.threshold)?;
@@ -111,11 +111,11 @@ impl<'a> ExplanationBuilder<'a> {
     ///     }
     ///
     ///     fn procedure(&self) -> Procedure<'_> {
-    ///         Procedure::Rewrite(self)
+    ///         Procedure::GraphMethod(self)
     ///     }
     /// }
     ///
-    /// impl Rewrite for RectGrad {
+    /// impl GraphMethod for RectGrad {
     ///     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
     ///         let message = builder.backward(*self, at)?;
     ///         let value = builder.graph().times(message, at)?;
@@ -277,7 +277,7 @@ mod tests {
         }
 
         fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, message: NodeId) -> Result<Option<NodeId>> {
-            let Some(passed) = Gradient::default().pass(g, edge, message)? else { return Ok(None) };
+            let Some(passed) = GradientRules::default().pass(g, edge, message)? else { return Ok(None) };
             g.scaled(self.0, passed).map(Some)
         }
     }

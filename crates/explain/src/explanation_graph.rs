@@ -122,15 +122,15 @@ impl ExplanationGraph {
 }
 
 fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Scaled> {
-    let rewrite = match request.method.procedure() {
-        Procedure::Rewrite(rewrite) => rewrite,
+    let method = match request.method.procedure() {
+        Procedure::GraphMethod(method) => method,
         Procedure::MultiPass(repeated) => {
             let (name, obstacle) = (request.method.name(), repeated.obstacle());
             return Err(Error::argument(format!("{name} {obstacle} and cannot be written as one graph")));
         }
     };
     let at = value(builder.network, request.layer.as_deref())?;
-    let attribution = rewrite.write(builder, at)?;
+    let attribution = method.write(builder, at)?;
     let axes = builder.axes(attribution.of)?;
     let image = builder.graph.node(builder.image()).shape.clone();
     let scale = builder.scale;

@@ -94,8 +94,8 @@ pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
-    AttributedLayer, Attribution, Attributions, DefaultLayer, Diagnostic, MapRequest, Method, MultiPass,
-    NetworkLayer, PreparedMethod, Procedure, Rewrite,
+    AttributedLayer, Attribution, Attributions, DefaultLayer, Diagnostic, GraphMethod, MapRequest, Method,
+    MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 pub use network::class_scores;
 pub use pair::{Pair, materialise};

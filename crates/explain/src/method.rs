@@ -30,7 +30,7 @@ pub trait Method: fmt::Debug + Send + Sync {
 /// How a method is computed.
 pub enum Procedure<'a> {
     /// By nodes added to the network's graph.
-    Rewrite(&'a dyn Rewrite),
+    GraphMethod(&'a dyn GraphMethod),
     /// By running the network many times.
     MultiPass(&'a dyn MultiPass),
 }
@@ -47,8 +47,8 @@ pub enum DefaultLayer {
     LastFeatures,
 }
 
-/// A method that is a rewrite of the network's graph.
-pub trait Rewrite {
+/// A method that adds nodes to the network's graph.
+pub trait GraphMethod {
     /// Adds the nodes that compute the attribution of the value `at`.
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution>;
 
@@ -58,7 +58,7 @@ pub trait Rewrite {
     }
 }
 
-/// The result of a rewrite: the node that holds the attribution, and the value it attributes to.
+/// The result of a graph method: the node that holds the attribution, and the value it attributes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribution {
     pub(crate) value: Scaled,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
-use monosplit_autodiff::{Edge, Gradient, Rules};
+use monosplit_autodiff::{Edge, GradientRules, Rules};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, Node, NodeId, Op, Result};
 
@@ -55,7 +55,7 @@ impl Rules for Rescale {
         let size = g.magnitude(change)?;
         let least = g.number(NO_CHANGE);
         let unchanged = g.binary(Binary::Less, size, least)?;
-        let gradient = match Gradient::default().pass(g, edge, m)? {
+        let gradient = match GradientRules::default().pass(g, edge, m)? {
             Some(gradient) => gradient,
             None => g.number(0.0),
         };

@@ -19,7 +19,7 @@ pub fn channel_magnitudes(
 ) -> Vec<MapRequest> {
     let normed = graph.nodes().any(|(_, node)| matches!(node.op, Op::LayerNorm { .. }));
     let adds = !matches!(finish.channels, Channels::Keep | Channels::Max);
-    let rewrites = matches!(method.method.procedure(), Procedure::Rewrite(_));
+    let rewrites = matches!(method.method.procedure(), Procedure::GraphMethod(_));
     let plain = finish.normalise == Normalise::None && finish.absolute != Absolute::Channels;
     if !normed || !adds || !rewrites || !plain {
         return Vec::new();

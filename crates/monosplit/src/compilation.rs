@@ -70,7 +70,7 @@ impl Compilation {
     /// them.
     pub fn own_precision(maps: &[(&ConfiguredMethod, MapRequest)]) -> Precision {
         let needs_double = |(_, request): &(&ConfiguredMethod, MapRequest)| match request.method.procedure() {
-            Procedure::Rewrite(rewrite) => rewrite.needs_double_precision(),
+            Procedure::GraphMethod(method) => method.needs_double_precision(),
             Procedure::MultiPass(_) => false,
         };
         if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }

@@ -25,7 +25,7 @@ fn text(path: &Path) -> String {
 fn methods(rewrites: bool) -> Vec<&'static str> {
     let is_rewrite = |name: &&'static str| {
         let chosen = monosplit::catalogue::parse(name, &[]).unwrap();
-        matches!(chosen.method.procedure(), Procedure::Rewrite(_)) == rewrites
+        matches!(chosen.method.procedure(), Procedure::GraphMethod(_)) == rewrites
     };
     // The networks here have no attention.
     let entries = entries().filter(|entry| entry.family != Family::Attention);

@@ -43,7 +43,7 @@ use rule::RuleContext;
 use signs::non_negative;
 
 /// The rules for one relevance.
-pub(crate) struct Relevance {
+pub(crate) struct LrpRules {
     network: Rc<Network>,
     composite: Composite,
     /// For each node, whether it is a first layer: no affine layer lies before it.
@@ -54,7 +54,7 @@ pub(crate) struct Relevance {
     quotients: HashMap<NodeId, NodeId>,
 }
 
-impl Relevance {
+impl LrpRules {
     /// Prepares the rules; an error if a rule by name fits no layer.
     pub(crate) fn new(network: &Rc<Network>, composite: &Composite) -> Result<Self> {
         composite.check()?;
@@ -69,7 +69,7 @@ impl Relevance {
                 .hint(Hint::LAYERS));
             }
         }
-        Ok(Relevance {
+        Ok(LrpRules {
             network: network.clone(),
             composite: composite.clone(),
             first: first_layers(network),
@@ -147,7 +147,7 @@ impl Relevance {
     }
 }
 
-impl Rules for Relevance {
+impl Rules for LrpRules {
     type Message = NodeId;
 
     fn join(&mut self, g: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {

@@ -5,7 +5,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Dim, Error, Hint, NodeId, Op, Result, Shape, Tensor};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::method::{Attribution, GraphMethod, Method, Procedure};
 use crate::patch_grid::Grid;
 
 /// Attention from the class token to the patches; the mean over all tokens if there is no class token.
@@ -38,11 +38,11 @@ impl Method for Attention {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 }
 
-impl Rewrite for Attention {
+impl GraphMethod for Attention {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         if at != builder.image() {
             return Err(Error::argument("attention maps are computed for the image; name no layer"));

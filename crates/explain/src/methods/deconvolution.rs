@@ -1,11 +1,11 @@
 //! Deconvolution.
 
-use monosplit_autodiff::{Gradient, ReluBackward};
+use monosplit_autodiff::{GradientRules, ReluBackward};
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::method::{Attribution, GraphMethod, Method, Procedure};
 
 /// The gradient with another rule for ReLUs: each passes the positive part of the gradient, whatever its input; sum over
 /// channels.
@@ -18,13 +18,13 @@ impl Method for Deconvolution {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 }
 
-impl Rewrite for Deconvolution {
+impl GraphMethod for Deconvolution {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
-        let rules = Gradient { relu: ReluBackward::Deconvolution, ..Gradient::default() };
+        let rules = GradientRules { relu: ReluBackward::Deconvolution, ..GradientRules::default() };
         Ok(Attribution::per_element(builder.backward(rules, at)?, at, Reduction::Sum))
     }
 }

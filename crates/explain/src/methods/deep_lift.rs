@@ -5,7 +5,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::method::{Attribution, GraphMethod, Method, Procedure};
 use crate::reference::ReferenceImage;
 use crate::rescale::Rescale;
 
@@ -36,11 +36,11 @@ impl Method for DeepLift {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 }
 
-impl Rewrite for DeepLift {
+impl GraphMethod for DeepLift {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let reference = builder.reference(&self.baseline)?;
         let multiplier = builder.message(self, at, |builder| {

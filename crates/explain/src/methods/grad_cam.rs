@@ -4,7 +4,7 @@ use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 
 /// `Σ_c w_c a_c`, where `w_c` is the mean of the gradient over positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ impl Method for GradCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -33,7 +33,7 @@ impl Method for GradCam {
     }
 }
 
-impl Rewrite for GradCam {
+impl GraphMethod for GradCam {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let layer = Layer::new(builder, at)?;
         let gradient = builder.gradient(at)?;

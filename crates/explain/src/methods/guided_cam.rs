@@ -6,7 +6,7 @@ use monosplit_graph::{Dim, NodeId, Result, Shape};
 use super::{GradCam, GuidedBackprop, LayerCam};
 use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::{Upsampling, resized};
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 
 /// The class activation map that weights a guided map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ impl Method for GuidedCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -44,7 +44,7 @@ impl Method for GuidedCam {
     }
 }
 
-impl Rewrite for GuidedCam {
+impl GraphMethod for GuidedCam {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let image = builder.image();
         let fine = GuidedBackprop.write(builder, image)?.value.value;

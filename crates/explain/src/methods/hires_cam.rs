@@ -4,7 +4,7 @@ use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 
 /// `Σ_c ∂y/∂a_c ⊙ a_c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ impl Method for HiResCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -27,7 +27,7 @@ impl Method for HiResCam {
     }
 }
 
-impl Rewrite for HiResCam {
+impl GraphMethod for HiResCam {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let layer = Layer::new(builder, at)?;
         let gradient = builder.gradient(at)?;

@@ -4,7 +4,7 @@ use monosplit_graph::{NodeId, Result};
 
 use crate::cam::Layer;
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 
 /// `Σ_c relu(∂y/∂a_c) ⊙ a_c`, or without the inner ReLU as the paper on the split writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ impl Method for LayerCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -35,7 +35,7 @@ impl Method for LayerCam {
     }
 }
 
-impl Rewrite for LayerCam {
+impl GraphMethod for LayerCam {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let layer = Layer::new(builder, at)?;
         let gradient = builder.gradient(at)?;

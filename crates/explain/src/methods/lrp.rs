@@ -5,8 +5,8 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::lrp::{Composite, Relevance};
-use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::lrp::{Composite, LrpRules};
+use crate::method::{Attribution, GraphMethod, Method, Procedure};
 
 /// The relevance of the class scores, where the walk starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,13 +37,13 @@ impl Lrp {
         builder.message_if_any(self, at, |builder| self.walk(builder))
     }
 
-    fn walk(&self, builder: &mut ExplanationBuilder<'_>) -> Result<Walk<Relevance>> {
+    fn walk(&self, builder: &mut ExplanationBuilder<'_>) -> Result<Walk<LrpRules>> {
         let (scores, one_hot) = (builder.scores(), builder.seed());
         let seed = match self.seed {
             RelevanceSeed::Score => builder.graph.times(one_hot, scores)?,
             RelevanceSeed::One => one_hot,
         };
-        Ok(Walk::new(Relevance::new(builder.network, &self.composite)?, scores, seed))
+        Ok(Walk::new(LrpRules::new(builder.network, &self.composite)?, scores, seed))
     }
 }
 
@@ -53,11 +53,11 @@ impl Method for Lrp {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 }
 
-impl Rewrite for Lrp {
+impl GraphMethod for Lrp {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let relevance = builder.message(self, at, |builder| self.walk(builder))?;
         Ok(Attribution::per_element(relevance, at, Reduction::Sum))

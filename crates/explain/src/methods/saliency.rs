@@ -4,7 +4,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, Method, Procedure, Rewrite};
+use crate::method::{Attribution, GraphMethod, Method, Procedure};
 
 /// `|∂y/∂a|`; the largest over channels, as first published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,11 +16,11 @@ impl Method for Saliency {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 }
 
-impl Rewrite for Saliency {
+impl GraphMethod for Saliency {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let gradient = builder.gradient(at)?;
         let size = builder.graph().magnitude(gradient)?;

@@ -4,7 +4,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 use crate::split::Split;
 use crate::split_streams::{Stream, StreamPart, activation, sensitivity};
 
@@ -25,7 +25,7 @@ impl Method for SplitCam {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -33,7 +33,7 @@ impl Method for SplitCam {
     }
 }
 
-impl Rewrite for SplitCam {
+impl GraphMethod for SplitCam {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let message = builder.sensitivities(&self.split, at)?;
         let stream = builder.stream(&self.split, false)?;

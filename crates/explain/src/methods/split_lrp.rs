@@ -4,7 +4,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 use crate::scaled::Scaled;
 use crate::split::Split;
 
@@ -40,7 +40,7 @@ impl Method for SplitLrp {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -48,7 +48,7 @@ impl Method for SplitLrp {
     }
 }
 
-impl Rewrite for SplitLrp {
+impl GraphMethod for SplitLrp {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let (relevance, exponent) = builder.relevances(&self.split, at)?;
         let value = match self.map {

@@ -4,7 +4,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::method::{Attribution, DefaultLayer, Method, Procedure, Rewrite};
+use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
 use crate::split::Split;
 use crate::split_streams::{StreamPart, activation};
 
@@ -29,7 +29,7 @@ impl Method for SplitStream {
     }
 
     fn procedure(&self) -> Procedure<'_> {
-        Procedure::Rewrite(self)
+        Procedure::GraphMethod(self)
     }
 
     fn default_layer(&self) -> DefaultLayer {
@@ -37,7 +37,7 @@ impl Method for SplitStream {
     }
 }
 
-impl Rewrite for SplitStream {
+impl GraphMethod for SplitStream {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let stream = builder.stream(&self.split, false)?;
         let (g, scale) = (&mut builder.graph, builder.scale);

@@ -53,7 +53,7 @@ pub use architecture::{Architecture, Layer, NAMED};
 pub use counterfactual::{Counterfactual, Counterfactuals, Separation, Share};
 pub use data::{Samples, TrainingData};
 pub use export::{RESTRICTION, STREAMS};
-pub use optimiser::{Optimiser, Rule, Schedule};
+pub use optimiser::{Optimiser, Schedule, UpdateRule};
 pub use property_check::PropertyCheck;
 pub use restriction::{Positivity, Restriction};
 pub use score::{Score, score};

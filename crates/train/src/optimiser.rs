@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 13;
 
 /// The update rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum UpdateRule {
     /// Adam (Kingma and Ba 2015); weight decay is added to the gradient. Parameters without other gradients (weights of pixels
     /// that are always dark, weights clamped by the ReLU transform) therefore go to zero by whole steps.
     #[default]
@@ -24,29 +24,29 @@ pub enum Rule {
     Sgd,
 }
 
-impl Rule {
+impl UpdateRule {
     /// All of them.
-    pub const ALL: [Rule; 3] = [Rule::Adam, Rule::AdamW, Rule::Sgd];
+    pub const ALL: [UpdateRule; 3] = [UpdateRule::Adam, UpdateRule::AdamW, UpdateRule::Sgd];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Rule::Adam => "adam",
-            Rule::AdamW => "adamw",
-            Rule::Sgd => "sgd",
+            UpdateRule::Adam => "adam",
+            UpdateRule::AdamW => "adamw",
+            UpdateRule::Sgd => "sgd",
         }
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for UpdateRule {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let found = Rule::ALL.into_iter().find(|rule| rule.name().eq_ignore_ascii_case(name));
+        let found = UpdateRule::ALL.into_iter().find(|rule| rule.name().eq_ignore_ascii_case(name));
         found.ok_or_else(|| {
             Error::argument(format!(
                 "there is no optimiser '{name}'; there are {}",
-                Rule::ALL.map(Rule::name).join(", ")
+                UpdateRule::ALL.map(UpdateRule::name).join(", ")
             ))
         })
     }
@@ -56,7 +56,7 @@ impl FromStr for Rule {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Optimiser {
     /// The rule.
-    pub rule: Rule,
+    pub rule: UpdateRule,
     /// Momentum: of the mean of gradients in Adam, of the velocity in SGD.
     pub momentum: f32,
     /// Momentum of the mean of squared gradients in Adam.
@@ -69,7 +69,13 @@ pub struct Optimiser {
 
 impl Default for Optimiser {
     fn default() -> Self {
-        Optimiser { rule: Rule::default(), momentum: 0.9, square_momentum: 0.999, epsilon: 1e-8, decay: 1e-3 }
+        Optimiser {
+            rule: UpdateRule::default(),
+            momentum: 0.9,
+            square_momentum: 0.999,
+            epsilon: 1e-8,
+            decay: 1e-3,
+        }
     }
 }
 
@@ -82,8 +88,8 @@ pub(crate) struct OptimiserState {
 }
 
 impl OptimiserState {
-    pub(crate) fn new(rule: Rule, length: usize) -> Self {
-        let square = if rule == Rule::Sgd { 0 } else { length };
+    pub(crate) fn new(rule: UpdateRule, length: usize) -> Self {
+        let square = if rule == UpdateRule::Sgd { 0 } else { length };
         OptimiserState { mean: vec![0.0; length], square: vec![0.0; square] }
     }
 }
@@ -141,11 +147,11 @@ impl Optimiser {
     pub(crate) fn step_size(&self, rate: f32, step: u64) -> StepSize {
         let correction = |momentum: f32| 1.0 - f64::from(momentum).powf(step as f64);
         match self.rule {
-            Rule::Sgd => StepSize { stride: rate, root: 1.0, kept: 1.0 },
+            UpdateRule::Sgd => StepSize { stride: rate, root: 1.0, kept: 1.0 },
             rule => StepSize {
                 stride: (f64::from(rate) / correction(self.momentum)) as f32,
                 root: correction(self.square_momentum).sqrt().recip() as f32,
-                kept: if rule == Rule::AdamW { 1.0 - rate * self.decay } else { 1.0 },
+                kept: if rule == UpdateRule::AdamW { 1.0 - rate * self.decay } else { 1.0 },
             },
         }
     }
@@ -165,8 +171,8 @@ impl Optimiser {
                 }
             };
             match self.rule {
-                Rule::Sgd => self.descend(step_size.stride, chunk.parameter, gradient, chunk.mean),
-                Rule::Adam | Rule::AdamW => {
+                UpdateRule::Sgd => self.descend(step_size.stride, chunk.parameter, gradient, chunk.mean),
+                UpdateRule::Adam | UpdateRule::AdamW => {
                     self.adapt(step_size, chunk.parameter, gradient, (chunk.mean, chunk.square));
                 }
             }
@@ -192,7 +198,7 @@ impl Optimiser {
         gradient: &[f32],
         (mean, square): (&mut [f32], &mut [f32]),
     ) {
-        let added = if self.rule == Rule::AdamW { 0.0 } else { self.decay };
+        let added = if self.rule == UpdateRule::AdamW { 0.0 } else { self.decay };
         let (fresh, fresh_square) = (1.0 - self.momentum, 1.0 - self.square_momentum);
         for (((w, &d), m), s) in parameter.iter_mut().zip(gradient).zip(mean).zip(square) {
             let d = d + added * *w;
@@ -269,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_rule_finds_the_bottom_of_a_bowl() {
-        for rule in Rule::ALL {
+        for rule in UpdateRule::ALL {
             let optimiser = Optimiser { rule, decay: 0.0, ..Optimiser::default() };
             let (mut w, mut memory) = (vec![3.0f32, -2.0], OptimiserState::new(rule, 2));
             for step in 1..=2000 {

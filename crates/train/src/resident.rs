@@ -7,7 +7,7 @@ use monosplit_engine::{Engine, StatefulProgram};
 use monosplit_graph::op::Unary;
 use monosplit_graph::{Error, Graph, Kind, NodeId, Result, Shape, Tensor};
 
-use crate::optimiser::{Optimiser, Rule, StepSize};
+use crate::optimiser::{Optimiser, StepSize, UpdateRule};
 use crate::restriction::Positivity;
 use crate::settings::Settings;
 use crate::state::{STATISTICS_RATE, State};
@@ -123,7 +123,8 @@ fn training_graph(step_graph: &StepGraph, settings: &Settings) -> Result<Graph> 
         named.map(|p| g.input(format!("{what} of {}", p.name), Shape::fixed(&p.shape), Kind::Float)).collect()
     };
     let means = memory(&mut g, "mean");
-    let squares = if settings.optimiser.rule == Rule::Sgd { Vec::new() } else { memory(&mut g, "square") };
+    let squares =
+        if settings.optimiser.rule == UpdateRule::Sgd { Vec::new() } else { memory(&mut g, "square") };
     let running = running(&mut g, &step_graph.statistics);
     let map = step.copy_into_with(&mut g, &given)?;
     let mut found = step.outputs().iter().map(|output| map[output.node]);
@@ -208,7 +209,7 @@ impl Optimiser {
         slope: NodeId,
         (mean, square): (NodeId, Option<NodeId>),
     ) -> Result<[Option<NodeId>; 3]> {
-        let decay = if self.rule == Rule::AdamW { 0.0 } else { self.decay };
+        let decay = if self.rule == UpdateRule::AdamW { 0.0 } else { self.decay };
         let pull = g.scaled(f64::from(decay), w)?;
         let slope = g.plus(slope, pull)?;
         let remembered = g.scaled(f64::from(self.momentum), mean)?;

@@ -170,7 +170,7 @@ mod tests {
     use monosplit_graph::weights::Weights;
 
     use super::*;
-    use crate::optimiser::{Optimiser, OptimiserState, ParameterUpdate, Rule};
+    use crate::optimiser::{Optimiser, OptimiserState, ParameterUpdate, UpdateRule};
     use crate::restriction::Restriction;
     use crate::settings::Settings;
     use crate::state::State;
@@ -246,7 +246,7 @@ mod tests {
     fn optimisers_move_as_those_of_pytorch() {
         let golden = golden();
         let named = |name: &str| golden.get(&format!("optimiser/{name}")).unwrap();
-        for rule in Rule::ALL {
+        for rule in UpdateRule::ALL {
             let optimiser = Optimiser { rule, decay: 0.1, ..Optimiser::default() };
             let mut parameter = named("start").to_f32().to_vec();
             let mut memory = OptimiserState::new(rule, parameter.len());

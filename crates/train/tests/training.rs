@@ -7,7 +7,8 @@ use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
 use monosplit_train::{
-    Architecture, Positivity, PropertyCheck, Restriction, Rule, Samples, Settings, Trainer, TrainingData,
+    Architecture, Positivity, PropertyCheck, Restriction, Samples, Settings, Trainer, TrainingData,
+    UpdateRule,
 };
 
 const LAYERS: &str = "conv 8 3; norm; maxout 2; pool 2; dense 32; norm; maxout 2; dense 16; maxout 2; scores";
@@ -84,7 +85,7 @@ fn a_training_interrupted_anywhere_ends_with_the_same_bits() {
 fn a_state_that_stays_with_the_engine_comes_to_the_same() {
     let data = pictures();
     let file = checkpoint("resident");
-    for rule in Rule::ALL {
+    for rule in UpdateRule::ALL {
         for positivity in Positivity::ALL {
             let mut settings = settings(Restriction::DifferenceConvexInverted);
             (settings.optimiser.rule, settings.positivity) = (rule, positivity);

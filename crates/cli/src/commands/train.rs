@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::graph::{Error, Noise, Result};
 use monosplit::train::{
-    Architecture, Cell, Epoch, Files, NAMED, Positivity, Restriction, Rule, Schedule, Settings, TrainingData,
-    TrainingRun, files_in, paper_median,
+    Architecture, Cell, Epoch, Files, NAMED, Positivity, Restriction, Schedule, Settings, TrainingData,
+    TrainingRun, UpdateRule, files_in, paper_median,
 };
 
 use monosplit::render::{LinePlot, Series};
@@ -99,7 +99,7 @@ pub(crate) struct Train {
     print: bool,
 
     #[command(flatten)]
-    how: HowArgs,
+    training: TrainingArgs,
 
     /// Go on from the checkpoint of an interrupted training.
     #[arg(long)]
@@ -128,7 +128,7 @@ pub(crate) struct Train {
 /// How a network is trained.
 #[derive(Args)]
 #[command(next_help_heading = "Training")]
-struct HowArgs {
+struct TrainingArgs {
     /// How often every sample is seen.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
@@ -170,7 +170,7 @@ struct HowArgs {
     patience: Option<u32>,
 }
 
-impl HowArgs {
+impl TrainingArgs {
     fn settings(&self, architecture: Architecture, restriction: Restriction, seed: u64) -> Result<Settings> {
         let mut settings = Settings::new(architecture, restriction);
         settings.positivity = self.positivity.parse::<Positivity>()?;
@@ -180,7 +180,7 @@ impl HowArgs {
         settings.rate = positive("--rate", self.rate)?;
         settings.schedule = self.schedule.parse::<Schedule>()?;
         settings.warmup = not_negative("--warmup", self.warmup)?;
-        settings.optimiser.rule = self.optimiser.parse::<Rule>()?;
+        settings.optimiser.rule = self.optimiser.parse::<UpdateRule>()?;
         settings.optimiser.decay = not_negative("--decay", self.decay)?;
         settings.spread = positive("--spread", self.spread)?;
         settings.patience = self.patience.map(|epochs| epochs as usize);
@@ -224,7 +224,7 @@ impl Train {
                 let ([architecture], &[restriction]) = (&*architectures, &*restrictions) else {
                     return Err(Error::argument("one network has one --arch and one --restriction").into());
                 };
-                let settings = self.how.settings(architecture.clone(), restriction, self.seed)?;
+                let settings = self.training.settings(architecture.clone(), restriction, self.seed)?;
                 self.train_one(settings, &data, path, out)
             }
             _ => Err(Error::argument("name the network with --out, or a folder with --table --runs").into()),
@@ -358,7 +358,7 @@ impl Train {
                     .iter()
                     .zip(&fingerprints)
                     .map(|(&seed, data)| {
-                        Ok((self.how.settings(architecture.clone(), restriction, seed)?, data.clone()))
+                        Ok((self.training.settings(architecture.clone(), restriction, seed)?, data.clone()))
                     })
                     .collect();
                 let trainings = trainings?;

@@ -5,9 +5,9 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::failure::note;
 
 /// Prints warnings on the error stream, unless only results and errors are wanted.
-struct Remarks;
+struct StderrLogger;
 
-impl Log for Remarks {
+impl Log for StderrLogger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.level() <= LevelFilter::Warn && metadata.target().starts_with("monosplit")
     }
@@ -23,8 +23,8 @@ impl Log for Remarks {
 
 /// From now on, warnings of the libraries are printed; the first call counts.
 pub(crate) fn install() {
-    static REMARKS: Remarks = Remarks;
-    if log::set_logger(&REMARKS).is_ok() {
+    static LOGGER: StderrLogger = StderrLogger;
+    if log::set_logger(&LOGGER).is_ok() {
         log::set_max_level(LevelFilter::Warn);
     }
 }

@@ -17,7 +17,7 @@ use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Hint, Result};
 
 use super::compute::{ComputeArgs, Precision};
-use super::progress::{Bar, spoken};
+use super::progress::{Bar, format_duration};
 use super::run::check_writable;
 use crate::failure::{Failure, note};
 use crate::json::Json;
@@ -151,7 +151,7 @@ impl Evaluate {
             return Ok(());
         }
         let shown = printable(&path.display().to_string());
-        writeln!(out, "\n{shown}: complete after {}", spoken(seconds))?;
+        writeln!(out, "\n{shown}: complete after {}", format_duration(seconds))?;
         Ok(())
     }
 

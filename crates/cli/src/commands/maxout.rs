@@ -66,7 +66,7 @@ impl Maxout {
 
 /// How the two networks are made.
 #[derive(Args)]
-struct Ways {
+struct SplitArgs {
     /// Do not split the inputs: g and h are then networks without any negative weight, and never
     /// decrease where all inputs are at least −C.
     #[arg(long, value_name = "C", verbatim_doc_comment, allow_hyphen_values = true)]
@@ -79,7 +79,7 @@ struct Ways {
     convex: bool,
 }
 
-impl Ways {
+impl SplitArgs {
     fn options(&self) -> Result<SplitOptions> {
         let inputs = match &self.monotone {
             None => Inputs::Rectified,
@@ -114,7 +114,7 @@ struct SplitNetwork {
     file: PathBuf,
 
     #[command(flatten)]
-    ways: Ways,
+    split_args: SplitArgs,
 
     /// Write the network of both to this file instead of printing it.
     #[arg(short, long, alias = "out", value_name = "FILE")]
@@ -123,7 +123,7 @@ struct SplitNetwork {
 
 impl SplitNetwork {
     fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let options = self.ways.options()?;
+        let options = self.split_args.options()?;
         self.output.as_deref().map_or(Ok(()), check_writable)?;
         let network = open(&self.file)?;
         let pair = split(&network, &options).map_err(|error| of(&self.file, error))?;
@@ -201,7 +201,7 @@ struct Expand {
     file: PathBuf,
 
     #[command(flatten)]
-    ways: Ways,
+    split_args: SplitArgs,
 
     /// Write formulas for LaTeX.
     #[arg(long)]
@@ -214,10 +214,10 @@ struct Expand {
 
 impl Expand {
     fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let options = self.ways.options()?;
+        let options = self.split_args.options()?;
         self.output.as_deref().map_or(Ok(()), check_writable)?;
         let network = open(&self.file)?;
-        let plain = network.is_monotone() && self.ways.monotone.is_none();
+        let plain = network.is_monotone() && self.split_args.monotone.is_none();
         let expansion = match plain {
             true => Expansion::of(&network, Variables::Free),
             false => Expansion::of_split(&network, &options),
@@ -259,7 +259,7 @@ struct Draw {
     split: bool,
 
     #[command(flatten)]
-    ways: Ways,
+    split_args: SplitArgs,
 
     /// Write SVG [default, unless the file to write ends in .dot or .gv].
     #[arg(long, conflicts_with = "dot")]
@@ -276,8 +276,8 @@ struct Draw {
 
 impl Draw {
     fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let options = self.ways.options()?;
-        if !self.split && (self.ways.convex || self.ways.monotone.is_some()) {
+        let options = self.split_args.options()?;
+        if !self.split && (self.split_args.convex || self.split_args.monotone.is_some()) {
             return Err(Error::argument(
                 "--monotone and --convex say how to split; add --split to draw that",
             )

@@ -45,7 +45,7 @@ impl Bar {
 }
 
 /// A duration in words.
-pub(crate) fn spoken(seconds: f64) -> String {
+pub(crate) fn format_duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
@@ -77,7 +77,7 @@ impl Progress for Bar {
         let own = done.saturating_sub(start);
         let left = match own {
             0 if start > 0 => String::new(),
-            own => spoken(elapsed.as_secs_f64() / own.max(1) as f64 * (total - done) as f64),
+            own => format_duration(elapsed.as_secs_f64() / own.max(1) as f64 * (total - done) as f64),
         };
         let left = if left.is_empty() { left } else { format!(", {left} left") };
         let filled = WIDTH * done / total.max(1);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn times_are_said_as_people_say_them() {
-        let said = [4.4, 75.0, 1260.0, 7500.0].map(spoken);
+        let said = [4.4, 75.0, 1260.0, 7500.0].map(format_duration);
         assert_eq!(said, ["4 s", "1 min 15 s", "21 min", "2 h 05 min"]);
     }
 }

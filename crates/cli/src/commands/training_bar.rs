@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use monosplit::train::{Epoch, Progress, Trainer};
 
-use super::progress::spoken;
+use super::progress::format_duration;
 use crate::output_style::is_watched;
 
 /// A progress line of training.
@@ -58,7 +58,7 @@ impl TrainingBar {
             "·".repeat(20 - filled.min(20)),
             progress.loss,
             100.0 * progress.accuracy,
-            spoken(left)
+            format_duration(left)
         );
     }
 }

@@ -43,8 +43,8 @@ impl<'a> Report<'a> {
                 continue;
             }
             let summary = Summary::of(store, planned, stage)?;
-            if let Some(lack) = tables::lack(&summary) {
-                report.paragraph(&lack);
+            if let Some(note) = tables::missing_values_note(&summary) {
+                report.paragraph(&note);
             }
             match stage.kind.as_str() {
                 "selection" => report.selection(&summary, planned)?,
@@ -56,7 +56,7 @@ impl<'a> Report<'a> {
                 _ => {}
             }
         }
-        report.troubles(&store.image_issues(planned.id)?)?;
+        report.image_issues(&store.image_issues(planned.id)?)?;
         let Report { page, mut written, .. } = report;
         write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
         written.insert(0, "index.html".into());
@@ -111,17 +111,17 @@ impl<'a> Report<'a> {
         let file = |path: &str| {
             Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
-        let troubles = store.image_issues(planned.id)?;
-        let troubled = |part: &str, kept: bool, what: &str| {
-            let found = troubles.iter().filter(|one| one.part == part && one.kept == kept).count();
+        let issues = store.image_issues(planned.id)?;
+        let with_issues = |part: &str, kept: bool, what: &str| {
+            let found = issues.iter().filter(|one| one.part == part && one.kept == kept).count();
             if found > 0 { format!(" ({found} {what})") } else { String::new() }
         };
         let mut parts = Vec::new();
         for part in ["validation", "test"] {
             let count = store.images(planned.id, part)?.len();
             if count > 0 {
-                let unmasked = troubled(part, true, "of them without a mask or with an empty one");
-                let left_out = troubled(part, false, "left out");
+                let unmasked = with_issues(part, true, "of them without a mask or with an empty one");
+                let left_out = with_issues(part, false, "left out");
                 parts.push(format!("{count} images for {part}{unmasked}{left_out}"));
             }
         }
@@ -139,8 +139,8 @@ impl<'a> Report<'a> {
     }
 
     /// Lists the images with problems.
-    fn troubles(&mut self, troubles: &[RecordedIssue]) -> Result<()> {
-        if troubles.is_empty() {
+    fn image_issues(&mut self, issues: &[RecordedIssue]) -> Result<()> {
+        if issues.is_empty() {
             return Ok(());
         }
         self.heading("Images with something wrong");
@@ -148,7 +148,7 @@ impl<'a> Report<'a> {
             "Those that were left out count nowhere. On those that are kept without a mask, metrics that need one have no \
              value.",
         );
-        self.table("images", &tables::troubles(troubles))
+        self.table("images", &tables::image_issues(issues))
     }
 
     fn selection(&mut self, summary: &Summary, planned: &Planned) -> Result<()> {

@@ -65,7 +65,7 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
 }
 
 /// What is missing of an incomplete stage.
-pub(super) fn lack(summary: &Summary) -> Option<String> {
+pub(super) fn missing_values_note(summary: &Summary) -> Option<String> {
     let Summary { stage, seen, rows, .. } = summary;
     let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.undefined).sum();
     let all = stage.members.len() * stage.metrics.len() * seen;
@@ -131,7 +131,7 @@ pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
 pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
     let stage = &summary.stage;
     let is_split = |row: usize| stage.members[row].configuration.method.starts_with("split");
-    let champions: Vec<usize> =
+    let best_splits: Vec<usize> =
         (0..stage.metrics.len()).map(|metric| summary.best(metric, is_split)).collect::<Option<_>>()?;
     let others: Vec<usize> =
         (0..stage.members.len()).filter(|&row| !is_split(row) && is_ranked(stage, row)).collect();
@@ -141,8 +141,8 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
     let row = |&other: &usize| {
         let member = &stage.members[other];
         let mut row = vec![words(format!("{}, {}", member.title, layer(member)))];
-        row.extend(champions.iter().enumerate().map(|(metric, &champion)| {
-            match summary.verdict(champion, other, metric) {
+        row.extend(best_splits.iter().enumerate().map(|(metric, &best_split)| {
+            match summary.verdict(best_split, other, metric) {
                 None => Entry::Absent,
                 Some((verdict, difference)) => {
                     let word = match verdict {
@@ -157,8 +157,8 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
         }));
         row
     };
-    let columns = stage.metrics.iter().zip(&champions).map(|((_, name, _), &champion)| {
-        let member = &stage.members[champion];
+    let columns = stage.metrics.iter().zip(&best_splits).map(|((_, name, _), &best_split)| {
+        let member = &stage.members[best_split];
         (format!("{}: {}, {}", metric_title(name), member.title, layer(member)), Best::None)
     });
     Some(Table {
@@ -262,14 +262,14 @@ pub(super) fn timing(summary: &Summary) -> Table {
 }
 
 /// Images with problems.
-pub(super) fn troubles(troubles: &[RecordedIssue]) -> Table {
+pub(super) fn image_issues(issues: &[RecordedIssue]) -> Table {
     let row = |one: &RecordedIssue| {
         let fate = if one.kept { "yes" } else { "no" };
         vec![words(&*one.image), words(&*one.part), words(fate), words(&*one.detail)]
     };
     Table {
         columns: ["Image", "Part", "Kept", "Why"].map(|name| (name.to_owned(), Best::None)).to_vec(),
-        rows: troubles.iter().map(row).collect(),
+        rows: issues.iter().map(row).collect(),
         ..Table::default()
     }
 }
@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn a_stage_that_is_not_complete_says_so() {
         let mut summary = summary();
-        assert_eq!(lack(&summary), None, "an undefined value is not missing");
+        assert_eq!(missing_values_note(&summary), None, "an undefined value is not missing");
         summary.rows[1][0].undefined = 0;
-        assert!(lack(&summary).is_some_and(|said| said.contains("13 of 14")));
+        assert!(missing_values_note(&summary).is_some_and(|said| said.contains("13 of 14")));
     }
 
     #[test]

@@ -60,12 +60,12 @@ impl Family {
 }
 
 /// A metric under the text it was parsed from.
-struct Asked {
+struct NamedMetric {
     text: String,
     metric: Box<dyn Metric>,
 }
 
-impl Metric for Asked {
+impl Metric for NamedMetric {
     fn name(&self) -> &str {
         &self.text
     }
@@ -100,7 +100,7 @@ pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
     let mut options = given;
     let metric = (entry.make)(&mut options)?;
     options.all_used()?;
-    Ok(Box::new(Asked { text, metric }))
+    Ok(Box::new(NamedMetric { text, metric }))
 }
 
 impl Entry {

@@ -81,7 +81,7 @@ impl Store {
     /// Removes the store if it holds no results and no process works on it.
     pub fn discard_if_empty(self) {
         let rows = self.connection.query_row("SELECT count(*) FROM result", [], |row| row.get::<_, i64>(0));
-        if rows.is_ok_and(|rows| rows == 0) && !worker::is_anybody_at_work(&self.path) {
+        if rows.is_ok_and(|rows| rows == 0) && !worker::has_live_worker(&self.path) {
             drop(self.connection);
             for ending in ["", "-wal", "-shm"] {
                 let mut path = self.path.clone().into_os_string();

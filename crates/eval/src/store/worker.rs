@@ -110,7 +110,7 @@ fn remove_dead(store: &Path) {
 }
 
 /// Whether a worker of any process holds its lock.
-pub(super) fn is_anybody_at_work(store: &Path) -> bool {
+pub(super) fn has_live_worker(store: &Path) -> bool {
     locks(store).any(|lock| is_alive(&lock))
 }
 

@@ -10,7 +10,7 @@ use super::kernels::fused::Source;
 use super::kernels::peak::peak;
 use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;
-use super::kernels::streams::{Stream, Weights};
+use super::kernels::streams::{Stream, StreamMatrix};
 use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
@@ -298,8 +298,8 @@ impl<R: Real> Execution<'_, R> {
             true => (view.shape[1], view.shape[0]),
             false => (view.shape[0], view.shape[1]),
         };
-        let weights = Weights { data: view.real()?, transposed: through.transposed, inputs, outputs };
-        weights.multiply(&mut streams)
+        let matrix = StreamMatrix { data: view.real()?, transposed: through.transposed, inputs, outputs };
+        matrix.multiply(&mut streams)
     }
 
     /// Runs nodes that do the same to contiguous values as one batch.

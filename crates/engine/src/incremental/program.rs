@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use monosplit_graph::batch::{rows as rows_of, sample_axis, samples_interact, select_samples, stack};
 use monosplit_graph::{Buffer, Cut, Data, Dim, Error, Graph, NodeId, Op, Result, Tensor};
 
-use super::scratch::Scratch;
+use super::scratch::TileBuffers;
 use super::segment::{InputWindow, Segment};
 use super::tiles::{Destination, TilePosition, TileRead, Tiles};
 use super::tiling::TilingPlanner;
@@ -136,7 +136,7 @@ impl TiledProgram {
     fn run_as<R: Real>(&self, baseline: &BaselineActivations, changes: &[Change]) -> Result<Vec<Tensor>> {
         let activations: Vec<Buffer<R>> = baseline.tiled.iter().map(R::of).collect();
         let samples: Vec<usize> = changes.iter().map(|change| change.sample).collect();
-        let mut scratch = Scratch::<R>::new(&self.scratch);
+        let mut scratch = TileBuffers::<R>::new(&self.scratch);
         let mut rows = scratch.take(changes.len() * self.last().len());
         rows.clear();
         self.propagate(
@@ -164,7 +164,7 @@ impl TiledProgram {
         let activations =
             tiled.into_iter().map(|tensor| R::from_data(tensor.into_data()).unwrap_or_default());
         let mut activations: Vec<Vec<R>> = activations.collect();
-        let mut scratch = Scratch::<R>::new(&self.scratch);
+        let mut scratch = TileBuffers::<R>::new(&self.scratch);
         // The unchanged copy is part of the first batch, and no batch is much smaller than the others.
         let copies = 1 + changes.len();
         let batches = copies.div_ceil(batch_size.max(1));
@@ -190,7 +190,7 @@ impl TiledProgram {
         changes: &[Change],
         destination: &mut Destination<'_, R>,
         rows: &mut Vec<R>,
-        scratch: &mut Scratch<'_, R>,
+        scratch: &mut TileBuffers<'_, R>,
     ) -> Result<()> {
         self.threads.install(|| {
             let mut positions = vec![changed_positions(changes)];
@@ -221,7 +221,7 @@ impl TiledProgram {
         &self,
         index: usize,
         inputs: TileInputs<R>,
-        scratch: &mut Scratch<'_, R>,
+        scratch: &mut TileBuffers<'_, R>,
     ) -> Result<Vec<Buffer<R>>> {
         let segment = &self.segments[index];
         let mut computed = Vec::with_capacity(segment.tile_shapes.len());
@@ -250,7 +250,7 @@ impl TiledProgram {
         destination: &mut Destination<'_, R>,
         positions: &[Vec<TilePosition>],
         inputs: &mut [TileInputs<R>],
-        scratch: &mut Scratch<'_, R>,
+        scratch: &mut TileBuffers<'_, R>,
     ) {
         let segments = self.segments.iter().enumerate();
         let readers = segments.flat_map(|(reader, segment)| {
@@ -307,7 +307,7 @@ impl TiledProgram {
         mut rows: Vec<R>,
         samples: &[usize],
         crossing: &[Tensor],
-        scratch: &mut Scratch<'_, R>,
+        scratch: &mut TileBuffers<'_, R>,
     ) -> Result<Vec<Tensor>> {
         let Segment { channels, size: [height, width], .. } = *self.last();
         let axes = &self.axes[self.segments.len() - 1..];

@@ -7,23 +7,23 @@ use monosplit_graph::{Data, Tensor};
 use crate::cpu::real::Real;
 
 /// Memory that is used again from tile to tile and from run to run.
-pub(super) struct Scratch<'a, R: Real> {
+pub(super) struct TileBuffers<'a, R: Real> {
     owner: &'a Mutex<Vec<Data>>,
     free: Vec<Vec<R>>,
 }
 
-impl<R: Real> Drop for Scratch<'_, R> {
+impl<R: Real> Drop for TileBuffers<'_, R> {
     fn drop(&mut self) {
         let free = self.free.drain(..).map(|memory| R::into_data(memory.into()));
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).extend(free);
     }
 }
 
-impl<'a, R: Real> Scratch<'a, R> {
+impl<'a, R: Real> TileBuffers<'a, R> {
     /// Takes what `owner` holds, and hands it back when it is dropped.
     pub(super) fn new(owner: &'a Mutex<Vec<Data>>) -> Self {
         let known = std::mem::take(&mut *owner.lock().unwrap_or_else(PoisonError::into_inner));
-        Scratch { owner, free: known.into_iter().filter_map(R::from_data).collect() }
+        TileBuffers { owner, free: known.into_iter().filter_map(R::from_data).collect() }
     }
 
     /// A vector of this length with unspecified elements: the smallest that is large enough, or else the largest, which is

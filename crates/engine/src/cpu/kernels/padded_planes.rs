@@ -71,7 +71,7 @@ fn fill_both<R: Real>(
         return false;
     }
     let rows = (a.rows - a.to[0].min(a.rows)).min(height.saturating_sub(a.from[0]).div_ceil(a.stride[0]));
-    let pairs = RowPairs { width, rows, apart: a.stride[0] * width, pitch: a.pitch };
+    let pairs = RowPairs { width, rows, row_stride: a.stride[0] * width, pitch: a.pitch };
     if rows > 0 {
         let (first, second) = room.split_at_mut(b.at);
         let first = &mut first[a.at + a.to[0] * a.pitch + a.to[1]..];

@@ -129,18 +129,21 @@ unsafe fn scattered<L: Lanes>(
     }
 }
 
-simd_dispatch!(scattered_at<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])), scattered);
+simd_dispatch!(
+    scattered_at<R: Real>(candidates: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])),
+    scattered
+);
 
 /// Writes every `y` where the larger of two rows is, the first if they are equal, and zero where the other is.
-pub(crate) fn scatter_to_larger<R: Real>(contest: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
+pub(crate) fn scatter_to_larger<R: Real>(candidates: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
-    unsafe { scattered_at(SimdLevel::best(), contest, y, shares) }
+    unsafe { scattered_at(SimdLevel::best(), candidates, y, shares) }
 }
 
 /// # Safety
 /// The machine has the instructions of `L`; `even` and `odd` can take half the numbers of `row`.
 #[inline(always)]
-unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::Scalar) {
+unsafe fn deinterleave_pairs<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::Scalar) {
     let (pairs, mut at) = (row.len() / 2, 0);
     // SAFETY: `at` counts pairs, and a whole vector of them is left wherever one is read.
     unsafe {
@@ -157,7 +160,7 @@ unsafe fn apart<L: Lanes>(row: &[L::Scalar], even: *mut L::Scalar, odd: *mut L::
     }
 }
 
-simd_dispatch!(apart_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), apart);
+simd_dispatch!(deinterleave_pairs_at<R: Real>(row: &[R], even: *mut R, odd: *mut R), deinterleave_pairs);
 
 /// Deinterleaves a row: phase `p` has every `step`-th element from index `p` on, and begins at `p` `step`-ths of `phases`.
 pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
@@ -168,7 +171,7 @@ pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
             let (even, odd) = phases.split_at_mut(pitch);
             assert!(even.len() >= row.len().div_ceil(2) && odd.len() >= row.len() / 2, "room for phases");
             // SAFETY: the assertion makes room; the level is one of this machine.
-            unsafe { apart_at(SimdLevel::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
+            unsafe { deinterleave_pairs_at(SimdLevel::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
             if let [.., last] = row
                 && row.len() % 2 == 1
             {
@@ -190,7 +193,7 @@ pub(crate) struct RowPairs {
     pub(crate) width: usize,
     /// The number of rows, and the distance between the starts of two.
     pub(crate) rows: usize,
-    pub(crate) apart: usize,
+    pub(crate) row_stride: usize,
     /// Distance between the starts of rows that are written.
     pub(crate) pitch: usize,
 }
@@ -198,31 +201,34 @@ pub(crate) struct RowPairs {
 /// # Safety
 /// The machine has the instructions of `L`; all rows lie within the slices.
 #[inline(always)]
-unsafe fn rows_apart<L: Lanes>(
+unsafe fn deinterleave_row_pairs<L: Lanes>(
     pairs: RowPairs,
     plane: &[L::Scalar],
     even: &mut [L::Scalar],
     odd: &mut [L::Scalar],
 ) {
-    let RowPairs { width, rows, apart: distance, pitch } = pairs;
+    let RowPairs { width, rows, row_stride, pitch } = pairs;
     for row in 0..rows {
-        let from = &plane[row * distance..row * distance + width];
+        let from = &plane[row * row_stride..row * row_stride + width];
         let (even, odd) =
             (&mut even[row * pitch..][..width.div_ceil(2)], &mut odd[row * pitch..][..width / 2]);
         // SAFETY: both have room for half the row.
-        unsafe { apart::<L>(from, even.as_mut_ptr(), odd.as_mut_ptr()) };
+        unsafe { deinterleave_pairs::<L>(from, even.as_mut_ptr(), odd.as_mut_ptr()) };
         if width % 2 == 1 {
             even[width / 2] = from[width - 1];
         }
     }
 }
 
-simd_dispatch!(rows_apart_at<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]), rows_apart);
+simd_dispatch!(
+    deinterleave_row_pairs_at<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]),
+    deinterleave_row_pairs
+);
 
 /// Deinterleaves rows.
 pub(crate) fn deinterleave_rows<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
     // SAFETY: the level is one of this machine; slices are cut with checks.
-    unsafe { rows_apart_at(SimdLevel::best(), pairs, plane, even, odd) }
+    unsafe { deinterleave_row_pairs_at(SimdLevel::best(), pairs, plane, even, odd) }
 }
 
 /// The sum of a row in double precision, in an order that depends on its length alone.

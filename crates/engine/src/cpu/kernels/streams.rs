@@ -15,7 +15,7 @@ use crate::cpu::real::Real;
 
 /// A matrix `[outputs, inputs]`, or `[inputs, outputs]` unless transposed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weights<'a, R> {
+pub(crate) struct StreamMatrix<'a, R> {
     pub(crate) data: &'a [R],
     pub(crate) transposed: bool,
     pub(crate) inputs: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Stream<'a, R> {
     pub(crate) out: &'a mut [R],
 }
 
-impl<R: Real> Weights<'_, R> {
+impl<R: Real> StreamMatrix<'_, R> {
     /// Computes all streams, which are of one batch.
     pub(crate) fn multiply(&self, streams: &mut [Stream<'_, R>]) -> Result<()> {
         let rows = streams.first().map_or(0, |stream| stream.x.len() / self.inputs.max(1));
@@ -183,7 +183,7 @@ mod tests {
         for (inputs, outputs, rows) in sizes {
             for transposed in [false, true] {
                 let data = random.reals::<f32>(inputs * outputs);
-                let weights = Weights { data: &data, transposed, inputs, outputs };
+                let matrix = StreamMatrix { data: &data, transposed, inputs, outputs };
                 let magnitudes: Vec<f32> = data.iter().map(|w| w.abs()).collect();
                 let xs: Vec<Vec<f32>> = (0..3).map(|_| random.reals(rows * inputs)).collect();
                 let (bias, bias_shape) = (random.reals::<f32>(outputs), [outputs]);
@@ -193,7 +193,7 @@ mod tests {
                     let bias = (i != 1).then_some((&bias[..], &bias_shape[..]));
                     streams.push(Stream { x, magnitude: i > 0, bias, out });
                 }
-                weights.multiply(&mut streams).unwrap();
+                matrix.multiply(&mut streams).unwrap();
                 for (i, (x, found)) in xs.iter().zip(&found).enumerate() {
                     let shape = if transposed { [outputs, inputs] } else { [inputs, outputs] };
                     let matrix = if i > 0 { &magnitudes } else { &data };

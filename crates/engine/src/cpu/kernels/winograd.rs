@@ -81,7 +81,7 @@ impl<R: Real> TransformedKernel<R> {
 
 /// The distance between the elements of one position and those of the next: a little more than their number. A vector of tiles is
 /// accessed at all positions, and addresses a power of two apart would compete for few cache lines.
-fn apart(numbers: usize) -> usize {
+fn position_stride(numbers: usize) -> usize {
     numbers + WIDEST
 }
 
@@ -200,7 +200,8 @@ impl Winograd {
 
     /// All stages for some tiles, in one task.
     fn alone<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
-        let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
+        let [depth, height] =
+            [self.inputs, self.outputs].map(|channels| position_stride(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.positions() * depth);
         let mut sums = Scratch::new(self.size.positions() * height);
         self.transform(work, &tiles, 0..self.inputs, &DisjointSlice::new(&mut transformed));
@@ -214,7 +215,8 @@ impl Winograd {
 
     /// All stages for some tiles, each distributed among threads.
     fn shared<R: Real>(&self, work: &Work<'_, R>, tiles: Range<usize>) {
-        let [depth, height] = [self.inputs, self.outputs].map(|channels| apart(channels * tiles.len()));
+        let [depth, height] =
+            [self.inputs, self.outputs].map(|channels| position_stride(channels * tiles.len()));
         let mut transformed = Scratch::new(self.size.positions() * depth);
         let mut sums = Scratch::new(self.size.positions() * height);
         let target = DisjointSlice::new(&mut transformed);
@@ -276,7 +278,7 @@ impl Winograd {
         let level = work.w.level;
         let (vector, positions) = (level.width::<R>(), self.size.positions());
         let plane = self.input[0] * self.input[1];
-        let stride = apart(self.inputs * tiles.len());
+        let stride = position_stride(self.inputs * tiles.len());
         let mut strips = Strips::new();
         for first in tiles.clone().step_by(vector) {
             let segments: Vec<Segment> = self.segments(first, vector).collect();
@@ -307,7 +309,7 @@ impl Winograd {
         sums: &[R],
     ) {
         let (level, vector) = (work.w.level, work.w.level.width::<R>());
-        let (stride, plane) = (apart(self.outputs * tiles.len()), self.output[0] * self.output[1]);
+        let (stride, plane) = (position_stride(self.outputs * tiles.len()), self.output[0] * self.output[1]);
         let mut strips = Strips::new();
         let limits = work.epilogue.and_then(Epilogue::clamp).unwrap_or(R::UNLIMITED);
         for first in tiles.clone().step_by(vector) {

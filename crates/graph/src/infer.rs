@@ -16,8 +16,11 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {
     let kind = output_kind(op, inputs)?;
     match shape.count() {
         Some(Dim::Fixed(n) | Dim::Batch(n)) if n <= MAX_ELEMENTS => Ok((shape, kind)),
-        _ => Err(Error::shape(format!(
-            "the shape {shape} of the result has more elements than can be addressed"
+        Some(_) => Err(Error::shape(format!(
+            "the shape {shape} of the result has more than {MAX_ELEMENTS} elements"
+        ))),
+        None => Err(Error::shape(format!(
+            "the number of elements of the shape {shape} of the result is too large, or no multiple of the batch size"
         ))),
     }
 }

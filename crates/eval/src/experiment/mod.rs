@@ -1,18 +1,23 @@
 //! An experiment, described by one TOML file: the network, the images, the methods with the options to choose from, and the
 //! stages to run.
 
+mod parts;
+mod readers;
 mod section;
 pub mod value;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
-use monosplit_image::{Filter, Fit, Preset};
 
-use crate::dataset::{DataOptions, FolderLayout, MissingMask, Unreadable};
+use readers::{ablation, comparison, data, layers_part, method, model, sanity, selection, timing};
 use section::Section;
 use value::Value;
+
+pub use parts::{
+    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MethodPart, ModelPart, SanityPart,
+    SelectionPart, TimingPart,
+};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,172 +54,6 @@ pub struct Experiment {
     pub shown: usize,
     text: String,
 }
-
-/// The network of an experiment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ModelPart {
-    /// An ONNX file.
-    pub file: Option<PathBuf>,
-    /// A known architecture instead.
-    pub architecture: Option<String>,
-    /// Its weights.
-    pub weights: Option<PathBuf>,
-    /// Its preprocessing; that of the file, or ImageNet's, if not given.
-    pub preset: Option<Preset>,
-    /// How images are resized and cropped.
-    pub fit: Fit,
-    /// The interpolation of the resizing.
-    pub filter: Filter,
-    /// Names of its classes, one a line.
-    pub labels: Option<PathBuf>,
-}
-
-/// The images of an experiment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DataPart {
-    /// The folder of the data set.
-    pub folder: Option<PathBuf>,
-    /// How it is read.
-    pub options: DataOptions,
-    /// The part configurations are chosen on.
-    pub validation: Option<String>,
-    /// The part they are compared on.
-    pub test: Option<String>,
-    /// Of a data set without parts, how many images of each class are for validation.
-    pub validation_per_class: Option<usize>,
-    /// At most this many images for validation.
-    pub validation_images: Option<usize>,
-    /// At most this many images to compare on.
-    pub test_images: Option<usize>,
-    /// Which class is explained.
-    pub class: ExplainedClass,
-}
-
-/// Which class of an image is explained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExplainedClass {
-    /// The label.
-    #[default]
-    Label,
-    /// The predicted class.
-    Top,
-}
-
-/// The layers of a method's maps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layers {
-    /// The default layer of the method.
-    Usual,
-    /// The image.
-    Image,
-    /// Every convolution, or this many of them, evenly spaced.
-    Convolutions(Option<usize>),
-    /// These layers.
-    Named(Vec<String>),
-}
-
-/// A method with the options to choose from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MethodPart {
-    /// Its name.
-    pub title: Option<String>,
-    /// The family it is listed under; that of the catalogue if not given.
-    pub family: Option<String>,
-    /// The method with its fixed options.
-    pub method: String,
-    /// Further options, one configuration for each.
-    pub formulas: Vec<String>,
-    /// The layers, one configuration for each.
-    pub layers: Layers,
-    /// Whether the absolute value is taken; both if both are listed.
-    pub absolute: Vec<bool>,
-}
-
-/// How configurations are chosen: for each criterion the one of best average rank over its metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SelectionPart {
-    /// Names of criteria and the metrics of each.
-    pub criteria: Vec<(String, Vec<String>)>,
-}
-
-/// A fixed configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fixed {
-    /// Its name.
-    pub title: Option<String>,
-    /// The family it is listed under.
-    pub family: Option<String>,
-    /// The method with its options.
-    pub method: String,
-    /// The layer.
-    pub layers: Layers,
-    /// Whether the absolute value is taken.
-    pub absolute: bool,
-}
-
-/// An ablation: one option varied, all else equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AblationPart {
-    /// Its name.
-    pub name: String,
-    /// The option.
-    pub vary: String,
-    /// Its values.
-    pub values: Vec<String>,
-    /// The configuration that is varied.
-    pub of: Vec<Fixed>,
-    /// The metrics.
-    pub metrics: Vec<String>,
-    /// Whether on validation images rather than those of the comparison.
-    pub on_validation: bool,
-}
-
-/// Curves over layers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LayersPart {
-    /// The methods; their layers are those of the curves.
-    pub of: Vec<Fixed>,
-    /// The metrics.
-    pub metrics: Vec<String>,
-    /// Whether on validation images, as in the paper, rather than those of the comparison.
-    pub on_validation: bool,
-}
-
-/// The randomisation check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SanityPart {
-    /// How many layers, counted from the last, are randomised.
-    pub randomise: usize,
-    /// The configurations; those of the comparison if empty.
-    pub of: Vec<Fixed>,
-    /// The largest number of images.
-    pub images: Option<usize>,
-}
-
-/// Run times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimingPart {
-    /// The configurations; those of the comparison if empty.
-    pub of: Vec<Fixed>,
-    /// The largest number of images.
-    pub images: Option<usize>,
-}
-
-const PRESETS: [(&str, Preset); 4] = [
-    ("imagenet", Preset::Imagenet),
-    ("imagenet-bgr", Preset::ImagenetBgr),
-    ("unit", Preset::Unit),
-    ("none", Preset::None),
-];
-const FITS: [(&str, Fit); 3] = [("auto", Fit::Auto), ("crop", Fit::Crop), ("squash", Fit::Squash)];
-const FILTERS: [(&str, Filter); 3] =
-    [("bilinear", Filter::Bilinear), ("bicubic", Filter::Bicubic), ("nearest", Filter::Nearest)];
-const MASKS: [(&str, MissingMask); 3] =
-    [("keep", MissingMask::Keep), ("skip", MissingMask::Skip), ("fail", MissingMask::Fail)];
-const FILES: [(&str, Unreadable); 2] = [("skip", Unreadable::Skip), ("fail", Unreadable::Fail)];
-const CLASSES: [(&str, ExplainedClass); 2] = [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
-const PARTS: [(&str, bool); 2] = [("validation", true), ("test", false)];
-const MOST: usize = 10_000_000;
 
 impl Experiment {
     /// Reads the description in a file.
@@ -297,198 +136,6 @@ impl Experiment {
     }
 }
 
-fn model(section: &Section<'_>) -> Result<ModelPart> {
-    let part = ModelPart {
-        file: section.path("file")?,
-        architecture: section.text("arch")?,
-        weights: section.path("weights")?,
-        preset: section.one_of("preset", &PRESETS)?,
-        fit: section.one_of("fit", &FITS)?.unwrap_or_default(),
-        filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
-        labels: section.path("labels")?,
-    };
-    let (key, other) = if part.architecture.is_some() { ("arch", "weights") } else { ("weights", "arch") };
-    if part.architecture.is_some() != part.weights.is_some() {
-        return Err(section.error(key, format!("expected `{other}` beside it, found none")));
-    }
-    section.finish()?;
-    Ok(part)
-}
-
-fn data(root: &Section<'_>) -> Result<DataPart> {
-    let section =
-        root.section("data")?.ok_or_else(|| root.missing("data", "a table [data] that says which images"))?;
-    let part = DataPart {
-        folder: section.path("folder")?,
-        options: DataOptions {
-            layout: section.one_of("layout", &FolderLayout::NAMED)?,
-            label_column: section.text("label-column")?,
-            missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
-            unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
-        },
-        // An empty name removes the value of the base file.
-        validation: section.text("validation")?.filter(|name| !name.is_empty()),
-        test: section.text("test")?,
-        validation_per_class: section.count("validation-per-class", 1..=MOST)?,
-        validation_images: section.count("validation-images", 1..=MOST)?,
-        test_images: section.count("test-images", 1..=MOST)?,
-        class: section.one_of("class", &CLASSES)?.unwrap_or_default(),
-    };
-    if part.validation_per_class.is_some() && part.validation.is_some() {
-        return Err(section.error(
-            "validation-per-class",
-            "expected either `validation`, the name of a part, or a number of images of each class to take from `test`",
-        ));
-    }
-    section.finish()?;
-    Ok(part)
-}
-
-fn method(section: &Section<'_>) -> Result<MethodPart> {
-    let choices = [("no", vec![false]), ("yes", vec![true]), ("both", vec![false, true])];
-    let words: Vec<(&str, usize)> = choices.iter().enumerate().map(|(i, (word, _))| (*word, i)).collect();
-    let part = MethodPart {
-        title: section.text("title")?,
-        family: section.text("family")?,
-        method: section.needed("method", "a method, such as \"splitcam:alpha=0.3\"")?,
-        formulas: section.texts("formulas")?.unwrap_or_else(|| vec![String::new()]),
-        layers: layers(section)?,
-        absolute: section.one_of("absolute", &words)?.map_or_else(|| vec![false], |i| choices[i].1.clone()),
-    };
-    if part.formulas.is_empty() {
-        return Err(section.error("formulas", "expected at least one, found an empty list"));
-    }
-    section.finish()?;
-    Ok(part)
-}
-
-fn layers(section: &Section<'_>) -> Result<Layers> {
-    let most = section.count("at-most", 1..=MOST)?;
-    let beside = |found: &str| {
-        section.error("at-most", format!("expected `layers = \"convolutions\"` beside it, found {found}"))
-    };
-    let Some(named) = section.texts("layers")? else {
-        return match most {
-            None => Ok(Layers::Usual),
-            Some(_) => Err(beside("no `layers`")),
-        };
-    };
-    match (&*named, most) {
-        ([], _) => Err(section.error("layers", "expected at least one layer, found an empty list")),
-        ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most)),
-        ([one], Some(_)) => {
-            let close = closest(one, &["convolutions"]);
-            Err(beside(&format!(
-                "`layers = \"{one}\"`{}",
-                if close.is_empty() { String::new() } else { format!("; {close}") }
-            )))
-        }
-        (several, Some(_)) => Err(beside(&format!("a list of {} layers", several.len()))),
-        ([one], None) if one == "usual" => Ok(Layers::Usual),
-        ([one], None) if one == "image" => Ok(Layers::Image),
-        _ => Ok(Layers::Named(named)),
-    }
-}
-
-fn selection(section: &Section<'_>) -> Result<SelectionPart> {
-    let criteria = section.named_texts()?;
-    if criteria.is_empty() {
-        return Err(section.location().error(
-            "selection: expected criteria with their metrics, such as localisation = [\"pointing-game\"], found none",
-        ));
-    }
-    for (name, metrics) in &criteria {
-        if metrics.is_empty() {
-            return Err(section.error(name, "expected a list of metrics, found an empty list"));
-        }
-        known(section, name, metrics)?;
-    }
-    Ok(SelectionPart { criteria })
-}
-
-fn metrics(section: &Section<'_>) -> Result<Vec<String>> {
-    let metrics = section.needed_texts("metrics", "a list of metrics")?;
-    known(section, "metrics", &metrics)?;
-    Ok(metrics)
-}
-
-/// An error if the text is not a metric.
-fn known(section: &Section<'_>, key: &str, metrics: &[String]) -> Result<()> {
-    for text in metrics {
-        crate::metrics::parse(text).map_err(|error| section.about(key, text, &error))?;
-    }
-    Ok(())
-}
-
-fn comparison(section: &Section<'_>) -> Result<Vec<String>> {
-    let metrics = metrics(section)?;
-    section.finish()?;
-    Ok(metrics)
-}
-
-fn fixed(section: &Section<'_>) -> Result<Fixed> {
-    let part = Fixed {
-        title: section.text("title")?,
-        family: section.text("family")?,
-        method: section.needed("method", "a method, such as \"splitcam:alpha=0.3\"")?,
-        layers: layers(section)?,
-        absolute: section.flag("absolute")?.unwrap_or(false),
-    };
-    section.finish()?;
-    Ok(part)
-}
-
-fn all_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
-    section.sections("of")?.iter().map(fixed).collect()
-}
-
-fn some_fixed(section: &Section<'_>) -> Result<Vec<Fixed>> {
-    match all_fixed(section)? {
-        none if none.is_empty() => Err(section.missing("of", "configurations to look at, a list of tables")),
-        some => Ok(some),
-    }
-}
-
-fn ablation(section: &Section<'_>) -> Result<AblationPart> {
-    let vary = section.needed("vary", "the option that is varied, such as \"alpha\"")?;
-    let part = AblationPart {
-        name: section.text("name")?.unwrap_or_else(|| vary.clone()),
-        vary,
-        values: section.needed_texts("values", "the values the option takes")?,
-        of: some_fixed(section)?,
-        metrics: metrics(section)?,
-        on_validation: section.one_of("images", &PARTS)?.unwrap_or(false),
-    };
-    section.finish()?;
-    Ok(part)
-}
-
-fn layers_part(section: &Section<'_>) -> Result<LayersPart> {
-    let part = LayersPart {
-        of: some_fixed(section)?,
-        metrics: metrics(section)?,
-        on_validation: section.one_of("images", &PARTS)?.unwrap_or(true),
-    };
-    section.finish()?;
-    Ok(part)
-}
-
-fn sanity(section: &Section<'_>) -> Result<SanityPart> {
-    let part = SanityPart {
-        randomise: section.count("randomise", 1..=MOST)?.unwrap_or(3),
-        of: all_fixed(section)?,
-        images: section.count("images", 1..=MOST)?,
-    };
-    section.finish()?;
-    Ok(part)
-}
-
-fn timing(section: &Section<'_>) -> Result<TimingPart> {
-    let part = TimingPart { of: all_fixed(section)?, images: section.count("images", 1..=MOST)? };
-    section.finish()?;
-    Ok(part)
-}
-
 /// An error about a text of an experiment that the catalogue of methods or metrics refused.
 pub(crate) fn about(what: &str, text: &str, error: &Error) -> Error {
     error.clone().context(format!("{what} \"{text}\""))
@@ -496,6 +143,8 @@ pub(crate) fn about(what: &str, text: &str, error: &Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const WHOLE: &str = r#"

@@ -1,0 +1,157 @@
+//! The parts of an experiment as types.
+
+use std::path::PathBuf;
+
+use monosplit_image::{Filter, Fit, Preset};
+
+use crate::dataset::DataOptions;
+
+/// The network of an experiment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelPart {
+    /// An ONNX file.
+    pub file: Option<PathBuf>,
+    /// A known architecture instead.
+    pub architecture: Option<String>,
+    /// Its weights.
+    pub weights: Option<PathBuf>,
+    /// Its preprocessing; that of the file, or ImageNet's, if not given.
+    pub preset: Option<Preset>,
+    /// How images are resized and cropped.
+    pub fit: Fit,
+    /// The interpolation of the resizing.
+    pub filter: Filter,
+    /// Names of its classes, one a line.
+    pub labels: Option<PathBuf>,
+}
+
+/// The images of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataPart {
+    /// The folder of the data set.
+    pub folder: Option<PathBuf>,
+    /// How it is read.
+    pub options: DataOptions,
+    /// The part configurations are chosen on.
+    pub validation: Option<String>,
+    /// The part they are compared on.
+    pub test: Option<String>,
+    /// Of a data set without parts, how many images of each class are for validation.
+    pub validation_per_class: Option<usize>,
+    /// At most this many images for validation.
+    pub validation_images: Option<usize>,
+    /// At most this many images to compare on.
+    pub test_images: Option<usize>,
+    /// Which class is explained.
+    pub class: ExplainedClass,
+}
+
+/// Which class of an image is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainedClass {
+    /// The label.
+    #[default]
+    Label,
+    /// The predicted class.
+    Top,
+}
+
+/// The layers of a method's maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// The default layer of the method.
+    Usual,
+    /// The image.
+    Image,
+    /// Every convolution, or this many of them, evenly spaced.
+    Convolutions(Option<usize>),
+    /// These layers.
+    Named(Vec<String>),
+}
+
+/// A method with the options to choose from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MethodPart {
+    /// Its name.
+    pub title: Option<String>,
+    /// The family it is listed under; that of the catalogue if not given.
+    pub family: Option<String>,
+    /// The method with its fixed options.
+    pub method: String,
+    /// Further options, one configuration for each.
+    pub formulas: Vec<String>,
+    /// The layers, one configuration for each.
+    pub layers: Layers,
+    /// Whether the absolute value is taken; both if both are listed.
+    pub absolute: Vec<bool>,
+}
+
+/// How configurations are chosen: for each criterion the one of best average rank over its metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionPart {
+    /// Names of criteria and the metrics of each.
+    pub criteria: Vec<(String, Vec<String>)>,
+}
+
+/// A fixed configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// Its name.
+    pub title: Option<String>,
+    /// The family it is listed under.
+    pub family: Option<String>,
+    /// The method with its options.
+    pub method: String,
+    /// The layer.
+    pub layers: Layers,
+    /// Whether the absolute value is taken.
+    pub absolute: bool,
+}
+
+/// An ablation: one option varied, all else equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AblationPart {
+    /// Its name.
+    pub name: String,
+    /// The option.
+    pub vary: String,
+    /// Its values.
+    pub values: Vec<String>,
+    /// The configuration that is varied.
+    pub of: Vec<Fixed>,
+    /// The metrics.
+    pub metrics: Vec<String>,
+    /// Whether on validation images rather than those of the comparison.
+    pub on_validation: bool,
+}
+
+/// Curves over layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayersPart {
+    /// The methods; their layers are those of the curves.
+    pub of: Vec<Fixed>,
+    /// The metrics.
+    pub metrics: Vec<String>,
+    /// Whether on validation images, as in the paper, rather than those of the comparison.
+    pub on_validation: bool,
+}
+
+/// The randomisation check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SanityPart {
+    /// How many layers, counted from the last, are randomised.
+    pub randomise: usize,
+    /// The configurations; those of the comparison if empty.
+    pub of: Vec<Fixed>,
+    /// The largest number of images.
+    pub images: Option<usize>,
+}
+
+/// Run times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimingPart {
+    /// The configurations; those of the comparison if empty.
+    pub of: Vec<Fixed>,
+    /// The largest number of images.
+    pub images: Option<usize>,
+}

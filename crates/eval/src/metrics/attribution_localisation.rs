@@ -4,10 +4,11 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
+use super::share_rule::ShareRule;
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// `Σ_{i in the mask} a_i / Σ_i a_i`; undefined where a map of both signs makes it more than 1.
+/// `Σ_{i in the mask} a_i / Σ_i a_i`, where the share rule defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttributionLocalisation {
     /// Added to the denominator.
@@ -18,6 +19,8 @@ pub struct AttributionLocalisation {
     pub positive: bool,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
+    /// Where the quotient is defined.
+    pub rule: ShareRule,
 }
 
 impl AttributionLocalisation {
@@ -31,6 +34,7 @@ impl AttributionLocalisation {
                 Preset::Paper => MapNormalisation::NORMALISED,
                 _ => MapNormalisation::ABSOLUTE,
             },
+            rule: if preset == Preset::Paper { ShareRule::Share } else { ShareRule::AtMostOne },
         }
     }
 
@@ -41,6 +45,7 @@ impl AttributionLocalisation {
             weighted: options.flag("weighted", preset.weighted)?,
             positive: options.flag("positive", preset.positive)?,
             normalisation: preset.normalisation.read(options)?,
+            rule: preset.rule.read(options)?,
         })
     }
 
@@ -52,15 +57,7 @@ impl AttributionLocalisation {
             map.iter_mut().for_each(|value| *value = value.max(0.0));
         }
         let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
-        let ratio = inside / (map.iter().sum::<f64>() + self.stabiliser);
-        if !ratio.is_finite() {
-            return Err(undefined("the map adds up to nothing"));
-        }
-        if ratio > 1.0 {
-            return Err(undefined(
-                "more than all of the map lies on the object: outside it adds up to less than nothing",
-            ));
-        }
+        let ratio = self.rule.quotient(inside, map.iter().sum::<f64>() + self.stabiliser)?;
         let share = mask.iter().filter(|inside| **inside).count() as f64 / mask.len() as f64;
         Ok(if self.weighted { ratio * share } else { ratio })
     }

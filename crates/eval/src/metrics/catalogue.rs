@@ -225,7 +225,7 @@ const ENTRIES: &[Entry] = &[
         family: Family::Localisation,
         summary: "the share of the map that lies on the object",
         citation: "Kohlbrenner et al.: Towards Best Practice in Explaining Neural Network Decisions with LRP, IJCNN 2020",
-        options: &["abs", "normalise", "positive", "preset", "stabiliser", "weighted"],
+        options: &["abs", "normalise", "positive", "preset", "rule", "stabiliser", "weighted"],
         make: made!(AttributionLocalisation),
     },
     Entry {
@@ -249,7 +249,7 @@ const ENTRIES: &[Entry] = &[
         family: Family::Localisation,
         summary: "the share of the signed map that lies on the object",
         citation: ARRAS,
-        options: &["abs", "normalise", "preset"],
+        options: &["abs", "normalise", "preset", "rule"],
         make: made!(RelevanceMassAccuracy),
     },
     Entry {

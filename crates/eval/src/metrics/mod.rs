@@ -31,6 +31,7 @@ mod relevance_mass_accuracy;
 mod relevance_rank_accuracy;
 mod road;
 mod selectivity;
+mod share_rule;
 mod sparseness;
 mod top_k_intersection;
 
@@ -63,5 +64,6 @@ pub use relevance_mass_accuracy::RelevanceMassAccuracy;
 pub use relevance_rank_accuracy::RelevanceRankAccuracy;
 pub use road::Road;
 pub use selectivity::Selectivity;
+pub use share_rule::ShareRule;
 pub use sparseness::Sparseness;
 pub use top_k_intersection::TopKIntersection;

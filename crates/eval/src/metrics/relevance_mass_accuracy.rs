@@ -4,26 +4,32 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::preset::Preset;
-use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
+use super::share_rule::ShareRule;
+use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// `Σ_{i in the mask} a_i / Σ_i a_i`, also where that is below 0 or above 1.
+/// `Σ_{i in the mask} a_i / Σ_i a_i`, where the share rule defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelevanceMassAccuracy {
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
-}
-
-impl Default for RelevanceMassAccuracy {
-    fn default() -> Self {
-        RelevanceMassAccuracy { normalisation: MapNormalisation::NORMALISED }
-    }
+    /// Where the quotient is defined.
+    pub rule: ShareRule,
 }
 
 impl RelevanceMassAccuracy {
+    /// The options of a published protocol.
+    pub fn preset(preset: Preset) -> Self {
+        let rule = if preset == Preset::Paper { ShareRule::Share } else { ShareRule::Ratio };
+        RelevanceMassAccuracy { normalisation: MapNormalisation::NORMALISED, rule }
+    }
+
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
-        Ok(RelevanceMassAccuracy { normalisation: Self::default().normalisation.read(options)? })
+        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        Ok(RelevanceMassAccuracy {
+            normalisation: preset.normalisation.read(options)?,
+            rule: preset.rule.read(options)?,
+        })
     }
 
     fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
@@ -31,11 +37,7 @@ impl RelevanceMassAccuracy {
         let mask = arrays.mask()?;
         let map = self.normalisation.of(&arrays.map);
         let inside: f64 = map.iter().zip(mask).filter(|(_, inside)| **inside).map(|(value, _)| value).sum();
-        let total: f64 = map.iter().sum();
-        if total == 0.0 {
-            return Err(undefined("the map adds up to nothing"));
-        }
-        Ok(inside / total)
+        self.rule.quotient(inside, map.iter().sum())
     }
 }
 

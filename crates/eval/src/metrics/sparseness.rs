@@ -32,6 +32,9 @@ impl Sparseness {
     fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
         let arrays = CaseArrays::of(case)?;
         let mut map = self.normalisation.of(&arrays.map);
+        if map.iter().any(|value| *value < 0.0) {
+            return Err(undefined("negative values have no Gini index; leave abs on"));
+        }
         map.iter_mut().for_each(|value| *value += LEAST);
         map.sort_by(f64::total_cmp);
         let (count, sum) = (map.len() as f64, map.iter().sum::<f64>());

@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use monosplit::graph::Error;
+use monosplit::graph::{Error, Hint};
 
+use crate::json::Json;
 use crate::output_style::is_quiet;
 use crate::table::printable;
 
@@ -46,31 +47,46 @@ impl Failure {
 
 /// The text of an error, with its hint in terms of commands and options.
 pub(crate) fn text(error: &Error) -> String {
-    error.text(|hint| {
-        let words = match hint.code {
-            "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
-            "evaluate" => "`monosplit evaluate` makes one",
-            "fixed-batch" => "give --input-shape 1,3,224,224",
-            "input-shape" => "give --input-shape 3,224,224",
-            "labels" => "give --labels FILE, or a number",
-            "layer-apart" => {
-                let layer = hint.value.as_deref().unwrap_or("NAME");
-                return Some(format!("a layer is named apart: --layer {layer}"));
-            }
-            "layers" | "import report" => "`monosplit inspect` lists all",
-            "mask-file" => "name its file: mask:file=mask.png",
-            "methods" => "`monosplit methods` lists them",
-            "model" => "or --model FILE",
-            "model-instead" => "--model names another",
-            "not-piecewise" => "leave out --piecewise if it was given",
-            "operators" => "`monosplit ops` lists what is supported",
-            "piecewise" => {
-                "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
-            }
-            _ => return None,
-        };
-        Some(words.to_owned())
-    })
+    error.text(hint_in_options)
+}
+
+/// A failure as the JSON object that programs read in place of a result.
+pub(crate) fn as_json(kind: &str, message: &str, hint: Option<String>) -> Json {
+    Json::Object(vec![(
+        "error",
+        Json::Object(vec![("kind", kind.into()), ("message", message.into()), ("hint", hint.into())]),
+    )])
+}
+
+/// The hint of an error in terms of commands and options.
+pub(crate) fn hint(error: &Error) -> Option<String> {
+    error.hint_text(hint_in_options)
+}
+
+fn hint_in_options(hint: &Hint) -> Option<String> {
+    let words = match hint.code {
+        "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
+        "evaluate" => "`monosplit evaluate` makes one",
+        "fixed-batch" => "give --input-shape 1,3,224,224",
+        "input-shape" => "give --input-shape 3,224,224",
+        "labels" => "give --labels FILE, or a number",
+        "layer-apart" => {
+            let layer = hint.value.as_deref().unwrap_or("NAME");
+            return Some(format!("a layer is named apart: --layer {layer}"));
+        }
+        "layers" | "import report" => "`monosplit inspect` lists all",
+        "mask-file" => "name its file: mask:file=mask.png",
+        "methods" => "`monosplit methods` lists them",
+        "model" => "or --model FILE",
+        "model-instead" => "--model names another",
+        "not-piecewise" => "leave out --piecewise if it was given",
+        "operators" => "`monosplit ops` lists what is supported",
+        "piecewise" => {
+            "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
+        }
+        _ => return None,
+    };
+    Some(words.to_owned())
 }
 
 /// Prints one line on the error stream.
@@ -95,7 +111,6 @@ fn say(message: &str) {
 #[cfg(test)]
 mod tests {
     use monosplit::catalogue::MethodChoice;
-    use monosplit::graph::Hint;
     use monosplit::{Labels, Tensor};
 
     use super::*;

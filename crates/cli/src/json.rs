@@ -7,11 +7,18 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Json {
     Null,
+    Flag(bool),
     Whole(i64),
     Real(f64),
     Text(String),
     List(Vec<Json>),
     Object(Vec<(&'static str, Json)>),
+}
+
+impl From<bool> for Json {
+    fn from(flag: bool) -> Self {
+        Json::Flag(flag)
+    }
 }
 
 impl From<usize> for Json {
@@ -59,6 +66,7 @@ impl Json {
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         match self {
             Json::Null => f.write_str("null"),
+            Json::Flag(flag) => write!(f, "{flag}"),
             Json::Whole(number) => write!(f, "{number}"),
             // JSON has no NaN and no infinities.
             Json::Real(number) if !number.is_finite() => f.write_str("null"),

@@ -27,6 +27,21 @@ pub enum ErrorKind {
     Memory,
 }
 
+impl ErrorKind {
+    /// The name by which programs know the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Io => "io",
+            ErrorKind::Malformed => "malformed",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Shape => "shape",
+            ErrorKind::UnknownName => "unknown-name",
+            ErrorKind::Argument => "argument",
+            ErrorKind::Memory => "memory",
+        }
+    }
+}
+
 /// What may be done about an [`Error`], in the words of the library. A program that has other words for it (a
 /// command, an option) tells hints apart by their code: see [`Error::text`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -187,13 +202,26 @@ impl Error {
     /// The whole text, with the hint in the words that `words` has for it; the library's own words stand where it has
     /// none.
     pub fn text(&self, words: impl Fn(&Hint) -> Option<String>) -> String {
-        let Failure { context, node, message, hint, .. } = &*self.0;
+        let statement = self.statement();
+        match self.hint_text(words) {
+            Some(hint) => {
+                let separator = if statement.ends_with('?') { " " } else { "; " };
+                format!("{statement}{separator}{hint}")
+            }
+            None => statement,
+        }
+    }
+
+    /// The text without the hint.
+    pub fn statement(&self) -> String {
+        let Failure { context, node, message, .. } = &*self.0;
         let node = node.as_ref().map_or_else(String::new, |node| format!("in node '{node}': "));
-        let hint = hint.as_ref().map_or_else(String::new, |hint| {
-            let separator = if message.ends_with('?') { " " } else { "; " };
-            format!("{separator}{}", words(hint).unwrap_or_else(|| hint.text.to_owned()))
-        });
-        format!("{context}{node}{message}{hint}")
+        format!("{context}{node}{message}")
+    }
+
+    /// The hint, in the words that `words` has for it or in the library's own.
+    pub fn hint_text(&self, words: impl Fn(&Hint) -> Option<String>) -> Option<String> {
+        self.0.hint.as_ref().map(|hint| words(hint).unwrap_or_else(|| hint.text.to_owned()))
     }
 }
 

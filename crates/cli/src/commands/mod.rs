@@ -45,7 +45,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
-use crate::failure::{Failure, complain, note, text};
+use crate::failure::{Failure, as_json, complain, hint, note, text};
 use crate::output_style::OutputStyle;
 use read_files::keep_what_is_read;
 
@@ -213,7 +213,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let invocation = match read(&arguments) {
         Ok(invocation) => invocation,
-        Err(code) => return code,
+        Err(refusal) => return refusal.report(&arguments),
     };
     crate::logging::install();
     let command = invocation.line.command.as_ref();
@@ -240,13 +240,44 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             code
         }
         Err(failure) => {
+            let Failure::Error(error) = &failure else { return failure.report() };
+            if is_for_programs(&invocation.matches) {
+                let object = as_json(error.kind().name(), &error.statement(), hint(error));
+                let _ = writeln!(out, "{object}");
+            }
             // Results that were computed before the failure are printed.
             let _ = out.flush();
-            let Failure::Error(error) = &failure else { return failure.report() };
             let said = text(error);
             match invocation.defaults.origin(&CommandLine::command(), &invocation.matches, &said) {
                 Some(origin) => complain(&format!("{said} ({origin})")),
                 None => failure.report(),
+            }
+        }
+    }
+}
+
+/// Why a command line was not carried out.
+enum Refusal {
+    /// It asks for help or the version.
+    Help(String),
+    /// It, or a file of defaults, cannot be right.
+    Mistake(String),
+}
+
+impl Refusal {
+    /// Prints help and version to the output, and anything else as an error of one line.
+    fn report(self, arguments: &[OsString]) -> ExitCode {
+        match self {
+            Refusal::Help(text) => {
+                let written = io::stdout().write_all(text.as_bytes());
+                written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS)
+            }
+            Refusal::Mistake(said) => {
+                // Where options could not be parsed, the words tell what was meant.
+                if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+                    let _ = writeln!(io::stdout(), "{}", as_json("usage", &said, None));
+                }
+                complain(&said)
             }
         }
     }
@@ -282,7 +313,7 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 /// The command line as it was typed, with the defaults of the configuration.
-fn read(arguments: &[OsString]) -> Result<Invocation, ExitCode> {
+fn read(arguments: &[OsString]) -> Result<Invocation, Refusal> {
     let typed = |command: clap::Command| {
         let matches = taking_negative_numbers(command).try_get_matches_from(arguments)?;
         Ok::<_, clap::Error>((CommandLine::from_arg_matches(&matches)?, matches))
@@ -299,7 +330,7 @@ fn read(arguments: &[OsString]) -> Result<Invocation, ExitCode> {
             let option = answer.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
             let names = names(&CommandLine::command(), arguments);
             let said = defaults.blamed(&names, &option, &in_one_line(&answer));
-            Err(said.map_or_else(|| refuse(&answer), |said| complain(&said)))
+            Err(said.map_or_else(|| refuse(&answer), Refusal::Mistake))
         }
     }
 }
@@ -309,7 +340,7 @@ fn read(arguments: &[OsString]) -> Result<Invocation, ExitCode> {
 fn without_defaults(
     typed: Result<(CommandLine, ArgMatches), clap::Error>,
     error: &Error,
-) -> Result<Invocation, ExitCode> {
+) -> Result<Invocation, Refusal> {
     let said = text(error);
     match typed {
         Err(answer) if is_help(&answer) => Err(refuse(&answer)),
@@ -318,9 +349,9 @@ fn without_defaults(
             | Some(Command::Completions(_) | Command::Man(_) | Command::Ops(_) | Command::Methods(_)) => {
                 Ok(Invocation { line, matches, defaults: Defaults::default(), remark: Some(said) })
             }
-            Some(_) => Err(complain(&said)),
+            Some(_) => Err(Refusal::Mistake(said)),
         },
-        Err(_) => Err(complain(&said)),
+        Err(_) => Err(Refusal::Mistake(said)),
     }
 }
 
@@ -359,13 +390,11 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints help and version to the output, and anything else as an error of one line.
-fn refuse(answer: &clap::Error) -> ExitCode {
+fn refuse(answer: &clap::Error) -> Refusal {
     if is_help(answer) {
-        let written = io::stdout().write_all(answer.render().to_string().as_bytes());
-        return written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS);
+        return Refusal::Help(answer.render().to_string());
     }
-    complain(&format!("{} (`--help` explains the options)", in_one_line(answer)))
+    Refusal::Mistake(format!("{} (`--help` explains the options)", in_one_line(answer)))
 }
 
 /// Whether the command line asks for help or the version. `figure` without a subcommand asks for help too.

@@ -78,6 +78,13 @@ impl Summary {
         costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row)
     }
 
+    /// Whether the mean of an eligible row is the best by a metric, alone or with others.
+    pub fn is_best(&self, row: usize, metric: usize, eligible: impl Fn(usize) -> bool) -> bool {
+        let mean = |row: usize| self.rows[row][metric].estimate.map(|estimate| estimate.mean);
+        let best = self.best(metric, &eligible).and_then(mean);
+        eligible(row) && best.is_some() && mean(row) == best
+    }
+
     /// The paired comparison of two rows by a metric.
     pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(Verdict, Estimate)> {
         let (first, second) = (&self.rows[one][metric].values, &self.rows[other][metric].values);

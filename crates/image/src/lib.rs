@@ -21,6 +21,7 @@ mod jpeg;
 mod picture;
 mod png;
 mod preprocess;
+mod preprocess_text;
 mod preset;
 mod resize;
 

@@ -236,7 +236,7 @@ fn entered(
         Some(value) if precision != Precision::default() => format!(" ({})", value.get_name()),
         _ => String::new(),
     };
-    let preprocessing = format!("{:?}{said}", context.preprocess);
+    let preprocessing = format!("{}{said}", context.preprocess);
     let name = format!("{}{said}", name.unwrap_or_default());
     let model = store.model(&context.hash, &preprocessing, &name)?;
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -322,7 +322,6 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
     columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right, 40)));
     let mut table = Table::new(&columns);
     let ranked = |row: usize| is_ranked(stage, row);
-    let best: Vec<Option<usize>> = (0..titles.len()).map(|metric| summary.best(metric, ranked)).collect();
     for (index, (member, row)) in stage.members.iter().zip(rows).enumerate() {
         let configuration = &member.configuration;
         let layer = if configuration.layer.is_empty() { "image" } else { &configuration.layer };
@@ -332,9 +331,9 @@ fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
         };
         let mut cells =
             vec![member.title.clone(), at, if configuration.absolute { "yes" } else { "no" }.to_owned()];
-        cells.extend(row.iter().zip(&best).map(|(found, best)| match found.estimate {
+        cells.extend(row.iter().enumerate().map(|(metric, found)| match found.estimate {
             Some(estimate) => {
-                let mark = if *best == Some(index) { "*" } else { " " };
+                let mark = if summary.is_best(index, metric, ranked) { "*" } else { " " };
                 format!("{:.4}{mark}{}", estimate.mean, shortfall(found))
             }
             None => format!("– {}", shortfall(found)),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit::eval::store::{Filter, Store, StoredRow};
+use monosplit::eval::store::{Filter, Store, StoredRow, columns};
 use monosplit::eval::{Column, Estimate, parquet};
 use monosplit::graph::options::closest;
 use monosplit::graph::{Error, Result, write_atomically};
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::json::Json;
 use crate::table::{Align, Table, grouped, printable};
 
-/// Shows what a run store holds, or writes it as CSV or Parquet
+/// Shows what a run store holds, or writes it as CSV, JSON or Parquet
 #[derive(Args)]
 #[command(override_usage = "monosplit results RUN [OPTIONS]")]
 #[command(long_about = "\
@@ -65,7 +65,7 @@ pub(crate) struct Results {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Write the rows to this file, .csv or .parquet.
+    /// Write the rows to this file, .csv, .json or .parquet.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -90,7 +90,7 @@ impl Results {
         let rows = store.rows(&Filter {
             model: self.model.clone(),
             method: self.method.clone(),
-            configuration: self.options.clone(),
+            options: self.options.clone(),
             layer: self.layer.clone(),
             part: self.part.clone(),
             image: self.image.clone(),
@@ -101,9 +101,15 @@ impl Results {
             check_writable(path)?;
             let bytes = match format {
                 Format::Csv => csv(&rows).into_bytes(),
+                Format::Json => format!("{}\n", json(&rows)).into_bytes(),
                 Format::Parquet => parquet(&columns(&rows))?,
             };
             write_atomically(path, &bytes)?;
+            if self.json {
+                let object = vec![("files", Json::files([path])), ("rows", rows.len().into())];
+                writeln!(out, "{}", Json::Object(object))?;
+                return Ok(());
+            }
             let shown = printable(&path.display().to_string());
             writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
             return Ok(());
@@ -126,6 +132,7 @@ impl Results {
 #[derive(Clone, Copy)]
 enum Format {
     Csv,
+    Json,
     Parquet,
 }
 
@@ -134,24 +141,26 @@ impl Format {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         match ending.as_deref() {
             Some("csv") => Ok(Format::Csv),
+            Some("json") => Ok(Format::Json),
             Some("parquet") => Ok(Format::Parquet),
             _ => Err(Error::argument(format!(
-                "{}: expected a file that ends in .csv or .parquet",
+                "{}: expected a file that ends in .csv, .json or .parquet",
                 path.display()
             ))),
         }
     }
 }
 
-/// The key columns of means: the name of each, its largest width, and whether it is shown where all values are equal.
+/// The key columns of means, named as the columns of rows: the name of each, its largest width, and whether it is shown where
+/// all values are equal.
 const KEYS: [(&str, usize, bool); 10] = [
     ("model", 24, true),
-    ("model hash", 8, false),
+    ("model_hash", 8, false),
     ("preprocessing", 40, false),
     ("method", 24, true),
     ("options", 30, true),
     ("layer", 24, true),
-    ("abs", 3, true),
+    ("absolute", 8, true),
     ("metric", 72, true),
     ("part", 20, true),
     ("seed", 20, false),
@@ -167,27 +176,26 @@ struct Mean {
 }
 
 impl Mean {
+    /// Keys as the columns of rows are named; `undefined_images` counts the images without a value.
     fn json(&self) -> Json {
-        let [model, hash, preprocessing, method, options, layer, absolute, metric, part, seed] =
-            self.key.each_ref().map(String::as_str);
         let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
-        Json::Object(vec![
-            ("model", model.into()),
-            ("model_hash", hash.into()),
-            ("preprocessing", preprocessing.into()),
-            ("method", method.into()),
-            ("options", options.into()),
-            ("layer", layer.into()),
-            ("absolute", absolute.into()),
-            ("metric", metric.into()),
-            ("part", part.into()),
-            ("seed", seed.parse().map_or(Json::Null, Json::Whole)),
+        let key = |((name, ..), value): (&(&'static str, usize, bool), &String)| {
+            let value = match *name {
+                "absolute" => (value == "yes").into(),
+                "seed" => value.parse().map_or(Json::Null, Json::Whole),
+                _ => value.as_str().into(),
+            };
+            (*name, value)
+        };
+        let mut object: Vec<(&'static str, Json)> = KEYS.iter().zip(&self.key).map(key).collect();
+        object.extend([
             ("mean", number(|found| found.mean).into()),
             ("low", number(|found| found.low).into()),
             ("high", number(|found| found.high).into()),
             ("images", self.images.into()),
-            ("silent", self.undefined.into()),
-        ])
+            ("undefined_images", self.undefined.into()),
+        ]);
+        Json::Object(object)
     }
 }
 
@@ -196,10 +204,8 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
     for row in rows {
         let abs = if row.absolute { "yes" } else { "no" };
         let seed = row.seed.to_string();
-        let StoredRow {
-            model, model_hash, preprocessing, method, configuration, layer, metric, part, ..
-        } = row;
-        let key = [model, model_hash, preprocessing, method, configuration, layer, abs, metric, part, &*seed]
+        let StoredRow { model, model_hash, preprocessing, method, options, layer, metric, part, .. } = row;
+        let key = [model, model_hash, preprocessing, method, options, layer, abs, metric, part, &*seed]
             .map(str::to_owned);
         let (values, undefined) = all.entry(key).or_default();
         match row.value {
@@ -220,13 +226,14 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
 fn table(means: &[Mean]) -> Table {
     let differs = |column: usize| means.iter().any(|mean| mean.key[column] != means[0].key[column]);
     let shown: Vec<usize> = (0..KEYS.len()).filter(|&column| KEYS[column].2 || differs(column)).collect();
+    let titles = KEYS.map(|(name, ..)| name.replace('_', " "));
     let mut columns: Vec<(&str, Align, usize)> =
-        shown.iter().map(|&column| (KEYS[column].0, Align::Left, KEYS[column].1)).collect();
+        shown.iter().map(|&column| (titles[column].as_str(), Align::Left, KEYS[column].1)).collect();
     columns.extend([
         ("mean", Align::Right, 12),
         ("95 % interval", Align::Right, 22),
         ("images", Align::Right, 8),
-        ("silent", Align::Right, 8),
+        ("undefined", Align::Right, 9),
     ]);
     let mut table = Table::new(&columns);
     for Mean { key, estimate, images, undefined } in means {
@@ -241,30 +248,22 @@ fn table(means: &[Mean]) -> Table {
     table
 }
 
-/// The rows as columns.
-fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
-    let text =
-        |of: fn(&StoredRow) -> &String| Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect());
-    vec![
-        ("model", text(|row| &row.model)),
-        ("model_hash", text(|row| &row.model_hash)),
-        ("preprocessing", text(|row| &row.preprocessing)),
-        ("method", text(|row| &row.method)),
-        ("configuration", text(|row| &row.configuration)),
-        ("layer", text(|row| &row.layer)),
-        ("absolute", Column::Flag(rows.iter().map(|row| row.absolute).collect())),
-        ("part", text(|row| &row.part)),
-        ("image", text(|row| &row.image)),
-        ("image_hash", text(|row| &row.image_hash)),
-        ("class", Column::Whole(rows.iter().map(|row| row.class).collect())),
-        ("metric", text(|row| &row.metric)),
-        ("better", text(|row| &row.better)),
-        ("value", Column::Real(rows.iter().map(|row| row.value).collect())),
-        ("silence", Column::Text(rows.iter().map(|row| row.undefined.clone()).collect())),
-        ("seconds", Column::Real(rows.iter().map(|row| Some(row.seconds)).collect())),
-        ("seed", Column::Whole(rows.iter().map(|row| row.seed).collect())),
-        ("version", text(|row| &row.version)),
-    ]
+/// The rows as a list of objects.
+fn json(rows: &[StoredRow]) -> Json {
+    let columns = columns(rows);
+    let object = |row: usize| {
+        let cell = |(name, column): &(&'static str, Column)| {
+            let value = match column {
+                Column::Text(values) => values[row].as_deref().into(),
+                Column::Real(values) => values[row].into(),
+                Column::Whole(values) => Json::Whole(values[row]),
+                Column::Flag(values) => values[row].into(),
+            };
+            (*name, value)
+        };
+        Json::Object(columns.iter().map(cell).collect())
+    };
+    (0..rows.len()).map(object).collect()
 }
 
 /// The rows as comma-separated values (RFC 4180).

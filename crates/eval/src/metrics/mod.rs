@@ -64,6 +64,7 @@ pub use relevance_mass_accuracy::RelevanceMassAccuracy;
 pub use relevance_rank_accuracy::RelevanceRankAccuracy;
 pub use road::Road;
 pub use selectivity::Selectivity;
+pub(crate) use share_rule::NO_SHARE_REASON;
 pub use share_rule::ShareRule;
 pub use sparseness::Sparseness;
 pub use top_k_intersection::TopKIntersection;

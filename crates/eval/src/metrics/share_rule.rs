@@ -4,6 +4,9 @@ use monosplit_graph::{Options, Result};
 
 use crate::case_arrays::{MeasureError, undefined};
 
+/// What is said behind a quotient that is no share.
+pub(crate) const NO_SHARE_REASON: &str = " of the map lies on the object, which is no share of it";
+
 /// When `Σ_{i in the mask} a_i / Σ_i a_i` is defined. In a map of both signs the denominator can vanish although the map does
 /// not; the quotient then says nothing, whichever sign it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ impl ShareRule {
         match quotient {
             quotient if !quotient.is_finite() => Err(undefined("the map adds up to nothing")),
             quotient if quotient < low || quotient > high => {
-                Err(undefined(format!("{quotient} of the map lies on the object, which is no share of it")))
+                Err(undefined(format!("{quotient}{NO_SHARE_REASON}")))
             }
             quotient => Ok(quotient),
         }

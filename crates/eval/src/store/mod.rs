@@ -2,8 +2,10 @@
 //! measured. Rows are written in transactions: a process that is killed loses only what it had not written. Several processes
 //! may work on one store.
 
+mod columns;
 mod plan;
 mod query;
+mod version_1;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -14,21 +16,18 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use crate::metric::Better;
 
+pub use columns::columns;
 pub use plan::{Member, Planned, Record, RecordedIssue, Stage};
 pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
-/// The table of images with issues.
-const IMAGE_ISSUES: &str = "CREATE TABLE IF NOT EXISTS trouble (experiment INTEGER NOT NULL, part TEXT NOT NULL, \
-                       position INTEGER NOT NULL, image TEXT NOT NULL, said TEXT NOT NULL, kept INTEGER NOT NULL, \
-                       PRIMARY KEY (experiment, part, position)) WITHOUT ROWID";
 /// The query that joins results with names.
 const RESULTS: &str = include_str!("results.sql");
 /// `msp1`, the application id in the header of the file.
 const APPLICATION: i64 = 0x6d73_7031;
 /// The version of the schema.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long a process waits for another that is writing.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -101,7 +100,7 @@ impl Store {
             let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             connection.busy_timeout(LOCK_TIMEOUT)?;
             let store = Store { connection, path: path.to_owned() };
-            let marks = store.marks()?;
+            let marks = marks(&store.connection)?;
             Ok((store, marks))
         };
         // With write permission, SQLite recovers from its journal; without it, the file is read as it is.
@@ -113,6 +112,10 @@ impl Store {
             });
         match found.map_err(|cause: rusqlite::Error| failure(path, &cause))? {
             (store, (APPLICATION, VERSION)) => Ok(store),
+            (store, (APPLICATION, 1)) => {
+                version_1::show(&store.connection).map_err(|cause| failure(path, &cause))?;
+                Ok(store)
+            }
             (store, marks) => Err(store.foreign(marks)),
         }
     }
@@ -123,17 +126,19 @@ impl Store {
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0))?;
         if tables == 0 {
             transaction.execute_batch(SCHEMA)?;
-            transaction.execute_batch(&format!("CREATE VIEW results AS {RESULTS}"))?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
+            complete(&transaction)?;
+        } else if marks(&transaction)? == (APPLICATION, 1) {
+            if worker::has_live_worker(&self.path) {
+                return Ok(Err(in_use(&self.path)));
+            }
+            version_1::migrate(&transaction)?;
+            complete(&transaction)?;
         }
         transaction.commit()?;
-        let marks = self.marks()?;
+        let marks = marks(&self.connection)?;
         if marks != (APPLICATION, VERSION) {
             return Ok(Err(self.foreign(marks)));
         }
-        // Older stores get this table when they are next written to.
-        self.connection.execute_batch(IMAGE_ISSUES)?;
         // A commit returns after the data has reached the disk, so that finished rows survive a power cut.
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
@@ -141,16 +146,11 @@ impl Store {
         Ok(Ok(()))
     }
 
-    fn marks(&self) -> rusqlite::Result<(i64, i64)> {
-        let mark = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));
-        Ok((mark("application_id")?, mark("user_version")?))
-    }
-
     fn foreign(&self, (application, version): (i64, i64)) -> Error {
         let path = self.path.display();
         if application == APPLICATION {
             return Error::unsupported(format!(
-                "{path}: the run store has version {version}, this program reads version {VERSION}"
+                "{path}: the run store has version {version}, this program reads versions 1 and {VERSION}"
             ));
         }
         Error::malformed(format!("{path}: this SQLite file is no run store; name another file"))
@@ -247,7 +247,7 @@ impl Store {
         rows: &[Row],
         claims: &[(i64, i64)],
     ) -> Result<()> {
-        let add = "INSERT INTO result (model, configuration, image, metric, seed, value, silence, seconds, version) \
+        let add = "INSERT INTO result (model, configuration, image, metric, seed, value, undefined, seconds, version) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
         let free = "DELETE FROM claim WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND worker = ?4";
         let path = self.path.clone();
@@ -279,6 +279,26 @@ impl Store {
     fn failed(&self, cause: &rusqlite::Error) -> Error {
         failure(&self.path, cause)
     }
+}
+
+/// The application id and the version of the schema.
+fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let mark = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
+    Ok((mark("application_id")?, mark("user_version")?))
+}
+
+/// Adds the view of all results to new tables and marks them as of the present version.
+fn complete(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!("CREATE VIEW results AS {RESULTS}"))?;
+    connection.pragma_update(None, "application_id", APPLICATION)?;
+    connection.pragma_update(None, "user_version", VERSION)
+}
+
+fn in_use(path: &Path) -> Error {
+    Error::argument(format!(
+        "{}: an earlier version of the program works on this run store; run again when it is done",
+        path.display()
+    ))
 }
 
 /// The URI by which SQLite reads an unchanging file without creating files beside it; `None` if a write-ahead log is left.

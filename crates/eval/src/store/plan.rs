@@ -101,10 +101,11 @@ impl Store {
     pub fn set_images(&mut self, experiment: i64, part: &str, images: &[i64]) -> Result<()> {
         self.within(|transaction| {
             transaction.execute(
-                "DELETE FROM sight WHERE experiment = ?1 AND part = ?2",
+                "DELETE FROM experiment_image WHERE experiment = ?1 AND part = ?2",
                 params![experiment, part],
             )?;
-            let add = "INSERT INTO sight (experiment, part, position, image) VALUES (?1, ?2, ?3, ?4)";
+            let add =
+                "INSERT INTO experiment_image (experiment, part, position, image) VALUES (?1, ?2, ?3, ?4)";
             for (position, image) in images.iter().enumerate() {
                 transaction.prepare(add)?.execute(params![experiment, part, position as i64, image])?;
             }
@@ -124,9 +125,9 @@ impl Store {
         let unmasked = unmasked.iter().map(|out| (&out.name, out.to_string(), true));
         let all: Vec<(&String, String, bool)> = excluded.chain(unmasked).collect();
         self.within(|transaction| {
-            let forget = "DELETE FROM trouble WHERE experiment = ?1 AND part = ?2";
+            let forget = "DELETE FROM image_issue WHERE experiment = ?1 AND part = ?2";
             transaction.execute(forget, params![experiment, part])?;
-            let add = "INSERT INTO trouble (experiment, part, position, image, said, kept) \
+            let add = "INSERT INTO image_issue (experiment, part, position, image, detail, kept) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             for (position, (image, detail, kept)) in all.iter().enumerate() {
                 let values = params![experiment, part, position as i64, image, detail, kept];
@@ -138,12 +139,8 @@ impl Store {
 
     /// The images of an experiment that have issues.
     pub fn image_issues(&self, experiment: i64) -> Result<Vec<RecordedIssue>> {
-        let tables = self.list("SELECT 1 FROM sqlite_master WHERE name = 'trouble'", &[], |_| Ok(()))?;
-        if tables.is_empty() {
-            return Ok(Vec::new());
-        }
         self.list(
-            "SELECT part, image, said, kept FROM trouble WHERE experiment = ?1 ORDER BY part DESC, position",
+            "SELECT part, image, detail, kept FROM image_issue WHERE experiment = ?1 ORDER BY part DESC, position",
             &[&experiment],
             |row| {
                 Ok(RecordedIssue {
@@ -160,7 +157,7 @@ impl Store {
     pub fn set_stage(&mut self, experiment: i64, position: usize, stage: &Stage) -> Result<()> {
         let at = position as i64;
         self.within(|transaction| {
-            for table in ["stage WHERE position", "member WHERE stage", "asked WHERE stage"] {
+            for table in ["stage WHERE position", "member WHERE stage", "stage_metric WHERE stage"] {
                 let forget = format!("DELETE FROM {table} = ?2 AND experiment = ?1");
                 transaction.execute(&forget, params![experiment, at])?;
             }
@@ -173,7 +170,7 @@ impl Store {
                 let values = params![experiment, at, order as i64, id, family, title, place, note];
                 transaction.prepare(add)?.execute(values)?;
             }
-            let add = "INSERT INTO asked (experiment, stage, position, metric) VALUES (?1, ?2, ?3, ?4)";
+            let add = "INSERT INTO stage_metric (experiment, stage, position, metric) VALUES (?1, ?2, ?3, ?4)";
             for (order, (metric, ..)) in stage.metrics.iter().enumerate() {
                 transaction.prepare(add)?.execute(params![experiment, at, order as i64, metric])?;
             }
@@ -241,7 +238,7 @@ impl Store {
                 member,
             )?;
             let metrics = self.list(
-                "SELECT m.id, m.name, m.better FROM asked a JOIN metric m ON m.id = a.metric \
+                "SELECT m.id, m.name, m.better FROM stage_metric a JOIN metric m ON m.id = a.metric \
                  WHERE a.experiment = ?1 AND a.stage = ?2 ORDER BY a.position",
                 &[&experiment, &position],
                 |row| {
@@ -260,7 +257,7 @@ impl Store {
     /// The images of a part of an experiment: id, name, explained class.
     pub fn images(&self, experiment: i64, part: &str) -> Result<Vec<(i64, String, usize)>> {
         self.list(
-            "SELECT i.id, i.name, i.class FROM sight s JOIN image i ON i.id = s.image \
+            "SELECT i.id, i.name, i.class FROM experiment_image s JOIN image i ON i.id = s.image \
              WHERE s.experiment = ?1 AND s.part = ?2 ORDER BY s.position",
             &[&experiment, &part],
             |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)? as usize)),
@@ -347,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn images_that_something_is_wrong_with_are_all_named_and_old_stores_name_none() {
-        let scratch = Scratch::new("troubles");
+    fn images_that_something_is_wrong_with_are_all_named() {
+        let scratch = Scratch::new("issues");
         let mut store = Store::open(&scratch.store()).unwrap();
         let broken = |name: &str| ExcludedImage {
             name: name.into(),
@@ -362,8 +359,5 @@ mod tests {
             store.image_issues(7).unwrap().into_iter().map(|one| (one.image, one.detail, one.kept)).collect();
         let expected = [("a", "cannot be read (no PNG)", false), ("c", "cannot be read (no PNG)", true)];
         assert_eq!(detail, expected.map(|(image, detail, kept)| (image.to_owned(), detail.to_owned(), kept)));
-        store.connection.execute_batch("DROP TABLE trouble").unwrap();
-        assert_eq!(Store::read(&scratch.store()).unwrap().image_issues(7).unwrap(), []);
-        assert_eq!(Store::open(&scratch.store()).unwrap().image_issues(7).unwrap(), []);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use monosplit_graph::Result;
 
+use super::columns::COLUMNS;
 use super::{RESULTS, Store};
 
 /// A filter of rows. A text matches if the row's text contains it, regardless of case.
@@ -14,7 +15,7 @@ pub struct Filter {
     /// In the method's name.
     pub method: Option<String>,
     /// In the options.
-    pub configuration: Option<String>,
+    pub options: Option<String>,
     /// In the layer's name.
     pub layer: Option<String>,
     /// In the name of the part of the data set.
@@ -35,7 +36,7 @@ pub struct StoredRow {
     pub model_hash: String,
     pub preprocessing: String,
     pub method: String,
-    pub configuration: String,
+    pub options: String,
     pub layer: String,
     pub absolute: bool,
     /// `validation` or `test`; both where experiments in the store differ about the image, empty where none knows it.
@@ -67,24 +68,23 @@ impl Store {
 
     /// The matching rows, in an order that does not depend on when or by which process they were computed.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
-        let columns = ["model || model_hash", "method", "configuration", "layer", "part", "image", "metric"];
+        let columns = ["model || model_hash", "method", "options", "layer", "part", "image", "metric"];
         let fits: Vec<String> = (1..)
             .zip(columns)
             .map(|(n, column)| format!("(?{n} IS NULL OR instr(lower({column}), ?{n}) > 0)"))
             .collect();
-        // The view of older stores has no column of parts, so the query is spelled out here.
+        // The view of older stores has other columns, so the query is spelled out here.
         let find = format!(
-            "SELECT model, model_hash, preprocessing, method, configuration, layer, absolute, part, image, image_hash, class, \
-             metric, better, value, silence, seconds, seed, version FROM ({RESULTS}) \
-             WHERE {} AND (?8 IS NULL OR seed = ?8) \
-             ORDER BY model, model_hash, preprocessing, method, configuration, layer, absolute, part, image, image_hash, \
+            "SELECT {} FROM ({RESULTS}) WHERE {} AND (?8 IS NULL OR seed = ?8) \
+             ORDER BY model, model_hash, preprocessing, method, options, layer, absolute, part, image, image_hash, \
              class, metric, seed",
+            COLUMNS.join(", "),
             fits.join(" AND ")
         );
         let words = [
             &filter.model,
             &filter.method,
-            &filter.configuration,
+            &filter.options,
             &filter.layer,
             &filter.part,
             &filter.image,
@@ -103,7 +103,7 @@ impl Store {
                 model_hash: row.get(1)?,
                 preprocessing: row.get(2)?,
                 method: row.get(3)?,
-                configuration: row.get(4)?,
+                options: row.get(4)?,
                 layer: row.get(5)?,
                 absolute: row.get(6)?,
                 part: row.get(7)?,

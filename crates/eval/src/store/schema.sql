@@ -32,7 +32,7 @@ CREATE TABLE result (
   metric INTEGER NOT NULL REFERENCES metric (id),
   seed INTEGER NOT NULL,
   value REAL,
-  silence TEXT,
+  undefined TEXT,
   seconds REAL NOT NULL,
   version TEXT NOT NULL,
   PRIMARY KEY (model, configuration, image, metric, seed)
@@ -78,17 +78,26 @@ CREATE TABLE member (
   note TEXT NOT NULL,
   PRIMARY KEY (experiment, stage, position)
 ) WITHOUT ROWID;
-CREATE TABLE asked (
+CREATE TABLE stage_metric (
   experiment INTEGER NOT NULL,
   stage INTEGER NOT NULL,
   position INTEGER NOT NULL,
   metric INTEGER NOT NULL REFERENCES metric (id),
   PRIMARY KEY (experiment, stage, position)
 ) WITHOUT ROWID;
-CREATE TABLE sight (
+CREATE TABLE experiment_image (
   experiment INTEGER NOT NULL,
   part TEXT NOT NULL,
   position INTEGER NOT NULL,
   image INTEGER NOT NULL REFERENCES image (id),
+  PRIMARY KEY (experiment, part, position)
+) WITHOUT ROWID;
+CREATE TABLE image_issue (
+  experiment INTEGER NOT NULL,
+  part TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  image TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  kept INTEGER NOT NULL,
   PRIMARY KEY (experiment, part, position)
 ) WITHOUT ROWID;

@@ -22,7 +22,6 @@ mod counts;
 mod drawing;
 mod expansion;
 mod from_graph;
-mod natural;
 mod network;
 mod neuron;
 mod number;

@@ -1,18 +1,16 @@
-//! Exact rational numbers: what weights, activations and coefficients are made of when nothing may be rounded.
+//! Exact rational numbers: what weights, activations and coefficients are made of when nothing may be rounded. The arithmetic is
+//! dashu's; this is the part of it that networks need, and how numbers are written.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, Mul, Neg, Sub};
 
-use crate::natural::Natural;
+use dashu_int::ops::{Abs, BitTest, DivRem};
+use dashu_int::{IBig, Sign, UBig};
+use dashu_ratio::RBig;
 
 /// A rational number in lowest terms. Arithmetic never rounds and never overflows; numbers grow instead.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Rational {
-    negative: bool,
-    numerator: Natural,
-    denominator: Natural,
-}
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rational(RBig);
 
 /// Decimal places up to which a number is written as a decimal rather than as a fraction.
 const PLACES: u32 = 9;
@@ -20,230 +18,146 @@ const PLACES: u32 = 9;
 impl Rational {
     /// 0
     pub fn zero() -> Self {
-        Rational::from(0)
+        Rational(RBig::ZERO)
     }
 
     /// 1
     pub fn one() -> Self {
-        Rational::from(1)
+        Rational(RBig::ONE)
     }
 
     /// `numerator/denominator`; `None` if the denominator is zero.
     pub fn ratio(numerator: i64, denominator: u64) -> Option<Self> {
-        let top = Natural::from(u128::from(numerator.unsigned_abs()));
-        (denominator != 0).then(|| Rational::reduced(numerator < 0, top, u128::from(denominator).into()))
+        (denominator != 0).then(|| Rational(RBig::from_parts(numerator.into(), denominator.into())))
     }
 
     /// The number a double stands for; `None` for infinities and what is no number.
     pub fn from_f64(value: f64) -> Option<Self> {
-        if !value.is_finite() {
-            return None;
-        }
-        let bits = value.to_bits();
-        let (field, fraction) = (bits >> 52 & 0x7ff, bits & ((1 << 52) - 1));
-        let mantissa = if field == 0 { fraction } else { fraction | 1 << 52 };
-        let exponent = field.max(1) as i64 - 1075;
-        let (up, down) = (exponent.max(0) as usize, exponent.min(0).unsigned_abs() as usize);
-        let numerator = Natural::from(u128::from(mantissa)).raised(up);
-        Some(Rational::reduced(value < 0.0, numerator, Natural::one().raised(down)))
+        RBig::try_from(value).ok().map(Rational)
     }
 
-    /// The nearest double (within one unit in the last place among the subnormal ones).
+    /// The nearest double, the even one of two.
     pub fn to_f64(&self) -> f64 {
-        if self.is_zero() {
-            return 0.0;
-        }
-        // A quotient of 66 or 67 bits, its last bit set if anything was left over, rounds as the exact number does.
-        let places = 66 + self.denominator.bits() as i64 - self.numerator.bits() as i64;
-        let numerator = self.numerator.raised(places.max(0) as usize);
-        let denominator = self.denominator.raised(places.min(0).unsigned_abs() as usize);
-        let (quotient, rest) = numerator.divided(&denominator);
-        let digits = quotient.small().unwrap_or(u128::MAX) | u128::from(!rest.is_zero());
-        let mut value = digits as f64;
-        let mut left = places.clamp(-4000, 4000);
-        while left != 0 {
-            let step = left.clamp(-1000, 1000);
-            value *= 2f64.powi(-step as i32);
-            left -= step;
-        }
-        if self.negative { -value } else { value }
+        self.0.to_f64().value()
     }
 
-    /// `±digits·10^exponent`, the digits being decimal and nothing else.
+    /// `digits·10^exponent`, the digits being decimal and nothing else.
     pub(crate) fn from_decimal(digits: &[u8], exponent: i32) -> Self {
-        let scale = Natural::from(10).power(exponent.unsigned_abs());
-        let digits = Natural::from_decimal(digits);
+        let scale = UBig::from(10u8).pow(exponent.unsigned_abs() as usize);
+        let digits = std::str::from_utf8(digits).ok().and_then(|text| UBig::from_str_radix(text, 10).ok());
+        let digits = digits.unwrap_or_default();
         match exponent < 0 {
-            true => Rational::reduced(false, digits, scale),
-            false => Rational::reduced(false, digits.times(&scale), Natural::one()),
+            true => Rational(RBig::from_parts(digits.into(), scale)),
+            false => Rational((digits * scale).into()),
         }
     }
 
     /// A whole number that may be large.
     pub(crate) fn whole(value: u128) -> Self {
-        Rational { negative: false, numerator: value.into(), denominator: Natural::one() }
+        Rational(value.into())
     }
 
     /// Quotient of two numbers; `None` if the divisor is zero.
     pub fn over(&self, divisor: &Rational) -> Option<Self> {
-        let negative = self.negative != divisor.negative;
-        let top = self.numerator.times(&divisor.denominator);
-        (!divisor.is_zero())
-            .then(|| Rational::reduced(negative, top, self.denominator.times(&divisor.numerator)))
+        (!divisor.is_zero()).then(|| Rational(&self.0 / &divisor.0))
     }
 
     /// `selfⁿ`, where `0⁰ = 1`.
     pub fn power(&self, exponent: u32) -> Self {
-        Rational {
-            negative: self.negative && exponent % 2 == 1,
-            numerator: self.numerator.power(exponent),
-            denominator: self.denominator.power(exponent),
-        }
+        // Where an exponent does not fit, only powers of 0, 1 and −1 have room, and they depend on its parity alone.
+        let fitting = isize::try_from(exponent).unwrap_or(isize::MAX - isize::from(exponent % 2 == 0));
+        Rational(self.0.pow(fitting))
     }
 
     /// `|self|`
     pub fn magnitude(&self) -> Self {
-        Rational { negative: false, ..self.clone() }
+        Rational(self.0.clone().abs())
     }
 
     /// `max(self, 0)`
     pub fn positive_part(&self) -> Self {
-        if self.negative { Rational::zero() } else { self.clone() }
+        if self.is_negative() { Rational::zero() } else { self.clone() }
     }
 
     /// Whether this is 0.
     pub fn is_zero(&self) -> bool {
-        self.numerator.is_zero()
+        self.0.is_zero()
     }
 
     /// Whether this is 1.
     pub fn is_one(&self) -> bool {
-        !self.negative && self.numerator.is_one() && self.denominator.is_one()
+        self.0.is_one()
     }
 
     /// Whether this is less than 0.
     pub fn is_negative(&self) -> bool {
-        self.negative
+        self.0.sign() == Sign::Negative
     }
 
     /// How much room the number takes: the binary digits of numerator and denominator together.
     pub fn bits(&self) -> usize {
-        self.numerator.bits() + self.denominator.bits()
+        self.0.numerator().bit_len() + self.0.denominator().bit_len()
     }
 
     /// Numerator without sign, and denominator, in decimal digits.
     pub(crate) fn parts(&self) -> (String, String) {
-        (self.numerator.to_string(), self.denominator.to_string())
+        (self.0.numerator().clone().abs().to_string(), self.0.denominator().to_string())
     }
 
-    fn reduced(negative: bool, numerator: Natural, denominator: Natural) -> Self {
-        if numerator.is_zero() {
-            return Rational { negative: false, numerator, denominator: Natural::one() };
-        }
-        if denominator.is_one() {
-            return Rational { negative, numerator, denominator };
-        }
-        let common = numerator.common_divisor(&denominator);
-        if common.is_one() {
-            return Rational { negative, numerator, denominator };
-        }
-        let [numerator, denominator] = [numerator, denominator].map(|n| n.divided(&common).0);
-        Rational { negative, numerator, denominator }
-    }
-
-    /// Both numerators over the product of the denominators, or over the one denominator they share.
-    fn common(&self, other: &Rational) -> (Natural, Natural, Natural) {
-        if self.denominator == other.denominator {
-            return (self.numerator.clone(), other.numerator.clone(), self.denominator.clone());
-        }
-        let (top, bottom) =
-            (self.numerator.times(&other.denominator), other.numerator.times(&self.denominator));
-        (top, bottom, self.denominator.times(&other.denominator))
-    }
-
-    /// The digits after the point, if so few of them say it all.
+    /// The magnitude as a decimal, if so few digits after the point say it all.
     fn decimal(&self) -> Option<String> {
-        let places =
-            (1..=PLACES).find(|&n| Natural::from(10u128.pow(n)).divided(&self.denominator).1.is_zero())?;
-        let scale = Natural::from(10u128.pow(places));
-        let (whole, rest) = self.numerator.divided(&self.denominator);
-        let digits = rest.times(&scale).divided(&self.denominator).0.to_string();
+        let denominator = self.0.denominator();
+        let scale = |places: u32| UBig::from(10u32.pow(places));
+        let places = (1..=PLACES).find(|&places| (scale(places) % denominator).is_zero())?;
+        let (whole, rest) = self.0.numerator().clone().abs().div_rem(IBig::from(denominator.clone()));
+        let digits = (rest * IBig::from(scale(places) / denominator)).to_string();
         Some(format!("{whole}.{digits:0>places$}", places = places as usize))
     }
 }
 
 impl From<i64> for Rational {
     fn from(value: i64) -> Self {
-        let numerator = Natural::from(u128::from(value.unsigned_abs()));
-        Rational { negative: value < 0, numerator, denominator: Natural::one() }
+        Rational(value.into())
     }
 }
 
 impl Neg for &Rational {
     type Output = Rational;
     fn neg(self) -> Rational {
-        Rational { negative: !self.negative && !self.is_zero(), ..self.clone() }
+        Rational(-self.0.clone())
     }
 }
 
 impl Add for &Rational {
     type Output = Rational;
     fn add(self, other: &Rational) -> Rational {
-        let (a, b, denominator) = self.common(other);
-        if self.negative == other.negative {
-            return Rational::reduced(self.negative, a.plus(&b), denominator);
-        }
-        match a < b {
-            true => Rational::reduced(other.negative, b.minus(&a), denominator),
-            false => Rational::reduced(self.negative, a.minus(&b), denominator),
-        }
+        Rational(&self.0 + &other.0)
     }
 }
 
 impl Sub for &Rational {
     type Output = Rational;
     fn sub(self, other: &Rational) -> Rational {
-        self + &-other
+        Rational(&self.0 - &other.0)
     }
 }
 
 impl Mul for &Rational {
     type Output = Rational;
     fn mul(self, other: &Rational) -> Rational {
-        let numerator = self.numerator.times(&other.numerator);
-        let denominator = self.denominator.times(&other.denominator);
-        Rational::reduced(self.negative != other.negative, numerator, denominator)
-    }
-}
-
-impl PartialOrd for Rational {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Rational {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (self.negative, other.negative) {
-            (false, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-            (negative, _) => {
-                let (a, b, _) = self.common(other);
-                if negative { b.cmp(&a) } else { a.cmp(&b) }
-            }
-        }
+        Rational(&self.0 * &other.0)
     }
 }
 
 /// A whole number, a decimal where nine places say it all, otherwise a fraction: `3`, `-0.25`, `2/3`. Always exact.
 impl fmt::Display for Rational {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = if self.denominator.is_one() {
-            self.numerator.to_string()
-        } else {
-            self.decimal().unwrap_or_else(|| format!("{}/{}", self.numerator, self.denominator))
+        let (numerator, denominator) = self.parts();
+        let digits = match self.0.denominator().is_one() {
+            true => numerator,
+            false => self.decimal().unwrap_or_else(|| format!("{numerator}/{denominator}")),
         };
-        f.pad_integral(!self.negative, "", &digits)
+        f.pad_integral(!self.is_negative(), "", &digits)
     }
 }
 
@@ -329,5 +243,32 @@ mod tests {
                 product = &product * a;
             }
         }
+    }
+
+    /// Values of Python's `fractions`.
+    #[test]
+    fn large_numbers_are_those_of_python() {
+        let harmonic = (1..=100).fold(Rational::zero(), |sum, n| &sum + &ratio(1, n));
+        assert_eq!(
+            harmonic.to_string(),
+            "14466636279520351160221518043104131447711/\
+             2788815009188499086581352357412492142272"
+        );
+        assert_eq!(harmonic.to_f64(), 5.187377517639621);
+        let power = ratio(-355, 113).power(40);
+        assert_eq!(
+            power.parts().0,
+            "102125482687998123114922754379265460126543468686574639153333\
+            6911012449170821128063835203647613525390625"
+        );
+        assert_eq!(
+            power.parts().1,
+            "13278155163351753706317696533924544108513274407835339859871275831776558989263625601"
+        );
+        assert_eq!(power.to_f64(), 7.691240344130681e+19);
+        // Among the subnormal doubles, and halfway between two of them.
+        assert_eq!(ratio(3, 7).over(&Rational::from(2).power(1070)).unwrap().to_f64(), 3.5e-323);
+        assert_eq!(Rational::from(2).power(1075).to_f64(), f64::INFINITY);
+        assert_eq!(ratio(3, 1).over(&Rational::from(2).power(1075)).unwrap().to_f64(), 1e-323);
     }
 }

@@ -1,35 +1,10 @@
-//! SHA-256 (FIPS 180-4), which identifies models and images by their bytes.
+//! SHA-256 in hexadecimal, which identifies models and images by their bytes.
 
-/// The first 32 bits of the fractions of the square roots of the first eight primes.
-const START: [u32; 8] =
-    [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-
-/// The first 32 bits of the fractions of the cube roots of the first 64 primes.
-#[rustfmt::skip]
-const ROUNDS: [u32; 64] = [
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
-];
+use sha2::Digest;
 
 /// An incremental hash.
-#[derive(Clone, Debug)]
-pub struct Sha256 {
-    state: [u32; 8],
-    rest: Vec<u8>,
-    length: u64,
-}
-
-impl Default for Sha256 {
-    fn default() -> Self {
-        Sha256 { state: START, rest: Vec::with_capacity(64), length: 0 }
-    }
-}
+#[derive(Clone, Debug, Default)]
+pub struct Sha256(sha2::Sha256);
 
 impl Sha256 {
     /// The hash of some bytes, in hexadecimal.
@@ -40,57 +15,13 @@ impl Sha256 {
     }
 
     /// Adds bytes.
-    pub fn update(&mut self, mut bytes: &[u8]) {
-        self.length = self.length.wrapping_add(bytes.len() as u64);
-        if !self.rest.is_empty() {
-            let taken = bytes.len().min(64 - self.rest.len());
-            self.rest.extend_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
-            if self.rest.len() == 64 {
-                let block = std::mem::take(&mut self.rest);
-                self.compress(&block);
-            }
-        }
-        let whole = bytes.chunks_exact(64);
-        self.rest.extend_from_slice(whole.remainder());
-        whole.for_each(|block| self.compress(block));
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
 
     /// The hash in hexadecimal.
-    pub fn finish(mut self) -> String {
-        let bits = self.length.wrapping_mul(8);
-        let padding = 64 - (self.rest.len() + 9) % 64;
-        let mut last = vec![0x80];
-        last.resize(1 + padding % 64, 0);
-        last.extend(bits.to_be_bytes());
-        self.update(&last);
-        self.state.iter().map(|word| format!("{word:08x}")).collect()
-    }
-
-    fn compress(&mut self, block: &[u8]) {
-        let mut words = [0u32; 64];
-        for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-            *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
-        for t in 16..64 {
-            let (a, b) = (words[t - 15], words[t - 2]);
-            let first = a.rotate_right(7) ^ a.rotate_right(18) ^ (a >> 3);
-            let second = b.rotate_right(17) ^ b.rotate_right(19) ^ (b >> 10);
-            words[t] = words[t - 16].wrapping_add(first).wrapping_add(words[t - 7]).wrapping_add(second);
-        }
-        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = self.state;
-        for (word, round) in words.iter().zip(ROUNDS) {
-            let sum = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
-            let choice = (e & f) ^ (!e & g);
-            let first = h.wrapping_add(sum).wrapping_add(choice).wrapping_add(round).wrapping_add(*word);
-            let sum = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-            let majority = (a & b) ^ (a & c) ^ (b & c);
-            (h, g, f, e) = (g, f, e, d.wrapping_add(first));
-            (d, c, b, a) = (c, b, a, first.wrapping_add(sum).wrapping_add(majority));
-        }
-        for (state, value) in self.state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
-            *state = state.wrapping_add(value);
-        }
+    pub fn finish(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -8,6 +8,7 @@ pub mod arch;
 mod arithmetic;
 mod atomic_file;
 pub mod batch;
+mod csv_file;
 mod cut;
 mod element;
 mod error;
@@ -30,6 +31,7 @@ pub mod weights;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};
+pub use csv_file::{CsvCell, CsvRecord, open_csv, read_csv, write_csv};
 pub use cut::Cut;
 pub use error::{Error, ErrorKind, Hint, Result};
 pub use file::FileBytes;

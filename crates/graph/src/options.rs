@@ -4,7 +4,6 @@ use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::address::edit_distance;
 use crate::{Error, Result};
 
 /// Options of one method or metric, by name. Reading an option marks it; one that was never read is unknown.
@@ -179,7 +178,7 @@ impl Display for Options {
 
 /// `did you mean 'x'? ` where a name is close, else nothing.
 pub fn closest(wanted: &str, names: &[&str]) -> String {
-    let best = names.iter().map(|name| (edit_distance(wanted, name), name)).min();
+    let best = names.iter().map(|name| (strsim::levenshtein(wanted, name), name)).min();
     match best {
         Some((apart, name)) if apart <= 1 + wanted.chars().count() / 4 => format!("did you mean '{name}'? "),
         _ => String::new(),

@@ -65,7 +65,8 @@ impl Rational {
     /// `selfⁿ`, where `0⁰ = 1`.
     pub fn power(&self, exponent: u32) -> Self {
         // Where an exponent does not fit, only powers of 0, 1 and −1 have room, and they depend on its parity alone.
-        let fitting = isize::try_from(exponent).unwrap_or(isize::MAX - isize::from(exponent % 2 == 0));
+        let fitting =
+            isize::try_from(exponent).unwrap_or(isize::MAX - isize::from(exponent.is_multiple_of(2)));
         Rational(self.0.pow(fitting))
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_graph::metadata::CLASSES;
-use monosplit_graph::{Error, ErrorKind, Hint, Result};
+use monosplit_graph::{Error, ErrorKind, Hint, Result, read_csv};
 
 use crate::model::{self, Model};
 
@@ -25,7 +25,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The names in a text file, one a line, of which there must be `classes`.
+    /// The names in a text file, one a line and some perhaps in quotes as in CSV files, of which there must be `classes`.
     pub fn open(path: &Path, classes: usize) -> Result<Self> {
         let malformed = |said: String| Error::malformed(format!("{}: {said}", path.display()));
         let text =
@@ -33,7 +33,7 @@ impl Labels {
                 malformed("expected class names, one a line, found bytes that are no text".into())
             })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-        let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        let names: Vec<String> = text.lines().map(|line| unquoted(line.trim())).collect();
         if names.len() != classes {
             return Err(malformed(format!(
                 "expected {classes} class names, one a line, found {}",
@@ -109,9 +109,31 @@ impl Labels {
     }
 }
 
+/// A name that is in quotes as a whole, without them. Others are as they are: `tench, Tinca tinca` is one name.
+fn unquoted(line: &str) -> String {
+    let records = if line.starts_with('"') { read_csv(line).unwrap_or_default() } else { Vec::new() };
+    match &*records {
+        [record] if record.cells.len() == 1 => record.cells[0].clone(),
+        _ => line.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_may_be_in_quotes() {
+        for (line, name) in [
+            ("tench, Tinca tinca", "tench, Tinca tinca"),
+            (r#""tench, Tinca tinca""#, "tench, Tinca tinca"),
+            (r#""the ""great"" white""#, r#"the "great" white"#),
+            (r#""a" or "b", c"#, r#""a" or "b", c"#),
+            (r#"5" pipe"#, r#"5" pipe"#),
+        ] {
+            assert_eq!(unquoted(line), name);
+        }
+    }
 
     /// Classes every user of ImageNet knows by number.
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use monosplit_engine::Engine;
 use monosplit_graph::onnx::{self, ExportOptions};
-use monosplit_graph::{Error, Result, write_atomically};
+use monosplit_graph::{CsvCell, Error, Result, write_atomically, write_csv};
 
 use crate::data::TrainingData;
 use crate::settings::Settings;
@@ -100,7 +100,7 @@ impl TrainingRun<'_> {
                 trainer.save(&self.files.checkpoint)?;
             }
             if epoch.is_some() {
-                write_atomically(&self.files.log, log(trainer.epochs()).as_bytes())?;
+                write_atomically(&self.files.log, log(trainer.epochs())?.as_bytes())?;
             }
             watch(&trainer, &progress, epoch.as_ref());
         }
@@ -113,19 +113,25 @@ impl TrainingRun<'_> {
     }
 }
 
-const HEADER: &str = "epoch,train_loss,train_accuracy,validation_loss,test_loss,test_accuracy,seconds";
+const COLUMNS: [&str; 7] =
+    ["epoch", "train_loss", "train_accuracy", "validation_loss", "test_loss", "test_accuracy", "seconds"];
 
-fn log(epochs: &[Epoch]) -> String {
-    let mut text = format!("{HEADER}\n");
-    for (index, epoch) in epochs.iter().enumerate() {
+fn log(epochs: &[Epoch]) -> Result<String> {
+    let row = |(index, epoch): (usize, &Epoch)| {
         let Epoch { train_loss, train_accuracy, validation_loss, test_loss, test_accuracy, seconds } = epoch;
-        let validation = if validation_loss.is_nan() { String::new() } else { validation_loss.to_string() };
-        text.push_str(&format!(
-            "{},{train_loss},{train_accuracy},{validation},{test_loss},{test_accuracy},{seconds:.3}\n",
-            index + 1
-        ));
-    }
-    text
+        let validation =
+            if validation_loss.is_nan() { CsvCell::Empty } else { CsvCell::number(validation_loss) };
+        vec![
+            CsvCell::number(index + 1),
+            CsvCell::number(train_loss),
+            CsvCell::number(train_accuracy),
+            validation,
+            CsvCell::number(test_loss),
+            CsvCell::number(test_accuracy),
+            CsvCell::Plain(format!("{seconds:.3}")),
+        ]
+    };
+    write_csv(&COLUMNS, epochs.iter().enumerate().map(row))
 }
 
 impl TrainingResult {

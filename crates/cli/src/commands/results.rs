@@ -8,7 +8,7 @@ use clap::Args;
 use monosplit::eval::store::{Filter, Store, StoredRow, columns};
 use monosplit::eval::{Column, Estimate, parquet};
 use monosplit::graph::options::closest;
-use monosplit::graph::{Error, Result, write_atomically};
+use monosplit::graph::{CsvCell, Error, Result, write_atomically, write_csv};
 
 use super::run::check_writable;
 use crate::failure::Failure;
@@ -100,8 +100,9 @@ impl Results {
         if let (Some(path), Some(format)) = (&self.output, format) {
             check_writable(path)?;
             let bytes = match format {
-                Format::Csv => csv(&rows).into_bytes(),
-                Format::Json => format!("{}\n", json(&rows)).into_bytes(),
+                Format::Csv => csv(&rows)?.into_bytes(),
+                Format::Json => format!("{}
+", json(&rows)).into_bytes(),
                 Format::Parquet => parquet(&columns(&rows))?,
             };
             write_atomically(path, &bytes)?;
@@ -266,28 +267,19 @@ fn json(rows: &[StoredRow]) -> Json {
     (0..rows.len()).map(object).collect()
 }
 
-/// The rows as comma-separated values (RFC 4180).
-fn csv(rows: &[StoredRow]) -> String {
+/// The rows as comma-separated values.
+fn csv(rows: &[StoredRow]) -> Result<String> {
     let columns = columns(rows);
-    let mut text: String = columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
-    text.push_str("\r\n");
-    for row in 0..rows.len() {
-        let cell = |(_, column): &(&str, Column)| match column {
-            Column::Text(values) => values[row].as_deref().map_or_else(String::new, quoted),
-            Column::Real(values) => values[row].map_or_else(String::new, |value| value.to_string()),
-            Column::Whole(values) => values[row].to_string(),
-            Column::Flag(values) => values[row].to_string(),
-        };
-        text.push_str(&columns.iter().map(cell).collect::<Vec<_>>().join(","));
-        text.push_str("\r\n");
-    }
-    text
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let row = |row: usize| columns.iter().map(|(_, column)| cell(column, row)).collect();
+    write_csv(&names, (0..rows.len()).map(row))
 }
 
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
+fn cell(column: &Column, row: usize) -> CsvCell {
+    match column {
+        Column::Text(values) => values[row].clone().map_or(CsvCell::Empty, CsvCell::Text),
+        Column::Real(values) => values[row].map_or(CsvCell::Empty, CsvCell::number),
+        Column::Whole(values) => CsvCell::number(values[row]),
+        Column::Flag(values) => CsvCell::number(values[row]),
     }
 }

@@ -6,66 +6,68 @@
 #[cfg(target_os = "linux")]
 pub(super) fn current_core() -> Option<usize> {
     // SAFETY: the call has no arguments and changes nothing.
-    usize::try_from(unsafe { system::sched_getcpu() }).ok()
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// Moves the calling thread to another core if it runs on this one and may run elsewhere. Its affinity is the same afterwards.
 #[cfg(target_os = "linux")]
 pub(super) fn leave(core: usize) {
-    if current_core() != Some(core) || core >= system::MAX_CORES {
+    if current_core() != Some(core) {
         return;
     }
-    let Some(allowed) = system::allowed() else { return };
-    let mut others = allowed;
-    others.0[core / 64] &= !(1 << (core % 64));
-    if others.0.iter().all(|&word| word == 0) {
-        return;
-    }
-    // SAFETY: the system reads no more than the size it is told; a set that it refuses changes nothing.
-    unsafe {
-        if system::sched_setaffinity(0, size_of_val(&others), &raw const others) == 0 {
-            system::sched_setaffinity(0, size_of_val(&allowed), &raw const allowed);
-        }
+    let Some(allowed) = Cores::allowed() else { return };
+    let others = Cores::of(allowed.numbers().filter(|&other| other != core));
+    if others.numbers().next().is_some() && others.confine() {
+        allowed.confine();
     }
 }
 
 /// Pins the calling thread, the `index`-th of `threads`, to a core of its own, if it may run on exactly as many cores.
 #[cfg(target_os = "linux")]
 pub(super) fn pin(index: usize, threads: usize) {
-    let Some(allowed) = system::allowed() else { return };
-    let is_allowed = |core: &usize| allowed.0[core / 64] >> (core % 64) & 1 == 1;
-    let cores: Vec<usize> = (0..system::MAX_CORES).filter(is_allowed).collect();
-    let Some(core) = cores.get(index).filter(|_| cores.len() == threads) else { return };
-    let mut own = system::Cores::default();
-    own.0[core / 64] |= 1 << (core % 64);
-    // SAFETY: as in `leave`.
-    unsafe { system::sched_setaffinity(0, size_of_val(&own), &raw const own) };
+    let Some(allowed) = Cores::allowed() else { return };
+    let own = allowed.numbers().nth(index).filter(|_| allowed.numbers().count() == threads);
+    if let Some(core) = own {
+        Cores::of([core]).confine();
+    }
 }
 
+/// A set of cores.
 #[cfg(target_os = "linux")]
-mod system {
-    use std::ffi::c_int;
+#[derive(Clone, Copy)]
+struct Cores(libc::cpu_set_t);
 
-    /// The number of cores that a set can hold.
-    pub(super) const MAX_CORES: usize = 1024;
-
-    /// A set of cores.
-    #[derive(Clone, Copy, Default)]
-    #[repr(C)]
-    pub(super) struct Cores(pub(super) [u64; MAX_CORES / 64]);
+#[cfg(target_os = "linux")]
+impl Cores {
+    /// The cores of these numbers; each is less than `CPU_SETSIZE`.
+    fn of(numbers: impl IntoIterator<Item = usize>) -> Self {
+        // SAFETY: a set is an array of whole numbers; zeros are the empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for number in numbers {
+            // SAFETY: the function sets a bit of the array, whose bounds it checks.
+            unsafe { libc::CPU_SET(number, &mut set) };
+        }
+        Cores(set)
+    }
 
     /// The cores that the calling thread may run on.
-    pub(super) fn allowed() -> Option<Cores> {
-        let mut cores = Cores::default();
+    fn allowed() -> Option<Self> {
+        let mut cores = Cores::of([]);
         // SAFETY: the system writes no more than the size it is told; thread 0 is the calling one.
-        let answer = unsafe { sched_getaffinity(0, size_of_val(&cores), &raw mut cores) };
+        let answer = unsafe { libc::sched_getaffinity(0, size_of_val(&cores.0), &raw mut cores.0) };
         (answer == 0).then_some(cores)
     }
 
-    unsafe extern "C" {
-        pub(super) fn sched_getcpu() -> c_int;
-        pub(super) fn sched_getaffinity(thread: c_int, size: usize, cores: *mut Cores) -> c_int;
-        pub(super) fn sched_setaffinity(thread: c_int, size: usize, cores: *const Cores) -> c_int;
+    /// Lets the calling thread run on these cores only; false if the system refuses.
+    fn confine(&self) -> bool {
+        // SAFETY: the system reads no more than the size it is told; a set that it refuses changes nothing.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) == 0 }
+    }
+
+    /// The numbers of the cores, in order.
+    fn numbers(&self) -> impl Iterator<Item = usize> {
+        // SAFETY: the function reads a bit of the array; numbers are less than the size of a set.
+        (0..libc::CPU_SETSIZE as usize).filter(|&number| unsafe { libc::CPU_ISSET(number, &self.0) })
     }
 }
 
@@ -84,25 +86,25 @@ pub(super) fn pin(_: usize, _: usize) {}
 mod tests {
     use super::*;
 
-    fn cores() -> usize {
-        system::allowed().unwrap().0.iter().map(|word| word.count_ones() as usize).sum()
+    fn cores() -> Vec<usize> {
+        Cores::allowed().unwrap().numbers().collect()
     }
 
     #[test]
     fn leaving_a_core_keeps_the_affinity() {
-        let (before, here) = (system::allowed().unwrap().0, current_core().unwrap());
-        assert!(before[here / 64] >> (here % 64) & 1 == 1);
+        let (before, here) = (cores(), current_core().unwrap());
+        assert!(before.contains(&here));
         leave(here);
-        assert_eq!(system::allowed().unwrap().0, before);
+        assert_eq!(cores(), before);
     }
 
     #[test]
     fn a_thread_is_pinned_only_where_there_is_one_for_every_core() {
-        let all = cores();
+        let all = cores().len();
         let pinned = |index: usize, threads: usize| {
             let thread = std::thread::spawn(move || {
                 pin(index, threads);
-                (cores(), current_core())
+                (cores().len(), current_core())
             });
             thread.join().unwrap()
         };

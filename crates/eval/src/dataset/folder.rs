@@ -4,13 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use monosplit_graph::options::closest;
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{CsvRecord, Error, Result, open_csv};
 
 use super::{Entry, Mask, Pixels, file_name, pictures};
 use crate::path_suggestion::suggest_path;
-
-/// The largest size of `labels.csv` in bytes.
-const MAX_LIST: u64 = 256 << 20;
 
 /// Usual names of a column of class indices.
 const USUAL: [&str; 6] = ["label", "class", "class_index", "class_id", "index", "target"];
@@ -85,37 +82,28 @@ struct Labels(HashMap<String, usize>);
 
 impl Labels {
     fn open(path: &Path, column: Option<&str>) -> Result<Self> {
-        let size = path.metadata().map_err(|cause| Error::io(path, cause))?.len();
-        if size > MAX_LIST {
-            return Err(Error::malformed(format!(
-                "{}: a list of labels of {size} bytes is too long",
-                path.display()
-            )));
-        }
-        let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
-        Labels::parse(&text, column).map_err(|error| error.context(path.display()))
+        Labels::read(open_csv(path)?, column).map_err(|error| error.context(path.display()))
     }
 
-    fn parse(text: &str, column: Option<&str>) -> Result<Self> {
-        let mut lines =
-            text.lines().enumerate().map(|(n, line)| (n + 1, fields(line))).filter(|(_, f)| f.len() > 1);
-        let (_, header) = lines.next().ok_or_else(|| {
+    fn read(records: Vec<CsvRecord>, column: Option<&str>) -> Result<Self> {
+        let mut records = records.into_iter().filter(|record| record.cells.len() > 1);
+        let header = records.next().ok_or_else(|| {
             Error::malformed("expected a first line that names columns, such as 'file,class'")
         })?;
-        let rows: Vec<(usize, Vec<String>)> = lines.collect();
+        let (header, rows) = (header.cells, records.collect::<Vec<CsvRecord>>());
         let file = header.iter().position(|name| name.eq_ignore_ascii_case("file")).unwrap_or(0);
         let chosen = chosen_column(&header, &rows, file, column)?;
         let mut labels = HashMap::with_capacity(rows.len());
-        for (number, row) in rows {
-            let name = row.get(file).map(|name| name.trim()).unwrap_or_default();
-            let label =
-                row.get(chosen).and_then(|text| text.trim().parse::<usize>().ok()).ok_or_else(|| {
-                    Error::malformed(format!(
-                        "data.label-column: line {number}: expected a class number in the column '{}', found '{}'",
-                        header[chosen],
-                        row.get(chosen).map_or("", String::as_str)
-                    ))
-                })?;
+        for CsvRecord { line: number, cells } in rows {
+            let cell = |column: usize| cells.get(column).map_or("", String::as_str);
+            let name = cell(file);
+            let label = cell(chosen).parse::<usize>().map_err(|_| {
+                Error::malformed(format!(
+                    "data.label-column: line {number}: expected a class number in the column '{}', found '{}'",
+                    header[chosen],
+                    cell(chosen)
+                ))
+            })?;
             if let Some(other) = labels.insert(name.to_owned(), label).filter(|&other| other != label) {
                 return Err(Error::malformed(format!(
                     "line {number}: '{name}' is of class {label}, and of class {other} in a line before"
@@ -135,13 +123,8 @@ impl Labels {
 }
 
 /// The column of class indices: the one asked for, else the only one with whole numbers, else one with a usual name.
-fn chosen_column(
-    header: &[String],
-    rows: &[(usize, Vec<String>)],
-    file: usize,
-    wanted: Option<&str>,
-) -> Result<usize> {
-    let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
+fn chosen_column(header: &[String], rows: &[CsvRecord], file: usize, wanted: Option<&str>) -> Result<usize> {
+    let names: Vec<&str> = header.iter().map(String::as_str).collect();
     if let Some(wanted) = wanted {
         return names.iter().position(|name| *name == wanted).ok_or_else(|| {
             let close = closest(wanted, &names);
@@ -152,7 +135,7 @@ fn chosen_column(
         });
     }
     let whole = |column: &usize| {
-        rows.iter().all(|(_, row)| row.get(*column).is_some_and(|text| text.trim().parse::<usize>().is_ok()))
+        rows.iter().all(|row| row.cells.get(*column).is_some_and(|text| text.parse::<usize>().is_ok()))
     };
     let candidates: Vec<usize> = (0..names.len()).filter(|&column| column != file).filter(whole).collect();
     let usual = candidates.iter().find(|&&column| USUAL.contains(&&*names[column].to_lowercase()));
@@ -172,37 +155,14 @@ fn chosen_column(
     }
 }
 
-/// The fields of a CSV line. Quoted fields may contain commas, and a doubled quote is a quote.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    let mut letters = line.trim_start_matches('\u{feff}').trim_end().chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted && letters.next_if_eq(&'"').is_some() => {
-                if let Some(last) = fields.last_mut() {
-                    last.push('"');
-                }
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            other => {
-                if let Some(last) = fields.last_mut() {
-                    last.push(other);
-                }
-            }
-        }
-    }
-    fields
-}
-
 #[cfg(test)]
 mod tests {
+    use monosplit_graph::read_csv;
+
     use super::*;
 
-    #[test]
-    fn a_quoted_field_holds_commas_and_quotes() {
-        assert_eq!(fields(r#"a,"b, ""c"".jpg",3"#), ["a", r#"b, "c".jpg"#, "3"]);
+    fn parse(text: &str, column: Option<&str>) -> Result<Labels> {
+        Labels::read(read_csv(text)?, column)
     }
 
     const LIST: &str =
@@ -210,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_column_that_is_named_is_read() {
-        let labels = Labels::parse(LIST, Some("imagenet_index")).unwrap();
+        let labels = parse(LIST, Some("imagenet_index")).unwrap();
         assert_eq!(
             (labels.of("a.jpg"), labels.of("b.jpg"), labels.of("c.jpg")),
             (Some(161), Some(162), None)
@@ -219,20 +179,20 @@ mod tests {
 
     #[test]
     fn a_column_that_is_not_there_is_answered_with_the_closest() {
-        let refused = Labels::parse(LIST, Some("imagenet-index")).err().unwrap().to_string();
+        let refused = parse(LIST, Some("imagenet-index")).err().unwrap().to_string();
         assert!(refused.contains("did you mean 'imagenet_index'"), "{refused}");
     }
 
     #[test]
     fn columns_that_cannot_be_told_apart_are_named() {
-        let refused = Labels::parse(LIST, None).err().unwrap().to_string();
+        let refused = parse(LIST, None).err().unwrap().to_string();
         assert!(refused.contains("pet_class_index, imagenet_index"), "{refused}");
-        assert_eq!(Labels::parse("file,class\na.png,7\n", None).unwrap().of("a.png"), Some(7));
+        assert_eq!(parse("file,class\na.png,7\n", None).unwrap().of("a.png"), Some(7));
     }
 
     #[test]
     fn a_label_that_is_no_number_is_named_with_its_line() {
-        let refused = Labels::parse("file,class\na.png,7\nb.png,cat\n", Some("class")).err().unwrap();
+        let refused = parse("file,class\na.png,7\nb.png,cat\n", Some("class")).err().unwrap();
         assert!(refused.to_string().contains("line 3") && refused.to_string().contains("'cat'"));
     }
 }

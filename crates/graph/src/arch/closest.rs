@@ -1,7 +1,5 @@
 //! The closest names to a mistyped or missing one. There is always a suggestion, however distant.
 
-use crate::address::edit_distance;
-
 /// Longer names than this are not compared.
 const LONGEST_COMPARED: usize = 200;
 
@@ -13,7 +11,7 @@ pub(super) fn closest<'a>(
 ) -> Vec<&'a str> {
     let name: String = name.chars().take(LONGEST_COMPARED).collect();
     let comparable = candidates.filter(|candidate| candidate.len() <= LONGEST_COMPARED);
-    let mut ranked: Vec<(usize, &str)> = comparable.map(|c| (edit_distance(&name, c), c)).collect();
+    let mut ranked: Vec<(usize, &str)> = comparable.map(|c| (strsim::levenshtein(&name, c), c)).collect();
     ranked.sort_unstable();
     ranked.into_iter().take(count).map(|(_, candidate)| candidate).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use monosplit_graph::{Error, Noise, Result};
+use monosplit_graph::{CsvRecord, Error, Noise, Result, open_csv};
 use monosplit_image::Picture;
 
 use super::{Samples, TrainingData};
@@ -71,28 +71,20 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let text = std::fs::read_to_string(list).map_err(|cause| Error::io(list, cause))?;
     let mut entries = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let Some((file, class)) = line.split_once(',') else {
-            return Err(Error::malformed(format!(
-                "{}: line {} is not 'FILE,CLASS'",
-                list.display(),
-                number + 1
-            )));
+    for (index, CsvRecord { line, cells }) in open_csv(list)?.into_iter().enumerate() {
+        let [file, class, ..] = &*cells else {
+            return Err(Error::malformed(format!("{}: line {line} is not 'FILE,CLASS'", list.display())));
         };
-        let class = class.split(',').next().unwrap_or("").trim();
-        let path = [folder.join(file.trim()), folder.join("images").join(file.trim())];
+        let path = [folder.join(file), folder.join("images").join(file)];
         match path.into_iter().find(|path| path.is_file()) {
-            Some(path) => entries.push((path, class.to_owned())),
+            Some(path) => entries.push((path, class.clone())),
             // The first line may name the columns.
-            None if number == 0 && !is_picture(Path::new(file.trim())) => {}
+            None if index == 0 && !is_picture(Path::new(file)) => {}
             None => {
                 return Err(Error::argument(format!(
-                    "{}: line {} names '{}', which is not there",
-                    list.display(),
-                    number + 1,
-                    file.trim()
+                    "{}: line {line} names '{file}', which is not there",
+                    list.display()
                 )));
             }
         }
@@ -197,6 +189,9 @@ mod tests {
         std::fs::write(folder.join("labels.csv"), &list).unwrap();
         let data = TrainingData::open(&folder).unwrap();
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (18, 2, 2));
+        std::fs::write(folder.join("labels.csv"), list.replace("light", "\"light, almost \"\"white\"\"\""))
+            .unwrap();
+        assert_eq!(TrainingData::open(&folder).unwrap().classes, ["dark", "light, almost \"white\""]);
         std::fs::write(folder.join("labels.csv"), format!("{list}absent.png,dark\n")).unwrap();
         assert!(TrainingData::open(&folder).unwrap_err().to_string().contains("absent.png"));
         std::fs::write(folder.join("labels.csv"), list.replacen("file,class", "absent.png,dark", 1)).unwrap();

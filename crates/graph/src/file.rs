@@ -8,6 +8,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
@@ -75,6 +76,11 @@ impl FileBytes {
         Ok(Arc::new(FileBytes(Content::Copied(bytes))))
     }
 
+    /// The bytes, without a copy: slices of them keep the file open.
+    pub(crate) fn bytes(self: &Arc<Self>) -> Bytes {
+        Bytes::from_owner(Owner(self.clone()))
+    }
+
     /// The elements in `part` of the file without a copy; `None` if they have to be copied.
     pub(crate) fn share<T: Plain>(self: &Arc<Self>, part: &[u8]) -> Option<MappedSlice<T>> {
         let Content::Mapped(map) = &self.0 else { return None };
@@ -106,6 +112,15 @@ impl FileBytes {
     /// Other systems have no such call. They drop clean pages when memory is short.
     #[cfg(not(unix))]
     pub(crate) fn release(&self, _part: &[u8]) {}
+}
+
+/// A file that `Bytes` can own.
+struct Owner(Arc<FileBytes>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 fn within(whole: &[u8], part: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// A node and its inputs.
 pub(crate) struct Call<'c> {
-    pub(crate) node: &'c NodeProto<'c>,
+    pub(crate) node: &'c NodeProto,
     /// Version of the operator set it is written in.
     pub(crate) opset: i64,
     /// Its inputs; `None` where an optional one is left out.
@@ -48,7 +48,7 @@ impl<'c> Call<'c> {
     pub(crate) fn int(&self, name: &str, default: i64) -> Result<i64> {
         match self.node.attribute(name) {
             None => Ok(default),
-            Some(AttributeValue::Int(v)) => Ok(*v),
+            Some(AttributeValue::Int(v)) => Ok(v),
             Some(_) => Err(self.mistyped(name, "an integer")),
         }
     }
@@ -62,7 +62,7 @@ impl<'c> Call<'c> {
     pub(crate) fn float(&self, name: &str, default: f64) -> Result<f64> {
         match self.node.attribute(name) {
             None => Ok(default),
-            Some(AttributeValue::Float(v)) => Ok(decimal(*v)),
+            Some(AttributeValue::Float(v)) => Ok(decimal(v)),
             Some(_) => Err(self.mistyped(name, "a number")),
         }
     }
@@ -71,7 +71,7 @@ impl<'c> Call<'c> {
     pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
         match self.node.attribute(name) {
             None => Ok(None),
-            Some(AttributeValue::Ints(v)) => Ok(Some(v.clone())),
+            Some(AttributeValue::Ints(v)) => Ok(Some(v.to_vec())),
             Some(_) => Err(self.mistyped(name, "a list of integers")),
         }
     }
@@ -86,7 +86,7 @@ impl<'c> Call<'c> {
     }
 
     /// An attribute that is a tensor.
-    pub(crate) fn tensor(&self, name: &str) -> Result<Option<&TensorProto<'c>>> {
+    pub(crate) fn tensor(&self, name: &str) -> Result<Option<&'c TensorProto>> {
         match self.node.attribute(name) {
             None => Ok(None),
             Some(AttributeValue::Tensor(t)) => Ok(Some(t)),
@@ -99,7 +99,7 @@ impl<'c> Call<'c> {
         match self.node.attribute(name) {
             None => Ok(default.to_owned()),
             Some(AttributeValue::Text(v)) => {
-                String::from_utf8(v.clone()).map_err(|_| self.mistyped(name, "valid text"))
+                String::from_utf8(v.to_vec()).map_err(|_| self.mistyped(name, "valid text"))
             }
             Some(_) => Err(self.mistyped(name, "text")),
         }

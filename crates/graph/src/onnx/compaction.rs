@@ -3,17 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::{AttributeValue, GraphProto};
+use super::model::{AttributeProto, AttributeValue, GraphProto};
 
 /// Whether an attribute is what ONNX takes it for where it is not given.
-pub(crate) fn is_default(op: &str, attribute: &str, value: &AttributeValue) -> bool {
+pub(crate) fn is_default(op: &str, attribute: &str, value: &AttributeProto) -> bool {
     use AttributeValue::{Int, Ints, Text};
-    match (attribute, value) {
+    match (attribute, value.value()) {
         ("strides" | "dilations", Ints(values)) => values.iter().all(|&v| v == 1),
         ("pads" | "output_padding", Ints(values)) => values.iter().all(|&v| v == 0),
-        ("group" | "keepdims", Int(value)) => *value == 1,
-        ("ceil_mode" | "count_include_pad" | "transA" | "transB" | "allowzero", Int(value)) => *value == 0,
-        ("axis", Int(value)) => matches!(op, "Gather" | "ArgMax") && *value == 0,
+        ("group" | "keepdims", Int(value)) => value == 1,
+        ("ceil_mode" | "count_include_pad" | "transA" | "transB" | "allowzero", Int(value)) => value == 0,
+        ("axis", Int(value)) => matches!(op, "Gather" | "ArgMax") && value == 0,
         ("mode", Text(text)) => op == "Pad" && text == b"constant",
         _ => false,
     }

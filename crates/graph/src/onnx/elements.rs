@@ -9,7 +9,8 @@ use crate::half::{bf16_to_f32, f16_to_f32};
 use crate::tensor::{Data, Tensor, element_count};
 
 /// The type with this number in ONNX's list, if it can be read.
-pub(crate) fn element(number: i64) -> Result<Element> {
+pub(crate) fn element(number: impl Into<i64>) -> Result<Element> {
+    let number = number.into();
     Ok(match number {
         1 => Element::F32,
         2 => Element::U8,
@@ -56,11 +57,11 @@ fn decode(proto: &TensorProto, files: &Files<'_>) -> Result<Tensor> {
         element_count(&shape).filter(|n| n.checked_mul(element.width()).is_some()).ok_or_else(|| {
             Error::malformed(format!("the shape {shape:?} has more elements than can be addressed"))
         })?;
-    if proto.is_segment {
+    if proto.segment.is_some() {
         return Err(Error::unsupported("tensors stored in segments are not supported"));
     }
     let size = count * element.width();
-    let data = if proto.is_external {
+    let data = if proto.is_external() {
         external(proto, files, element, size)?
     } else if let Some(raw) = &proto.raw {
         expect(raw.len(), size, "bytes", &shape)?;
@@ -85,7 +86,10 @@ pub(crate) fn lengths(dims: &[i64]) -> Result<Vec<usize>> {
 }
 
 fn from_lists(element: Element, proto: &TensorProto, count: usize, shape: &[usize]) -> Result<Data> {
-    let ints = || expect(proto.ints.len(), count, "elements", shape).map(|()| &proto.ints);
+    let ints = || {
+        let ints = proto.ints();
+        expect(ints.len(), count, "elements", shape).map(|()| ints)
+    };
     let halves = |convert: fn(u16) -> f32| {
         Ok::<Data, Error>(ints()?.iter().map(|&v| convert(v as u16)).collect::<Vec<_>>().into())
     };
@@ -104,7 +108,7 @@ fn from_lists(element: Element, proto: &TensorProto, count: usize, shape: &[usiz
         Element::U64 => {
             ints()?.iter().map(|&v| unsigned(v as u64)).collect::<Result<Vec<_>>>().map(Data::from)
         }
-        _ => Ok(ints()?.clone().into()),
+        _ => Ok(ints()?.into()),
     }
 }
 
@@ -140,20 +144,19 @@ fn external(proto: &TensorProto, files: &Files<'_>, element: Element, expected: 
 mod tests {
     use super::super::model::StringStringEntry;
     use super::*;
-    use std::borrow::Cow;
 
-    fn raw(data_type: i64, dims: &[i64], bytes: &[u8]) -> TensorProto<'static> {
+    fn raw(data_type: i32, dims: &[i64], bytes: &[u8]) -> TensorProto {
         TensorProto {
             dims: dims.to_vec(),
             data_type,
-            raw: Some(Cow::Owned(bytes.to_vec())),
+            raw: Some(bytes.to_vec().into()),
             ..TensorProto::default()
         }
     }
 
     #[test]
     fn every_number_type_is_read_from_bytes() {
-        let one_and_minus_two: [(i64, &[u8]); 8] = [
+        let one_and_minus_two: [(i32, &[u8]); 8] = [
             (1, &[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]),
             (3, &[1, 0xfe]),
             (5, &[1, 0, 0xfe, 0xff]),
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn typed_lists_hold_half_precision_as_bits() {
         let proto =
-            TensorProto { dims: vec![2], data_type: 10, ints: vec![0x3c00, 0xc000], ..Default::default() };
+            TensorProto { dims: vec![2], data_type: 10, int32s: vec![0x3c00, 0xc000], ..Default::default() };
         assert_eq!(&*tensor(&proto, &Files::default()).unwrap().to_f32(), &[1.0, -2.0]);
     }
 
@@ -192,11 +195,11 @@ mod tests {
         }
     }
 
-    fn external(entries: &[(&str, &str)]) -> TensorProto<'static> {
+    fn external(entries: &[(&str, &str)]) -> TensorProto {
         TensorProto {
             dims: vec![2],
             data_type: 1,
-            is_external: true,
+            location: 1,
             external: entries.iter().map(|(k, v)| StringStringEntry::new(*k, *v)).collect(),
             ..TensorProto::default()
         }

@@ -4,14 +4,16 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use prost::Message;
+
 use super::compaction::{is_default, shorten_names};
 use super::export_layout::keeps_batch;
 use super::export_options::ExportOptions;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
 use super::export_slice::{MultiAxisSlice, merged_slices};
 use super::model::{
-    AttributeProto, AttributeValue, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
-    StringStringEntry, TensorProto, ValueInfoProto,
+    AttributeProto, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId, StringStringEntry,
+    TensorProto, ValueInfoProto,
 };
 use super::module_path;
 use super::names::Names;
@@ -38,8 +40,7 @@ pub fn write(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
         )));
     }
     let model = Exporter::new(graph, options).model()?;
-    let bytes = model.encode();
-    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+    if model.encoded_len() > MAX_BYTES { Err(too_large()) } else { Ok(model.encode_to_vec()) }
 }
 
 /// Writes `graph` to an ONNX file, which appears under its name only once it is complete.
@@ -60,8 +61,8 @@ pub(crate) struct Exporter<'g> {
     pub(crate) half: bool,
     compact: bool,
     pub(crate) optional: &'g [(String, Tensor)],
-    pub(crate) nodes: Vec<NodeProto<'g>>,
-    pub(crate) initializers: Vec<TensorProto<'g>>,
+    pub(crate) nodes: Vec<NodeProto>,
+    pub(crate) initializers: Vec<TensorProto>,
     /// The name of every value that is written.
     values: HashMap<NodeId, String>,
     /// What every slice takes, with the slices it reads.
@@ -76,7 +77,7 @@ pub(crate) struct Exporter<'g> {
     pub(crate) batch: Option<String>,
     pub(crate) bytes: usize,
     /// Small constants by type, shape and bytes.
-    pub(crate) shared: HashMap<(i64, Vec<usize>, Vec<u8>), String>,
+    pub(crate) shared: HashMap<(i32, Vec<usize>, Vec<u8>), String>,
 }
 
 impl<'g> Exporter<'g> {
@@ -105,7 +106,7 @@ impl<'g> Exporter<'g> {
         }
     }
 
-    fn model(mut self) -> Result<ModelProto<'g>> {
+    fn model(mut self) -> Result<ModelProto> {
         let graph = self.graph;
         if graph.outputs().is_empty() {
             return Err(Error::argument("a graph without outputs cannot be written"));
@@ -131,7 +132,7 @@ impl<'g> Exporter<'g> {
             name: "monosplit".into(),
             nodes: self.nodes,
             initializers: self.initializers,
-            sparse_initializers: 0,
+            sparse_initializers: Vec::new(),
             inputs,
             outputs,
             inner,
@@ -222,19 +223,16 @@ impl<'g> Exporter<'g> {
                 }
             }
         }
-        graph.outputs().iter().map(|o| self.info(o.name.clone(), o.node)).collect()
+        graph.outputs().iter().map(|o| self.info(&o.name, o.node)).collect()
     }
 
     fn input_info(&self, id: NodeId) -> ValueInfoProto {
-        let name = self.input_name(id).to_owned();
-        let is_optional = self.optional.iter().any(|(input, _)| *input == name);
-        let mut info = self.info(name, id);
-        for dim in info.shape.iter_mut().flatten().filter(|_| is_optional) {
-            if *dim == DimProto::Value(1) {
-                *dim = DimProto::Param(format!("{}_length", info.name));
-            }
-        }
-        info
+        let name = self.input_name(id);
+        let is_optional = self.optional.iter().any(|(input, _)| input == name);
+        self.info_with(name, id, |dim| match dim {
+            DimProto::Value(1) if is_optional => DimProto::Param(format!("{name}_length")),
+            dim => dim,
+        })
     }
 
     /// The shape of a value that readers cannot tell from the node: one with a batch in it that is asked for by an `Expand`,
@@ -256,21 +254,23 @@ impl<'g> Exporter<'g> {
             Dim::Batch(1) => DimProto::Param("N".into()),
             Dim::Batch(k) => DimProto::Param(format!("{k}N")),
         };
-        let shape = Some(node.shape.dims().iter().map(dim).collect());
-        let data_type = self.data_type(node.kind);
-        Some(ValueInfoProto { data_type, is_tensor: true, shape, name: name.to_owned() })
+        Some(ValueInfoProto::new(name, self.data_type(node.kind), node.shape.dims().iter().map(dim)))
     }
 
-    fn info(&self, name: String, id: NodeId) -> ValueInfoProto {
+    fn info(&self, name: &str, id: NodeId) -> ValueInfoProto {
+        self.info_with(name, id, |dim| dim)
+    }
+
+    /// What is declared of an input or output, each axis as `declared` has it.
+    fn info_with(&self, name: &str, id: NodeId, declared: impl Fn(DimProto) -> DimProto) -> ValueInfoProto {
         let node = self.graph.node(id);
         let dim = |(axis, d): (usize, &Dim)| match d {
             Dim::Fixed(n) => DimProto::Value(*n as i64),
             Dim::Batch(1) => DimProto::Param("N".into()),
             Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
         };
-        let shape = node.shape.dims().iter().enumerate().map(dim).collect();
         let data_type = if self.is_cast(id) { FLOAT } else { self.data_type(node.kind) };
-        ValueInfoProto { data_type, is_tensor: true, shape: Some(shape), name }
+        ValueInfoProto::new(name, data_type, node.shape.dims().iter().enumerate().map(dim).map(declared))
     }
 
     /// The name of a value.
@@ -353,7 +353,7 @@ impl<'g> Exporter<'g> {
         let attributes = attributes
             .iter()
             .filter(|(name, value)| !(self.compact && is_default(op, name, value)))
-            .map(|(name, value)| AttributeProto { name: (*name).to_owned(), value: value.clone() });
+            .map(|(name, value)| value.clone().named(*name));
         self.nodes.push(NodeProto {
             inputs: inputs.iter().map(|s| (*s).to_owned()).collect(),
             outputs,
@@ -367,29 +367,29 @@ impl<'g> Exporter<'g> {
 }
 
 /// A name and value of an attribute.
-pub(crate) type Attribute<'a> = (&'a str, AttributeValue<'static>);
+pub(crate) type Attribute<'a> = (&'a str, AttributeProto);
 
 /// An integer attribute.
-pub(crate) fn int(value: impl TryInto<i64>) -> AttributeValue<'static> {
-    AttributeValue::Int(value.try_into().unwrap_or(i64::MAX))
+pub(crate) fn int(value: impl TryInto<i64>) -> AttributeProto {
+    AttributeProto::int(value.try_into().unwrap_or(i64::MAX))
 }
 
 /// A yes-or-no attribute.
-pub(crate) fn flag(value: bool) -> AttributeValue<'static> {
-    AttributeValue::Int(i64::from(value))
+pub(crate) fn flag(value: bool) -> AttributeProto {
+    AttributeProto::int(i64::from(value))
 }
 
 /// A real attribute.
-pub(crate) fn float(value: f64) -> AttributeValue<'static> {
-    AttributeValue::Float(value as f32)
+pub(crate) fn float(value: f64) -> AttributeProto {
+    AttributeProto::float(value as f32)
 }
 
 /// A text attribute.
-pub(crate) fn text(value: &str) -> AttributeValue<'static> {
-    AttributeValue::Text(value.as_bytes().to_vec())
+pub(crate) fn text(value: &str) -> AttributeProto {
+    AttributeProto::text(value)
 }
 
 /// An attribute that is a list of lengths.
-pub(crate) fn list(values: impl IntoIterator<Item = usize>) -> AttributeValue<'static> {
-    AttributeValue::Ints(values.into_iter().map(|v| v as i64).collect())
+pub(crate) fn list(values: impl IntoIterator<Item = usize>) -> AttributeProto {
+    AttributeProto::ints(values.into_iter().map(|v| v as i64).collect())
 }

@@ -1,7 +1,5 @@
 //! Constants of a file being written: weights, the parameters of ops, and shapes computed from the batch size.
 
-use std::borrow::Cow;
-
 use super::export::{Exporter, MAX_BYTES, int, too_large};
 use super::export_precision::FLOAT;
 use super::model::TensorProto;
@@ -14,7 +12,7 @@ use crate::tensor::{Data, Kind, Tensor};
 /// Parameters of ops with at most this many elements are stored once and shared by all nodes that read them.
 const MOST_SHARED: usize = 32;
 /// ONNX's number for half precision.
-const FLOAT16: i64 = 10;
+const FLOAT16: i32 = 10;
 /// Constants of fewer elements are not worth a cast.
 const LEAST_HALVED: usize = 64;
 
@@ -25,7 +23,7 @@ impl Exporter<'_> {
         let name = self.result.clone();
         let large = tensor.len() >= LEAST_HALVED && tensor.kind() == Kind::Float;
         let in_full = self.double && !self.single_outside;
-        let (data_type, raw): (i64, Vec<u8>) = match (large && !in_full, self.half) {
+        let (data_type, raw): (i32, Vec<u8>) = match (large && !in_full, self.half) {
             (true, true) => {
                 let bits = tensor.to_f32().iter().flat_map(|&v| half::f32_to_f16(v).to_le_bytes()).collect();
                 (FLOAT16, bits)
@@ -55,7 +53,7 @@ impl Exporter<'_> {
         self.store(name, tensor, data_type, raw)
     }
 
-    fn store(&mut self, name: String, tensor: &Tensor, data_type: i64, raw: Vec<u8>) -> Result<()> {
+    fn store(&mut self, name: String, tensor: &Tensor, data_type: i32, raw: Vec<u8>) -> Result<()> {
         self.bytes = self.bytes.saturating_add(raw.len());
         if self.bytes > MAX_BYTES {
             return Err(too_large());
@@ -64,13 +62,13 @@ impl Exporter<'_> {
             name,
             dims: tensor.shape().iter().map(|&n| n as i64).collect(),
             data_type,
-            raw: Some(Cow::Owned(raw)),
+            raw: Some(raw.into()),
             ..TensorProto::default()
         });
         Ok(())
     }
 
-    fn raw(&self, tensor: &Tensor) -> (i64, Vec<u8>) {
+    fn raw(&self, tensor: &Tensor) -> (i32, Vec<u8>) {
         let bytes = match tensor.data() {
             Data::F32(_) | Data::F64(_) if self.double => {
                 tensor.to_f64().iter().flat_map(|v| v.to_le_bytes()).collect()

@@ -22,13 +22,13 @@ pub(crate) const SINGLE_ONLY: [&str; 12] = [
 ];
 
 /// ONNX's number for single precision.
-pub(crate) const FLOAT: i64 = 1;
+pub(crate) const FLOAT: i32 = 1;
 /// ONNX's number for double precision.
-pub(crate) const DOUBLE: i64 = 11;
+pub(crate) const DOUBLE: i32 = 11;
 
 impl Exporter<'_> {
     /// ONNX's number for the type a kind of number is written as.
-    pub(crate) fn data_type(&self, kind: Kind) -> i64 {
+    pub(crate) fn data_type(&self, kind: Kind) -> i32 {
         match kind {
             Kind::Float if self.double => DOUBLE,
             Kind::Float => FLOAT,

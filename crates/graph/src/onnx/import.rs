@@ -82,12 +82,12 @@ pub(crate) struct Scope {
 pub(crate) struct Importer<'m> {
     pub(crate) graph: Graph,
     pub(crate) files: Files<'m>,
-    pub(crate) functions: HashMap<(&'m str, &'m str), &'m FunctionProto<'m>>,
+    pub(crate) functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
     pub(crate) scopes: Vec<Scope>,
     /// The functions being written out, to notice one that contains itself.
     pub(crate) active: Vec<(&'m str, &'m str)>,
-    model: &'m ModelProto<'m>,
-    source: &'m GraphProto<'m>,
+    model: &'m ModelProto,
+    source: &'m GraphProto,
     options: &'m ImportOptions,
     pub(crate) names: Names,
     /// How many nodes of the file read a value.
@@ -101,7 +101,7 @@ pub(crate) struct Importer<'m> {
 }
 
 /// How many nodes read each value.
-fn readers<'m>(graph: &'m GraphProto<'m>) -> HashMap<&'m str, usize> {
+fn readers<'m>(graph: &'m GraphProto) -> HashMap<&'m str, usize> {
     let mut readers = HashMap::new();
     for name in graph.nodes.iter().flat_map(|node| &node.inputs) {
         *readers.entry(&**name).or_insert(0) += 1;
@@ -110,11 +110,7 @@ fn readers<'m>(graph: &'m GraphProto<'m>) -> HashMap<&'m str, usize> {
 }
 
 impl<'m> Importer<'m> {
-    pub(crate) fn new(
-        model: &'m ModelProto<'m>,
-        files: Files<'m>,
-        options: &'m ImportOptions,
-    ) -> Result<Self> {
+    pub(crate) fn new(model: &'m ModelProto, files: Files<'m>, options: &'m ImportOptions) -> Result<Self> {
         let source = model.graph.as_ref().ok_or_else(|| {
             Error::malformed(
                 "not an ONNX model: it contains no graph (is the file complete and really ONNX?)",
@@ -206,8 +202,8 @@ impl<'m> Importer<'m> {
     }
 
     /// Makes the weights of a graph known; they are not looked at until something reads them.
-    pub(crate) fn bind_initializers(&mut self, graph: &'m GraphProto<'m>) -> Result<()> {
-        if graph.sparse_initializers > 0 {
+    pub(crate) fn bind_initializers(&mut self, graph: &'m GraphProto) -> Result<()> {
+        if !graph.sparse_initializers.is_empty() {
             return Err(Error::unsupported("sparse weights are not supported; store them as dense ones"));
         }
         let mut seen = HashSet::new();
@@ -264,7 +260,7 @@ impl<'m> Importer<'m> {
     }
 
     fn declare(&mut self, info: &ValueInfoProto, shape: Result<Shape>) -> Result<()> {
-        let kind = elements::element(info.data_type).map(Element::kind);
+        let kind = elements::element(info.tensor().map_or(0, |tensor| tensor.data_type)).map(Element::kind);
         let declared = shape.and_then(|shape| Ok((shape, kind?)));
         let declared = declared.map_err(|e| e.at(&info.name));
         let value = match self.tolerate(declared, &info.name, "Input")? {
@@ -462,7 +458,7 @@ fn names_read<'g>(graph: &'g GraphProto) -> HashSet<&'g str> {
         for node in &graph.nodes {
             names.extend(node.inputs.iter().map(String::as_str));
             for attribute in &node.attributes {
-                if let super::model::AttributeValue::Graph(inner) = &attribute.value {
+                if let super::model::AttributeValue::Graph(inner) = attribute.value() {
                     collect(inner, names);
                 }
             }

@@ -1,8 +1,10 @@
 //! Files built by hand: what exporters write, what attackers write, and what must become of each.
 
+use prost::Message;
+
 use super::model::{
-    AttributeProto, AttributeValue, DimProto, FunctionProto, GraphProto, ModelProto, NodeProto,
-    OperatorSetId, TensorProto, ValueInfoProto,
+    AttributeProto, DimProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, TensorProto,
+    ValueInfoProto,
 };
 use super::{ExportOptions, ImportOptions, import_report, read, write};
 use crate::batch::samples_interact;
@@ -12,38 +14,35 @@ use crate::op::{Op, Unary, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
 
-type Attribute<'a> = (&'a str, AttributeValue<'static>);
+type Attribute<'a> = (&'a str, AttributeProto);
 
-fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) -> NodeProto<'static> {
+fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) -> NodeProto {
     let strings = |names: &[&str]| names.iter().map(|s| s.to_string()).collect();
     NodeProto {
         inputs: strings(inputs),
         outputs: strings(outputs),
         name: format!("node_{}", outputs.first().unwrap_or(&"")),
         op_type: op.into(),
-        attributes: attributes
-            .iter()
-            .map(|(name, value)| AttributeProto { name: name.to_string(), value: value.clone() })
-            .collect(),
+        attributes: attributes.iter().map(|(name, value)| value.clone().named(*name)).collect(),
         ..NodeProto::default()
     }
 }
 
 fn info(name: &str, dims: &[DimProto]) -> ValueInfoProto {
-    ValueInfoProto { name: name.into(), is_tensor: true, data_type: 1, shape: Some(dims.to_vec()) }
+    ValueInfoProto::new(name, 1, dims.to_vec())
 }
 
-fn ints(name: &str, values: &[i64]) -> TensorProto<'static> {
+fn ints(name: &str, values: &[i64]) -> TensorProto {
     TensorProto {
         name: name.into(),
         dims: vec![values.len() as i64],
         data_type: 7,
-        ints: values.to_vec(),
+        int64s: values.to_vec(),
         ..TensorProto::default()
     }
 }
 
-fn zeros(name: &str, dims: &[i64]) -> TensorProto<'static> {
+fn zeros(name: &str, dims: &[i64]) -> TensorProto {
     let count = dims.iter().product::<i64>() as usize;
     TensorProto {
         name: name.into(),
@@ -55,7 +54,7 @@ fn zeros(name: &str, dims: &[i64]) -> TensorProto<'static> {
 }
 
 /// A model with the input `x: [N, 3, 8, 8]` and the output `y`.
-fn model(nodes: Vec<NodeProto<'static>>, weights: Vec<TensorProto<'static>>) -> ModelProto<'static> {
+fn model(nodes: Vec<NodeProto>, weights: Vec<TensorProto>) -> ModelProto {
     let dims = [DimProto::Param("batch".into()), DimProto::Value(3), DimProto::Value(8), DimProto::Value(8)];
     let graph = GraphProto {
         nodes,
@@ -73,7 +72,7 @@ fn model(nodes: Vec<NodeProto<'static>>, weights: Vec<TensorProto<'static>>) -> 
 }
 
 fn import(model: &ModelProto) -> Result<Graph> {
-    read(&model.encode(), None, &ImportOptions::default())
+    read(&model.encode_to_vec(), None, &ImportOptions::default())
 }
 
 fn refused(model: &ModelProto) -> String {
@@ -93,7 +92,7 @@ fn shape_arithmetic_leaves_no_trace() {
         vec![
             node("Shape", &["x"], &["s"], &[]),
             node("Gather", &["s", "zero"], &["n"], &[]),
-            node("Concat", &["n", "open"], &["target"], &[("axis", AttributeValue::Int(0))]),
+            node("Concat", &["n", "open"], &["target"], &[("axis", AttributeProto::int(0))]),
             node("Reshape", &["x", "target"], &["y"], &[]),
         ],
         vec![ints("zero", &[0]), ints("open", &[-1])],
@@ -117,7 +116,7 @@ fn an_open_axis_of_a_literal_shape_becomes_the_batch() {
 #[test]
 fn truncated_files_are_refused_at_every_length() {
     let weights = vec![zeros("w", &[4, 3, 1, 1])];
-    let bytes = model(vec![node("Conv", &["x", "w"], &["y"], &[])], weights).encode();
+    let bytes = model(vec![node("Conv", &["x", "w"], &["y"], &[])], weights).encode_to_vec();
     assert!(read(&bytes, None, &ImportOptions::default()).is_ok());
     for length in 0..bytes.len() {
         assert!(read(&bytes[..length], None, &ImportOptions::default()).is_err(), "cut at {length}");
@@ -129,13 +128,13 @@ fn corrupt_files_never_panic() {
     let nodes = vec![
         node("Shape", &["x"], &["s"], &[]),
         node("Slice", &["s", "a", "b"], &["head"], &[]),
-        node("Concat", &["head", "c"], &["target"], &[("axis", AttributeValue::Int(0))]),
-        node("Conv", &["x", "w"], &["h"], &[("pads", AttributeValue::Ints(vec![1, 1, 1, 1]))]),
-        node("MaxPool", &["h"], &["p"], &[("kernel_shape", AttributeValue::Ints(vec![2, 2]))]),
+        node("Concat", &["head", "c"], &["target"], &[("axis", AttributeProto::int(0))]),
+        node("Conv", &["x", "w"], &["h"], &[("pads", AttributeProto::ints(vec![1, 1, 1, 1]))]),
+        node("MaxPool", &["h"], &["p"], &[("kernel_shape", AttributeProto::ints(vec![2, 2]))]),
         node("Reshape", &["p", "target"], &["y"], &[]),
     ];
     let weights = vec![ints("a", &[0]), ints("b", &[1]), ints("c", &[-1]), zeros("w", &[4, 3, 3, 3])];
-    let bytes = model(nodes, weights).encode();
+    let bytes = model(nodes, weights).encode_to_vec();
     assert!(read(&bytes, None, &ImportOptions::default()).is_ok());
     let mut state = 1u64;
     let mut random = |below: usize| {
@@ -184,15 +183,15 @@ fn a_survey_lists_every_problem_at_once() {
         node("LSTM", &["x"], &["a"], &[]),
         node("Relu", &["a"], &["b"], &[]),
         node("Loop", &["b"], &["c"], &[]),
-        node("MaxPool", &["x"], &["p", "i"], &[("kernel_shape", AttributeValue::Ints(vec![2, 2]))]),
-        node("Concat", &["c", "p", "i"], &["y"], &[("axis", AttributeValue::Int(1))]),
+        node("MaxPool", &["x"], &["p", "i"], &[("kernel_shape", AttributeProto::ints(vec![2, 2]))]),
+        node("Concat", &["c", "p", "i"], &["y"], &[("axis", AttributeProto::int(1))]),
     ];
-    let bytes = model(nodes, vec![]).encode();
+    let bytes = model(nodes, vec![]).encode_to_vec();
     let found = import_report(&bytes, None, &ImportOptions::default()).unwrap();
     let ops: Vec<&str> = found.problems.iter().map(|p| p.op.as_str()).collect();
     assert_eq!((ops, found.opset), (vec!["LSTM", "Loop", "MaxPool"], 13));
     assert!(found.graph.is_none());
-    let good = model(vec![node("Relu", &["x"], &["y"], &[])], vec![]).encode();
+    let good = model(vec![node("Relu", &["x"], &["y"], &[])], vec![]).encode_to_vec();
     assert!(import_report(&good, None, &ImportOptions::default()).unwrap().graph.is_some());
 }
 
@@ -202,7 +201,7 @@ fn statistics_of_the_batch_are_part_of_a_graph_in_training_mode() {
         let weights = ["w", "b", "m", "v"].map(|name| zeros(name, &[3])).to_vec();
         model(vec![node("BatchNormalization", &["x", "w", "b", "m", "v"], outputs, attributes)], weights)
     };
-    let mode = |flag: i64| ("training_mode", AttributeValue::Int(flag));
+    let mode = |flag: i64| ("training_mode", AttributeProto::int(flag));
     let evaluated = import(&norm(&[mode(0)], &["y"])).unwrap();
     assert!(!samples_interact(&evaluated));
     for trained in [
@@ -248,7 +247,7 @@ fn bombs_are_defused() {
     assert!(refused(&model(vec![node("Add", &["x", "w"], &["y"], &[])], vec![absurd])).contains("'w'"));
 }
 
-fn function(name: &str, nodes: Vec<NodeProto<'static>>) -> FunctionProto<'static> {
+fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
     FunctionProto {
         name: name.into(),
         domain: "local".into(),
@@ -260,17 +259,17 @@ fn function(name: &str, nodes: Vec<NodeProto<'static>>) -> FunctionProto<'static
     }
 }
 
-fn local(op: &str, input: &str, output: &str, attributes: &[Attribute]) -> NodeProto<'static> {
+fn local(op: &str, input: &str, output: &str, attributes: &[Attribute]) -> NodeProto {
     NodeProto { domain: "local".into(), ..node(op, &[input], &[output], attributes) }
 }
 
 #[test]
 fn functions_are_written_out_with_their_attributes() {
-    let slope = ("alpha", AttributeValue::Reference("slope".into()));
+    let slope = ("alpha", AttributeProto::reference("slope"));
     let mut leaky = function("leaky", vec![node("LeakyRelu", &["a"], &["b"], &[slope])]);
-    leaky.defaults = vec![AttributeProto { name: "slope".into(), value: AttributeValue::Float(0.5) }];
+    leaky.defaults = vec![AttributeProto::float(0.5).named("slope")];
     let calls = vec![
-        local("leaky", "x", "h", &[("slope", AttributeValue::Float(0.25))]),
+        local("leaky", "x", "h", &[("slope", AttributeProto::float(0.25))]),
         local("leaky", "h", "y", &[]),
     ];
     let graph = import(&ModelProto { functions: vec![leaky], ..model(calls, vec![]) }).unwrap();
@@ -315,15 +314,15 @@ fn functions_without_end_are_refused() {
 #[test]
 fn a_known_condition_chooses_its_branch() {
     let branch = |op: &str| {
-        AttributeValue::Graph(Box::new(GraphProto {
+        AttributeProto::graph(GraphProto {
             nodes: vec![node(op, &["x"], &["inner"], &[])],
             outputs: vec![info("inner", &[])],
             ..GraphProto::default()
-        }))
+        })
     };
-    let choose = |flag: i64| {
+    let choose = |flag: i32| {
         let condition =
-            TensorProto { name: "c".into(), data_type: 9, ints: vec![flag], ..TensorProto::default() };
+            TensorProto { name: "c".into(), data_type: 9, int32s: vec![flag], ..TensorProto::default() };
         let branches = [("then_branch", branch("Relu")), ("else_branch", branch("Abs"))];
         let graph = import(&model(vec![node("If", &["c"], &["y"], &branches)], vec![condition])).unwrap();
         graph.node(graph.outputs()[0].node).op.clone()
@@ -348,9 +347,9 @@ fn softmax_before_operator_set_13_is_over_everything_behind_its_axis() {
 fn automatic_padding_keeps_the_size_on_the_side_it_says() {
     let pads = |auto_pad: &str| {
         let attributes = [
-            ("auto_pad", AttributeValue::Text(auto_pad.into())),
-            ("kernel_shape", AttributeValue::Ints(vec![2, 3])),
-            ("strides", AttributeValue::Ints(vec![1, 3])),
+            ("auto_pad", AttributeProto::text(auto_pad)),
+            ("kernel_shape", AttributeProto::ints(vec![2, 3])),
+            ("strides", AttributeProto::ints(vec![1, 3])),
         ];
         let graph = import(&model(vec![node("MaxPool", &["x"], &["y"], &attributes)], vec![])).unwrap();
         match &graph.node(graph.outputs()[0].node).op {

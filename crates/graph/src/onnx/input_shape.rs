@@ -2,6 +2,7 @@
 //! caller.
 
 use super::model::{DimProto, ValueInfoProto};
+use super::tensor_proto::DimensionProto;
 use crate::error::{Error, Hint, Result};
 use crate::shape::{Dim, Shape};
 
@@ -62,19 +63,17 @@ impl ImportOptions {
 
     /// The shape of an input.
     pub(crate) fn shape_of(&self, info: &ValueInfoProto, is_only: bool) -> Result<Shape> {
-        if !info.is_tensor {
-            return Err(Error::unsupported("the input is not a tensor"));
-        }
+        let tensor = info.tensor().ok_or_else(|| Error::unsupported("the input is not a tensor"))?;
         let named = self.named.iter().find(|(name, _)| *name == info.name).map(|(_, lengths)| lengths);
         let given = named.or(self.only.as_ref().filter(|_| is_only));
-        match (&info.shape, given) {
+        match (&tensor.shape, given) {
             (None, None) => {
                 Err(Error::unsupported(format!("the shape of input '{}' is not in the file", info.name))
                     .hint(Hint::INPUT_SHAPE))
             }
             (None, Some(lengths)) => Ok(Shape::batched(lengths)),
-            (Some(dims), given) => {
-                let shape = resolve(&info.name, dims, given.map(Vec::as_slice))?;
+            (Some(declared), given) => {
+                let shape = resolve(&info.name, &declared.dims, given.map(Vec::as_slice))?;
                 let any = self.any_samples && shape.rank() > 0 && !self.keeps(&info.name);
                 Ok(match any {
                     true => Shape::new([&[Dim::Batch(1)], &shape.dims()[1..]].concat()),
@@ -85,7 +84,7 @@ impl ImportOptions {
     }
 }
 
-fn resolve(name: &str, dims: &[DimProto], given: Option<&[usize]>) -> Result<Shape> {
+fn resolve(name: &str, dims: &[DimensionProto], given: Option<&[usize]>) -> Result<Shape> {
     let mismatch = |lengths: &[usize]| {
         Error::argument(format!(
             "the shape {lengths:?} does not fit input '{name}', which has {} axes",
@@ -101,22 +100,22 @@ fn resolve(name: &str, dims: &[DimProto], given: Option<&[usize]>) -> Result<Sha
     let mut resolved = Vec::with_capacity(dims.len());
     for (axis, dim) in dims.iter().enumerate() {
         let target = given.and_then(|lengths| axis.checked_sub(offset).and_then(|i| lengths.get(i)));
-        resolved.push(match (dim, target) {
+        resolved.push(match (&dim.length, target) {
             (_, Some(&length)) => Dim::Fixed(length),
-            (DimProto::Value(n), None) if *n > 0 => Dim::Fixed(usize::try_from(*n).map_err(|_| {
+            (Some(DimProto::Value(n)), None) if *n > 0 => Dim::Fixed(usize::try_from(*n).map_err(|_| {
                 Error::malformed(format!("axis {axis} of input '{name}' has the length {n}"))
             })?),
             // Some converters write zero or minus one for a length that is open.
             _ if axis == 0 => Dim::Batch(1),
-            (open, None) => return Err(not_fixed(name, axis, open)),
+            (open, None) => return Err(not_fixed(name, axis, open.as_ref())),
         });
     }
     Ok(Shape::new(resolved))
 }
 
-fn not_fixed(name: &str, axis: usize, dim: &DimProto) -> Error {
+fn not_fixed(name: &str, axis: usize, dim: Option<&DimProto>) -> Error {
     let symbol = match dim {
-        DimProto::Param(symbol) if !symbol.is_empty() => format!(" ('{symbol}')"),
+        Some(DimProto::Param(symbol)) if !symbol.is_empty() => format!(" ('{symbol}')"),
         _ => String::new(),
     };
     Error::unsupported(format!("axis {axis}{symbol} of input '{name}' is not fixed")).hint(Hint::INPUT_SHAPE)
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     fn info(dims: &[DimProto]) -> ValueInfoProto {
-        ValueInfoProto { name: "x".into(), is_tensor: true, data_type: 1, shape: Some(dims.to_vec()) }
+        ValueInfoProto::new("x", 1, dims.to_vec())
     }
 
     fn symbol(name: &str) -> DimProto {
@@ -136,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_open_leading_axis_is_the_batch_and_others_must_be_given() {
-        let open = info(&[symbol("unk__0"), DimProto::Value(3), symbol("height"), DimProto::Unknown]);
+        let open = info(&[symbol("unk__0"), DimProto::Value(3), symbol("height"), symbol("")]);
         let options = ImportOptions::default();
         let message = options.shape_of(&open, true).unwrap_err().to_string();
         assert!(message.contains("axis 2 ('height') of input 'x' is not fixed"), "{message}");

@@ -34,6 +34,7 @@ mod import_shape;
 mod import_tests;
 mod input_shape;
 mod label;
+mod limits;
 mod model;
 mod module_path;
 mod names;
@@ -44,10 +45,11 @@ mod subgraph;
 mod symbolic_int;
 mod tensor_proto;
 mod value;
-mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 pub use self::export::{save, write};
 pub use self::export_options::ExportOptions;
@@ -57,7 +59,7 @@ pub use self::operators::supported_ops;
 
 use self::files::Files;
 use self::import::Importer;
-use self::model::ModelProto;
+use self::model::{ModelProperties, ModelProto};
 use crate::error::Result;
 use crate::file::FileBytes;
 use crate::graph::Graph;
@@ -66,26 +68,26 @@ use crate::graph::Graph;
 /// [not change](FileBytes#the-file-must-not-change) as long as the graph lives; [`read`] copies.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Graph> {
     let file = FileBytes::open(path)?;
-    let model = ModelProto::decode(&file)?;
+    let model = ModelProto::read(file.bytes())?;
     Importer::new(&model, Files::new(Some(&file), path.parent()), options)?.graph()
 }
 
 /// Reads a network from the bytes of an ONNX file. `folder` is that of its external data, if it has any; those files are
 /// mapped.
 pub fn read(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<Graph> {
-    let model = ModelProto::decode(bytes)?;
+    let model = ModelProto::read(Bytes::copy_from_slice(bytes))?;
     Importer::new(&model, Files::new(None, folder), options)?.graph()
 }
 
 /// The metadata properties of an ONNX file, read without its network.
 pub fn metadata(bytes: &[u8]) -> Result<Vec<(String, String)>> {
-    let properties = ModelProto::decode(bytes)?.metadata;
+    let properties = ModelProperties::read(bytes)?.metadata;
     Ok(properties.into_iter().map(|property| (property.key, property.value)).collect())
 }
 
 /// Everything in an ONNX file that cannot be read, all at once; and the network, if there is nothing such.
 pub fn import_report(bytes: &[u8], folder: Option<&Path>, options: &ImportOptions) -> Result<ImportReport> {
-    let model = ModelProto::decode(bytes)?;
+    let model = ModelProto::read(Bytes::copy_from_slice(bytes))?;
     Importer::new(&model, Files::new(None, folder), options)?.import_report()
 }
 
@@ -95,6 +97,6 @@ pub fn import_report_of_file(
     folder: Option<&Path>,
     options: &ImportOptions,
 ) -> Result<ImportReport> {
-    let model = ModelProto::decode(file)?;
+    let model = ModelProto::read(file.bytes())?;
     Importer::new(&model, Files::new(Some(file), folder), options)?.import_report()
 }

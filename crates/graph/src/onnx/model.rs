@@ -1,435 +1,385 @@
-//! The messages of an ONNX file that matter here, read from and written to the wire. Weights stay in the
-//! mapped file until they are read.
+//! The messages of an ONNX file that matter here, as `onnx.proto` numbers their fields. Weights are slices of the mapped
+//! file. Fields that are not listed are skipped.
 
+use bytes::Bytes;
+use prost::Message;
+
+use super::limits;
 pub(crate) use super::tensor_proto::{DimProto, TensorProto, ValueInfoProto};
-use super::wire::{Reader, Writer};
 use crate::error::{Error, Result};
 
-/// How deep graphs may be nested in attributes of nodes.
-const MAX_DEPTH: usize = 16;
-
 /// A file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ModelProto<'a> {
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ModelProto {
+    #[prost(int64, tag = "1")]
     pub(crate) ir_version: i64,
+    #[prost(string, tag = "2")]
     pub(crate) producer_name: String,
+    #[prost(string, tag = "3")]
     pub(crate) producer_version: String,
-    pub(crate) graph: Option<GraphProto<'a>>,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "8")]
     pub(crate) opsets: Vec<OperatorSetId>,
+    #[prost(message, repeated, tag = "14")]
     pub(crate) metadata: Vec<StringStringEntry>,
-    pub(crate) functions: Vec<FunctionProto<'a>>,
+    #[prost(message, repeated, tag = "25")]
+    pub(crate) functions: Vec<FunctionProto>,
+}
+
+/// What a file says of itself, read without the rest of it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ModelProperties {
+    #[prost(message, repeated, tag = "14")]
+    pub(crate) metadata: Vec<StringStringEntry>,
 }
 
 /// A version of a set of operators.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct OperatorSetId {
+    #[prost(string, tag = "1")]
     pub(crate) domain: String,
+    #[prost(int64, tag = "2")]
     pub(crate) version: i64,
 }
 
 /// A property.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct StringStringEntry {
+    #[prost(string, tag = "1")]
     pub(crate) key: String,
+    #[prost(string, tag = "2")]
     pub(crate) value: String,
 }
 
 /// A graph.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct GraphProto<'a> {
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) nodes: Vec<NodeProto>,
+    #[prost(string, tag = "2")]
     pub(crate) name: String,
-    pub(crate) nodes: Vec<NodeProto<'a>>,
-    pub(crate) initializers: Vec<TensorProto<'a>>,
-    pub(crate) sparse_initializers: usize,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) initializers: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
     pub(crate) inputs: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
     pub(crate) outputs: Vec<ValueInfoProto>,
     /// Shapes of values between the nodes, for other readers; ours finds them out itself.
+    #[prost(message, repeated, tag = "13")]
     pub(crate) inner: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "15")]
+    pub(crate) sparse_initializers: Vec<Unread>,
 }
 
+/// A message of which only the presence matters.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Unread {}
+
 /// A node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeProto<'a> {
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
     pub(crate) inputs: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
     pub(crate) outputs: Vec<String>,
+    #[prost(string, tag = "3")]
     pub(crate) name: String,
+    #[prost(string, tag = "4")]
     pub(crate) op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) attributes: Vec<AttributeProto>,
+    #[prost(string, tag = "7")]
     pub(crate) domain: String,
-    pub(crate) attributes: Vec<AttributeProto<'a>>,
+    #[prost(message, repeated, tag = "9")]
     pub(crate) metadata: Vec<StringStringEntry>,
 }
 
 /// A function: nodes under a name of their own.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct FunctionProto<'a> {
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FunctionProto {
+    #[prost(string, tag = "1")]
     pub(crate) name: String,
-    pub(crate) domain: String,
+    #[prost(string, repeated, tag = "4")]
     pub(crate) inputs: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
     pub(crate) outputs: Vec<String>,
-    pub(crate) nodes: Vec<NodeProto<'a>>,
-    pub(crate) defaults: Vec<AttributeProto<'a>>,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) nodes: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
     pub(crate) opsets: Vec<OperatorSetId>,
-    /// How many bytes of the file it takes.
-    pub(crate) size: usize,
+    #[prost(string, tag = "10")]
+    pub(crate) domain: String,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) defaults: Vec<AttributeProto>,
+}
+
+/// An attribute of a node. [`AttributeProto::value`] says which of its fields counts.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AttributeProto {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(float, optional, tag = "2")]
+    f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    i: Option<i64>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    s: Option<Bytes>,
+    #[prost(message, optional, boxed, tag = "5")]
+    t: Option<Box<TensorProto>>,
+    #[prost(message, optional, boxed, tag = "6")]
+    g: Option<Box<GraphProto>>,
+    #[prost(float, repeated, tag = "7")]
+    floats: Vec<f32>,
+    #[prost(int64, repeated, tag = "8")]
+    ints: Vec<i64>,
+    #[prost(int32, tag = "20")]
+    kind: i32,
+    #[prost(string, tag = "21")]
+    reference: String,
 }
 
 /// The value of an attribute.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttributeValue<'a> {
     Float(f32),
     Int(i64),
-    Text(Vec<u8>),
-    Tensor(Box<TensorProto<'a>>),
-    Graph(Box<GraphProto<'a>>),
-    Floats(Vec<f32>),
-    Ints(Vec<i64>),
-    Reference(String),
+    Text(&'a [u8]),
+    Tensor(&'a TensorProto),
+    Graph(&'a GraphProto),
+    Floats(&'a [f32]),
+    Ints(&'a [i64]),
+    Reference(&'a str),
     Other,
 }
 
-/// An attribute of a node.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AttributeProto<'a> {
-    pub(crate) name: String,
-    pub(crate) value: AttributeValue<'a>,
-}
-
-impl<'a> ModelProto<'a> {
-    /// Reads a file.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let mut model = ModelProto::default();
-        let mut reader = Reader::new(bytes, "the model");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => model.ir_version = field.int()?,
-                2 => model.producer_name = field.text()?,
-                3 => model.producer_version = field.text()?,
-                7 => model.graph = Some(GraphProto::decode(field.bytes()?, 0)?),
-                8 => model.opsets.push(OperatorSetId::decode(field.bytes()?)?),
-                14 => model.metadata.push(StringStringEntry::decode(field.bytes()?)?),
-                25 => model.functions.push(FunctionProto::decode(field.bytes()?)?),
-                _ => {}
-            }
-        }
-        Ok(model)
-    }
-
-    /// The file.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        self.functions.iter().rev().for_each(|f| w.message(25, |w| f.encode(w)));
-        self.metadata.iter().rev().for_each(|p| w.message(14, |w| p.encode(w)));
-        self.opsets.iter().rev().for_each(|o| w.message(8, |w| o.encode(w)));
-        if let Some(graph) = &self.graph {
-            w.message(7, |w| graph.encode(w));
-        }
-        w.text(3, &self.producer_version);
-        w.text(2, &self.producer_name);
-        w.int(1, self.ir_version);
-        w.into_bytes()
+impl ModelProto {
+    /// Reads a file, whose weights stay slices of `bytes`.
+    pub(crate) fn read(bytes: Bytes) -> Result<Self> {
+        limits::check(&bytes)?;
+        ModelProto::decode(bytes).map_err(|error| corrupt(&error))
     }
 }
 
-impl OperatorSetId {
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut id = OperatorSetId::default();
-        let mut reader = Reader::new(bytes, "an operator set");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => id.domain = field.text()?,
-                2 => id.version = field.int()?,
-                _ => {}
-            }
-        }
-        Ok(id)
+impl ModelProperties {
+    /// Reads the properties alone.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
+        limits::check(bytes)?;
+        ModelProperties::decode(bytes).map_err(|error| corrupt(&error))
     }
+}
 
-    fn encode(&self, w: &mut Writer) {
-        w.int(2, self.version);
-        w.bytes(1, self.domain.as_bytes());
-    }
+fn corrupt(error: &prost::DecodeError) -> Error {
+    let said = error.to_string();
+    let place = said.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&said);
+    Error::malformed(format!("not an ONNX file, or a corrupt one: {place}"))
 }
 
 impl StringStringEntry {
     pub(crate) fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         StringStringEntry { key: key.into(), value: value.into() }
     }
+}
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut entry = StringStringEntry::default();
-        let mut reader = Reader::new(bytes, "a property");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => entry.key = field.text()?,
-                2 => entry.value = field.text()?,
-                _ => {}
-            }
-        }
-        Ok(entry)
-    }
-
-    pub(crate) fn encode(&self, w: &mut Writer) {
-        w.bytes(2, self.value.as_bytes());
-        w.bytes(1, self.key.as_bytes());
+impl NodeProto {
+    /// The value of the attribute of this name.
+    pub(crate) fn attribute(&self, name: &str) -> Option<AttributeValue<'_>> {
+        self.attributes.iter().find(|a| a.name == name).map(AttributeProto::value)
     }
 }
 
-impl<'a> GraphProto<'a> {
-    fn decode(bytes: &'a [u8], depth: usize) -> Result<Self> {
-        if depth > MAX_DEPTH {
-            return Err(Error::malformed(format!("graphs are nested deeper than {MAX_DEPTH} levels")));
+impl AttributeProto {
+    /// What it says.
+    pub(crate) fn value(&self) -> AttributeValue<'_> {
+        if !self.reference.is_empty() {
+            return AttributeValue::Reference(&self.reference);
         }
-        let mut graph = GraphProto::default();
-        let mut reader = Reader::new(bytes, "the graph");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => graph.nodes.push(NodeProto::decode(field.bytes()?, depth)?),
-                2 => graph.name = field.text()?,
-                5 => graph.initializers.push(TensorProto::decode(field.bytes()?)?),
-                11 => graph.inputs.push(ValueInfoProto::decode(field.bytes()?)?),
-                12 => graph.outputs.push(ValueInfoProto::decode(field.bytes()?)?),
-                15 => graph.sparse_initializers += 1,
-                _ => {}
-            }
-        }
-        Ok(graph)
-    }
-
-    fn encode(&self, w: &mut Writer) {
-        self.inner.iter().rev().for_each(|v| w.message(13, |w| v.encode(w)));
-        self.outputs.iter().rev().for_each(|v| w.message(12, |w| v.encode(w)));
-        self.inputs.iter().rev().for_each(|v| w.message(11, |w| v.encode(w)));
-        self.initializers.iter().rev().for_each(|t| w.message(5, |w| t.encode(w)));
-        w.text(2, &self.name);
-        self.nodes.iter().rev().for_each(|n| w.message(1, |w| n.encode(w)));
-    }
-}
-
-impl<'a> NodeProto<'a> {
-    fn decode(bytes: &'a [u8], depth: usize) -> Result<Self> {
-        let mut node = NodeProto::default();
-        let mut reader = Reader::new(bytes, "a node");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => node.inputs.push(field.text()?),
-                2 => node.outputs.push(field.text()?),
-                3 => node.name = field.text()?,
-                4 => node.op_type = field.text()?,
-                5 => node.attributes.push(AttributeProto::decode(field.bytes()?, depth)?),
-                7 => node.domain = field.text()?,
-                9 => node.metadata.push(StringStringEntry::decode(field.bytes()?)?),
-                _ => {}
-            }
-        }
-        Ok(node)
-    }
-
-    fn encode(&self, w: &mut Writer) {
-        self.metadata.iter().rev().for_each(|p| w.message(9, |w| p.encode(w)));
-        w.text(7, &self.domain);
-        self.attributes.iter().rev().for_each(|a| w.message(5, |w| a.encode(w)));
-        w.text(4, &self.op_type);
-        w.text(3, &self.name);
-        self.outputs.iter().rev().for_each(|s| w.bytes(2, s.as_bytes()));
-        self.inputs.iter().rev().for_each(|s| w.bytes(1, s.as_bytes()));
-    }
-
-    /// The attribute of this name.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&AttributeValue<'a>> {
-        self.attributes.iter().find(|a| a.name == name).map(|a| &a.value)
-    }
-}
-
-impl<'a> FunctionProto<'a> {
-    fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let mut function = FunctionProto { size: bytes.len(), ..FunctionProto::default() };
-        let mut reader = Reader::new(bytes, "a function");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => function.name = field.text()?,
-                4 => function.inputs.push(field.text()?),
-                5 => function.outputs.push(field.text()?),
-                7 => function.nodes.push(NodeProto::decode(field.bytes()?, 0)?),
-                9 => function.opsets.push(OperatorSetId::decode(field.bytes()?)?),
-                10 => function.domain = field.text()?,
-                11 => function.defaults.push(AttributeProto::decode(field.bytes()?, 0)?),
-                _ => {}
-            }
-        }
-        Ok(function)
-    }
-
-    fn encode(&self, w: &mut Writer) {
-        self.defaults.iter().rev().for_each(|a| w.message(11, |w| a.encode(w)));
-        w.text(10, &self.domain);
-        self.opsets.iter().rev().for_each(|o| w.message(9, |w| o.encode(w)));
-        self.nodes.iter().rev().for_each(|n| w.message(7, |w| n.encode(w)));
-        self.outputs.iter().rev().for_each(|s| w.bytes(5, s.as_bytes()));
-        self.inputs.iter().rev().for_each(|s| w.bytes(4, s.as_bytes()));
-        w.text(1, &self.name);
-    }
-}
-
-impl<'a> AttributeProto<'a> {
-    fn decode(bytes: &'a [u8], depth: usize) -> Result<Self> {
-        let (mut name, mut reference, mut kind) = (String::new(), String::new(), 0);
-        let (mut float, mut int, mut text) = (0.0, 0, Vec::new());
-        let (mut tensor, mut graph) = (None, None);
-        let (mut floats, mut ints) = (Vec::new(), Vec::new());
-        let mut seen = 0;
-        let mut reader = Reader::new(bytes, "an attribute");
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => name = field.text()?,
-                2 => float = field.float()?,
-                3 => int = field.int()?,
-                4 => text = field.bytes()?.to_vec(),
-                5 => tensor = Some(Box::new(TensorProto::decode(field.bytes()?)?)),
-                6 => graph = Some(Box::new(GraphProto::decode(field.bytes()?, depth + 1)?)),
-                7 => field.floats(&mut floats)?,
-                8 => field.ints(&mut ints)?,
-                20 => kind = field.int()?,
-                21 => reference = field.text()?,
-                _ => {}
-            }
-            if (2..=8).contains(&number) {
-                seen = i64::from(number) - 1;
-            }
-        }
-        // Files from before the type field existed say it by the field that is set.
-        let value = match if kind == 0 { seen } else { kind } {
-            _ if !reference.is_empty() => AttributeValue::Reference(reference),
-            1 => AttributeValue::Float(float),
-            2 => AttributeValue::Int(int),
-            3 => AttributeValue::Text(text),
-            4 => tensor.map_or(AttributeValue::Other, AttributeValue::Tensor),
-            5 => graph.map_or(AttributeValue::Other, AttributeValue::Graph),
-            6 => AttributeValue::Floats(floats),
-            7 => AttributeValue::Ints(ints),
-            _ => AttributeValue::Other,
+        let value = match if self.kind == 0 { self.kind_by_field() } else { self.kind } {
+            1 => Some(AttributeValue::Float(self.f.unwrap_or_default())),
+            2 => Some(AttributeValue::Int(self.i.unwrap_or_default())),
+            3 => Some(AttributeValue::Text(self.s.as_deref().unwrap_or_default())),
+            4 => self.t.as_deref().map(AttributeValue::Tensor),
+            5 => self.g.as_deref().map(AttributeValue::Graph),
+            6 => Some(AttributeValue::Floats(&self.floats)),
+            7 => Some(AttributeValue::Ints(&self.ints)),
+            _ => None,
         };
-        Ok(AttributeProto { name, value })
+        value.unwrap_or(AttributeValue::Other)
     }
 
-    fn encode(&self, w: &mut Writer) {
-        let kind = match &self.value {
-            AttributeValue::Float(v) => {
-                w.float(2, *v);
-                1
-            }
-            AttributeValue::Int(v) => {
-                w.int(3, *v);
-                2
-            }
-            AttributeValue::Text(v) => {
-                w.bytes(4, v);
-                3
-            }
-            AttributeValue::Tensor(t) => {
-                w.message(5, |w| t.encode(w));
-                4
-            }
-            AttributeValue::Graph(g) => {
-                w.message(6, |w| g.encode(w));
-                5
-            }
-            AttributeValue::Floats(v) => {
-                w.floats(7, v);
-                6
-            }
-            AttributeValue::Ints(v) => {
-                w.ints(8, v);
-                7
-            }
-            AttributeValue::Reference(name) => {
-                w.text(21, name);
-                0
-            }
-            AttributeValue::Other => 0,
-        };
-        if kind != 0 {
-            w.int(20, kind);
-        }
-        w.text(1, &self.name);
+    /// Files from before the type field existed say it by the field that is set.
+    fn kind_by_field(&self) -> i32 {
+        let set = [
+            self.f.is_some(),
+            self.i.is_some(),
+            self.s.is_some(),
+            self.t.is_some(),
+            self.g.is_some(),
+            !self.floats.is_empty(),
+            !self.ints.is_empty(),
+        ];
+        set.iter().zip(1..).find(|(set, _)| **set).map_or(0, |(_, kind)| kind)
+    }
+
+    /// The same attribute under another name.
+    pub(crate) fn named(self, name: impl Into<String>) -> Self {
+        AttributeProto { name: name.into(), ..self }
+    }
+
+    /// A real number, as yet without a name.
+    pub(crate) fn float(value: f32) -> Self {
+        AttributeProto { f: Some(value), kind: 1, ..Self::default() }
+    }
+
+    /// An integer, as yet without a name.
+    pub(crate) fn int(value: i64) -> Self {
+        AttributeProto { i: Some(value), kind: 2, ..Self::default() }
+    }
+
+    /// A text, as yet without a name.
+    pub(crate) fn text(value: &str) -> Self {
+        AttributeProto { s: Some(Bytes::copy_from_slice(value.as_bytes())), kind: 3, ..Self::default() }
+    }
+
+    /// A list of integers, as yet without a name.
+    pub(crate) fn ints(values: Vec<i64>) -> Self {
+        AttributeProto { ints: values, kind: 7, ..Self::default() }
+    }
+
+    /// A graph, as yet without a name.
+    #[cfg(test)]
+    pub(crate) fn graph(graph: GraphProto) -> Self {
+        AttributeProto { g: Some(Box::new(graph)), kind: 5, ..Self::default() }
+    }
+
+    /// The attribute `outer` of the node that calls the function, as yet without a name.
+    #[cfg(test)]
+    pub(crate) fn reference(outer: &str) -> Self {
+        AttributeProto { reference: outer.into(), ..Self::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tensor_proto::DimensionProto;
     use super::*;
-    use std::borrow::Cow;
+    use crate::FileBytes;
+    use crate::onnx::{ImportOptions, import_report_of_file};
+    use crate::op::Op;
+    use crate::tensor::Data;
 
-    fn model() -> ModelProto<'static> {
-        let attribute = |name: &str, value| AttributeProto { name: name.into(), value };
-        let node = NodeProto {
-            inputs: vec!["x".into(), String::new(), "w".into()],
-            outputs: vec!["y".into()],
-            name: "first".into(),
-            op_type: "Conv".into(),
-            attributes: vec![
-                attribute("pads", AttributeValue::Ints(vec![0, -1])),
-                attribute("alpha", AttributeValue::Float(0.5)),
-                attribute("auto_pad", AttributeValue::Text(b"VALID".to_vec())),
-                attribute("body", AttributeValue::Graph(Box::default())),
-                attribute("later", AttributeValue::Reference("outer".into())),
-            ],
-            metadata: vec![StringStringEntry::new("key", "value")],
-            ..NodeProto::default()
+    fn read(bytes: Vec<u8>) -> Result<ModelProto> {
+        ModelProto::read(bytes.into())
+    }
+
+    /// A field of the wire format: its number, and bytes whose length is written before them.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, content.len() as u8][..], content].concat()
+    }
+
+    #[test]
+    fn the_examples_of_the_wire_format_are_read() {
+        // From the format's description: 150 as a varint, and 3, 270, 86942 packed.
+        assert_eq!(read(vec![0x08, 0x96, 0x01]).unwrap().ir_version, 150);
+        let packed = field(8, &[0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]);
+        let apart = [&[0x40, 0x03][..], &[0x40, 0x8e, 0x02], &[0x40, 0x9e, 0xa7, 0x05]].concat();
+        let mixed = [&[0x40, 0x03][..], &field(8, &[0x8e, 0x02, 0x9e, 0xa7, 0x05])].concat();
+        for bytes in [packed, apart, mixed] {
+            let attribute = AttributeProto::decode(&bytes[..]).unwrap();
+            assert_eq!(attribute.value(), AttributeValue::Ints(&[3, 270, 86942]));
+        }
+    }
+
+    /// The format's rules: of numbers and texts the last counts, messages merge, lists are joined.
+    #[test]
+    fn what_is_said_twice_is_merged() {
+        let graph = |node: &str, name: &str| {
+            field(7, &[field(1, &field(3, node.as_bytes())), field(2, name.as_bytes())].concat())
         };
-        let weight = TensorProto {
-            name: "w".into(),
-            dims: vec![2],
-            data_type: 1,
-            raw: Some(Cow::Owned(vec![0; 8])),
-            ..TensorProto::default()
-        };
-        let input = ValueInfoProto {
-            name: "x".into(),
-            is_tensor: true,
-            data_type: 1,
-            shape: Some(vec![DimProto::Param("N".into()), DimProto::Value(3), DimProto::Unknown]),
-        };
-        let graph = GraphProto {
-            name: "g".into(),
-            nodes: vec![node.clone()],
-            initializers: vec![weight],
-            inputs: vec![input],
-            ..GraphProto::default()
-        };
-        ModelProto {
-            ir_version: 8,
-            producer_name: "test".into(),
-            graph: Some(graph),
-            opsets: vec![OperatorSetId { domain: String::new(), version: 17 }],
-            metadata: vec![StringStringEntry::new("a", "b")],
-            functions: vec![FunctionProto {
-                name: "f".into(),
-                nodes: vec![node],
-                ..FunctionProto::default()
-            }],
-            ..ModelProto::default()
+        let bytes = [&[0x08, 1][..], &graph("a", "first"), &[0x08, 2], &graph("b", "last")].concat();
+        let model = read(bytes).unwrap();
+        let graph = model.graph.unwrap();
+        assert_eq!((model.ir_version, &*graph.name), (2, "last"));
+        assert_eq!(graph.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["a", "b"]);
+        let axis = |content: &[u8]| DimensionProto::decode(content).unwrap().length;
+        assert_eq!(axis(&[0x08, 3, 0x12, 1, b'N']), Some(DimProto::Param("N".into())));
+        assert_eq!(axis(&[0x12, 1, b'N', 0x08, 3]), Some(DimProto::Value(3)));
+    }
+
+    #[test]
+    fn unknown_fields_of_every_encoding_are_skipped() {
+        // Field 100 as a varint, 8 bytes, bytes, a group with a field in it, and 4 bytes.
+        let unknown = b"\xa0\x06\x01\xa1\x0612345678\xa2\x06\x03abc\xa3\x06\x08\x01\xa4\x06\xa5\x061234";
+        assert_eq!(read([unknown, &[0x08, 7][..], unknown].concat()).unwrap().ir_version, 7);
+        let node = NodeProto::decode(&[unknown, &field(3, b"n")[..]].concat()[..]).unwrap();
+        assert_eq!(node.name, "n");
+    }
+
+    #[test]
+    fn an_attribute_without_a_type_is_what_its_field_says() {
+        let value = |bytes: &[u8]| AttributeProto::decode(bytes).unwrap();
+        assert_eq!(value(&[0x18, 5]).value(), AttributeValue::Int(5));
+        assert_eq!(value(b"\x22\x02ab").value(), AttributeValue::Text(b"ab"));
+        assert_eq!(value(&[0x15, 0, 0, 0, 0]).value(), AttributeValue::Float(0.0));
+        assert_eq!(value(&[]).value(), AttributeValue::Other);
+        // The type counts where it is given.
+        assert_eq!(value(&[0x18, 5, 0xa0, 0x01, 7]).value(), AttributeValue::Ints(&[]));
+    }
+
+    #[test]
+    fn bad_keys_lengths_and_numbers_are_errors() {
+        for bytes in [
+            &[0x0a, 0x05, 1][..],
+            &[0x0b],
+            &[0x00, 0x01],
+            &[0xff; 11],
+            &[0x0d, 1, 2],
+            &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+            // A version that is a text, a graph that is a number, a name that is not UTF-8.
+            &[0x0a, 0x01, b'1'],
+            &[0x38, 1],
+            &[0x12, 0x01, 0xff],
+        ] {
+            let error = read(bytes.to_vec()).unwrap_err().to_string();
+            assert!(error.contains("ONNX file"), "{error}");
         }
     }
 
     #[test]
-    fn a_model_survives_the_wire() {
-        let bytes = model().encode();
-        let mut read = ModelProto::decode(&bytes).unwrap();
-        read.functions.iter_mut().for_each(|function| function.size = 0);
-        assert_eq!(read, model());
-    }
+    #[cfg(target_endian = "little")]
+    fn weights_are_slices_of_the_mapped_file() {
+        let path = std::env::temp_dir().join(format!("monosplit-weights-{}.onnx", std::process::id()));
+        const COUNT: usize = 1 << 15;
+        let mut used_in_place = 0;
+        // The name decides where in the file the weight begins; one of four places is a multiple of four.
+        for padding in 0..4 {
+            let weight = TensorProto {
+                name: "w".repeat(1 + padding),
+                dims: vec![COUNT as i64],
+                data_type: 1,
+                raw: Some(vec![0; COUNT * 4].into()),
+                ..TensorProto::default()
+            };
+            let output = ValueInfoProto::new(weight.name.clone(), 1, [DimProto::Value(COUNT as i64)]);
+            let graph =
+                GraphProto { initializers: vec![weight], outputs: vec![output], ..GraphProto::default() };
+            let opsets = vec![OperatorSetId { domain: String::new(), version: 17 }];
+            let model = ModelProto { graph: Some(graph), opsets, ..ModelProto::default() };
+            std::fs::write(&path, model.encode_to_vec()).unwrap();
 
-    #[test]
-    fn graphs_nested_without_end_are_refused() {
-        let mut graph = GraphProto::default();
-        for _ in 0..100 {
-            let attribute =
-                AttributeProto { name: "body".into(), value: AttributeValue::Graph(Box::new(graph)) };
-            let node = NodeProto { attributes: vec![attribute], ..NodeProto::default() };
-            graph = GraphProto { nodes: vec![node], ..GraphProto::default() };
+            let file = FileBytes::open(&path).unwrap();
+            let model = ModelProto::read(file.bytes()).unwrap();
+            let raw = model.graph.unwrap().initializers[0].raw.clone().unwrap();
+            let map = file.as_ptr_range();
+            assert!(map.contains(&raw.as_ptr()) && raw.as_ptr_range().end <= map.end);
+
+            let report = import_report_of_file(&file, None, &ImportOptions::default()).unwrap();
+            let read = report.graph.unwrap();
+            let Op::Constant(tensor) = &read.node(read.outputs()[0].node).op else { panic!("no weight") };
+            let Data::F32(elements) = tensor.data() else { panic!("no single precision") };
+            used_in_place += usize::from(elements.as_ptr().cast() == raw.as_ptr());
         }
-        let bytes = ModelProto { graph: Some(graph), ..ModelProto::default() }.encode();
-        let error = ModelProto::decode(&bytes).unwrap_err();
-        assert!(error.to_string().contains("nested"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(used_in_place, 1);
     }
 }

@@ -69,7 +69,7 @@ fn producers<'n>(nodes: &'n [NodeProto], outside: &impl Fn(&str) -> bool) -> Res
 fn names_read<'n>(node: &'n NodeProto, names: &mut Vec<&'n str>) {
     names.extend(node.inputs.iter().map(String::as_str).filter(|n| !n.is_empty()));
     for attribute in &node.attributes {
-        let AttributeValue::Graph(graph) = &attribute.value else { continue };
+        let AttributeValue::Graph(graph) = attribute.value() else { continue };
         let mut inner = Vec::new();
         graph.nodes.iter().for_each(|n| names_read(n, &mut inner));
         inner.extend(graph.outputs.iter().map(|o| o.name.as_str()));
@@ -127,7 +127,7 @@ fn cycle(nodes: &[NodeProto], reads: &[BTreeSet<usize>], waiting: &[usize]) -> E
 mod tests {
     use super::*;
 
-    fn node(name: &str, inputs: &[&str], output: &str) -> NodeProto<'static> {
+    fn node(name: &str, inputs: &[&str], output: &str) -> NodeProto {
         NodeProto {
             name: name.into(),
             inputs: inputs.iter().map(|s| s.to_string()).collect(),

@@ -1,6 +1,8 @@
 //! Nodes that contain nodes: functions of the file, written out where they are called, and `If` whose
 //! condition is known.
 
+use prost::Message;
+
 use super::call::Call;
 use super::import::{Importer, Scope, opset_of};
 use super::model::{AttributeProto, AttributeValue, FunctionProto, GraphProto, NodeProto};
@@ -14,7 +16,7 @@ impl<'m> Importer<'m> {
     /// Writes a function out in place of the node that calls it.
     pub(crate) fn call_function(
         &mut self,
-        function: &'m FunctionProto<'m>,
+        function: &'m FunctionProto,
         call: &Call,
         name: &str,
     ) -> Result<Vec<Value>> {
@@ -24,7 +26,7 @@ impl<'m> Importer<'m> {
         }
         self.check_depth()?;
         // Its nodes are copied for the call.
-        self.spend(function.size / size_of::<f32>())?;
+        self.spend(function.encoded_len() / size_of::<f32>())?;
         let opset = if function.opsets.is_empty() { self.opset() } else { opset_of(&function.opsets)? };
         let mut scope = Scope { closed: true, opset, prefix: format!("{name}/"), ..Scope::default() };
         for (index, input) in function.inputs.iter().enumerate() {
@@ -97,12 +99,11 @@ impl<'m> Importer<'m> {
 }
 
 /// A node of a function with the attributes that refer to the caller's put in.
-fn bound<'n>(node: &NodeProto<'n>, function: &FunctionProto<'n>, call: &Call<'n>) -> NodeProto<'n> {
-    let resolve = |attribute: &AttributeProto<'n>| match &attribute.value {
+fn bound(node: &NodeProto, function: &FunctionProto, call: &Call) -> NodeProto {
+    let resolve = |attribute: &AttributeProto| match attribute.value() {
         AttributeValue::Reference(outer) => {
-            let given = call.node.attribute(outer);
-            let default = function.defaults.iter().find(|a| a.name == *outer).map(|a| &a.value);
-            given.or(default).map(|v| AttributeProto { name: attribute.name.clone(), value: v.clone() })
+            let mut values = call.node.attributes.iter().chain(&function.defaults);
+            values.find(|a| a.name == outer).map(|a| a.clone().named(&attribute.name))
         }
         _ => Some(attribute.clone()),
     };
@@ -110,11 +111,7 @@ fn bound<'n>(node: &NodeProto<'n>, function: &FunctionProto<'n>, call: &Call<'n>
 }
 
 /// Inputs the caller left out are left out inside as well.
-fn without_absent<'n>(
-    mut nodes: Vec<NodeProto<'n>>,
-    function: &FunctionProto,
-    call: &Call,
-) -> Vec<NodeProto<'n>> {
+fn without_absent(mut nodes: Vec<NodeProto>, function: &FunctionProto, call: &Call) -> Vec<NodeProto> {
     let absent: Vec<&String> = function
         .inputs
         .iter()

@@ -1,4 +1,4 @@
-//! The readers of pictures, JPEG and PNG.
+//! The readers of pictures, whatever the format: JPEG, PNG and orientations in all of them.
 
 #![no_main]
 

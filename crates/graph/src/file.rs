@@ -145,7 +145,7 @@ impl Deref for FileBytes {
 }
 
 /// Opens a regular file. The kind is checked before the file is opened, because opening a pipe waits for a writer.
-fn open_regular(path: &Path) -> Result<File> {
+pub fn open_regular(path: &Path) -> Result<File> {
     let failed = |cause: std::io::Error| Error::io(path, cause);
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         let found = if path.is_dir() { "a folder" } else { "a device or pipe" };

@@ -34,7 +34,7 @@ pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, write_a
 pub use csv_file::{CsvCell, CsvRecord, open_csv, read_csv, write_csv};
 pub use cut::Cut;
 pub use error::{Error, ErrorKind, Hint, Result};
-pub use file::FileBytes;
+pub use file::{FileBytes, open_regular};
 pub use fingerprint::Fingerprint;
 pub use graph::{Graph, Label, Node, NodeId, Output};
 pub use noise::Noise;

@@ -14,7 +14,8 @@ mod upsample;
 
 use monosplit_graph::{Error, Result};
 
-use crate::picture::Picture;
+use crate::decoded::Decoded;
+use crate::orientation::Orientation;
 use entropy::HuffmanTable;
 use frame::{Coding, Frame};
 use scan::Scan;
@@ -22,13 +23,17 @@ use scan::Scan;
 /// Far more scans than any encoder writes; a hostile file could otherwise ask for endless passes.
 const MAX_SCANS: usize = 128;
 
+/// How a segment that holds XMP begins.
+const XMP_PREFIX: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+
 /// Decodes a JPEG file.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Picture> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let mut decoder = Decoder { reader: Reader { bytes, position: 2 }, ..Decoder::default() };
     decoder.read()?;
     let Some(mut frame) = decoder.frame else { return Err(corrupt("it holds no picture")) };
     frame.finish()?;
-    colour::to_picture(&frame, decoder.jfif, decoder.adobe)
+    let decoded = colour::decoded(&frame, decoder.jfif, decoder.adobe);
+    Ok(decoded.oriented(decoder.exif.or(decoder.xmp)))
 }
 
 fn corrupt(what: &str) -> Error {
@@ -101,6 +106,9 @@ struct Decoder<'a> {
     frame: Option<Frame>,
     jfif: bool,
     adobe: Option<u8>,
+    /// The orientation, as EXIF has it and as XMP has it.
+    exif: Option<Orientation>,
+    xmp: Option<Orientation>,
 }
 
 impl Decoder<'_> {
@@ -142,6 +150,12 @@ impl Decoder<'_> {
             0xdb => self.quantisation_tables(&mut segment)?,
             0xdd => self.tables.restart_interval = usize::from(segment.u16()?),
             0xe0 => self.jfif |= segment.bytes.starts_with(b"JFIF\0"),
+            0xe1 if segment.bytes.starts_with(b"Exif\0\0") => {
+                self.exif = self.exif.or_else(|| Orientation::of_exif(segment.bytes));
+            }
+            0xe1 if segment.bytes.starts_with(XMP_PREFIX) => {
+                self.xmp = self.xmp.or_else(|| Orientation::of_xmp(segment.bytes));
+            }
             0xee if segment.bytes.starts_with(b"Adobe") => {
                 self.adobe = segment.bytes.get(11).copied().or(self.adobe);
             }

@@ -14,18 +14,34 @@
 //! # }
 //! ```
 
+mod bmp;
+mod clipped;
+mod cmyk;
 mod crop;
+mod decoded;
 mod encode;
+mod folder;
+mod format;
+mod gif;
 mod idx;
+mod ifd;
 mod jpeg;
+mod orientation;
+mod palette;
 mod picture;
 mod png;
+mod pnm;
 mod preprocess;
 mod preprocess_text;
 mod preset;
 mod resize;
+mod tiff;
+mod webp;
 
+pub use decoded::{OrientationChoice, ReadOptions};
 pub use encode::{Pixels, encode_png, write_png};
+pub use folder::PictureFolder;
+pub use format::{PictureFormat, is_picture_name};
 pub use idx::IdxArray;
 pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
 pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};

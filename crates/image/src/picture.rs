@@ -2,17 +2,17 @@
 //!
 //! The format is told from the first bytes, never from the file's name. Colours become RGB as Pillow's
 //! `Image.open(path).convert("RGB")` makes them: alpha is dropped rather than blended, palettes are looked
-//! up, colour profiles are ignored, and so is the EXIF orientation (neither Pillow nor torchvision turns
-//! a picture unless asked). The one departure: Pillow clips 16-bit grey PNGs at 255, which turns almost
-//! all of them white; here the high byte is taken, as Pillow itself does for 16-bit colour.
+//! up, colour profiles are ignored, and grey of 16 bits is clipped at 255. Unlike there, a picture is turned upright if its
+//! EXIF orientation asks for it; [`ReadOptions`] says otherwise.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Result, open_regular};
 
-use crate::{jpeg, png};
+use crate::decoded::ReadOptions;
+use crate::format::PictureFormat;
+use crate::{bmp, gif, jpeg, png, pnm, tiff, webp};
 
 /// Longest side of a picture, in pixels.
 pub const MAX_SIDE: usize = 20_000;
@@ -20,9 +20,6 @@ pub const MAX_SIDE: usize = 20_000;
 /// Most bytes a file may hold, and most bytes any one copy of its pixels may take: decoding holds at most
 /// two copies at a time, scaling three.
 pub const MAX_BYTES: usize = 512 << 20;
-
-const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
-const JPEG_SIGNATURE: &[u8] = b"\xff\xd8\xff";
 
 /// A picture: rows from top to bottom, each pixel three bytes, red, green, blue.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,34 +43,57 @@ impl Picture {
         Ok(Picture { width, height, rgb })
     }
 
-    /// Reads and decodes the JPEG or PNG file at `path`.
+    /// Reads and decodes the picture at `path`, in any [format](PictureFormat).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|cause| Error::io(path, cause))?;
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|cause| Error::io(path, cause))?;
-        Picture::decode(&bytes).map_err(|error| error.context(path.display()))
+        Picture::open_with(path, &ReadOptions::default())
     }
 
-    /// Decodes the bytes of a JPEG or PNG file.
+    /// The same, with options.
+    pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let mut bytes = Vec::new();
+        let read = open_regular(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|cause| Error::io(path, cause))?;
+        Picture::decode_with(&bytes, options).map_err(|error| error.context(path.display()))
+    }
+
+    /// Decodes the bytes of a file.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Picture::decode_with(bytes, &ReadOptions::default())
+    }
+
+    /// The same, with options.
+    pub fn decode_with(bytes: &[u8], options: &ReadOptions) -> Result<Self> {
+        let names = PictureFormat::NAMES;
         if bytes.is_empty() {
-            return Err(Error::malformed("the file is empty; give a JPEG or PNG picture"));
+            return Err(Error::malformed(format!("the file is empty; give a picture ({names})")));
         }
         if bytes.len() > MAX_BYTES {
             return Err(Error::unsupported(format!(
                 "the file is larger than the limit of {MAX_BYTES} bytes"
             )));
         }
-        if bytes.starts_with(PNG_SIGNATURE) {
-            png::decode(bytes)
-        } else if bytes.starts_with(JPEG_SIGNATURE) {
-            jpeg::decode(bytes)
-        } else {
-            Err(Error::unsupported(
-                "the file starts neither as a JPEG nor as a PNG; convert the picture to one of them",
-            ))
-        }
+        let decode = match PictureFormat::of(bytes) {
+            Some(PictureFormat::Jpeg) => jpeg::decode,
+            Some(PictureFormat::Png) => png::decode,
+            Some(PictureFormat::WebP) => webp::decode,
+            Some(PictureFormat::Gif) => gif::decode,
+            Some(PictureFormat::Bmp) => bmp::decode,
+            Some(PictureFormat::Tiff) => tiff::decode,
+            Some(PictureFormat::Pnm) => pnm::decode,
+            None => {
+                return Err(Error::unsupported(format!(
+                    "the file does not start as a {names} does; convert the picture to one of them"
+                )));
+            }
+        };
+        decode(bytes)?.into_picture(options)
+    }
+
+    /// A picture of as many pixels in another arrangement.
+    pub(crate) fn replaced(self, width: usize, height: usize, rgb: Vec<u8>) -> Picture {
+        debug_assert_eq!(rgb.len(), width * height * 3);
+        Picture { width, height, rgb }
     }
 
     /// Number of columns.

@@ -5,42 +5,76 @@ use std::io::Cursor;
 use monosplit_graph::{Error, Result};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Limits, Transformations};
 
-use crate::picture::{MAX_BYTES, Picture, checked_area};
+use crate::clipped::clip_16_bits;
+use crate::decoded::{Decoded, DecodedPixels};
+use crate::orientation::Orientation;
+use crate::picture::{MAX_BYTES, checked_area};
 
 /// No compressed stream is smaller than its content by more than this.
 const DEFLATE_RATIO: u64 = 1032;
 
 /// Decodes a PNG file; of an animation, its still picture.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Picture> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MAX_BYTES });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
-    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let header = decoder.read_header_info().map_err(failure)?;
     let (width, height) = (header.width as usize, header.height as usize);
+    let is_wide_grey = (header.color_type, header.bit_depth) == (ColorType::Grayscale, BitDepth::Sixteen);
     // Up to four samples a pixel are decoded before they become three.
     checked_area(width, height, 4)?;
     let packed = (width as u64 * bits_per_pixel(header)).div_ceil(8) * height as u64;
     if packed / DEFLATE_RATIO > bytes.len() as u64 {
         return Err(Error::malformed("the PNG is truncated: it is too short for a picture of its size"));
     }
+    decoder.set_transformations(match is_wide_grey {
+        true => Transformations::EXPAND,
+        false => Transformations::EXPAND | Transformations::STRIP_16,
+    });
 
     let mut reader = decoder.read_info().map_err(failure)?;
     let size = reader.output_buffer_size().filter(|&size| size <= MAX_BYTES);
     let mut samples = vec![0; size.ok_or_else(|| failure(DecodingError::LimitsExceeded))?];
     let frame = reader.next_frame(&mut samples).map_err(failure)?;
     samples.truncate(frame.buffer_size());
-    if frame.bit_depth != BitDepth::Eight {
+    if is_wide_grey {
+        samples = samples.chunks_exact(2).map(|v| clip_16_bits(u16::from_be_bytes([v[0], v[1]]))).collect();
+    } else if frame.bit_depth != BitDepth::Eight {
         return Err(Error::unsupported(format!("a PNG with samples of {:?} bits", frame.bit_depth)));
     }
-    let rgb = match frame.color_type {
-        ColorType::Rgb => samples,
-        ColorType::Rgba => samples.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect(),
-        ColorType::Grayscale => samples.iter().flat_map(|&v| [v; 3]).collect(),
-        ColorType::GrayscaleAlpha => samples.chunks_exact(2).flat_map(|p| [p[0]; 3]).collect(),
+    let pixels = match frame.color_type {
+        ColorType::Rgb => DecodedPixels::Rgb(samples),
+        ColorType::Rgba => DecodedPixels::Rgba(samples),
+        ColorType::Grayscale => DecodedPixels::Rgb(samples.iter().flat_map(|&v| [v; 3]).collect()),
+        ColorType::GrayscaleAlpha => {
+            DecodedPixels::Rgba(samples.chunks_exact(2).flat_map(|p| [p[0], p[0], p[0], p[1]]).collect())
+        }
         ColorType::Indexed => return Err(Error::malformed("the PNG lacks the palette its pixels refer to")),
     };
-    Picture::new(frame.width as usize, frame.height as usize, rgb)
+    let decoded = Decoded::new(frame.width as usize, frame.height as usize, pixels);
+    Ok(decoded.oriented(orientation(bytes)))
+}
+
+/// The orientation, from the chunk of EXIF, wherever it lies, or else from uncompressed XMP.
+fn orientation(bytes: &[u8]) -> Option<Orientation> {
+    const XMP: &[u8] = b"XML:com.adobe.xmp\0\0\0";
+    let mut of_xmp = None;
+    let mut rest = bytes.get(8..)?;
+    while let Some((&[a, b, c, d, kind @ ..], data)) = rest.split_first_chunk::<8>() {
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        let Some(content) = data.get(..length) else { break };
+        match &kind {
+            b"eXIf" => {
+                if let Some(found) = Orientation::of_exif(content) {
+                    return Some(found);
+                }
+            }
+            b"iTXt" if content.starts_with(XMP) => of_xmp = of_xmp.or_else(|| Orientation::of_xmp(content)),
+            _ => {}
+        }
+        rest = data.get(length.saturating_add(4)..).unwrap_or_default();
+    }
+    of_xmp
 }
 
 fn bits_per_pixel(header: &Info<'_>) -> u64 {

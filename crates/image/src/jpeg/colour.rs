@@ -1,10 +1,9 @@
 //! From colour planes to RGB, with libjpeg's 16-bit constants and, for printing inks, Pillow's formula.
 
-use monosplit_graph::Result;
-
 use super::frame::Frame;
 use super::upsample;
-use crate::picture::Picture;
+use crate::cmyk;
+use crate::decoded::{Decoded, DecodedPixels};
 
 /// What the planes of a JPEG mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +29,8 @@ fn space(ids: &[u8], jfif: bool, adobe: Option<u8>) -> Space {
     }
 }
 
-/// The picture of a finished frame.
-pub(super) fn to_picture(frame: &Frame, jfif: bool, adobe: Option<u8>) -> Result<Picture> {
+/// The pixels of a finished frame.
+pub(super) fn decoded(frame: &Frame, jfif: bool, adobe: Option<u8>) -> Decoded {
     let ids: Vec<u8> = frame.components.iter().map(|component| component.id).collect();
     let space = space(&ids, jfif, adobe);
     let mut planes = vec![vec![0; frame.width]; ids.len()];
@@ -57,7 +56,7 @@ pub(super) fn to_picture(frame: &Frame, jfif: bool, adobe: Option<u8>) -> Result
             _ => {}
         }
     }
-    Picture::new(frame.width, frame.height, rgb)
+    Decoded::new(frame.width, frame.height, DecodedPixels::Rgb(rgb))
 }
 
 fn ycc_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
@@ -72,12 +71,8 @@ fn ycc_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
 /// Inks are stored inverted, as Adobe does and Pillow assumes of every file. In YCCK the colours were
 /// inverted once more on their way to YCC.
 fn inks_to_rgb(colours: [u8; 3], black: u8, space: Space) -> [u8; 3] {
-    let light = u32::from(black);
-    colours.map(|stored| {
-        let stored = if space == Space::Ycck { 255 - stored } else { stored };
-        let product = u32::from(255 - stored) * light + 128;
-        light.saturating_sub((product + (product >> 8)) >> 8) as u8
-    })
+    let inks = colours.map(|stored| if space == Space::Ycck { stored } else { 255 - stored });
+    cmyk::to_rgb(inks, 255 - black)
 }
 
 #[cfg(test)]

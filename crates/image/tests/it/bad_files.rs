@@ -14,7 +14,7 @@ fn fixtures(folder: &str) -> Vec<PathBuf> {
 }
 
 fn pictures() -> impl Iterator<Item = (PathBuf, Vec<u8>)> {
-    let paths = fixtures("jpeg").into_iter().chain(fixtures("png"));
+    let paths = ["jpeg", "png", "webp", "gif", "bmp", "tiff", "pnm"].into_iter().flat_map(fixtures);
     let paths = paths.filter(|path| path.extension().is_some_and(|found| found != "npy"));
     paths.map(|path| (path.clone(), fs::read(path).unwrap()))
 }
@@ -22,7 +22,7 @@ fn pictures() -> impl Iterator<Item = (PathBuf, Vec<u8>)> {
 #[test]
 fn bad_files_are_refused_by_name() {
     let paths = fixtures("bad");
-    assert!(paths.len() >= 14);
+    assert!(paths.len() >= 46, "{}", paths.len());
     for path in paths {
         let error = Picture::open(&path).expect_err(&path.display().to_string());
         assert!(matches!(error.kind(), ErrorKind::Malformed | ErrorKind::Unsupported), "{error}");
@@ -35,24 +35,25 @@ fn bad_files_are_refused_by_name() {
 fn a_missing_file_and_a_folder_are_input_failures() {
     for path in ["tests/fixtures/absent.png", "tests/fixtures"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        assert_eq!(Picture::open(path).unwrap_err().kind(), ErrorKind::Io);
+        let kind = Picture::open(path).unwrap_err().kind();
+        assert!(matches!(kind, ErrorKind::Io | ErrorKind::Argument), "{kind:?}");
     }
 }
 
-/// A PNG whose pixels are all there may lack its end, as for Pillow; a JPEG may not.
+/// A file may lack what follows its pixels (the end of a PNG, the second frame of an animation), as for Pillow; a JPEG may
+/// not. Netpbm's plain files are text without an end: half a number is a number.
 #[test]
 fn a_file_cut_short_anywhere_is_refused() {
-    for (path, bytes) in pictures() {
+    let is_text =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("plain-"));
+    for (path, bytes) in pictures().filter(|(path, _)| !is_text(path)) {
         let jpeg = path.extension().is_some_and(|found| found == "jpg");
         let whole = Picture::decode(&bytes).unwrap();
         for length in (0..bytes.len()).step_by(if bytes.len() > 2000 { 7 } else { 1 }) {
             match Picture::decode(&bytes[..length]) {
                 Err(_) => {}
                 Ok(picture) => {
-                    assert!(
-                        !jpeg && picture == whole && length + 20 > bytes.len(),
-                        "{path:?} cut to {length}"
-                    );
+                    assert!(!jpeg && picture == whole, "{path:?} cut to {length}");
                 }
             }
         }

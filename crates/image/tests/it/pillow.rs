@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use monosplit_image::{Channels, Filter, Fit, Picture, Preprocess, Preset, Resize, Scale};
+use monosplit_image::{
+    Channels, Filter, Fit, OrientationChoice, Picture, Preprocess, Preset, ReadOptions, Resize, Scale,
+};
 use monosplit_testing::shared;
 
 /// A file of the fixtures; the photograph lies with what is built into the program.
@@ -15,6 +17,11 @@ fn fixture(name: &str) -> PathBuf {
 
 fn open(name: &str) -> Picture {
     Picture::open(fixture(name)).unwrap()
+}
+
+/// A file as Pillow's `Image.open` gives it.
+fn as_stored(name: &str) -> Picture {
+    Picture::open_with(fixture(name), &ReadOptions::default().orientation(OrientationChoice::Ignore)).unwrap()
 }
 
 /// Names, without extension, of the files in `folder` that end in `extension`.
@@ -53,18 +60,79 @@ fn jpegs_decode_to_pillows_bytes() {
     let names = names("jpeg", "jpg");
     assert!(names.len() >= 19, "{names:?}");
     for name in names {
-        assert_same(&open(&format!("jpeg/{name}.jpg")), &open(&format!("jpeg/{name}.png")), &name);
+        assert_same(&as_stored(&format!("jpeg/{name}.jpg")), &open(&format!("jpeg/{name}.png")), &name);
+    }
+}
+
+/// What Pillow's `convert("RGB")` made of a file.
+fn array(name: &str) -> Picture {
+    let (shape, rgb) = npy(name, "|u1");
+    Picture::new(shape[1], shape[0], rgb).unwrap()
+}
+
+/// Compares all files of a format, of which there are at least `least`.
+#[track_caller]
+fn assert_format(folder: &str, ending: &str, least: usize) {
+    let names = names(folder, ending);
+    assert!(names.len() >= least, "{names:?}");
+    for name in names {
+        let found = as_stored(&format!("{folder}/{name}.{ending}"));
+        assert_same(&found, &array(&format!("{folder}/{name}.npy")), &name);
     }
 }
 
 #[test]
 fn pngs_of_every_kind_become_pillows_rgb() {
-    let names = names("png", "png");
-    assert!(names.len() >= 16, "{names:?}");
+    assert_format("png", "png", 19);
+}
+
+#[test]
+fn webps_become_pillows_rgb() {
+    assert_format("webp", "webp", 18);
+}
+
+#[test]
+fn gifs_become_pillows_rgb() {
+    assert_format("gif", "gif", 12);
+}
+
+#[test]
+fn bmps_become_pillows_rgb() {
+    assert_format("bmp", "bmp", 21);
+}
+
+#[test]
+fn tiffs_become_pillows_rgb() {
+    assert_format("tiff", "tif", 38);
+}
+
+#[test]
+fn netpbm_files_become_pillows_rgb() {
+    assert_format("pnm", "pnm", 13);
+}
+
+/// Issue 27, point 3: photographs of phones arrive upright, as by `ImageOps.exif_transpose`.
+#[test]
+fn issue_27_photographs_are_turned_upright() {
+    let mut compared = 0;
+    for ending in ["jpg", "png", "webp", "tif"] {
+        for name in names("orientation", ending) {
+            let found = open(&format!("orientation/{name}.{ending}"));
+            assert_same(&found, &array(&format!("orientation/{name}.npy")), &name);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 46, "{compared}");
+}
+
+#[test]
+fn transparent_pictures_lie_on_the_colour_asked_for() {
+    let options = ReadOptions::default().background(Some([200, 30, 90]));
+    let names = names("background", "npy");
+    assert!(names.len() >= 17, "{names:?}");
     for name in names {
-        let (shape, rgb) = npy(&format!("png/{name}.npy"), "|u1");
-        let expected = Picture::new(shape[1], shape[0], rgb).unwrap();
-        assert_same(&open(&format!("png/{name}.png")), &expected, &name);
+        let found = Picture::open_with(fixture(&name.replacen('-', "/", 1)), &options).unwrap();
+        assert_same(&found, &array(&format!("background/{name}.npy")), &name);
     }
 }
 

@@ -431,6 +431,8 @@ def sources(chelsea):
     noise(37, 23, 1).save(ROOT / "noise.png")
     noise(1, 1, 2).save(ROOT / "dot.png")
     noise(1, 29, 5).save(ROOT / "line.png")
+    noise(3000, 2, 7).save(ROOT / "sliver.png")
+    noise(3000, 2, 7).rotate(90, expand=True).save(ROOT / "upright-sliver.png")
     names = {"noise": [(11, 50), (36, 22), (37, 7), (9, 23), (45, 29), (45, 9), (33, 14), (33, 15), (1, 1), (2, 3)]}
     names["dot"] = [(1, 1), (5, 3)]
     names["line"] = [(1, 10), (4, 29), (3, 40)]
@@ -469,6 +471,9 @@ def tensors(chelsea):
     save("unit-bicubic-20", chelsea, bicubic, T.CenterCrop(20), T.ToTensor())
     save("squash-17x24", chelsea, T.Resize((17, 24)), T.ToTensor(), imagenet)
     save("grey-28", chelsea.convert("L"), T.Resize((28, 28)), T.ToTensor(), T.Normalize([0.1307], [0.3081]))
+    sliver = Image.open(ROOT / "sliver.png")
+    save("sliver", sliver, T.Resize(23), T.CenterCrop(20), T.ToTensor(), imagenet)
+    save("sliver-bicubic", sliver.rotate(90, expand=True), bicubic, T.CenterCrop(20), T.ToTensor(), imagenet)
     save("raw", Image.open(ROOT / "line.png"), T.PILToTensor(), T.Lambda(lambda t: t.float()))
 
 

@@ -23,14 +23,14 @@ impl Picture {
 }
 
 /// Where along one axis the picture and its crop share pixels.
-struct Overlap {
-    from: usize,
+pub(crate) struct Overlap {
+    pub(crate) from: usize,
     to: usize,
-    length: usize,
+    pub(crate) length: usize,
 }
 
 impl Overlap {
-    fn new(picture: usize, crop: usize) -> Overlap {
+    pub(crate) fn new(picture: usize, crop: usize) -> Overlap {
         if crop > picture {
             Overlap { from: 0, to: (crop - picture) / 2, length: picture }
         } else {

@@ -3,8 +3,9 @@
 
 use monosplit_graph::{Error, Result, Tensor};
 
-use crate::picture::{Picture, checked_area};
-use crate::resize::Filter;
+use crate::crop::Overlap;
+use crate::picture::Picture;
+use crate::resize::{AxisPart, Filter};
 
 /// How a picture is scaled before it is cropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -212,15 +213,42 @@ impl Preprocess {
         if self.keep_cropped_size && self.crop == Some((height, width)) {
             return Ok(picture.clone());
         }
-        let (height, width) = match self.resize {
+        let (scaled_height, scaled_width) = match self.resize {
             Resize::Keep => (height, width),
             Resize::Exact { height, width } => (height, width),
-            Resize::Shorter(side) => shorter_side(height, width, side)?,
+            Resize::Shorter(side) => shorter_side(height, width, side),
         };
-        let scaled = picture.resize(width, height, self.filter)?;
+        let beyond = |scaled: usize| scaled > MAX_SCALED_SIDE;
+        let too_large = |error: Error| match (scaled_height, scaled_width) == (height, width) {
+            true => error,
+            false => Error::unsupported(format!(
+                "a picture of {width}×{height} pixels would be scaled to {scaled_width}×{scaled_height}, which is \
+                 beyond the limits; crop it first, or scale both sides to the network's"
+            )),
+        };
         match self.crop {
-            Some((height, width)) => scaled.centre_crop(width, height),
-            None => Ok(scaled),
+            Some(_) if beyond(scaled_width) || beyond(scaled_height) => {
+                Err(too_large(Error::unsupported("the picture is too large")))
+            }
+            // Only what the crop keeps is scaled.
+            Some((rows, columns)) => {
+                let part = |whole: usize, crop: usize| {
+                    let Overlap { from, length, .. } = Overlap::new(whole, crop);
+                    AxisPart { whole, part: from..from + length }
+                };
+                let (across, down) = (part(scaled_width, columns), part(scaled_height, rows));
+                picture.resize_part(&across, &down, self.filter)?.centre_crop(columns, rows)
+            }
+            None => picture.resize(scaled_width, scaled_height, self.filter).map_err(too_large),
+        }
+    }
+
+    /// The `(height, width)` that every picture comes out with, if it does not depend on the picture.
+    pub fn output_size(&self) -> Option<(usize, usize)> {
+        match (self.crop, self.resize) {
+            (Some(size), _) => Some(size),
+            (None, Resize::Exact { height, width }) => Some((height, width)),
+            (None, _) => None,
         }
     }
 
@@ -248,13 +276,14 @@ impl Preprocess {
     }
 }
 
+/// Longest side that a picture may be scaled to before a part of it is cut out.
+const MAX_SCALED_SIDE: usize = 1 << 26;
+
 /// `(height, width)` after torchvision's `Resize(side)`.
-fn shorter_side(height: usize, width: usize, side: usize) -> Result<(usize, usize)> {
+fn shorter_side(height: usize, width: usize, side: usize) -> (usize, usize) {
     let (short, long) = (height.min(width), height.max(width));
     let longer = side.saturating_mul(long) / short;
-    let (height, width) = if width <= height { (longer, side) } else { (side, longer) };
-    checked_area(width, height, 3)?;
-    Ok((height, width))
+    if width <= height { (longer, side) } else { (side, longer) }
 }
 
 fn per_channel(name: &str, values: &[f32], channels: Channels) -> Result<Vec<f32>> {
@@ -281,16 +310,20 @@ mod tests {
 
     #[test]
     fn the_longer_side_is_rounded_down() {
-        assert_eq!(shorter_side(300, 451, 256).unwrap(), (256, 384));
-        assert_eq!(shorter_side(451, 300, 256).unwrap(), (384, 256));
-        assert_eq!(shorter_side(5, 5, 3).unwrap(), (3, 3));
+        assert_eq!(shorter_side(300, 451, 256), (256, 384));
+        assert_eq!(shorter_side(451, 300, 256), (384, 256));
+        assert_eq!(shorter_side(5, 5, 3), (3, 3));
     }
 
+    /// Issue 27, point 11: a picture of 3000×2 pixels was refused with a size that it does not have.
     #[test]
-    fn a_sliver_does_not_explode() {
-        let sliver = picture(1, 20_000);
-        let error = Preprocess::default().apply(&sliver).unwrap_err();
-        assert!(error.to_string().contains("beyond the limits"), "{error}");
+    fn issue_27_a_sliver_is_scaled_where_it_is_kept() {
+        for (width, height) in [(3000, 2), (1, 20_000)] {
+            let seen = Preprocess::default().apply(&picture(width, height)).unwrap().picture;
+            assert_eq!((seen.width(), seen.height()), (224, 224));
+        }
+        let error = Preprocess::default().crop(None).apply(&picture(3000, 2)).unwrap_err().to_string();
+        assert!(error.contains("3000×2 pixels would be scaled to 384000×256"), "{error}");
         assert!(Preprocess::default().resize(Resize::Shorter(usize::MAX)).apply(&picture(2, 3)).is_err());
     }
 

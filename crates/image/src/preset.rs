@@ -8,6 +8,10 @@ use monosplit_graph::{Error, ErrorKind, Result};
 use crate::preprocess::{Channels, Preprocess, Resize, Scale};
 use crate::resize::Filter;
 
+/// The shorter side to which torchvision's networks scale, and the crop they take out of it.
+const USUAL_SIDE: usize = 256;
+const USUAL_CROP: usize = 224;
+
 /// A usual way of preprocessing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -20,7 +24,8 @@ pub enum Preset {
     ImagenetBgr,
     /// The same crop, RGB from 0 to 1.
     Unit,
-    /// The picture as it is, RGB from 0 to 255.
+    /// The values as they are in the picture, RGB from 0 to 255. Nothing is scaled or cropped until
+    /// [`fit`](Preprocess::fit) brings pictures to the size of a network.
     None,
 }
 
@@ -41,9 +46,9 @@ impl Preset {
     /// What it does, in options each of which can be changed.
     pub fn options(self) -> Preprocess {
         let unit = Preprocess {
-            resize: Resize::Shorter(256),
+            resize: Resize::Shorter(USUAL_SIDE),
             filter: Filter::Bilinear,
-            crop: Some((224, 224)),
+            crop: Some((USUAL_CROP, USUAL_CROP)),
             keep_cropped_size: false,
             scale: Scale::Unit,
             mean: vec![0.0],
@@ -108,8 +113,8 @@ impl Preprocess {
     ///
     /// The crop becomes `height * width`. A shorter side that was set along with a crop keeps its ratio to it:
     /// 256 around a crop of 224 becomes 146 around one of 128 (of a crop that is not square the longer side
-    /// counts, so that the scaled picture always covers it). An exact size becomes the network's. With
-    /// [`Fit::Auto`] and [`Fit::Crop`], options that neither scale nor crop, as [`Preset::None`], stay so.
+    /// counts, so that the scaled picture always covers it). An exact size becomes the network's. Options that neither
+    /// scale nor crop, as [`Preset::None`], scale and crop like the others from here on: a network reads one size.
     ///
     /// A network of one channel reads [`Channels::Grey`]; a mean and standard deviation of three numbers
     /// then mean nothing and become 0 and 1. Set them afterwards if the network was trained with others.
@@ -122,7 +127,10 @@ impl Preprocess {
         if fit == Fit::Squash || matches!(self.resize, Resize::Exact { .. }) {
             self.resize = Resize::Exact { height, width };
             self.crop = None;
-        } else if (self.resize, self.crop) != (Resize::Keep, None) {
+        } else {
+            if (self.resize, self.crop) == (Resize::Keep, None) {
+                (self.resize, self.crop) = (Resize::Shorter(USUAL_SIDE), Some((USUAL_CROP, USUAL_CROP)));
+            }
             if let (Resize::Shorter(side), Some((rows, columns))) = (self.resize, self.crop) {
                 self.resize = Resize::Shorter(rescaled(side, rows.max(columns), height.max(width))?);
             }
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_fit_comes_out_in_the_size_of_the_network() {
-        for preset in [Preset::Imagenet, Preset::ImagenetBgr, Preset::Unit] {
+        for preset in Preset::ALL {
             for fit in [Fit::Auto, Fit::Crop, Fit::Squash] {
                 for shape in [[3, 32, 32], [3, 17, 40], [1, 28, 28]] {
                     let prepared = preset.options().fit(shape, fit).unwrap().apply(&picture(50, 33)).unwrap();
@@ -216,7 +224,6 @@ mod tests {
             }
         }
         let raw = Preset::None.options();
-        assert_eq!(raw.clone().fit([3, 9, 9], Fit::Auto).unwrap().resize, Resize::Keep);
         assert!(raw.clone().fit([4, 9, 9], Fit::Auto).is_err());
         assert!(raw.channels(Channels::Grey).fit([3, 9, 9], Fit::Auto).is_err());
     }

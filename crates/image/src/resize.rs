@@ -6,6 +6,8 @@
 //! as in Pillow, whose results this must equal. Because of that rounding the order of the passes shows:
 //! it is that of Pillow 13, which differs from earlier ones where the height shrinks much more than the width.
 
+use std::ops::Range;
+
 use monosplit_graph::Result;
 
 use crate::picture::{Picture, checked_area};
@@ -69,47 +71,74 @@ fn sinc(x: f64) -> f64 {
     x.sin() / x
 }
 
+/// Positions along one axis of a scaled picture.
+#[derive(Clone)]
+pub(crate) struct AxisPart {
+    /// Length of the whole axis.
+    pub(crate) whole: usize,
+    /// The positions that are wanted.
+    pub(crate) part: Range<usize>,
+}
+
+impl AxisPart {
+    fn all(whole: usize) -> Self {
+        AxisPart { whole, part: 0..whole }
+    }
+
+    /// Whether these are the positions of an axis of this length, unscaled.
+    fn is_all_of(&self, length: usize) -> bool {
+        self.whole == length && self.part == (0..length)
+    }
+}
+
 impl Picture {
     /// The picture scaled to `width * height` pixels, equal to Pillow's `resize((width, height), filter)`.
     pub fn resize(&self, width: usize, height: usize, filter: Filter) -> Result<Picture> {
         checked_area(width, height, 3)?;
-        if (width, height) == (self.width(), self.height()) {
+        self.resize_part(&AxisPart::all(width), &AxisPart::all(height), filter)
+    }
+
+    /// Part of the scaled picture, the same pixels as in the whole. Only the part is computed and held: of a sliver scaled
+    /// by its shorter side the whole may be enormous.
+    pub(crate) fn resize_part(&self, across: &AxisPart, down: &AxisPart, filter: Filter) -> Result<Picture> {
+        checked_area(across.part.len(), down.part.len(), 3)?;
+        if across.is_all_of(self.width()) && down.is_all_of(self.height()) {
             return Ok(self.clone());
         }
-        let Some(support) = filter.support() else { return self.nearest(width, height) };
-        let across = |picture: &Picture| -> Result<Picture> {
-            if width == picture.width() {
+        let Some(support) = filter.support() else { return self.nearest(across, down) };
+        let rows = |picture: &Picture| -> Result<Picture> {
+            if across.is_all_of(picture.width()) {
                 return Ok(picture.clone());
             }
-            checked_area(width, picture.height(), 3)?;
-            let taps = Taps::new(picture.width(), width, filter, support);
-            Picture::new(width, picture.height(), scale_rows(picture, &taps))
+            checked_area(across.part.len(), picture.height(), 3)?;
+            let taps = Taps::new(picture.width(), across, filter, support);
+            Picture::new(across.part.len(), picture.height(), scale_rows(picture, &taps))
         };
-        let down = |picture: &Picture| -> Result<Picture> {
-            if height == picture.height() {
+        let columns = |picture: &Picture| -> Result<Picture> {
+            if down.is_all_of(picture.height()) {
                 return Ok(picture.clone());
             }
-            checked_area(picture.width(), height, 3)?;
-            let taps = Taps::new(picture.height(), height, filter, support);
-            Picture::new(picture.width(), height, scale_columns(picture, &taps))
+            checked_area(picture.width(), down.part.len(), 3)?;
+            let taps = Taps::new(picture.height(), down, filter, support);
+            Picture::new(picture.width(), down.part.len(), scale_columns(picture, &taps))
         };
-        if columns_first((self.width(), self.height()), (width, height)) {
-            across(&down(self)?)
+        if columns_first((self.width(), self.height()), (across.whole, down.whole)) {
+            rows(&columns(self)?)
         } else {
-            down(&across(self)?)
+            columns(&rows(self)?)
         }
     }
 
-    fn nearest(&self, width: usize, height: usize) -> Result<Picture> {
-        let columns = nearest_positions(self.width(), width);
-        let mut rgb = Vec::with_capacity(width * height * 3);
-        for y in nearest_positions(self.height(), height) {
+    fn nearest(&self, across: &AxisPart, down: &AxisPart) -> Result<Picture> {
+        let columns = nearest_positions(self.width(), across);
+        let mut rgb = Vec::with_capacity(across.part.len() * down.part.len() * 3);
+        for y in nearest_positions(self.height(), down) {
             let row = &self.rgb()[y * self.width() * 3..][..self.width() * 3];
             for &x in &columns {
                 rgb.extend_from_slice(&row[x * 3..x * 3 + 3]);
             }
         }
-        Picture::new(width, height, rgb)
+        Picture::new(across.part.len(), down.part.len(), rgb)
     }
 }
 
@@ -121,16 +150,15 @@ fn columns_first(from: (usize, usize), to: (usize, usize)) -> bool {
 
 /// Which input position each output position copies. The position is accumulated rather than
 /// multiplied out because Pillow's rounding comes from the accumulation.
-fn nearest_positions(input: usize, output: usize) -> Vec<usize> {
-    let step = input as f64 / output as f64;
+fn nearest_positions(input: usize, output: &AxisPart) -> Vec<usize> {
+    let step = input as f64 / output.whole as f64;
     let mut position = step * 0.5;
-    (0..output)
-        .map(|_| {
-            let index = (position as usize).min(input - 1);
-            position += step;
-            index
-        })
-        .collect()
+    let positions = (0..output.part.end).map(|_| {
+        let index = (position as usize).min(input - 1);
+        position += step;
+        index
+    });
+    positions.skip(output.part.start).collect()
 }
 
 const PRECISION: u32 = 32 - 8 - 2;
@@ -142,14 +170,14 @@ struct Taps {
 }
 
 impl Taps {
-    fn new(input: usize, output: usize, filter: Filter, support: f64) -> Taps {
-        let scale = input as f64 / output as f64;
+    fn new(input: usize, output: &AxisPart, filter: Filter, support: f64) -> Taps {
+        let scale = input as f64 / output.whole as f64;
         let filter_scale = scale.max(1.0);
         let support = support * filter_scale;
         let inverse = 1.0 / filter_scale;
-        let mut taps = Taps { starts: Vec::with_capacity(output + 1), weights: Vec::new() };
+        let mut taps = Taps { starts: Vec::with_capacity(output.part.len() + 1), weights: Vec::new() };
         let mut row = Vec::new();
-        for x in 0..output {
+        for x in output.part.clone() {
             let centre = (x as f64 + 0.5) * scale;
             let first = (centre - support + 0.5).max(0.0) as usize;
             let last = ((centre + support + 0.5) as usize).min(input);
@@ -228,6 +256,22 @@ mod tests {
             for (width, height) in [(1, 1), (3, 11), (7, 2), (20, 5)] {
                 let scaled = picture.resize(width, height, filter).unwrap();
                 assert_eq!(scaled.rgb(), [9, 130, 255].repeat(width * height), "{filter:?} {width}×{height}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_cut_out_of_the_whole() {
+        let picture = Picture::new(9, 7, (0..189).map(|v| (v * 37 % 256) as u8).collect()).unwrap();
+        for filter in [Filter::Nearest, Filter::Box, Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
+            for (width, height) in [(20, 15), (9, 3), (4, 7), (5, 30), (9, 7)] {
+                let whole = picture.resize(width, height, filter).unwrap();
+                let across = AxisPart { whole: width, part: 1..width - 1 };
+                let down = AxisPart { whole: height, part: 2..height };
+                let part = picture.resize_part(&across, &down, filter).unwrap();
+                let rows = whole.rgb().chunks_exact(width * 3).skip(2);
+                let expected: Vec<u8> = rows.flat_map(|row| &row[3..(width - 1) * 3]).copied().collect();
+                assert_eq!(part.rgb(), expected, "{filter:?} {width}×{height}");
             }
         }
     }

@@ -196,6 +196,9 @@ fn tensors_are_torchvisions() {
     assert_tensor(padded, "noise.png", "imagenet-padded", 1);
     let digit = Preset::Unit.options().fit([1, 28, 28], Fit::Squash).unwrap().mean([0.1307]).std([0.3081]);
     assert_tensor(digit, chelsea, "grey-28", 1);
+    assert_tensor(fitted(Preset::Imagenet, 20), "sliver.png", "sliver", 1);
+    let bicubic = fitted(Preset::Imagenet, 20).filter(Filter::Bicubic);
+    assert_tensor(bicubic, "upright-sliver.png", "sliver-bicubic", 1);
     let raw = Preset::None.options().scale(Scale::Bytes).channels(Channels::Rgb);
     assert_tensor(raw, "line.png", "raw", 1);
 }

@@ -94,7 +94,7 @@ pub(crate) fn load(kind: &str, model: &str, options: &[&str]) -> Result<Loaded> 
     let images = npy::read(&bytes)?;
     let job: Option<Box<dyn Job>> = match kind {
         "forward" => Some(Box::new(Forward { inference: Inference::new(&model, &*engine)?, images })),
-        "method" => method::load(&model, images, &*engine, &options)?,
+        "method" => method::load(&model, images, engine, &options)?,
         "metric" => metric::load(&model, &images, engine, &options)?,
         _ => return Err(Error::argument(format!("unknown job {kind}: forward, method, metric"))),
     };

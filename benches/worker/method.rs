@@ -1,8 +1,9 @@
 //! Explanation methods by their names on the command line. The bench prints `not built` for unknown ones.
 
 use monosplit::catalogue::{self, ConfiguredMethod, Entry};
-use monosplit::engine::{Engine, Profile};
-use monosplit::explain::{Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, Settings, Size};
+use monosplit::engine::{Engine, Profile, ProfiledEngine};
+use monosplit::explain::{Class, Explainer, Explanation, Finish, MapRequest, Settings, Size};
+use monosplit::graph::Graph;
 use monosplit::{Model, Result, Tensor};
 
 use crate::Results;
@@ -31,7 +32,7 @@ const OWN: [&str; 13] = [
 pub(crate) fn load(
     model: &Model,
     images: Tensor,
-    engine: &dyn Engine,
+    engine: Box<dyn Engine>,
     options: &Options<'_>,
 ) -> Result<Option<Box<dyn Job>>> {
     let names: Vec<&str> = options.need("name")?.split(',').collect();
@@ -61,12 +62,15 @@ pub(crate) fn load(
         Some("yes") => Explainer::with_class_cache,
         _ => Explainer::new,
     };
-    let explainer = compile(model.graph(), &requests, engine)?;
+    let explainer = compile(model.graph(), &requests, &*engine)?;
     let settings = chosen[0].settings.clone();
-    Ok(Some(Box::new(Explaining { explainer, class, images, requests, settings })))
+    let network = model.graph().clone();
+    Ok(Some(Box::new(Explaining { network, engine, explainer, class, images, requests, settings })))
 }
 
 struct Explaining {
+    network: Graph,
+    engine: Box<dyn Engine>,
     explainer: Explainer,
     class: Class,
     images: Tensor,
@@ -90,7 +94,9 @@ impl Job for Explaining {
     }
 
     fn profile(&mut self) -> Result<Profile> {
-        let batch = ExplainBatch::new(&self.images, &self.class, &self.settings);
-        self.explainer.explain_batch_profiled(&batch).map(|(_, profile)| profile)
+        let engine = ProfiledEngine::new(&*self.engine);
+        let explainer = Explainer::new(&self.network, &self.requests, &engine)?;
+        explainer.explain(&self.images, &self.class, &self.settings)?;
+        Ok(engine.take_profile())
     }
 }

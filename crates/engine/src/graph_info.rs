@@ -24,7 +24,8 @@ pub(crate) struct GraphInfo {
     pub(crate) outputs: Vec<NodeId>,
 }
 
-fn name_of(graph: &Graph, id: NodeId) -> String {
+/// The label of a node, or else its op and number.
+pub(crate) fn name_of(graph: &Graph, id: NodeId) -> String {
     let node = graph.node(id);
     match node.label.display() {
         "" => format!("{} {}", node.op.name(), id.index()),

@@ -12,6 +12,7 @@ mod incremental;
 mod onnxruntime;
 mod plan;
 mod profile;
+mod profiled_engine;
 mod schedule;
 
 use monosplit_graph::{Graph, Result, Tensor};
@@ -24,6 +25,7 @@ pub use incremental::{BaselineActivations, Change, IncrementalProgram};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
+pub use profiled_engine::ProfiledEngine;
 
 /// The precision real numbers are computed in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -98,7 +100,7 @@ pub trait Engine: Send + Sync {
         graph: &Graph,
         largest_change: [usize; 2],
         batch_size: usize,
-    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+    ) -> Result<Option<IncrementalProgram>> {
         let _ = (graph, largest_change, batch_size);
         Ok(None)
     }

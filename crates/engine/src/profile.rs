@@ -1,5 +1,6 @@
 //! The time each step of a run took. An entry is complete in itself, so that profiles of several programs can be joined.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use monosplit_graph::NodeId;
@@ -17,13 +18,15 @@ pub struct NodeTime {
     pub name: String,
     /// Its op.
     pub op: &'static str,
-    /// The lengths of the axes of its value.
+    /// The lengths of the axes of its value; in the largest batch if it ran more than once.
     pub shape: Vec<usize>,
     /// Which kernel ran it.
     pub kernel: &'static str,
-    /// How long it took.
+    /// How often it ran.
+    pub runs: usize,
+    /// How long all runs took together.
     pub time: Duration,
-    /// The additions and multiplications that define the convolutions and matrix products of the step; 0 for other ops.
+    /// The additions and multiplications that define the convolutions and matrix products of all runs; 0 for other ops.
     pub operations: u64,
     /// The additions and multiplications per second this machine reaches in this precision on these threads, as
     /// measured. An algorithm that needs fewer than the definition may exceed it.
@@ -61,5 +64,28 @@ impl Profile {
     /// Adds the times of another run, of this program or another.
     pub fn append(&mut self, other: Profile) {
         self.nodes.extend(other.nodes);
+    }
+
+    /// One entry for all runs of a step: those of the same node by the same kernel, with values of the same shape but for the
+    /// first axis, the samples. Entries are in the order of the first runs.
+    #[must_use]
+    pub fn merged(self) -> Profile {
+        let mut positions = HashMap::with_capacity(self.nodes.len());
+        let mut merged: Vec<NodeTime> = Vec::new();
+        for timed in self.nodes {
+            let sample = timed.shape.get(1..).map(<[usize]>::to_vec);
+            let key = (timed.node, timed.name.clone(), timed.op, timed.kernel, timed.precision, sample);
+            let position = *positions.entry(key).or_insert(merged.len());
+            let Some(known) = merged.get_mut(position) else {
+                merged.push(timed);
+                continue;
+            };
+            known.runs += timed.runs;
+            known.time += timed.time;
+            known.operations += timed.operations;
+            known.peak = known.peak.max(timed.peak);
+            known.shape = timed.shape.max(std::mem::take(&mut known.shape));
+        }
+        Profile { nodes: merged }
     }
 }

@@ -50,7 +50,7 @@ type Programs<K, V> = HashMap<K, Option<V>>;
 /// Computes and caches class scores of perturbed images for one network.
 #[derive(Default)]
 pub struct PerturbationScorer {
-    by_size: Mutex<Programs<[usize; 2], Arc<dyn IncrementalProgram>>>,
+    by_size: Mutex<Programs<[usize; 2], Arc<IncrementalProgram>>>,
     by_shape: Mutex<Programs<[Vec<usize>; 2], ReplacementProgram>>,
     cached: Mutex<VecDeque<CachedScores>>,
 }
@@ -177,13 +177,13 @@ fn incremental(
     graph: &Graph,
     largest: [usize; 2],
     engine: &dyn Engine,
-) -> Result<Option<Arc<dyn IncrementalProgram>>> {
+) -> Result<Option<Arc<IncrementalProgram>>> {
     let dims = graph.inputs().first().and_then(|&id| graph.node(id).shape.dims().first());
     if graph.inputs().len() != 1 || matches!(dims, Some(Dim::Fixed(_))) || samples_interact(graph) {
         return Ok(None);
     }
     let program = engine.compile_incremental(&class_scores(graph)?, largest, INCREMENTAL_BATCH_SIZE)?;
-    Ok(program.map(Arc::from))
+    Ok(program.map(Arc::new))
 }
 
 /// A region `[C, rows, columns]` of an image of this height and width.
@@ -247,7 +247,7 @@ mod tests {
             graph: &Graph,
             largest_change: [usize; 2],
             batch_size: usize,
-        ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+        ) -> Result<Option<IncrementalProgram>> {
             let engine = Cpu::default().precision(Precision::F64);
             match self.preferred {
                 None => engine.compile_incremental(graph, largest_change, batch_size),

@@ -1,6 +1,6 @@
 //! Explainers: the maps asked for of a network, compiled once and run for any number of batches.
 
-use monosplit_engine::{CompileOptions, Engine, Precision, Profile, Program};
+use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
 use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor};
 
@@ -150,17 +150,6 @@ impl Explainer {
 
     /// Explains a batch.
     pub fn explain_batch(&self, batch: &ExplainBatch<'_>) -> Result<Explanation> {
-        self.run(batch, None)
-    }
-
-    /// Like [`Explainer::explain_batch`], timing every node of the graphs [`Explainer::graphs`] returns.
-    pub fn explain_batch_profiled(&self, batch: &ExplainBatch<'_>) -> Result<(Explanation, Profile)> {
-        let mut profile = Profile::default();
-        let explained = self.run(batch, Some(&mut profile))?;
-        Ok((explained, profile))
-    }
-
-    fn run(&self, batch: &ExplainBatch<'_>, mut profile: Option<&mut Profile>) -> Result<Explanation> {
         batch.settings.check()?;
         let samples = batch.samples();
         let numbers = batch.class.numbers(samples, self.classes)?;
@@ -175,12 +164,12 @@ impl Explainer {
                     let images = rows(batch.images, picked())?;
                     let numbers: Vec<i64> = picked().map(|row| numbers[row]).collect();
                     let part = ExplainBatch { images: &images, ..*batch };
-                    let part = self.run_accepted_batch(&part, &numbers, profile.as_deref_mut())?;
+                    let part = self.run_accepted_batch(&part, &numbers)?;
                     parts.push(part.cut_to(size.min(samples - start))?);
                 }
                 Explanation::joined(&parts)?
             }
-            _ => self.run_accepted_batch(batch, &numbers, profile)?,
+            _ => self.run_accepted_batch(batch, &numbers)?,
         };
         for (index, &source) in self.sources.iter().enumerate() {
             if let MapSource::MultiPass(at) = source {
@@ -191,23 +180,18 @@ impl Explainer {
     }
 
     /// The scores, classes and rewritten maps of a batch of a size the network accepts.
-    fn run_accepted_batch(
-        &self,
-        batch: &ExplainBatch<'_>,
-        numbers: &[i64],
-        mut profile: Option<&mut Profile>,
-    ) -> Result<Explanation> {
+    fn run_accepted_batch(&self, batch: &ExplainBatch<'_>, numbers: &[i64]) -> Result<Explanation> {
         let samples = batch.samples();
-        let outputs = match (&self.native.prologue, &profile) {
-            (Some(prologue), None) if numbers.iter().all(|&class| class >= 0) => {
+        let outputs = match &self.native.prologue {
+            Some(prologue) if numbers.iter().all(|&class| class >= 0) => {
                 prologue.run(self.native.explanation.graph(), numbers, batch)?
             }
-            _ => self.native.run(batch, numbers, profile.as_deref_mut())?,
+            _ => self.native.run(batch, numbers)?,
         };
         let classes =
             outputs[1].to_i64().ok_or_else(|| Error::argument("the explained classes are not integers"))?;
         let in_double = match &self.double {
-            Some(double) => double.run(batch, &classes, profile)?,
+            Some(double) => double.run(batch, &classes)?,
             None => Vec::new(),
         };
         let mut maps = Vec::with_capacity(self.sources.len());
@@ -231,21 +215,8 @@ impl Explainer {
 }
 
 impl Compiled {
-    fn run(
-        &self,
-        batch: &ExplainBatch<'_>,
-        classes: &[i64],
-        profile: Option<&mut Profile>,
-    ) -> Result<Vec<Tensor>> {
-        let inputs = bind(self.explanation.graph(), batch, classes)?;
-        match profile {
-            None => self.program.run(&inputs),
-            Some(profile) => {
-                let (outputs, times) = self.program.run_profiled(&inputs)?;
-                profile.append(times);
-                Ok(outputs)
-            }
-        }
+    fn run(&self, batch: &ExplainBatch<'_>, classes: &[i64]) -> Result<Vec<Tensor>> {
+        self.program.run(&bind(self.explanation.graph(), batch, classes)?)
     }
 }
 

@@ -39,7 +39,7 @@ enum SuffixProgram {
     /// Computes everything.
     Full { explanation: Box<ExplanationGraph>, program: Box<dyn Program> },
     /// Computes the receptive field of a change within a rectangle of the image.
-    Incremental { scores: Graph, program: Box<dyn IncrementalProgram> },
+    Incremental { scores: Graph, program: Box<IncrementalProgram> },
 }
 
 /// Rows and columns of an image.
@@ -113,7 +113,11 @@ impl Scorer {
             return Scorer::scores(target, engine, batch);
         };
         let partition = NetworkPartition::at(&network, network.input(), engine)?;
-        Ok(Scorer { partition, suffix: SuffixProgram::Incremental { scores, program }, batch })
+        Ok(Scorer {
+            partition,
+            suffix: SuffixProgram::Incremental { scores, program: Box::new(program) },
+            batch,
+        })
     }
 
     fn new(

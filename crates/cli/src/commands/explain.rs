@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use monosplit::catalogue::{ConfiguredMethod, ValueBounds};
-use monosplit::engine::{Engine, Profile};
-use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, Explanation, MapRequest, SaliencyMap};
+use monosplit::engine::{Engine, Profile, ProfiledEngine};
+use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 use monosplit::{
@@ -100,7 +100,7 @@ pub(crate) struct Explain {
     #[arg(long, verbatim_doc_comment)]
     pub(super) by_layer: bool,
 
-    /// Show where the time went, node by node.
+    /// Show where the time went and how often each step ran.
     #[arg(long)]
     profile: bool,
 
@@ -142,9 +142,11 @@ impl Explain {
             true => model,
             false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
         };
+        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
+        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
         let prepared = match CompiledFile::of(&model) {
-            Some(file) => file.prepared(self, &choice, &*engine)?,
-            None => self.prepared(&model, &chosen, &*engine)?,
+            Some(file) => file.prepared(self, &choice, engine)?,
+            None => self.prepared(&model, &chosen, engine)?,
         };
         if !self.json {
             self.announce(&prepared, out)?;
@@ -152,7 +154,8 @@ impl Explain {
         let classes = self.class.classes(&model, &prepared.context.labels)?;
         let run = InputLoop { explain: self, prepared: &prepared };
         let found = run.all(reader, waiting, &classes, out)?;
-        self.conclude(&model, &run, &found, out)
+        let profile = profiled.map(|profiled| profiled.take_profile());
+        self.conclude(&model, &run, &found, profile, out)
     }
 
     /// Writes the numbers, the profile and the remark that follow the last input.
@@ -161,6 +164,7 @@ impl Explain {
         model: &Model,
         run: &InputLoop<'_>,
         found: &Outcome,
+        profile: Option<Profile>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
@@ -169,12 +173,12 @@ impl Explain {
             }
         }
         if self.json {
-            let profile = self.profile.then(|| profile::json(&found.profile));
+            let profile = profile.map(profile::json);
             writeln!(out, "{}", self.json(model, run.prepared, &found.results, profile))?;
             return Ok(());
         }
-        if self.profile {
-            profile::print(&found.profile, out)?;
+        if let Some(profile) = profile {
+            profile::print(profile, out)?;
         }
         out.flush()?;
         if let Some(remark) = remark(model, self.batch_size(run.prepared.explainer.samples())) {
@@ -280,7 +284,6 @@ struct InputLoop<'a> {
 struct Outcome {
     results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
-    profile: Profile,
 }
 
 impl InputLoop<'_> {
@@ -294,7 +297,6 @@ impl InputLoop<'_> {
         let ExplainJob { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
-        let mut profile = Profile::default();
         let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.descriptions.len()]);
         let begun = Instant::now();
         waiting.extend(reader.take(batch - waiting.len())?);
@@ -314,7 +316,7 @@ impl InputLoop<'_> {
                 position,
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
-            let mut explained = self.explained(&batch, &mut profile)?;
+            let mut explained = explainer.explain_batch(&batch)?;
             let sizes = explained.maps.split_off(context.descriptions.len());
             if results.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
@@ -345,7 +347,7 @@ impl InputLoop<'_> {
             progress(reader.opened().saturating_sub(waiting.len()), reader.total(), begun);
         }
         classes.all_used(results.len())?;
-        Ok(Outcome { results, maps, profile })
+        Ok(Outcome { results, maps })
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {
@@ -356,15 +358,6 @@ impl InputLoop<'_> {
                 note(&remark);
             }
         }
-    }
-
-    fn explained(&self, batch: &ExplainBatch<'_>, profile: &mut Profile) -> Result<Explanation> {
-        if !self.explain.profile {
-            return self.prepared.explainer.explain_batch(batch);
-        }
-        let (explained, times) = self.prepared.explainer.explain_batch_profiled(batch)?;
-        profile.append(times);
-        Ok(explained)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The times of a run, layer by layer.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
@@ -13,31 +12,14 @@ use crate::table::{Align, Table};
 /// A node that takes less than this share of the time is not listed by itself.
 const LISTED: f64 = 0.002;
 
-/// One node, summed over all batches.
+/// One step, summed over all its runs.
 struct Entry {
     timed: NodeTime,
 }
 
-/// What identifies a node across batches.
-type Key = (usize, String, &'static str, Precision);
-
-/// All nodes, the slowest first, each summed over all batches.
-fn entries(profile: &Profile) -> Vec<Entry> {
-    let mut positions: HashMap<Key, usize> = HashMap::new();
-    let mut entries: Vec<Entry> = Vec::new();
-    for timed in &profile.nodes {
-        let key = (timed.node.index(), timed.name.clone(), timed.op, timed.precision);
-        match positions.get(&key) {
-            Some(&position) => {
-                entries[position].timed.time += timed.time;
-                entries[position].timed.operations += timed.operations;
-            }
-            None => {
-                positions.insert(key, entries.len());
-                entries.push(Entry { timed: timed.clone() });
-            }
-        }
-    }
+/// All steps, the slowest first.
+fn entries(profile: Profile) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = profile.merged().nodes.into_iter().map(|timed| Entry { timed }).collect();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.timed.time));
     entries
 }
@@ -70,13 +52,14 @@ impl Entry {
         }
     }
 
-    fn row(&self, total: f64) -> [String; 8] {
+    fn row(&self, total: f64) -> [String; 9] {
         let timed = &self.timed;
         [
             timed.name.clone(),
             self.op(),
             self.shape(),
             self.kernel(),
+            timed.runs.to_string(),
             milliseconds(timed.time),
             percent(timed.time.as_secs_f64() / total),
             timed.gigaflops().map(|g| format!("{g:.1}")).unwrap_or_default(),
@@ -93,6 +76,7 @@ impl Entry {
             ("shape", timed.shape.iter().map(|&n| Json::from(n)).collect()),
             ("kernel", timed.kernel.into()),
             ("precision", timed.precision.name().into()),
+            ("runs", timed.runs.into()),
             ("seconds", timed.time.as_secs_f64().into()),
         ];
         fields.extend(timed.gigaflops().map(|g| ("gflops", g.into())));
@@ -102,14 +86,16 @@ impl Entry {
 }
 
 /// Prints a table.
-pub(crate) fn print(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+pub(crate) fn print(profile: Profile, out: &mut dyn Write) -> Result<(), Failure> {
+    let time = profile.total();
+    let total = time.as_secs_f64().max(f64::MIN_POSITIVE);
     let entries = entries(profile);
-    let total = profile.total().as_secs_f64().max(f64::MIN_POSITIVE);
     let mut table = Table::new(&[
         ("layer", Align::Left, 32),
         ("op", Align::Left, 22),
         ("shape", Align::Left, 20),
         ("kernel", Align::Left, 28),
+        ("runs", Align::Right, 8),
         ("ms", Align::Right, 12),
         ("share", Align::Right, 8),
         ("GFLOP/s", Align::Right, 10),
@@ -124,17 +110,17 @@ pub(crate) fn print(profile: &Profile, out: &mut dyn Write) -> Result<(), Failur
         let name = format!("all other ({others})");
         let share = percent(time.as_secs_f64() / total);
         let empty = String::new;
-        table.row([name, empty(), empty(), empty(), milliseconds(time), share, empty(), empty()]);
+        table.row([name, empty(), empty(), empty(), empty(), milliseconds(time), share, empty(), empty()]);
     }
     let empty = String::new;
-    let all = milliseconds(profile.total());
-    table.row(["all".to_owned(), empty(), empty(), empty(), all, empty(), empty(), empty()]);
+    let all = milliseconds(time);
+    table.row(["all".to_owned(), empty(), empty(), empty(), empty(), all, empty(), empty(), empty()]);
     writeln!(out)?;
     for line in table.lines() {
         writeln!(out, "{line}")?;
     }
     kernels(&entries, total, out)?;
-    peaks(profile, out)
+    peaks(&entries, out)
 }
 
 /// The times summed by kernel.
@@ -144,11 +130,11 @@ fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Fai
         let name = entry.kernel();
         match kernels.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, steps, sum)) => {
-                *steps += 1;
+                *steps += entry.timed.runs;
                 sum.timed.time += entry.timed.time;
                 sum.timed.operations += entry.timed.operations;
             }
-            None => kernels.push((name, 1, Entry { timed: entry.timed.clone() })),
+            None => kernels.push((name, entry.timed.runs, Entry { timed: entry.timed.clone() })),
         }
     }
     kernels.sort_by_key(|(.., sum)| std::cmp::Reverse(sum.timed.time));
@@ -172,9 +158,10 @@ fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Fai
 }
 
 /// Prints the measured peak that the shares refer to.
-fn peaks(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+fn peaks(entries: &[Entry], out: &mut dyn Write) -> Result<(), Failure> {
     for (precision, name) in [(Precision::F32, "single"), (Precision::F64, "double")] {
-        let counted = profile.nodes.iter().filter(|node| node.precision == precision && node.operations > 0);
+        let timed = entries.iter().map(|entry| &entry.timed);
+        let counted = timed.filter(|node| node.precision == precision && node.operations > 0);
         if let Some(peak) = counted.map(|node| node.peak).reduce(f64::max) {
             writeln!(out, "peak of this machine in {name} precision: {:.0} GFLOP/s, measured", 1e-9 * peak)?;
         }
@@ -183,6 +170,6 @@ fn peaks(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// The profile as JSON.
-pub(crate) fn json(profile: &Profile) -> Json {
+pub(crate) fn json(profile: Profile) -> Json {
     entries(profile).iter().map(Entry::json).collect()
 }

@@ -213,13 +213,13 @@ impl RunCommand {
                 ("inputs", inputs),
             ];
             if self.profile {
-                object.push(("profile", profile::json(inference.profile())));
+                object.push(("profile", profile::json(inference.profile().clone())));
             }
             writeln!(out, "{}", Json::Object(object))?;
             return Ok(());
         }
         if self.profile {
-            profile::print(inference.profile(), out)?;
+            profile::print(inference.profile().clone(), out)?;
         }
         out.flush()?;
         if let Some(remark) = note_on_output {

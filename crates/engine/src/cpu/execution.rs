@@ -7,7 +7,6 @@ use monosplit_graph::{NodeId, Result, Tensor};
 use super::fusion::Fusion;
 use super::kernels::epilogue::Epilogue;
 use super::kernels::fused::Source;
-use super::kernels::peak::peak;
 use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, StreamMatrix};
@@ -70,9 +69,10 @@ impl<R: Real> Execution<'_, R> {
             op: program.info.values[node.index()].op,
             shape: self.shapes[node.index()].clone(),
             kernel,
+            runs: 1,
             time,
             operations: operations.sum(),
-            peak: *program.peak.get_or_init(peak::<R>),
+            peak: program.pool.peak::<R>(),
             precision: R::PRECISION,
         }
     }

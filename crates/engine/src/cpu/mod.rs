@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use monosplit_graph::{Graph, Result};
 
-use crate::incremental::TiledProgram;
 use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
 use kernels::conv_plan::PlanSettings;
 use program::CpuProgram;
@@ -149,9 +148,8 @@ impl Engine for Cpu {
         graph: &Graph,
         largest_change: [usize; 2],
         batch_size: usize,
-    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
-        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.pool()?)?;
-        Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
+    ) -> Result<Option<IncrementalProgram>> {
+        IncrementalProgram::compile(graph, largest_change, batch_size, self, self.pool()?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
 
@@ -8,7 +8,6 @@ use super::Settings;
 use super::execution::Execution;
 use super::fusion::Fusion;
 use super::kernels::packed_convolution::PackedConvolution;
-use super::kernels::peak::peak;
 use super::kernels::policy::Kernel;
 use super::real::Real;
 use super::thread_pool::ThreadPool;
@@ -55,11 +54,9 @@ pub(crate) struct CpuProgram<R> {
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
     pub(super) settings: Settings,
-    pool: Arc<ThreadPool>,
+    pub(super) pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
-    /// Operations this machine can do in a second, measured when first asked for.
-    pub(super) peak: OnceLock<f64>,
 }
 
 impl<R: Real> CpuProgram<R> {
@@ -85,7 +82,6 @@ impl<R: Real> CpuProgram<R> {
             settings,
             pool,
             arenas: Mutex::new(Vec::new()),
-            peak: OnceLock::new(),
         };
         // Constants are computed, converted and packed in the denormal mode that runs have.
         compiling.install(|| program.prepare(graph, &known))?;
@@ -138,7 +134,8 @@ impl<R: Real> crate::Program for CpuProgram<R> {
     }
 
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
-        self.pool.install(|| self.peak.get_or_init(peak::<R>));
+        // Measured before anything is timed.
+        self.pool.peak::<R>();
         // The first run asks the system for memory, which is not what is to be timed.
         if self.arenas.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.execute(inputs, None)?;
@@ -155,6 +152,8 @@ impl<R: Real> crate::Program for CpuProgram<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use monosplit_graph::op::{Binary, Reduction, Unary, Window};
     use monosplit_graph::{Data, Op, Shape};
 

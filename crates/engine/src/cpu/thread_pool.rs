@@ -8,8 +8,8 @@
 
 use std::cell::{Cell, OnceCell};
 use std::fmt::{self, Debug, Formatter};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use monosplit_graph::{Error, Result};
@@ -19,7 +19,10 @@ use rayon::prelude::*;
 use super::core_affinity;
 use super::handover::{Handover, SpinningWorker};
 use super::kernels::denormal;
+use super::kernels::peak::peak;
 use super::kernels::scratch::ScratchBuffers;
+use super::real::Real;
+use crate::Precision;
 
 /// About how many items a loop over many small ones is cut into.
 pub(crate) const TASKS: usize = 32;
@@ -33,7 +36,11 @@ const QUEUE_POLL_INTERVAL: usize = 8;
 const MIN_STEPS_TO_SPIN: usize = 8;
 
 /// The threads that run the programs of an engine.
-pub(crate) struct ThreadPool(rayon::ThreadPool);
+pub(crate) struct ThreadPool {
+    pool: rayon::ThreadPool,
+    /// The operations per second that the threads reach in single and in double precision, measured when first asked for.
+    peaks: [OnceLock<f64>; 2],
+}
 
 /// What the threads of a pool share.
 struct Shared {
@@ -85,12 +92,21 @@ impl ThreadPool {
         let pool = builder.build().map_err(|e| {
             Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
         })?;
-        Ok(ThreadPool(pool))
+        Ok(ThreadPool { pool, peaks: Default::default() })
     }
 
     /// Runs `work` on a thread of the pool; loops within it run on all of them. Called from a thread of the pool, it runs there.
     pub(crate) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.0.install(work)
+        self.pool.install(work)
+    }
+
+    /// The operations per second that the threads reach in this precision.
+    pub(crate) fn peak<R: Real>(&self) -> f64 {
+        let peak_of = match R::PRECISION {
+            Precision::F32 => &self.peaks[0],
+            Precision::F64 => &self.peaks[1],
+        };
+        *peak_of.get_or_init(|| self.install(peak::<R>))
     }
 
     /// Runs `work` for each of the items, in no particular order.
@@ -105,11 +121,11 @@ impl ThreadPool {
                 let _run = worker.map(ActiveRun::begin);
                 if let Some(worker) = worker
                     && steps >= MIN_STEPS_TO_SPIN
-                    && self.0.current_num_threads() > 1
+                    && self.pool.current_num_threads() > 1
                 {
                     let shared = worker.shared.clone();
                     let busy_core = core_affinity::current_core();
-                    self.0.spawn_broadcast(move |_| spin(&shared, busy_core));
+                    self.pool.spawn_broadcast(move |_| spin(&shared, busy_core));
                 }
                 work()
             })
@@ -119,7 +135,7 @@ impl ThreadPool {
 
 impl Debug for ThreadPool {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadPool").field("threads", &self.0.current_num_threads()).finish()
+        f.debug_struct("ThreadPool").field("threads", &self.pool.current_num_threads()).finish()
     }
 }
 

@@ -376,6 +376,7 @@ impl Instance {
             kernel: heavy.map_or("nothing", Command::name),
             time: Duration::from_secs_f64(milliseconds * 1e-3),
             operations: operations.sum(),
+            runs: 1,
             peak: 0.0,
             precision: if program.math == Math::F64 { Precision::F64 } else { Precision::F32 },
         }

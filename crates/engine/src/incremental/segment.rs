@@ -15,6 +15,8 @@ use super::tiles::TilePosition;
 pub(super) struct Segment {
     /// The node whose activation the segment computes.
     pub(super) output: NodeId,
+    /// Its name.
+    pub(super) name: String,
     /// Channels of that activation.
     pub(super) channels: usize,
     /// Its height and width.
@@ -23,8 +25,8 @@ pub(super) struct Segment {
     pub(super) fields: [FieldExtent; 2],
     /// The shapes its tiles may have, the largest last.
     pub(super) tile_shapes: Vec<TileShape>,
-    /// The activations it reads.
-    pub(super) inputs: Vec<SegmentInput>,
+    /// What its tiles read.
+    pub(super) inputs: Vec<InputWindow>,
     /// Its nodes in topological order.
     pub(super) nodes: Vec<NodeId>,
     /// Which of the segment's inputs a node reads, by the node and the position among the node's inputs.
@@ -39,19 +41,14 @@ pub(super) struct TileShape {
     pub(super) share: f64,
 }
 
-/// An activation that a segment reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SegmentInput {
-    /// The segment that computes it.
-    pub(super) segment: usize,
-    pub(super) channels: usize,
-    pub(super) window: InputWindow,
-}
-
-/// The part of an activation that a tile reads: rows `o·stride − pad` to `o·stride − pad + span − 1` for row `o` of the tile,
-/// likewise columns. Positions outside of the activation read as `fill`.
+/// The part of a segment's activation that a tile of another segment reads: rows `o·stride − pad` to `o·stride − pad + span − 1`
+/// for row `o` of the tile, likewise columns. Positions outside of the activation read as `fill`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct InputWindow {
+    /// The segment that computes the activation.
+    pub(super) segment: usize,
+    /// Its channels, all of which are read.
+    pub(super) channels: usize,
     pub(super) stride: [usize; 2],
     pub(super) pad: [usize; 2],
     span: [usize; 2],
@@ -60,23 +57,27 @@ pub(super) struct InputWindow {
 
 impl InputWindow {
     /// Every position reads itself.
-    pub(super) const IDENTITY: InputWindow =
-        InputWindow { stride: [1, 1], pad: [0, 0], span: [1, 1], fill: 0.0 };
+    pub(super) fn identity(segment: usize, channels: usize) -> Self {
+        InputWindow { segment, channels, stride: [1, 1], pad: [0, 0], span: [1, 1], fill: 0.0 }
+    }
 
-    /// What a node reads of its first input.
-    pub(super) fn of(graph: &Graph, id: NodeId) -> Self {
-        let Some(window) = sliding_window(&graph.node(id).op) else { return InputWindow::IDENTITY };
+    /// What the node `id` reads of that activation.
+    pub(super) fn of(graph: &Graph, id: NodeId, segment: usize, channels: usize) -> Self {
+        let identity = InputWindow::identity(segment, channels);
+        let Some(window) = sliding_window(&graph.node(id).op) else { return identity };
         InputWindow {
             stride: [0, 1].map(|axis| window.stride[axis]),
             pad: [0, 1].map(|axis| window.pad[axis].0),
             span: [0, 1].map(|axis| window.span(axis).unwrap_or(1)),
             fill: padding_value(graph, id).unwrap_or(0.0),
+            ..identity
         }
     }
 
-    /// Height and width of what is read for a tile of this size.
-    pub(super) fn size(&self, tile: [usize; 2]) -> [usize; 2] {
-        [0, 1].map(|axis| (tile[axis] - 1) * self.stride[axis] + self.span[axis])
+    /// Channels, height and width of what is read for a tile of this height and width.
+    pub(super) fn shape(&self, tile: [usize; 2]) -> [usize; 3] {
+        let [height, width] = [0, 1].map(|axis| (tile[axis] - 1) * self.stride[axis] + self.span[axis]);
+        [self.channels, height, width]
     }
 }
 
@@ -123,16 +124,7 @@ impl Segment {
         self.channels * self.size[0] * self.size[1]
     }
 
-    /// For a tile of this shape, the shapes `[channels, height, width]` of what is read of each input.
-    pub(super) fn input_shapes(&self, tile: TileShape) -> Vec<[usize; 3]> {
-        let shape = |input: &SegmentInput| {
-            let [height, width] = input.window.size(tile.size);
-            [input.channels, height, width]
-        };
-        self.inputs.iter().map(shape).collect()
-    }
-
-    /// For each changed region of the image, the tile that it reaches.
+    /// For each changed region of the image, where the tile that it reaches lies.
     pub(super) fn positions<'a>(
         &self,
         regions: impl Iterator<Item = &'a [Range<usize>; 2]>,
@@ -156,8 +148,9 @@ impl Segment {
     pub(super) fn tile_graph(&self, graph: &Graph, tile: TileShape) -> Result<Graph> {
         let mut target = Graph::new();
         let mut inputs = Vec::with_capacity(self.inputs.len());
-        for (slot, shape) in self.input_shapes(tile).iter().enumerate() {
-            inputs.push(target.input(format!("tile {slot}"), Shape::batched(shape), Kind::Float));
+        for (slot, window) in self.inputs.iter().enumerate() {
+            let shape = Shape::batched(&window.shape(tile.size));
+            inputs.push(target.input(format!("tile {slot}"), shape, Kind::Float));
         }
         let mut copies: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         for id in self.constants(graph).into_iter().chain(self.nodes.iter().copied()) {

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use monosplit_graph::{Cut, Graph, Kind, Node, NodeId, Op, Shape};
+use monosplit_graph::op::MultiplyAdds;
+use monosplit_graph::{Cut, Graph, Kind, Node, NodeId, Shape};
 
 use super::receptive_field::{FieldExtent, receptive_fields};
-use super::segment::{InputWindow, Segment, SegmentInput, TileShape, padding_value, sliding_window};
+use super::segment::{InputWindow, Segment, TileShape, padding_value, sliding_window};
+use crate::graph_info::name_of;
 
 /// The cost of copying one element of a tile.
 const COPY_COST: f64 = 100.0;
@@ -112,7 +114,8 @@ impl<'a> TilingPlanner<'a> {
         }
         let tile_shapes = self.tile_shapes[output.index()].clone()?;
         let (inputs, nodes, slots) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Some(Segment { output, channels, size, fields, tile_shapes, inputs, nodes, slots })
+        let name = name_of(self.graph, output);
+        Some(Segment { output, name, channels, size, fields, tile_shapes, inputs, nodes, slots })
     }
 
     /// Adds the nodes between the materialised activations and the segment's output, and what they read.
@@ -126,8 +129,7 @@ impl<'a> TilingPlanner<'a> {
             for (position, &input) in self.graph.node(id).inputs.iter().enumerate() {
                 match materialised.binary_search(&input) {
                     Ok(from) => {
-                        let (channels, window) = (known[from].channels, InputWindow::of(self.graph, id));
-                        let read = SegmentInput { segment: from, channels, window };
+                        let read = InputWindow::of(self.graph, id, from, known[from].channels);
                         let slot = segment.inputs.iter().position(|&known| known == read);
                         let slot = slot.unwrap_or_else(|| {
                             segment.inputs.push(read);
@@ -176,8 +178,8 @@ impl<'a> TilingPlanner<'a> {
         let computed: f64 = segment.nodes.iter().map(|id| self.costs[id.index()]).sum();
         let positions = (segment.size[0] * segment.size[1]) as f64;
         let each = segment.tile_shapes.iter().map(|&tile| {
-            let copied: usize =
-                segment.input_shapes(tile).iter().map(|shape| shape.iter().product::<usize>()).sum();
+            let elements = |window: &InputWindow| window.shape(tile.size).iter().product::<usize>();
+            let copied: usize = segment.inputs.iter().map(elements).sum();
             let share = (tile.size[0] * tile.size[1]) as f64 / positions;
             tile.share * (share * computed + COPY_COST * copied as f64)
         });
@@ -190,7 +192,8 @@ impl<'a> TilingPlanner<'a> {
 fn tile_lengths(field: FieldExtent, changed: usize, image: usize, length: usize) -> Vec<(usize, f64)> {
     let most = field.most_affected(changed).min(length);
     let positions = image.saturating_sub(changed) + 1;
-    let affected = |at: usize| field.affected(&(at..at + changed), length).len();
+    // Where a stride leaves positions out, some changes affect nothing; their tiles have one position all the same.
+    let affected = |at: usize| field.affected(&(at..at + changed), length).len().max(1);
     let mut found: Vec<usize> = (0..positions).map(affected).collect();
     found.sort_unstable();
     let computed = |length: usize| length.next_multiple_of(BLOCK) as f64;
@@ -213,14 +216,11 @@ fn cost(graph: &Graph, id: NodeId) -> f64 {
     }
     let per_sample =
         |shape: &Shape| shape.dims().iter().filter_map(|dim| dim.fixed()).product::<usize>() as f64;
-    let weight = node.inputs.get(1).map_or(1.0, |&weight| per_sample(&graph.node(weight).shape));
-    match &node.op {
-        Op::Conv { .. } => {
-            let channels = node.shape.fixed_at(1).unwrap_or(1) as f64;
-            per_sample(&node.shape) * weight / channels
-        }
-        Op::MatMul { .. } => weight,
-        _ => per_sample(&node.shape) * ELEMENTWISE_COST,
+    let inputs = || node.inputs.first().map_or(0.0, |&input| per_sample(&graph.node(input).shape));
+    match graph.multiply_adds(node) {
+        MultiplyAdds::PerOutput(each) => per_sample(&node.shape) * each as f64,
+        MultiplyAdds::PerInput(each) => inputs() * each as f64,
+        MultiplyAdds::Negligible => per_sample(&node.shape) * ELEMENTWISE_COST,
     }
 }
 
@@ -241,6 +241,12 @@ mod tests {
         assert!(all.iter().all(|&affected| affected <= found[1].0));
         let short = all.iter().filter(|&&affected| affected <= found[0].0).count();
         assert!((short as f64 / all.len() as f64 - found[0].1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn tiles_of_changes_that_nothing_reads_are_not_empty() {
+        let found = tile_lengths(FieldExtent { stride: 4, before: 0, after: 0 }, 1, 64, 16);
+        assert!(found.iter().all(|&(length, _)| length >= 1), "{found:?}");
     }
 
     #[test]

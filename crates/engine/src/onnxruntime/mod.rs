@@ -9,7 +9,6 @@ use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
-use crate::incremental::TiledProgram;
 use crate::{
     CompileOptions, Cpu, Engine, HostState, IncrementalProgram, Precision, Profile, Program, StatefulProgram,
 };
@@ -109,9 +108,8 @@ impl Engine for OnnxRuntime {
         graph: &Graph,
         largest_change: [usize; 2],
         batch_size: usize,
-    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
-        let program = TiledProgram::compile(graph, largest_change, batch_size, self, self.double.pool()?)?;
-        Ok(program.map(|program| Box::new(program) as Box<dyn IncrementalProgram>))
+    ) -> Result<Option<IncrementalProgram>> {
+        IncrementalProgram::compile(graph, largest_change, batch_size, self, self.double.pool()?)
     }
 }
 

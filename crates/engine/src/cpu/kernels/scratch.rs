@@ -1,5 +1,5 @@
-//! Scratch memory of kernels. A thread pool keeps the buffers for the next kernel, because fresh memory would cost a page fault
-//! for every page in every run. A thread that belongs to no pool allocates.
+//! Scratch memory of kernels and of incremental runs. A thread pool keeps the buffers for the next kernel, because fresh memory
+//! would cost a page fault for every page in every run. A thread that belongs to no pool allocates.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -15,11 +15,40 @@ const MAX_FREE: usize = 16;
 /// Buffers that no kernel uses.
 pub(crate) type FreeBuffers<R> = Mutex<Vec<Vec<R>>>;
 
-/// The free buffers of a thread pool.
+/// The free buffers of a thread pool or of a program.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchBuffers {
     pub(crate) f32: FreeBuffers<f32>,
     pub(crate) f64: FreeBuffers<f64>,
+}
+
+impl ScratchBuffers {
+    /// A vector of this length with arbitrary elements.
+    pub(crate) fn take<R: Real>(&self, length: usize) -> Vec<R> {
+        if length == 0 {
+            return Vec::new();
+        }
+        let found = self.best_fit(length).filter(|memory| memory.capacity() >= length);
+        let mut memory = found.unwrap_or_else(|| Vec::with_capacity(length));
+        memory.resize(length, R::ZERO);
+        memory
+    }
+
+    /// Keeps a vector for the next [`ScratchBuffers::take`].
+    pub(crate) fn give_back<R: Real>(&self, memory: Vec<R>) {
+        if memory.capacity() > 0 {
+            R::scratch(self).lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        }
+    }
+
+    /// Takes the smallest free buffer that can hold so many elements; else the largest, which the caller replaces by a larger
+    /// one.
+    fn best_fit<R: Real>(&self, length: usize) -> Option<Vec<R>> {
+        let mut free = R::scratch(self).lock().unwrap_or_else(PoisonError::into_inner);
+        let fit = |buffer: &Vec<R>| (buffer.capacity() < length, buffer.capacity().abs_diff(length));
+        let best = (0..free.len()).min_by_key(|&index| fit(&free[index]));
+        best.map(|index| free.swap_remove(index))
+    }
 }
 
 /// A buffer that is given back when dropped. Its first contents are arbitrary.
@@ -34,14 +63,7 @@ impl<R: Real> Scratch<R> {
     pub(crate) fn new(length: usize) -> Self {
         let slack = LINE / size_of::<R>();
         let wanted = length + slack;
-        let mut buffer = with_scratch(|buffers| {
-            let mut free = R::scratch(buffers?).lock().unwrap_or_else(PoisonError::into_inner);
-            // The smallest that is large enough; else the largest, which is replaced by a larger one.
-            let fit = |buffer: &Vec<R>| (buffer.len() < wanted, buffer.len().abs_diff(wanted));
-            let best = (0..free.len()).min_by_key(|&index| fit(&free[index]));
-            best.map(|index| free.swap_remove(index))
-        })
-        .unwrap_or_default();
+        let mut buffer: Vec<R> = with_scratch(|buffers| buffers?.best_fit(wanted)).unwrap_or_default();
         if buffer.len() < wanted {
             buffer = vec![R::ZERO; wanted];
         }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use monosplit_engine::{
-    BaselineActivations, Change, CompileOptions, Cpu, Engine, IncrementalProgram, Precision, Profile,
-    Program, StatefulProgram,
+    CompileOptions, Cpu, Engine, IncrementalProgram, Precision, Profile, Program, StatefulProgram,
 };
 use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
@@ -59,11 +58,6 @@ struct CountingProgram {
     largest: Arc<AtomicUsize>,
 }
 
-struct CountingIncremental {
-    program: Box<dyn IncrementalProgram>,
-    largest: Arc<AtomicUsize>,
-}
-
 impl Engine for Counting {
     fn native_precision(&self) -> Precision {
         self.engine.native_precision()
@@ -79,31 +73,10 @@ impl Engine for Counting {
         graph: &Graph,
         largest_change: [usize; 2],
         batch_size: usize,
-    ) -> Result<Option<Box<dyn IncrementalProgram>>> {
+    ) -> Result<Option<IncrementalProgram>> {
+        let counting = |program| Box::new(CountingProgram { program, largest: self.largest.clone() }) as _;
         let program = self.engine.compile_incremental(graph, largest_change, batch_size)?;
-        Ok(program
-            .map(|program| Box::new(CountingIncremental { program, largest: self.largest.clone() }) as _))
-    }
-}
-
-impl IncrementalProgram for CountingIncremental {
-    fn baseline(&self, inputs: &[Tensor]) -> Result<BaselineActivations> {
-        self.program.baseline(inputs)
-    }
-
-    fn run(&self, baseline: &BaselineActivations, changes: &[Change]) -> Result<Vec<Tensor>> {
-        self.largest.fetch_max(changes.len(), Ordering::Relaxed);
-        self.program.run(baseline, changes)
-    }
-
-    fn run_cumulative(
-        &self,
-        baseline: BaselineActivations,
-        changes: &[Change],
-        batch_size: usize,
-    ) -> Result<Vec<Tensor>> {
-        self.largest.fetch_max(batch_size, Ordering::Relaxed);
-        self.program.run_cumulative(baseline, changes, batch_size)
+        Ok(program.map(|program| program.map_programs(counting)))
     }
 }
 

@@ -101,8 +101,12 @@ impl Results {
             check_writable(path)?;
             let bytes = match format {
                 Format::Csv => csv(&rows)?.into_bytes(),
-                Format::Json => format!("{}
-", json(&rows)).into_bytes(),
+                Format::Json => format!(
+                    "{}
+",
+                    json(&rows)
+                )
+                .into_bytes(),
                 Format::Parquet => parquet(&columns(&rows))?,
             };
             write_atomically(path, &bytes)?;

@@ -22,13 +22,31 @@ pub(super) fn leave(core: usize) {
     }
 }
 
-/// Pins the calling thread, the `index`-th of `threads`, to a core of its own, if it may run on exactly as many cores.
+/// The core that a thread is pinned to, and the cores that it could run on before.
 #[cfg(target_os = "linux")]
-pub(super) fn pin(index: usize, threads: usize) {
-    let Some(allowed) = Cores::allowed() else { return };
-    let own = allowed.numbers().nth(index).filter(|_| allowed.numbers().count() == threads);
-    if let Some(core) = own {
-        Cores::of([core]).confine();
+pub(super) struct Pinning {
+    own: Cores,
+    all: Cores,
+}
+
+#[cfg(target_os = "linux")]
+impl Pinning {
+    /// Pins the calling thread, the `index`-th of `threads`, to a core of its own, if it may run on exactly as many cores.
+    pub(super) fn begin(index: usize, threads: usize) -> Option<Self> {
+        let all = Cores::allowed()?;
+        let core = all.numbers().nth(index).filter(|_| all.numbers().count() == threads)?;
+        let own = Cores::of([core]);
+        own.confine();
+        Some(Pinning { own, all })
+    }
+
+    /// Lets the calling thread, which is that of [`Pinning::begin`], run on all cores, or on its own only.
+    pub(super) fn release(&self, released: bool) {
+        if released {
+            self.all.confine()
+        } else {
+            self.own.confine()
+        };
     }
 }
 
@@ -79,8 +97,18 @@ pub(super) fn current_core() -> Option<usize> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn leave(_: usize) {}
 
+/// Other systems place threads well, or do not let them be placed.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn pin(_: usize, _: usize) {}
+pub(super) struct Pinning;
+
+#[cfg(not(target_os = "linux"))]
+impl Pinning {
+    pub(super) fn begin(_: usize, _: usize) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn release(&self, _: bool) {}
+}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -103,7 +131,7 @@ mod tests {
         let all = cores().len();
         let pinned = |index: usize, threads: usize| {
             let thread = std::thread::spawn(move || {
-                pin(index, threads);
+                Pinning::begin(index, threads);
                 (cores().len(), current_core())
             });
             thread.join().unwrap()

@@ -91,9 +91,10 @@ impl Cpu {
         Cpu { flush_denormals: flush, pool: Arc::default(), ..self }
     }
 
-    /// Runs `work` on the engine's threads, where `rayon`'s parallel iterators use them.
+    /// Runs `work` on the engine's threads, where `rayon`'s parallel iterators use them. Threads and engines that `work` itself
+    /// starts may use all cores of the process.
     pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        Ok(self.pool()?.install(work))
+        Ok(self.pool()?.install_released(work))
     }
 
     /// Computes real numbers in this precision.

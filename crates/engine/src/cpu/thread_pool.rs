@@ -16,7 +16,7 @@ use monosplit_graph::{Error, Result};
 use rayon::Yield;
 use rayon::prelude::*;
 
-use super::core_affinity;
+use super::core_affinity::{self, Pinning};
 use super::handover::{Handover, SpinningWorker};
 use super::kernels::denormal;
 use super::kernels::peak::peak;
@@ -57,6 +57,10 @@ struct Worker {
     /// Whether this thread carries out a run, or spins during one. While such a thread waits, rayon may give it the call to spin
     /// for another run; spinning then would delay its own.
     occupied: Cell<bool>,
+    /// The core it is pinned to, if it is.
+    pinning: Option<Pinning>,
+    /// Whether it may run on all cores at the moment.
+    released: Cell<bool>,
 }
 
 thread_local! {
@@ -82,15 +86,17 @@ impl ThreadPool {
             scratch: ScratchBuffers::default(),
         });
         let start = move |index: usize| {
-            core_affinity::pin(index, threads);
+            let pinning = Pinning::begin(index, threads);
             // Also where denormals are kept: a thread inherits the mode of the one that started it.
             denormal::flush_in_this_thread(flush_denormals);
-            let worker = Worker { index, shared: shared.clone(), occupied: Cell::new(false) };
+            let (occupied, released) = (Cell::new(false), Cell::new(false));
+            let worker = Worker { index, shared: shared.clone(), occupied, pinning, released };
             WORKER.with(|own| own.set(worker).is_ok());
         };
         let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(start);
         let pool = builder.build().map_err(|e| {
             Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
+                .caused_by(e)
         })?;
         Ok(ThreadPool { pool, peaks: Default::default() })
     }
@@ -98,6 +104,17 @@ impl ThreadPool {
     /// Runs `work` on a thread of the pool; loops within it run on all of them. Called from a thread of the pool, it runs there.
     pub(crate) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
+    }
+
+    /// Like [`ThreadPool::install`], for the work of others: threads and engines that it starts may use all cores, although the
+    /// thread it runs on is pinned to one. (Threads that it starts within a parallel loop may inherit a single core.)
+    pub(crate) fn install_released<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.install(|| {
+            with_worker(|worker| {
+                let _released = worker.map(|worker| AffinityChange::begin(worker, true));
+                work()
+            })
+        })
     }
 
     /// The operations per second that the threads reach in this precision.
@@ -119,6 +136,7 @@ impl ThreadPool {
         self.install(|| {
             with_worker(|worker| {
                 let _run = worker.map(ActiveRun::begin);
+                let _pinned = worker.map(|worker| AffinityChange::begin(worker, false));
                 if let Some(worker) = worker
                     && steps >= MIN_STEPS_TO_SPIN
                     && self.pool.current_num_threads() > 1
@@ -159,11 +177,41 @@ impl Drop for ActiveRun<'_> {
     }
 }
 
+/// The time in which the calling thread is released from its core, or pinned to it again.
+struct AffinityChange<'a> {
+    worker: &'a Worker,
+    released_before: bool,
+}
+
+impl<'a> AffinityChange<'a> {
+    fn begin(worker: &'a Worker, released: bool) -> Self {
+        AffinityChange { worker, released_before: worker.release(released) }
+    }
+}
+
+impl Drop for AffinityChange<'_> {
+    fn drop(&mut self) {
+        self.worker.release(self.released_before);
+    }
+}
+
+impl Worker {
+    /// Releases the calling thread, which is this one, from its core, or pins it again. Returns whether it was released before.
+    fn release(&self, released: bool) -> bool {
+        let before = self.released.replace(released);
+        if let Some(pinning) = self.pinning.as_ref().filter(|_| before != released) {
+            pinning.release(released);
+        }
+        before
+    }
+}
+
 /// Takes part in the loops of runs until no run is in progress or no work has come for [`IDLE_TIMEOUT`]. A thread that was woken
 /// on the core of the run moves to another one.
 fn spin(shared: &Shared, busy_core: Option<usize>) {
     with_worker(|worker| {
         let Some(worker) = worker.filter(|worker| !worker.occupied.replace(true)) else { return };
+        let _pinned = AffinityChange::begin(worker, false);
         busy_core.into_iter().for_each(core_affinity::leave);
         let spinning = SpinningWorker::new(&shared.handover, worker.index);
         let mut last_work = Instant::now();

@@ -145,3 +145,22 @@ fn the_pool_of_the_embedding_program_is_never_used() {
     }
     assert!(rayon::ThreadPoolBuilder::new().num_threads(1).build_global().is_ok());
 }
+
+/// An engine with a thread for every core pins its threads. What is started on one of them is not confined to its core.
+#[test]
+fn threads_started_within_an_engine_may_use_all_cores() {
+    let cores = || std::thread::available_parallelism().unwrap().get();
+    let (engine, all, program) = (Cpu::default(), cores(), Cpu::default().compile(&network()).unwrap());
+    let spawned = || std::thread::spawn(cores).join().unwrap();
+    let (before, nested, after) = engine
+        .install(|| {
+            let before = spawned();
+            let nested = engine.install(spawned).unwrap();
+            program.run(&[input()]).unwrap();
+            engine.compile(&network()).unwrap().run(&[input()]).unwrap();
+            (before, nested, spawned())
+        })
+        .unwrap();
+    assert_eq!((before, nested, after), (all, all, all));
+    assert_eq!(engine.install(rayon::current_num_threads).unwrap(), all);
+}

@@ -1,6 +1,6 @@
 //! The ordinary gradient as a rule set. Its message is one value.
 
-use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::op::{Binary, Linearity, Reduction, Unary};
 use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
 use crate::derivative::{power_slope, slope};
@@ -39,25 +39,6 @@ impl Rules for GradientRules {
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, d: NodeId) -> Result<Option<NodeId>> {
         match &edge.node.op {
-            Op::Conv { .. }
-            | Op::ConvTranspose { .. }
-            | Op::MatMul { .. }
-            | Op::BatchNorm { .. }
-            | Op::Where
-            | Op::AveragePool { .. }
-            | Op::AveragePoolTranspose { .. }
-            | Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. }
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Expand { .. }
-            | Op::Gather { .. }
-            | Op::Resize { .. }
-            | Op::Cast { .. }
-            | Op::Identity
-            | Op::Dropout { .. } => linear(g, edge, d),
             Op::MaxPool(_) | Op::Reduce { reduction: Reduction::Max | Reduction::Min, .. } => {
                 match WindowMax::of(g, edge.node)? {
                     Some(maximum) => maximum.select_transposed(g, d).map(Some),
@@ -66,17 +47,15 @@ impl Rules for GradientRules {
             }
             Op::Unary(function) => self.unary(g, edge, *function, d),
             Op::Binary(function) => self.binary(g, edge, *function, d),
-            Op::Input
-            | Op::Constant(_)
-            | Op::LayerNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::WinnerGather(_)
-            | Op::WinnerScatter(_)
-            | Op::Reduce { reduction: Reduction::Product, .. }
-            | Op::ArgMax { .. } => refused(edge),
+            // Winners of windows come from explanations, which have no gradients.
+            Op::WinnerGather(_) | Op::WinnerScatter(_) => refused(edge),
+            op => match op.properties().linearity {
+                Linearity::Selection(_) | Linearity::WeightedSum(_) | Linearity::Product(_) => {
+                    linear(g, edge, d)
+                }
+                // What has been decomposed, products of many elements, and indices.
+                Linearity::Nonlinear => refused(edge),
+            },
         }
     }
 }

@@ -12,7 +12,7 @@ use monosplit_autodiff::linear::{
 };
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rules};
-use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::op::{Binary, Linearity, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::network::Network;
@@ -102,47 +102,17 @@ impl Relevances {
                 })
             }
             Op::MatMul { .. } | Op::Binary(Binary::Mul) if active == 2 => self.product(g, id, node, index, r),
-            Op::Where
-            | Op::WinnerGather(_)
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Expand { .. }
-            | Op::Gather { .. }
-            | Op::Cast { .. }
-            | Op::Identity
-            | Op::Dropout { .. } => {
-                let operands = Coefficients { operands: &node.inputs, magnitude: true };
-                r.map(g, |g, v| transpose(g, id, index, v, operands))
-            }
-            Op::Conv { .. }
-            | Op::ConvTranspose { .. }
-            | Op::MatMul { .. }
-            | Op::BatchNorm { .. }
-            | Op::AveragePool { .. }
-            | Op::AveragePoolTranspose { .. }
-            | Op::WinnerScatter(_)
-            | Op::Resize { .. }
-            | Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. }
-            | Op::Binary(Binary::Mul | Binary::Div) => self.affine(g, id, node, index, r),
-            // Predicates, products of many elements, maxima that come before this match, and what has been decomposed.
-            op @ (Op::Input
-            | Op::Constant(_)
-            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
-            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
-            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
-            | Op::LayerNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::MaxPool(_)
-            | Op::Reduce { .. }
-            | Op::ArgMax { .. }) => {
-                Err(Error::unsupported(format!("SplitLRP has no rule for {}", op.name())))
-            }
+            op => match op.properties().linearity {
+                Linearity::Selection(_) => {
+                    let operands = Coefficients { operands: &node.inputs, magnitude: true };
+                    r.map(g, |g, v| transpose(g, id, index, v, operands))
+                }
+                Linearity::WeightedSum(_) | Linearity::Product(_) => self.affine(g, id, node, index, r),
+                // Predicates, products of many elements, maxima that come before this match, and what has been decomposed.
+                Linearity::Nonlinear => {
+                    Err(Error::unsupported(format!("SplitLRP has no rule for {}", op.name())))
+                }
+            },
         }
     }
 

@@ -12,7 +12,7 @@ use monosplit_autodiff::derivative::{power_slope, slope};
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rectifier, Rules, rectifier};
-use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::network::Network;
@@ -79,31 +79,7 @@ impl Sensitivities {
             }
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max, m).map(Some),
             Op::Unary(Unary::Abs) => self.absolute(g, node.inputs[0], m).map(Some),
-            Op::Conv { .. }
-            | Op::ConvTranspose { .. }
-            | Op::MatMul { .. }
-            | Op::BatchNorm { .. }
-            | Op::Where
-            | Op::AveragePool { .. }
-            | Op::AveragePoolTranspose { .. }
-            | Op::WinnerGather(_)
-            | Op::WinnerScatter(_)
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Expand { .. }
-            | Op::Gather { .. }
-            | Op::Resize { .. }
-            | Op::Cast { .. }
-            | Op::Identity
-            | Op::Dropout { .. }
-            | Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. }
-            | Op::Unary(Unary::Neg)
-            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
-                self.linear(g, id, node, index, m).map(Some)
-            }
+            op if op.is_linear() => self.linear(g, id, node, index, m).map(Some),
             Op::Unary(function) => {
                 let slope = slope(g, *function, node.inputs[0], id)?;
                 let steepest = log2_slope_bound(*function);
@@ -120,20 +96,7 @@ impl Sensitivities {
                 self.locally_affine(g, slope, ACTIVATION_BOUND, m).map(Some)
             }
             // Slopes and exponents, predicates, maxima that come before this match, and what has been decomposed.
-            op @ (Op::Input
-            | Op::Constant(_)
-            | Op::Binary(Binary::Pow | Binary::PRelu)
-            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
-            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
-            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
-            | Op::LayerNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::MaxPool(_)
-            | Op::Reduce { .. }
-            | Op::ArgMax { .. }) => Err(Error::unsupported(format!(
+            op => Err(Error::unsupported(format!(
                 "{} cannot be split with respect to its input {index}; choose a layer above it",
                 op.name()
             ))),

@@ -1,6 +1,6 @@
 //! Elementwise nodes as C++ expressions.
 
-use monosplit_graph::op::{Binary, Unary};
+use monosplit_graph::op::{Binary, IntegerFunction, Unary};
 use monosplit_graph::{Error, Kind, Op, Result};
 
 /// A floating-point literal.
@@ -83,41 +83,27 @@ fn real_function(unary: Unary, x: &str) -> String {
 
 /// Functions of integers and truth values; an integer is limited to whole numbers within its bounds.
 fn whole_function(unary: Unary, x: &str) -> Result<String> {
-    Ok(match unary {
-        Unary::Not => format!("(u8)!{x}"),
-        Unary::Neg => format!("(long long)(0ULL - (u64){x})"),
-        Unary::Abs => format!("{x} < 0 ? (long long)(0ULL - (u64){x}) : {x}"),
-        Unary::Sign => format!("(long long)({x} > 0) - (long long)({x} < 0)"),
-        Unary::Relu => format!("{x} < 0 ? 0LL : {x}"),
-        Unary::Floor | Unary::Ceil | Unary::Round => x.to_string(),
-        Unary::Clip { min, max } => format!("limited_whole({x}, {}LL, {}LL)", bound(min), bound(max)),
-        Unary::LeakyRelu { .. }
-        | Unary::Elu { .. }
-        | Unary::Selu { .. }
-        | Unary::Celu { .. }
-        | Unary::Sigmoid
-        | Unary::Tanh
-        | Unary::Softplus
-        | Unary::HardSigmoid { .. }
-        | Unary::HardSwish
-        | Unary::Silu
-        | Unary::Gelu
-        | Unary::GeluTanh
-        | Unary::Erf
-        | Unary::Mish
-        | Unary::Sqrt
-        | Unary::Exp
-        | Unary::Log
-        | Unary::Reciprocal
-        | Unary::Sin => {
-            return Err(Error::unsupported(format!("{} is not defined for whole numbers", unary.name())));
+    if unary == Unary::Not {
+        return Ok(format!("(u8)!{x}"));
+    }
+    let Some(function) = unary.of_integers() else {
+        return Err(Error::unsupported(format!("{} is not defined for whole numbers", unary.name())));
+    };
+    Ok(match function {
+        IntegerFunction::Identity => x.to_string(),
+        IntegerFunction::Neg => format!("(long long)(0ULL - (u64){x})"),
+        IntegerFunction::Abs => format!("{x} < 0 ? (long long)(0ULL - (u64){x}) : {x}"),
+        IntegerFunction::Sign => format!("(long long)({x} > 0) - (long long)({x} < 0)"),
+        IntegerFunction::Relu => format!("{x} < 0 ? 0LL : {x}"),
+        IntegerFunction::Clip { min, max } => {
+            format!("limited_whole({x}, {}LL, {}LL)", bound(min), bound(max))
         }
     })
 }
 
 /// A bound as a whole number; the least of all cannot be written, the one above it is.
-fn bound(value: f64) -> i64 {
-    (value as i64).max(-i64::MAX)
+fn bound(value: i64) -> i64 {
+    value.max(-i64::MAX)
 }
 
 fn pair(binary: Binary, (a, ka): (&str, Kind), (b, kb): (&str, Kind), to: Kind) -> Result<String> {

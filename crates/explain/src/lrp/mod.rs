@@ -27,8 +27,8 @@ use std::rc::Rc;
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, Rules};
-use monosplit_graph::op::{AffineLayer, Binary, Reduction, Unary};
-use monosplit_graph::{Error, Graph, Hint, NodeId, Op, Result};
+use monosplit_graph::op::{AffineLayer, Binary, Linearity, Unary};
+use monosplit_graph::{Error, Graph, Hint, Node, NodeId, Op, Result};
 
 pub use composite::{Composite, NamedRule, Products};
 pub use conservation::{Conservation, LayerRelevance};
@@ -196,54 +196,26 @@ impl Rules for LrpRules {
             {
                 g.summed_to(r, &shape).map(Some)
             }
-            Op::Where
-            | Op::WinnerGather(_)
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Pad { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Expand { .. }
-            | Op::Gather { .. }
-            | Op::Cast { .. }
-            | Op::Identity
-            | Op::Dropout { .. } => {
-                let operands = Coefficients { operands: &node.inputs, magnitude: false };
-                transpose(g, id, index, r, operands).map(Some)
-            }
-            Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } | Op::Resize { .. } => {
-                self.shared(g, edge, 1.0, r).map(Some)
-            }
-            Op::Reduce { reduction: Reduction::Sum | Reduction::Mean, .. } => {
-                self.shared(g, edge, 1.0, r).map(Some)
-            }
-            // Operands that the rules above have no share for, maxima that come before this match, and what has been
-            // decomposed.
-            op @ (Op::Input
-            | Op::Constant(_)
-            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
-            | Op::Binary(Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu)
-            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
-            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
-            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
-            | Op::LayerNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::MaxPool(_)
-            | Op::Reduce { .. }
-            | Op::ArgMax { .. }
-            | Op::Conv { .. }
-            | Op::ConvTranspose { .. }
-            | Op::MatMul { .. }
-            | Op::BatchNorm { .. }
-            | Op::WinnerScatter(_)) => Err(Error::unsupported(format!(
-                "relevance cannot pass {} to its input {index}; choose a layer above it",
-                op.name()
-            ))),
+            // Winners of windows come from explanations, which are not explained.
+            Op::WinnerScatter(_) => no_share(node, index),
+            op => match op.properties().linearity {
+                Linearity::Selection(_) => {
+                    let operands = Coefficients { operands: &node.inputs, magnitude: false };
+                    transpose(g, id, index, r, operands).map(Some)
+                }
+                Linearity::WeightedSum(_) => self.shared(g, edge, 1.0, r).map(Some),
+                // Operands that the rules above have no share for, and what has been decomposed.
+                Linearity::Product(_) | Linearity::Nonlinear => no_share(node, index),
+            },
         }
     }
+}
+
+fn no_share<T>(node: &Node, index: usize) -> Result<T> {
+    Err(Error::unsupported(format!(
+        "relevance cannot pass {} to its input {index}; choose a layer above it",
+        node.op.name()
+    )))
 }
 
 /// The affine layers without another affine layer before them. Batch norms do not count.

@@ -102,24 +102,7 @@ impl Builder<'_> {
                 self.keep(id, applied);
                 Ok(applied)
             }
-            op @ (Op::Input
-            | Op::Constant(_)
-            | Op::Unary(_)
-            | Op::Binary(Binary::Pow | Binary::Max | Binary::Min | Binary::PRelu)
-            | Op::Binary(Binary::Equal | Binary::Less | Binary::LessOrEqual)
-            | Op::Binary(Binary::Greater | Binary::GreaterOrEqual)
-            | Op::Binary(Binary::And | Binary::Or | Binary::Xor)
-            | Op::LayerNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::MaxPool(_)
-            | Op::WinnerGather(_)
-            | Op::WinnerScatter(_)
-            | Op::ArgMax { .. }) => {
-                Err(Error::unsupported(format!("{} is not linear and cannot be split so", op.name())))
-            }
+            op => Err(Error::unsupported(format!("{} is not linear and cannot be split so", op.name()))),
         }
     }
 
@@ -242,22 +225,14 @@ pub(crate) fn bias_shaped(g: &mut Graph, node: &Node, bias: NodeId) -> Result<No
 
 /// The bias of an affine node, if it has one. Other nodes have none.
 pub(crate) fn affine_bias(g: &mut Graph, node: &Node) -> Result<Option<NodeId>> {
-    match &node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {
+    match (node.op.affine_layer(), &node.op) {
+        (Some(AffineLayer::Convolution | AffineLayer::Dense), _) => {
             node.inputs.get(2).map(|&bias| bias_shaped(g, node, bias)).transpose()
         }
-        Op::BatchNorm { epsilon } => {
+        (Some(AffineLayer::Normalisation), Op::BatchNorm { epsilon }) => {
             let scale = batch_norm_scale(g, node, *epsilon)?;
             batch_norm_shift(g, node, scale).map(Some)
         }
-        Op::Input | Op::Constant(_) | Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => Ok(None),
-        Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::LocalResponseNorm { .. } => Ok(None),
-        Op::Softmax { .. } | Op::LogSoftmax { .. } => Ok(None),
-        Op::MaxPool(_) | Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } => Ok(None),
-        Op::WinnerGather(_) | Op::WinnerScatter(_) => Ok(None),
-        Op::Reduce { .. } | Op::ArgMax { .. } | Op::Resize { .. } => Ok(None),
-        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } | Op::Reshape { .. } => Ok(None),
-        Op::Transpose { .. } | Op::Expand { .. } | Op::Gather { .. } => Ok(None),
-        Op::Identity | Op::Dropout { .. } => Ok(None),
+        (Some(AffineLayer::Normalisation) | None, _) => Ok(None),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
+use super::integer_function::IntegerFunction;
 use super::properties::{Linearity, NonNegative};
 use crate::error::Result;
 use crate::tensor::Kind;
@@ -241,6 +242,22 @@ impl Binary {
 }
 
 impl Unary {
+    /// What the function is of integers; `None` if it is defined for real numbers or truth values only.
+    pub fn of_integers(self) -> Option<IntegerFunction> {
+        use Unary::*;
+        match self {
+            Floor | Ceil | Round => Some(IntegerFunction::Identity),
+            Neg => Some(IntegerFunction::Neg),
+            Abs => Some(IntegerFunction::Abs),
+            Sign => Some(IntegerFunction::Sign),
+            Relu => Some(IntegerFunction::Relu),
+            Clip { min, max } => Some(IntegerFunction::Clip { min: min as i64, max: max as i64 }),
+            LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Sigmoid | Tanh | Softplus => None,
+            HardSigmoid { .. } | HardSwish | Silu | Gelu | GeluTanh | Erf | Mish => None,
+            Sqrt | Exp | Log | Reciprocal | Sin | Not => None,
+        }
+    }
+
     /// The function of one double-precision number; `None` for logic. This is the definition that constants are computed
     /// with while a file is read and that approximations are measured against. Engines have kernels of their own, which
     /// agree with it up to rounding.
@@ -437,6 +454,20 @@ mod tests {
                 assert!(additive || !linearity.is_linear_in(operand), "{function:?} in operand {operand}");
             }
         }
+    }
+
+    /// A function of integers has the values of the function of real numbers.
+    #[test]
+    fn functions_of_integers_are_those_of_real_numbers() {
+        let defined: Vec<(Unary, IntegerFunction)> =
+            unary_functions().into_iter().filter_map(|f| Some((f, f.of_integers()?))).collect();
+        assert!(defined.len() >= 8);
+        for (function, of_integers) in defined {
+            for x in -9..9i64 {
+                assert_eq!(function.eval(x as f64), Some(of_integers.eval(x) as f64), "{function:?}({x})");
+            }
+        }
+        assert_eq!(IntegerFunction::Abs.eval(i64::MIN), i64::MIN);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! run time or to convention (automatic padding, negative axes, `-1` in a shape) is decided on import.
 
 mod elementwise;
+mod integer_function;
 mod key;
 mod properties;
 mod role;
@@ -11,6 +12,7 @@ pub use crate::resampling::Taps;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
 pub use elementwise::{Binary, Unary};
+pub use integer_function::IntegerFunction;
 pub use key::OpKey;
 pub use properties::{
     AffineLayer, Arity, ChannelAxis, Cost, Linearity, Movement, MultiplyAdds, NonNegative, OpProperties,

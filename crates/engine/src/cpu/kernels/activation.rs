@@ -87,36 +87,8 @@ fn undefined(unary: Unary) -> Error {
 }
 
 fn int(unary: Unary, x: impl Source<i64>, out: &mut [i64]) -> Result<()> {
-    match unary {
-        Unary::Neg => x.apply(out, i64::wrapping_neg),
-        Unary::Abs => x.apply(out, i64::wrapping_abs),
-        Unary::Sign => x.apply(out, i64::signum),
-        Unary::Relu => x.apply(out, |x| x.max(0)),
-        Unary::Clip { min, max } => x.apply(out, |x| x.max(min as i64).min(max as i64)),
-        Unary::LeakyRelu { .. }
-        | Unary::Elu { .. }
-        | Unary::Selu { .. }
-        | Unary::Celu { .. }
-        | Unary::Sigmoid
-        | Unary::Tanh
-        | Unary::Softplus
-        | Unary::HardSigmoid { .. }
-        | Unary::HardSwish
-        | Unary::Silu
-        | Unary::Gelu
-        | Unary::GeluTanh
-        | Unary::Erf
-        | Unary::Mish
-        | Unary::Sqrt
-        | Unary::Exp
-        | Unary::Log
-        | Unary::Reciprocal
-        | Unary::Sin
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Not => return Err(undefined(unary)),
-    }
+    let function = unary.of_integers().ok_or_else(|| undefined(unary))?;
+    x.apply(out, |x| function.eval(x));
     Ok(())
 }
 

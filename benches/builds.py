@@ -16,7 +16,7 @@ import struct
 import sys
 import tempfile
 
-from contest.turns import Contestant, Failed, ratios, take_turns
+from comparison.turns import Competitor, Failed, ratios, take_turns
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESNET, VGG, SQUEEZE, SMALL = "resnet18-imagenet", "vgg16-pets", "squeezenet1.1-imagenet", "pets-small"
@@ -70,7 +70,7 @@ def main() -> int:
             words = {"input": images(pathlib.Path(folder), batch, side), "threads": chosen.threads, **options}
             load = [kind, str(chosen.models / f"{model}.onnx"), *(f"{key}={value}" for key, value in words.items())]
             try:
-                with Contestant([str(chosen.before)], load) as before, Contestant([str(chosen.after)], load) as after:
+                with Competitor([str(chosen.before)], load) as before, Competitor([str(chosen.after)], load) as after:
                     before.go(), after.go()
                     old, new = take_turns(chosen.repeats, chosen.seconds, before.go, after.go)
             except Failed as failure:

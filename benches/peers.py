@@ -15,7 +15,7 @@ import pathlib
 import sys
 import tempfile
 
-from contest import environment
+from comparison import environment
 
 TABLE = environment.ROOT / "docs/src/speed.md"
 MARKS = "<!-- begin: benches/peers.py --write -->", "<!-- end -->"
@@ -26,9 +26,9 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="WORD", help="only items with one of these words in their name")
     parser.add_argument("--list", action="store_true", help="print the names of the items and stop")
-    parser.add_argument("--repeats", type=int, default=9, help="turns each contestant gets at least [9]")
+    parser.add_argument("--repeats", type=int, default=9, help="turns each competitor gets at least [9]")
     parser.add_argument("--seconds", type=float, default=4.0, help="short work is repeated for about this long [4]")
-    parser.add_argument("--threads", type=int, default=2, help="threads of every contestant [2]")
+    parser.add_argument("--threads", type=int, default=2, help="threads of every competitor [2]")
     parser.add_argument("--models", type=pathlib.Path, help="folder with the given networks [../shared/models if there]")
     parser.add_argument("--cache", type=pathlib.Path, help="where networks are exported to [target/peers]")
     parser.add_argument("--venv", type=pathlib.Path, help="the virtual environment [target/peers/venv, MONOSPLIT_PEERS_VENV]")
@@ -57,19 +57,19 @@ def write(text):
 
 @contextlib.contextmanager
 def alone(cache):
-    """Two contests at once would time each other."""
+    """Two comparisons at once would time each other."""
     with open(cache / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.exit(f"another contest is under way in {cache}; wait for it to end")
+            sys.exit(f"another comparison is under way in {cache}; wait for it to end")
         yield
 
 
 def run(arguments, cache):
-    from contest.items import Contest, Row, items
-    from contest.models import Models
-    from contest.turns import Failed
+    from comparison.items import Comparison, Row, items
+    from comparison.models import Models
+    from comparison.turns import Failed
 
     every = items()
     if arguments.list:
@@ -80,12 +80,12 @@ def run(arguments, cache):
     rows = []
     with alone(cache), tempfile.TemporaryDirectory() as scratch:
         turns = (arguments.threads, arguments.repeats, arguments.seconds, arguments.processor_time)
-        contest = Contest(models, pathlib.Path(scratch), *turns)
+        comparison = Comparison(models, pathlib.Path(scratch), *turns)
         for name, item in every.items():
             if arguments.only and not any(word in name for word in arguments.only):
                 continue
             try:
-                found = list(item(contest))
+                found = list(item(comparison))
             except Failed as failure:
                 found = [Row(name, "", note=f"failed: {failure}")]
             for row in found:

@@ -23,7 +23,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benches"))
 
-from contest import environment, network, turns  # noqa: E402
+from comparison import environment, network, turns  # noqa: E402
 
 warnings.filterwarnings("ignore")
 # The order of equal values depends on the machine otherwise.
@@ -101,7 +101,7 @@ def ours(onnx, folder, text, label):
     """Our numbers for all images, and the maps they are of."""
     words = {"metric": text, "name": "gradient", "class": label, "input": folder / "x.npy", "masks": folder / "masks.npy", "threads": 1}
     # One thread each: nothing is timed.
-    with turns.Contestant(environment.our_worker(), ["metric", str(onnx), *(f"{k}={v}" for k, v in words.items())]) as worker:
+    with turns.Competitor(environment.our_worker(), ["metric", str(onnx), *(f"{k}={v}" for k, v in words.items())]) as worker:
         worker.go()
         worker.save(folder / "found")
     return np.load(folder / "found/values.npy"), np.load(folder / "found/maps.npy")

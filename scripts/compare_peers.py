@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from peers import agreement, material
-from contest.methods import Job
+from comparison.methods import Job
 from peers.rows import rows
 
 warnings.filterwarnings("ignore")
@@ -116,7 +116,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, default=material.ROOT / "../shared")
     parser.add_argument("--binary", type=Path, default=material.ROOT / "target/debug/monosplit")
-    parser.add_argument("--cache", type=Path, default=material.ROOT / "target/contest")
+    parser.add_argument("--cache", type=Path, default=material.ROOT / "target/comparison")
     parser.add_argument("--networks", default=",".join(material.NETWORKS))
     parser.add_argument("--only", help="parts of names of methods or peers, separated by commas")
     parser.add_argument("--threads", type=int, default=2)

@@ -5,7 +5,7 @@ lines of `image.txt` name, and for line `i` of `layers.txt` the file `map-i.npy`
 lines of `maps.txt` name. In `image.txt` a method at a layer is followed by the layer.
 
 The networks use a convolution twice and a ReLU that works in place everywhere, as people write them, and are exported so; the
-peers, which keep one value per module, see the file with a module for each node (`benches/contest/network.py`), in double precision.
+peers, which keep one value per module, see the file with a module for each node (`benches/comparison/network.py`), in double precision.
 grad-cam's Eigen-CAM and everything else it gives before scaling are kept as they are; the sign of Eigen-CAM is arbitrary.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from peers import material  # finds the contest
+from peers import material  # finds the comparison
 from captum import attr
-from contest import network
-from contest.methods import Job
+from comparison import network
+from comparison.methods import Job
 from peers import captum_methods, grad_cam_methods
 from torch import nn
 

@@ -58,7 +58,7 @@ impl Worker {
                     if options.contains(&"clock=processor") { Clock::Processor } else { Clock::Wall };
                 let (job, device) = job::load(kind, model, options)?;
                 self.job = job;
-                self.device = device.filter(|_| options.contains(&"clock=card"));
+                self.device = device.filter(|_| options.contains(&"clock=gpu"));
                 Ok(if self.job.is_some() { "ready" } else { "missing" }.to_owned())
             }
             ["go"] => Ok(format!("seconds {:e}", self.repeat()?.as_secs_f64())),

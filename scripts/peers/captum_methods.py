@@ -14,7 +14,7 @@ from captum import attr
 from captum._utils.models.linear_model import SkLearnRidge
 from captum.attr._core import deep_lift, lrp
 from captum.attr._utils.custom_modules import Addition_Module
-from contest import network
+from comparison import network
 from torch import nn
 
 

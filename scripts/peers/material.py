@@ -12,8 +12,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "benches"))
 
-from contest import network  # noqa: E402
-from contest.models import DEVIATION, GIVEN, MEAN, SIZE, Models  # noqa: E402
+from comparison import network  # noqa: E402
+from comparison.models import DEVIATION, GIVEN, MEAN, SIZE, Models  # noqa: E402
 
 PETS = ("test/images/beagle_53.jpg", "test/images/Persian_266.jpg", "test/images/samoyed_72.jpg")
 BLUE_GREEN_RED = (103.939, 116.779, 123.68)

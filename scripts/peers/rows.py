@@ -5,7 +5,7 @@ from typing import Callable
 
 import torch
 from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
-from contest.methods import captum, feature_ablation
+from comparison.methods import captum, feature_ablation
 from zennit import rules
 
 from . import captum_methods, grad_cam_methods, zennit_methods
@@ -15,7 +15,7 @@ CAPTUM, ZENNIT, GRAD_CAM = "Captum", "Zennit", "grad-cam"
 
 @dataclass
 class Row:
-    """`place` names the layer; `peer` is a function of a `contest.methods.Job` that returns the map."""
+    """`place` names the layer; `peer` is a function of a `comparison.methods.Job` that returns the map."""
 
     title: str
     peer_name: str
@@ -32,7 +32,7 @@ class Row:
 
 
 def called(setup):
-    """A peer of the contest, which sets up first and is timed afterwards."""
+    """A peer of the comparison, which sets up first and is timed afterwards."""
     return lambda job: setup(job)()
 
 

@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from contest import network
+from comparison import network
 from torch import nn
 from zennit import composites, rules
 from zennit.attribution import Gradient

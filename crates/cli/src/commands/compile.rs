@@ -107,7 +107,7 @@ fn precision_of_a_file(word: &str) -> Result<Precision, String> {
     match word.to_ascii_lowercase().as_str() {
         "f32" => Ok(Precision::F32),
         "f64" => Ok(Precision::F64),
-        "tf32" | "bf16" => Err("this is arithmetic of a card; a file is compiled in f32 or f64".into()),
+        "tf32" | "bf16" => Err("this is arithmetic of a GPU; a file is compiled in f32 or f64".into()),
         "f16" | "fp16" | "half" => Err("expected f32 or f64; weights are stored in half with --fp16".into()),
         _ => Err("expected f32 or f64".into()),
     }

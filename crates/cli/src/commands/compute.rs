@@ -7,7 +7,7 @@ use monosplit::graph::{Error, Result, Tensor};
 /// How and by what a network is computed.
 #[derive(Args)]
 pub(crate) struct ComputeArgs {
-    /// Compute in single (f32) or double (f64) precision; on a card also with factors rounded to
+    /// Compute in single (f32) or double (f64) precision; on a GPU also with factors rounded to
     /// 10 (tf32) or 7 (bf16) bits after the point, as its tensor cores take them.
     #[arg(
         long,
@@ -27,7 +27,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
 
-    /// What computes: this program itself on the processor (cpu) or on an NVIDIA card (cuda), or
+    /// What computes: this program itself on the processor (cpu) or on an NVIDIA GPU (cuda), or
     /// ONNX Runtime (onnxruntime), whose library is the one the environment variable
     /// MONOSPLIT_ONNXRUNTIME names.
     #[arg(
@@ -44,7 +44,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
 
-    /// Compute on the card with this number, with --engine cuda [default: 0].
+    /// Compute on the GPU with this number, with --engine cuda [default: 0].
     #[arg(long, value_name = "N")]
     device: Option<usize>,
 }
@@ -112,8 +112,8 @@ impl ComputeArgs {
         }
     }
 
-    /// Whether a card computes.
-    pub(crate) fn is_card(&self) -> bool {
+    /// Whether a GPU computes.
+    pub(crate) fn is_gpu(&self) -> bool {
         self.engine == EngineName::Cuda
     }
 
@@ -146,7 +146,7 @@ impl ComputeArgs {
                     && engine != EngineName::Cuda =>
             {
                 refused(
-                    "--precision tf32 and bf16 are arithmetic of a card; add --engine cuda, or leave them out",
+                    "--precision tf32 and bf16 are arithmetic of a GPU; add --engine cuda, or leave them out",
                 )
             }
             engine if self.accurate && engine != EngineName::Cpu => {

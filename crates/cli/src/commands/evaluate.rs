@@ -62,8 +62,8 @@ pub(crate) struct Evaluate {
     #[arg(long)]
     json: bool,
 
-    /// Let N threads work on the store beside each other, as several processes would: a card
-    /// computes for one while the others make ready what comes next [default: 1; on a card one
+    /// Let N threads work on the store beside each other, as several processes would: a GPU
+    /// computes for one while the others make ready what comes next [default: 1; on a GPU one
     /// per core, at most 8].
     #[arg(
         long,
@@ -159,7 +159,7 @@ impl Evaluate {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         match self.workers {
             Some(count) => count as usize,
-            None if self.compute.is_card() => cores().min(ENOUGH),
+            None if self.compute.is_gpu() => cores().min(ENOUGH),
             None => 1,
         }
     }

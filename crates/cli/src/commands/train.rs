@@ -313,13 +313,13 @@ impl Train {
         data: &TrainingData,
         files: Files,
     ) -> Result<monosplit::train::TrainingResult> {
-        let on_card = self.compute.is_card();
+        let on_gpu = self.compute.is_gpu();
         let open = || self.compute.engine();
         let run = TrainingRun {
             settings,
             data,
             threads: self.compute.threads(),
-            engine: on_card.then_some(&open),
+            engine: on_gpu.then_some(&open),
             files,
             resume: self.resume || self.table,
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),

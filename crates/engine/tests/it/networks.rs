@@ -68,7 +68,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Cpu::default())];
     #[cfg(feature = "cuda")]
     match monosplit_engine::Cuda::open(0) {
-        Ok(card) => engines.push(Box::new(card)),
+        Ok(gpu) => engines.push(Box::new(gpu)),
         Err(why) => println!("only the processor is tested: {why}"),
     }
     engines
@@ -569,9 +569,9 @@ fn the_order_of_axes_in_memory_changes_nothing() {
     #[allow(unused_mut)]
     let mut engines = engines();
     #[cfg(feature = "cuda")]
-    if let Ok(card) = monosplit_engine::Cuda::open(0) {
+    if let Ok(gpu) = monosplit_engine::Cuda::open(0) {
         use monosplit_engine::Arithmetic::{Bf16, Tf32};
-        engines.extend([Tf32, Bf16].map(|how| Box::new(card.clone().arithmetic(how)) as Box<dyn Engine>));
+        engines.extend([Tf32, Bf16].map(|how| Box::new(gpu.clone().arithmetic(how)) as Box<dyn Engine>));
     }
     for batch in [1, 3] {
         let inputs = [coarse(&[batch, 3, 14, 10], 3)];

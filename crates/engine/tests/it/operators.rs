@@ -210,7 +210,7 @@ fn every_case_gives_onnx_runtimes_values_in_onnx_runtime() {
 
 #[cfg(feature = "cuda")]
 #[test]
-fn every_case_gives_onnx_runtimes_values_on_a_card() {
+fn every_case_gives_onnx_runtimes_values_on_a_gpu() {
     match monosplit_engine::Cuda::open(0) {
         Ok(engine) => {
             every_case(&engine, |graph| Ok(graph.clone()));

@@ -24,13 +24,13 @@ fn engines() -> Vec<(&'static str, Box<dyn Engine>)> {
     let mut engines = vec![("cpu", single), ("cpu f64", double)];
     #[cfg(feature = "cuda")]
     match monosplit_engine::Cuda::open(0) {
-        Ok(card) => {
+        Ok(gpu) => {
             use monosplit_engine::Arithmetic::{Bf16, Tf32};
             engines.extend([
-                ("card", Box::new(card.clone()) as Box<dyn Engine>),
-                ("card tf32", Box::new(card.clone().arithmetic(Tf32))),
-                ("card bf16", Box::new(card.clone().arithmetic(Bf16))),
-                ("card f64", Box::new(card.precision(Precision::F64))),
+                ("gpu", Box::new(gpu.clone()) as Box<dyn Engine>),
+                ("gpu tf32", Box::new(gpu.clone().arithmetic(Tf32))),
+                ("gpu bf16", Box::new(gpu.clone().arithmetic(Bf16))),
+                ("gpu f64", Box::new(gpu.precision(Precision::F64))),
             ]);
         }
         Err(why) => println!("only the processor is tested: {why}"),

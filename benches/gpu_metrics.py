@@ -1,9 +1,9 @@
-"""Times metrics by monosplit and by Quantus with PyTorch on the same NVIDIA GPU: the entries of `contest/metrics.py`, on
+"""Times metrics by monosplit and by Quantus with PyTorch on the same NVIDIA GPU: the entries of `comparison/metrics.py`, on
 randomly initialised networks and images. Quantus gets all images in one batch, monosplit one after the other; both run one
-repeat each in turn, and elapsed time counts. Needs what `card.py` needs, and Quantus:
+repeat each in turn, and elapsed time counts. Needs what `gpu.py` needs, and Quantus:
 
     cargo build --release -p monosplit-bench --features cuda
-    python3 benches/card_metrics.py --worker target/release/bench-worker
+    python3 benches/gpu_metrics.py --worker target/release/bench-worker
 """
 
 import argparse
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from card import exported
-from contest import guard, metrics, network, turns
-from contest.methods import Job
+from gpu import exported
+from comparison import guard, metrics, network, turns
+from comparison.methods import Job
 
 
 def timed(work):
@@ -38,7 +38,7 @@ def compare(worker, number, made, arguments):
     theirs = metrics.job(Job(module, torch.from_numpy(x), torch.zeros(len(x), dtype=torch.long), {}), number)
     where = [f"layers={first}"] if entry.method == "splitgrad" else []
     common = [f"input={input}", "engine=cuda", f"precision={arguments.precision}", f"metric={entry.ours}", "class=0"]
-    with turns.Contestant([worker], ["metric", path, *common, f"name={entry.method}", *where]) as ours:
+    with turns.Competitor([worker], ["metric", path, *common, f"name={entry.method}", *where]) as ours:
         # Programs are recorded at their second run.
         for _ in range(2):
             ours.go()

@@ -3,7 +3,7 @@ of VGG16 and ResNet18, for one picture and 32. Both run one repeat each in turn;
 PyTorch, torchvision, onnx and the worker:
 
     cargo build --release -p monosplit-bench --features cuda
-    python3 benches/card.py --worker target/release/bench-worker
+    python3 benches/gpu.py --worker target/release/bench-worker
 """
 
 import argparse
@@ -18,7 +18,7 @@ import torch
 import torchvision
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from contest.turns import Contestant
+from comparison.turns import Competitor
 
 LAYERS = {"Conv", "Relu", "MaxPool", "GlobalAveragePool", "Add", "Gemm"}
 TARGETS = {
@@ -56,7 +56,7 @@ def saliency(module, x):
     logits.gather(1, logits.argmax(1, keepdim=True)).sum().backward()
 
 
-def on_card(work):
+def on_gpu(work):
     """Milliseconds of GPU time."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
@@ -87,7 +87,7 @@ def main():
                 x = np.random.default_rng(3).standard_normal((batch, 3, 224, 224)).astype(np.float32)
                 np.save(folder / "x.npy", x)
                 on = torch.from_numpy(x).cuda()
-                common = [f"input={folder / 'x.npy'}", "engine=cuda", f"precision={arguments.precision}", "clock=card"]
+                common = [f"input={folder / 'x.npy'}", "engine=cuda", f"precision={arguments.precision}", "clock=gpu"]
                 everything = [f"layers={','.join(layers)}", "name=splitcam,splitgrad", "class=0"]
                 jobs = [
                     ("forward", ["forward"], [], lambda: forward(module, on)),
@@ -96,14 +96,14 @@ def main():
                     ("split, cached", ["method"], everything + ["remembering=yes"], lambda: saliency(module, on)),
                 ]
                 for work, kind, options, peer in jobs:
-                    with Contestant([arguments.worker], [*kind, path, *common, *options]) as ours:
+                    with Competitor([arguments.worker], [*kind, path, *common, *options]) as ours:
                         for _ in range(4):
                             ours.go()
-                            on_card(peer)
+                            on_gpu(peer)
                         times, theirs = [], []
                         for _ in range(arguments.repeats):
                             times.append(1e3 * ours.go())
-                            theirs.append(on_card(peer))
+                            theirs.append(on_gpu(peer))
                         if arguments.profile and kind == ["method"] and "remembering=yes" not in options:
                             arguments.profile.mkdir(parents=True, exist_ok=True)
                             ours.ask("profile", (arguments.profile / f"{work}-{name}-{batch}.txt").resolve())

@@ -57,7 +57,7 @@ def our_program():
 
 
 def peer_worker():
-    return [sys.executable, "-m", "contest.peer"]
+    return [sys.executable, "-m", "comparison.peer"]
 
 
 def machine(threads):

@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass
-class Contest:
+class Comparison:
     models: object
     scratch: Path
     threads: int
@@ -57,18 +57,18 @@ class Contest:
         return [kind, str(case.onnx), *words]
 
     def ours(self, *load, **options):
-        return turns.Contestant(environment.our_worker(), self.load(*load, **options))
+        return turns.Competitor(environment.our_worker(), self.load(*load, **options))
 
     def peer(self, *load, **options):
-        return turns.Contestant(environment.peer_worker(), self.load(*load, **options))
+        return turns.Competitor(environment.peer_worker(), self.load(*load, **options))
 
-    def results(self, *contestants):
+    def results(self, *competitors):
         """One repeat of each, their results in folders; it also warms them up."""
-        for number, contestant in enumerate(contestants):
+        for number, competitor in enumerate(competitors):
             folder = self.scratch / f"results-{number}"
             shutil.rmtree(folder, ignore_errors=True)
-            contestant.go()
-            contestant.save(folder)
+            competitor.go()
+            competitor.save(folder)
             yield folder
 
     def agreement(self, ours, theirs):
@@ -77,61 +77,61 @@ class Contest:
     def value_agreement(self, ours, theirs, tolerance):
         return guard.compare_values(*self.results(ours, theirs), tolerance)
 
-    def times(self, *contestants):
-        goes = [c.go if isinstance(c, turns.Contestant) else c for c in contestants]
+    def times(self, *competitors):
+        goes = [c.go if isinstance(c, turns.Competitor) else c for c in competitors]
         return turns.take_turns(self.repeats, self.least_seconds, *goes)
 
 
-def forward(contest, name, batch, target):
-    case, work = contest.models.case(name), f"forward {name}, batch {batch}"
+def forward(comparison, name, batch, target):
+    case, work = comparison.models.case(name), f"forward {name}, batch {batch}"
     with contextlib.ExitStack() as stack:
-        ours = stack.enter_context(contest.ours("forward", case, batch))
-        runtime = stack.enter_context(contest.peer("forward-onnxruntime", case, batch))
-        pytorch = stack.enter_context(contest.peer("forward-torch", case, batch))
-        agreements = [contest.agreement(ours, peer) for peer in (runtime, pytorch)]
-        a, b, c = contest.times(ours, runtime, pytorch)
+        ours = stack.enter_context(comparison.ours("forward", case, batch))
+        runtime = stack.enter_context(comparison.peer("forward-onnxruntime", case, batch))
+        pytorch = stack.enter_context(comparison.peer("forward-torch", case, batch))
+        agreements = [comparison.agreement(ours, peer) for peer in (runtime, pytorch)]
+        a, b, c = comparison.times(ours, runtime, pytorch)
     yield Row(work, "ONNX Runtime", target, turns.ratios(a, b), agreements[0])
     yield Row(work, "PyTorch", None, turns.ratios(a, c), agreements[1])
 
 
-def scaling(contest, name, batch, target):
+def scaling(comparison, name, batch, target):
     """Ours on two threads against ours on one."""
-    case = contest.models.case(name)
-    with contest.ours("forward", case, batch, threads=2) as two, contest.ours("forward", case, batch, threads=1) as one:
-        agreement = contest.agreement(two, one)
-        a, b = contest.times(two, one)
+    case = comparison.models.case(name)
+    with comparison.ours("forward", case, batch, threads=2) as two, comparison.ours("forward", case, batch, threads=1) as one:
+        agreement = comparison.agreement(two, one)
+        a, b = comparison.times(two, one)
     yield Row(f"forward {name}, batch {batch}, on two threads", "the same on one", target, turns.ratios(a, b), agreement)
 
 
-def gradient(contest, name, target):
-    case = contest.models.case(name)
-    with contest.ours("method", case, name="gradient", layers=case.first) as ours, contest.peer("gradient-torch", case) as peer:
-        agreement = contest.agreement(ours, peer)
-        a, b = contest.times(ours, peer)
+def gradient(comparison, name, target):
+    case = comparison.models.case(name)
+    with comparison.ours("method", case, name="gradient", layers=case.first) as ours, comparison.peer("gradient-torch", case) as peer:
+        agreement = comparison.agreement(ours, peer)
+        a, b = comparison.times(ours, peer)
     yield Row(f"input gradient {name}", "PyTorch autograd", target, turns.ratios(a, b), agreement)
 
 
-def split(contest, name, target):
+def split(comparison, name, target):
     """SplitCAM and SplitGrad at all layers in one run."""
-    case, work = contest.models.case(name), f"SplitCAM + SplitGrad, all layers of {name}"
+    case, work = comparison.models.case(name), f"SplitCAM + SplitGrad, all layers of {name}"
     options = {"name": "splitcam,splitgrad", "layers": ",".join(case.layers)}
     with contextlib.ExitStack() as stack:
-        ours = stack.enter_context(contest.ours("method", case, **options))
-        remembering = stack.enter_context(contest.ours("method", case, remembering="yes", **options))
-        plain = stack.enter_context(contest.peer("gradient-torch", case))
-        literal = stack.enter_context(contest.peer("split-float64", case, **options))
-        agreements = [contest.agreement(c, literal) for c in (ours, remembering)]
+        ours = stack.enter_context(comparison.ours("method", case, **options))
+        remembering = stack.enter_context(comparison.ours("method", case, remembering="yes", **options))
+        plain = stack.enter_context(comparison.peer("gradient-torch", case))
+        literal = stack.enter_context(comparison.peer("split-float64", case, **options))
+        agreements = [comparison.agreement(c, literal) for c in (ours, remembering)]
         plain.go()
-        a, b, c, d = contest.times(ours, remembering, plain, literal)
+        a, b, c, d = comparison.times(ours, remembering, plain, literal)
     yield Row(work, "PyTorch's plain input gradient", target, turns.ratios(a, c))
     yield Row(f"{work}, σ remembered", "PyTorch's plain input gradient", 1.0, turns.ratios(b, c))
     yield Row(work, "float64 PyTorch, literal", 0.05, turns.ratios(a, d), agreements[0])
     yield Row(f"{work}, σ remembered", "float64 PyTorch, literal", None, turns.ratios(b, d), agreements[1])
 
 
-def memory(contest, name, target):
+def memory(comparison, name, target):
     """The most memory a fresh process holds, with everything it loads."""
-    case = contest.models.case(name)
+    case = comparison.models.case(name)
     jobs = {
         f"memory of SplitCAM at one layer of {name}": {"name": "splitcam", "layers": case.last},
         f"memory of SplitCAM + SplitGrad, all layers of {name}": {
@@ -141,42 +141,42 @@ def memory(contest, name, target):
     }
 
     def peak(start, *load, **options):
-        with start(*load, **options) as contestant:
-            return contestant.peak()
+        with start(*load, **options) as competitor:
+            return competitor.peak()
 
-    theirs = [peak(contest.peer, "gradient-torch", case) for _ in range(3)]
+    theirs = [peak(comparison.peer, "gradient-torch", case) for _ in range(3)]
     for work, options in jobs.items():
-        ours = [peak(contest.ours, "method", case, **options) for _ in range(3)]
+        ours = [peak(comparison.ours, "method", case, **options) for _ in range(3)]
         yield Row(work, "PyTorch's plain input gradient", target, turns.ratios(ours, theirs))
 
 
-def cold(contest, target):
+def cold(comparison, target):
     """The whole command in a new process, files in the system's cache for both."""
-    model, weights = contest.models.exported("resnet18")
-    picture, folder = contest.models.picture(), contest.scratch / "cold"
-    ours = [environment.our_program(), "explain", str(model), str(picture), "--threads", str(contest.threads), "--json"]
-    script = environment.BENCHES / "contest/cold_saliency.py"
-    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png", str(contest.threads)]
-    clock = turns.processor_time if contest.processor_time else time.perf_counter
+    model, weights = comparison.models.exported("resnet18")
+    picture, folder = comparison.models.picture(), comparison.scratch / "cold"
+    ours = [environment.our_program(), "explain", str(model), str(picture), "--threads", str(comparison.threads), "--json"]
+    script = environment.BENCHES / "comparison/cold_saliency.py"
+    theirs = [sys.executable, str(script), str(weights), str(picture), "saliency.png", str(comparison.threads)]
+    clock = turns.processor_time if comparison.processor_time else time.perf_counter
     found = json.loads(turns.command_time(ours, folder, clock)[1])
     same = contains(found, "class", int(turns.command_time(theirs, folder, clock)[1]))
-    a, b = contest.times(*(lambda c=c: turns.command_time(c, folder, clock)[0] for c in (ours, theirs)))
+    a, b = comparison.times(*(lambda c=c: turns.command_time(c, folder, clock)[0] for c in (ours, theirs)))
     agreement = "same class" if same else guard.Agreement(missing="the class")
     yield Row("whole command, `explain` resnet18 on one JPEG", "Python + Captum Saliency", target, turns.ratios(a, b), agreement)
 
 
-def compiled(contest, name, target):
+def compiled(comparison, name, target):
     """SplitCAM compiled into the network's file, against the network alone, both in ONNX Runtime."""
-    case, path = contest.models.case(name), contest.scratch / f"{name}-explained.onnx"
+    case, path = comparison.models.case(name), comparison.scratch / f"{name}-explained.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     words = ["compile", str(case.onnx), "--method", "splitcam", "-o", str(path)]
-    turns.command_time([environment.our_program(), *words], contest.scratch, time.perf_counter)
+    turns.command_time([environment.our_program(), *words], comparison.scratch, time.perf_counter)
     explained = dataclasses.replace(case, onnx=path)
-    with contest.ours("method", case, name="splitcam", layers=compiled_layer(path)) as native:
-        with contest.peer("explain-onnxruntime", explained) as file, contest.peer("forward-onnxruntime", case) as plain:
-            agreement = contest.agreement(native, file)
+    with comparison.ours("method", case, name="splitcam", layers=compiled_layer(path)) as native:
+        with comparison.peer("explain-onnxruntime", explained) as file, comparison.peer("forward-onnxruntime", case) as plain:
+            agreement = comparison.agreement(native, file)
             plain.go()
-            a, b = contest.times(file, plain)
+            a, b = comparison.times(file, plain)
     yield Row(f"SplitCAM compiled, {name} in ONNX Runtime", "its plain forward there", target, turns.ratios(a, b), agreement)
 
 
@@ -195,42 +195,42 @@ def contains(value, key, wanted):
     return isinstance(value, list) and any(contains(v, key, wanted) for v in value)
 
 
-def method(contest, number):
+def method(comparison, number):
     """An entry of `METHODS` against its peer."""
     entry = METHODS[number]
-    case = contest.models.case(entry.network)
-    image = np.load(contest.models.batch(1))
+    case = comparison.models.case(entry.network)
+    image = np.load(comparison.models.batch(1))
     words = {"first": case.first, "last": case.last, "low": image.min(), "high": image.max()}
     options = {key: value.format(**words) for key, value in entry.ours.items()}
     row = Row(f"{entry.title} {entry.network}", entry.peer_name, entry.target, note="not built")
-    with contest.ours("method", case, **options) as ours:
+    with comparison.ours("method", case, **options) as ours:
         if ours.ready:
-            with contest.peer("method", case, number=number) as peer:
-                agreement = contest.agreement(ours, peer)
+            with comparison.peer("method", case, number=number) as peer:
+                agreement = comparison.agreement(ours, peer)
                 row.agreement = "drawn at random" if entry.sampled else agreement
-                row.ratios = turns.ratios(*contest.times(ours, peer))
+                row.ratios = turns.ratios(*comparison.times(ours, peer))
     yield row
 
 
-def metric(contest, number):
+def metric(comparison, number):
     """An entry of `METRICS` against Quantus."""
     entry = METRICS[number]
-    case = contest.models.case(entry.network)
+    case = comparison.models.case(entry.network)
     where = {"layers": case.first} if entry.method == "splitgrad" else {}
     # Quantus adds up the channels of the gradient, we average them: no metric here minds.
-    with contest.ours("metric", case, IMAGES, metric=entry.ours, name=entry.method, **where) as ours:
-        with contest.peer("metric", case, IMAGES, number=number) as peer:
-            agreement = contest.value_agreement(ours, peer, entry.tolerance)
-            times = contest.times(ours, peer)
+    with comparison.ours("metric", case, IMAGES, metric=entry.ours, name=entry.method, **where) as ours:
+        with comparison.peer("metric", case, IMAGES, number=number) as peer:
+            agreement = comparison.value_agreement(ours, peer, entry.tolerance)
+            times = comparison.times(ours, peer)
     yield Row(f"{entry.title}, {entry.network}", "Quantus + PyTorch", entry.target, turns.ratios(*times), agreement)
 
 
 def items():
-    """Every item by name: a function of a contest that yields rows."""
+    """Every item by name: a function of a comparison that yields rows."""
     every = {}
 
     def add(name, function, *arguments):
-        every[name] = lambda contest: function(contest, *arguments)
+        every[name] = lambda comparison: function(comparison, *arguments)
 
     for network, target in (("vgg16", 0.7), ("resnet18", 1.0), ("resnet50", 1.0)):
         for batch in (1, 8):

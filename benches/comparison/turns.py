@@ -1,4 +1,4 @@
-"""Contestants are processes of one tree that run one repeat each in turn, so that other load on the machine affects all of
+"""Competitors are processes of one tree that run one repeat each in turn, so that other load on the machine affects all of
 them equally. Results are ratios."""
 
 import pathlib
@@ -7,15 +7,15 @@ import statistics
 import subprocess
 import time
 
-# Threads of the contestant before may still be spinning.
+# Threads of the competitor before may still be spinning.
 PAUSE = 0.02
 
 
 class Failed(Exception):
-    """A contestant reported an error."""
+    """A competitor reported an error."""
 
 
-class Contestant:
+class Competitor:
     """A worker process and its job."""
 
     def __init__(self, command, load):
@@ -73,7 +73,7 @@ def command_time(command, folder, clock):
 
 
 def take_turns(repeats, least_seconds, *goes):
-    """The times of each contestant. The order alternates between rounds; short work gets more rounds."""
+    """The times of each competitor. The order alternates between rounds; short work gets more rounds."""
     times = [[] for _ in goes]
     begun = time.perf_counter()
     rounds = 0

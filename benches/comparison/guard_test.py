@@ -1,6 +1,6 @@
 """Tests which results the guard accepts and which it rejects.
 
-    python -m unittest contest.guard_test
+    python -m unittest comparison.guard_test
 """
 
 import pathlib

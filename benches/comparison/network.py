@@ -1,4 +1,4 @@
-"""A network as PyTorch modules, one for each node of an ONNX file, so that all contestants run the same weights.
+"""A network as PyTorch modules, one for each node of an ONNX file, so that all competitors run the same weights.
 
 Every activation is a module of its own, as Captum and Zennit want it, and only the input asks for a gradient.
 """

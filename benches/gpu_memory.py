@@ -1,9 +1,9 @@
 """Runs a batch that does not fit the memory of an NVIDIA GPU: SplitCAM and SplitGrad of 64 noise images at all layers of VGG16
 in f32, while this process holds more and more of the memory. The maps are compared with those of an otherwise unused GPU.
-Smaller batches on the unused GPU show how much of the difference is due to the batch size. Needs what `card.py` needs:
+Smaller batches on the unused GPU show how much of the difference is due to the batch size. Needs what `gpu.py` needs:
 
     cargo build --release -p monosplit-bench --features cuda
-    python3 benches/card_memory.py --worker target/release/bench-worker
+    python3 benches/gpu_memory.py --worker target/release/bench-worker
 """
 
 import argparse
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from card import exported
-from contest.turns import Contestant, Failed
+from gpu import exported
+from comparison.turns import Competitor, Failed
 
 PICTURES = 64
 
@@ -28,7 +28,7 @@ def maps(worker, path, layers, x):
     np.save(path.with_name("x.npy"), x)
     wanted = ["name=splitcam,splitgrad", "class=0", f"layers={','.join(layers)}"]
     options = [f"input={path.with_name('x.npy')}", "engine=cuda", "precision=f32", *wanted]
-    with Contestant([worker], ["method", path, *options]) as ours:
+    with Competitor([worker], ["method", path, *options]) as ours:
         ours.go()
         ours.save(folder)
     return {file.name: np.load(file).reshape(len(x), -1).astype(float) for file in folder.glob("*.npy")}

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-#[path = "../../crates/graph/tests/journey/mod.rs"]
-mod journey;
+#[path = "../../crates/graph/tests/round_trip/mod.rs"]
+mod round_trip;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    journey::travel(bytes);
+    round_trip::read_and_write(bytes);
 });

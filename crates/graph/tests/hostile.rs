@@ -1,29 +1,29 @@
 //! A bounded run of the fuzz targets of this crate's readers, the same on every machine: thousands of damaged
 //! files, from none of which a reader may fail to come back.
 
-mod journey;
-mod trial;
+mod fuzzing;
+mod round_trip;
 
+use fuzzing::FuzzTest;
 use monosplit_graph::npy;
 use monosplit_graph::weights::Weights;
-use trial::Trial;
 
-const TRIAL: Trial = Trial { name: "", iterations: 10_000, memory: 64 << 20, memory_per_byte: 64 };
+const DEFAULT: FuzzTest = FuzzTest { name: "", iterations: 10_000, memory: 64 << 20, memory_per_byte: 64 };
 
 #[test]
 fn slow_hostile_onnx_files_are_survived() {
-    Trial { name: "onnx", ..TRIAL }.run(journey::travel);
+    FuzzTest { name: "onnx", ..DEFAULT }.run(round_trip::read_and_write);
 }
 
 #[test]
 fn hostile_weights_are_survived() {
-    Trial { name: "pth", ..TRIAL }.run(|bytes| Weights::from_bytes(bytes).is_ok());
+    FuzzTest { name: "pth", ..DEFAULT }.run(|bytes| Weights::from_bytes(bytes).is_ok());
 }
 
 /// What was read is also written, and is then the same.
 #[test]
 fn hostile_arrays_are_survived() {
-    Trial { name: "npy", ..TRIAL }.run(|bytes| {
+    FuzzTest { name: "npy", ..DEFAULT }.run(|bytes| {
         let Ok(array) = npy::read(bytes) else { return false };
         let written = npy::write(&array);
         let again = npy::read(&written).expect("what is written can be read");

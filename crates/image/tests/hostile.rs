@@ -1,11 +1,11 @@
 //! A bounded run of the fuzz targets of the picture readers, the same on every machine: thousands of damaged
 //! files, from none of which they may fail to come back.
 
-#[path = "../../graph/tests/trial/mod.rs"]
-mod trial;
+#[path = "../../graph/tests/fuzzing/mod.rs"]
+mod fuzzing;
 
+use fuzzing::FuzzTest;
 use monosplit_image::Picture;
-use trial::Trial;
 
 /// What a reader of compressed pictures may take whatever the size of the file: a picture of the size that needs no
 /// proof, decoded and converted.
@@ -18,8 +18,8 @@ fn survives(name: &'static str, memory: usize) {
 
 #[test]
 fn slow_hostile_pictures_are_survived() {
-    let trial = Trial { name: "image", iterations: 100_000, memory: 64 << 20, memory_per_byte: 1 << 16 };
-    trial.run(|bytes| Picture::decode(bytes).is_ok());
+    let test = FuzzTest { name: "image", iterations: 100_000, memory: 64 << 20, memory_per_byte: 1 << 16 };
+    test.run(|bytes| Picture::decode(bytes).is_ok());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A trial: one reader given thousands of damaged files, the same ones every time. It must come back from
+//! A bounded fuzz test: one reader is given thousands of damaged files, the same ones every time. It must come back from
 //! each without a panic, soon, and without taking more memory than the size of the file allows.
 
 mod allocation;
@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 const HUNG: Duration = Duration::from_secs(60);
 
 /// What a reader is tried with and what it may use.
-pub(crate) struct Trial {
+pub(crate) struct FuzzTest {
     /// Its name in `fuzz/seeds.txt`.
     pub(crate) name: &'static str,
     /// Number of damaged files; the environment variable `MONOSPLIT_FUZZ_ITERATIONS` overrules it.
@@ -35,7 +35,7 @@ pub(crate) struct Trial {
     pub(crate) memory_per_byte: usize,
 }
 
-impl Trial {
+impl FuzzTest {
     /// Gives `read` every seed as it is and then damaged ones; `read` says whether it accepted the file.
     pub(crate) fn run(&self, read: impl Fn(&[u8]) -> bool) {
         let seeds = seeds(self.name);
@@ -47,13 +47,13 @@ impl Trial {
 
         let mut random = Random::new(1);
         let mut accepted = 0;
-        for trial in 0..done {
-            let bytes = match seeds.get(trial) {
+        for index in 0..done {
+            let bytes = match seeds.get(index) {
                 Some(seed) => seed.clone(),
                 None => mutation::damaged(&seeds, &mut random),
             };
             accepted += usize::from(self.check(&bytes, &file, &read));
-            progress.0.store(trial, Ordering::Relaxed);
+            progress.0.store(index, Ordering::Relaxed);
         }
         let _ = fs::remove_file(&file.path);
         println!("{}: {accepted} of {done} files were accepted", self.name);
@@ -113,7 +113,7 @@ impl fmt::Display for Kept {
 /// the same for too long.
 struct Progress(Arc<AtomicUsize>);
 
-/// What the number is when the trial is over.
+/// What the number is when the test is over.
 const OVER: usize = usize::MAX;
 
 impl Progress {

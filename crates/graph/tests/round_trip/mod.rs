@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Graph};
 ///
 /// # Panics
 /// If the two ways of reading disagree, or if what is written cannot be read.
-pub(crate) fn travel(bytes: &[u8]) -> bool {
+pub(crate) fn read_and_write(bytes: &[u8]) -> bool {
     let options = ImportOptions::default();
     let read = onnx::read(bytes, None, &options);
     let reported = onnx::import_report(bytes, None, &options).map(|report| report.graph);

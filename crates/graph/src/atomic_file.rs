@@ -56,25 +56,33 @@ fn create_unfinished(temporary: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Marks a file as an input: from now on this process does not replace it.
+/// Makes this process refuse to replace what it has read: from now on every file that is given to [`keep`], as readers of
+/// networks and pictures do, stays as it is. A program asks for it when it starts; without that, no list is kept.
+pub fn protect_inputs() {
+    kept().get_or_insert_default();
+}
+
+/// Marks a file as an input, if inputs are protected.
 pub fn keep(path: impl AsRef<Path>) {
-    if let Ok(path) = fs::canonicalize(path) {
-        kept().insert(path);
+    if let Some(kept) = &mut *kept()
+        && let Ok(path) = fs::canonicalize(path)
+    {
+        kept.insert(path);
     }
 }
 
-/// The input files.
-fn kept() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    static KEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The input files, if they are protected.
+fn kept() -> MutexGuard<'static, Option<BTreeSet<PathBuf>>> {
+    static KEPT: Mutex<Option<BTreeSet<PathBuf>>> = Mutex::new(None);
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error if there is a file at `path` that must not be replaced: a read-only one, which a rename would replace, one that is
-/// no regular file, or one to [`keep`].
+/// no regular file, or a protected input.
 pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
-    if fs::canonicalize(path).is_ok_and(|path| kept().contains(&path)) {
+    if fs::canonicalize(path).is_ok_and(|path| kept().as_ref().is_some_and(|kept| kept.contains(&path))) {
         return Err(Error::argument(format!(
             "'{}' is what is read, and would be replaced; write to another file",
             path.display()

@@ -30,7 +30,7 @@ mod tensor;
 pub mod weights;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
-pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, write_atomically};
+pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, protect_inputs, write_atomically};
 pub use csv_file::{CsvCell, CsvRecord, open_csv, read_csv, write_csv};
 pub use cut::Cut;
 pub use error::{Error, ErrorKind, Hint, Result};

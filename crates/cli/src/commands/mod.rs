@@ -221,6 +221,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     invocation.remark.iter().for_each(|remark| note(remark));
     crate::interruption::remove_unfinished_files_on_signals();
     crate::interruption::report_lost_files();
+    monosplit::graph::protect_inputs();
     keep_what_is_read(&CommandLine::command(), &invocation.matches, &config::files());
     let goes_on = command.is_some_and(|command| writes_files(command, &arguments));
     let mut out = io::BufWriter::new(ResultStream { out: io::stdout().lock(), goes_on });

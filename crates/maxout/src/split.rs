@@ -25,6 +25,7 @@ pub enum Inputs {
 
 /// How a network is split.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct SplitOptions {
     /// The inputs of the streams.
     pub inputs: Inputs,

@@ -155,7 +155,7 @@ impl Model {
     ) -> Result<(Model, Approximation)> {
         let spelled_out = multiplicative_form(&self.canonical)?;
         let observation = Observation::new(&spelled_out)?;
-        let mut options = PiecewiseOptions { knots, ..PiecewiseOptions::default() };
+        let mut options = PiecewiseOptions::default().knots(knots);
         if !observation.nodes.is_empty() {
             let program = engine.compile(&observation.graph)?;
             for sample in samples {
@@ -305,7 +305,7 @@ fn complete(path: &Path, report: ImportReport) -> Result<Graph> {
 fn build(name: &str, path: &Path, options: &ModelOptions) -> Result<Graph> {
     // An unknown name is reported before a large file is read.
     arch::parameters(name, 1)?;
-    let mut architecture = ArchOptions { transform_input: options.transform_input, ..ArchOptions::default() };
+    let mut architecture = ArchOptions::default().transform_input(options.transform_input);
     match options.input_shape.as_deref() {
         None => {}
         Some(&[3, height, width]) => architecture.input = (height, width),

@@ -93,7 +93,7 @@ impl SplitArgs {
             }
         };
         let products = if self.convex { Products::Powers } else { Products::Binomial };
-        Ok(SplitOptions { inputs, products })
+        Ok(SplitOptions::default().inputs(inputs).products(products))
     }
 }
 

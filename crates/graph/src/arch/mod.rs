@@ -35,6 +35,7 @@ const IMAGENET_CLASSES: usize = 1000;
 
 /// What an architecture leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ArchOptions {
     /// Height and width of the image that enters, 224×224 by default.
     pub input: (usize, usize),
@@ -50,6 +51,26 @@ pub struct ArchOptions {
 impl Default for ArchOptions {
     fn default() -> Self {
         ArchOptions { input: (224, 224), transform_input: true, strict: true }
+    }
+}
+
+impl ArchOptions {
+    /// The same for images of this height and width.
+    #[must_use]
+    pub fn input(self, input: (usize, usize)) -> Self {
+        ArchOptions { input, ..self }
+    }
+
+    /// The same with or without the first step of `googlenet`.
+    #[must_use]
+    pub fn transform_input(self, transform_input: bool) -> Self {
+        ArchOptions { transform_input, ..self }
+    }
+
+    /// The same with tensors that are left over as an error, or not.
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        ArchOptions { strict, ..self }
     }
 }
 

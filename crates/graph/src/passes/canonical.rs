@@ -14,6 +14,7 @@ use super::softmax::{Stripped, strip_softmax};
 
 /// Which parts of the canonical form are wanted; all by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CanonicalOptions {
     /// Merge batch norms into affine nodes.
     pub fold_batch_norm: bool,
@@ -26,6 +27,26 @@ pub struct CanonicalOptions {
 impl Default for CanonicalOptions {
     fn default() -> Self {
         CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, strip_softmax: true }
+    }
+}
+
+impl CanonicalOptions {
+    /// The same with batch norms merged, or left.
+    #[must_use]
+    pub fn fold_batch_norm(self, fold_batch_norm: bool) -> Self {
+        CanonicalOptions { fold_batch_norm, ..self }
+    }
+
+    /// The same with folded weights of this precision.
+    #[must_use]
+    pub fn stored(self, stored: Stored) -> Self {
+        CanonicalOptions { stored, ..self }
+    }
+
+    /// The same with a final softmax removed, or left.
+    #[must_use]
+    pub fn strip_softmax(self, strip_softmax: bool) -> Self {
+        CanonicalOptions { strip_softmax, ..self }
     }
 }
 

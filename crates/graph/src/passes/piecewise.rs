@@ -21,6 +21,7 @@ const KNOTS: std::ops::RangeInclusive<usize> = 4..=1024;
 
 /// How closely smooth functions are approximated, and where.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PiecewiseOptions {
     /// Knots per function, from 4 to 1024. The error falls with their square; the memory of the map grows with
     /// them, since every knot is a channel while the function is computed.
@@ -37,6 +38,26 @@ impl Default for PiecewiseOptions {
     /// its usual parameters (ELU 0.002, GELU 0.004, tanh 0.006, SiLU 0.008).
     fn default() -> Self {
         PiecewiseOptions { knots: 16, ranges: HashMap::new(), range: (f64::NEG_INFINITY, f64::INFINITY) }
+    }
+}
+
+impl PiecewiseOptions {
+    /// The same with this many knots per function.
+    #[must_use]
+    pub fn knots(self, knots: usize) -> Self {
+        PiecewiseOptions { knots, ..self }
+    }
+
+    /// The same with these ranges, by the node that produces the values.
+    #[must_use]
+    pub fn ranges(self, ranges: HashMap<NodeId, (f64, f64)>) -> Self {
+        PiecewiseOptions { ranges, ..self }
+    }
+
+    /// The same with this range for functions that none is listed for.
+    #[must_use]
+    pub fn range(self, range: (f64, f64)) -> Self {
+        PiecewiseOptions { range, ..self }
     }
 }
 

@@ -93,7 +93,7 @@ fn block(name: &str, noise: &mut Noise) -> Graph {
 fn rewritten(graph: &Graph, seen: &Tensor, knots: usize) -> (Graph, Vec<PiecewiseReport>) {
     let spelled_out = multiplicative_form(graph).unwrap();
     let observation = Observation::new(&spelled_out).unwrap();
-    let mut options = PiecewiseOptions { knots, ..PiecewiseOptions::default() };
+    let mut options = PiecewiseOptions::default().knots(knots);
     let values = double().compile(&observation.graph).unwrap().run(std::slice::from_ref(seen)).unwrap();
     observation.widen(&values, &mut options.ranges);
     piecewise(&spelled_out, &options).unwrap()

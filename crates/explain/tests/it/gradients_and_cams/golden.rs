@@ -28,7 +28,7 @@ impl Fixture {
         let graph = onnx::open(&folder.join("network.onnx"), &ImportOptions::default()).unwrap();
         let double = Cpu::default().precision(Precision::F64);
         let evaluate = |g: &Graph| double.compile(g)?.run(&[]);
-        let options = CanonicalOptions { stored: Stored::Double, ..CanonicalOptions::default() };
+        let options = CanonicalOptions::default().stored(Stored::Double);
         let network = canonicalise(&graph, options, &evaluate).unwrap().0;
         Fixture { folder, network }
     }

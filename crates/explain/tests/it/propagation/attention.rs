@@ -27,7 +27,7 @@ fn transformer(file: &str) -> Graph {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attention");
     let graph = onnx::open(&folder.join(file), &ImportOptions::default()).unwrap();
     let evaluate = |g: &Graph| double().compile(g)?.run(&[]);
-    let options = CanonicalOptions { stored: Stored::Double, ..CanonicalOptions::default() };
+    let options = CanonicalOptions::default().stored(Stored::Double);
     canonicalise(&graph, options, &evaluate).unwrap().0
 }
 

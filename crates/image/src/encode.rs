@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_graph::{Error, ErrorKind, Result, element_count, write_atomically};
-use png::{BitDepth, ColorType, Encoder};
+use png::{BitDepth, ColorType, Encoder, EncodingError};
 
 use crate::picture::Picture;
 
@@ -41,7 +41,9 @@ pub fn encode_png(width: usize, height: usize, pixels: Pixels<'_>) -> Result<Vec
             bytes.len()
         )));
     }
-    let failure = |cause| Error::new(ErrorKind::Io, format!("the PNG could not be encoded: {cause}"));
+    let failure = |cause: EncodingError| {
+        Error::new(ErrorKind::Io, format!("the PNG could not be encoded: {cause}")).caused_by(cause)
+    };
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, columns, rows);
     encoder.set_color(color);

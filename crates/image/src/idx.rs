@@ -39,6 +39,7 @@ impl IdxArray {
             let mut reader = MultiGzDecoder::new(file).take(MAX_BYTES as u64 + 1);
             reader.read_to_end(&mut unpacked).map_err(|cause| {
                 Error::malformed(format!("the gzipped file cannot be unpacked ({cause}); fetch it again"))
+                    .caused_by(cause)
             })?;
             if unpacked.len() > MAX_BYTES {
                 return Err(Error::malformed(format!(

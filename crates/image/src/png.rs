@@ -86,6 +86,6 @@ fn failure(error: DecodingError) -> Error {
         DecodingError::LimitsExceeded => {
             Error::unsupported(format!("the PNG takes more than {} MiB to decode", MAX_BYTES >> 20))
         }
-        error => Error::malformed(format!("the PNG is truncated or corrupt ({error})")),
+        error => Error::malformed(format!("the PNG is truncated or corrupt ({error})")).caused_by(error),
     }
 }

@@ -117,6 +117,7 @@ impl Value {
             let line = error.span().map_or(1, |span| line(span.start));
             SourceLocation { file: file.clone(), line }
                 .error(error.message().lines().next().unwrap_or("this is no TOML"))
+                .caused_by(error)
         })?;
         let kind = tree(&DeValue::Table(table.into_inner()), &|at| SourceLocation {
             file: file.clone(),

@@ -71,9 +71,9 @@ pub struct Row {
 impl Store {
     /// Opens the store at `path` for writing; creates it if it does not exist.
     pub fn open(path: &Path) -> Result<Self> {
-        let connection = Connection::open(path).map_err(|cause| failure(path, &cause))?;
+        let connection = Connection::open(path).map_err(|cause| failure(path, cause))?;
         let mut store = Store { connection, path: path.to_owned() };
-        store.prepare().map_err(|cause| failure(path, &cause))??;
+        store.prepare().map_err(|cause| failure(path, cause))??;
         Ok(store)
     }
 
@@ -110,7 +110,7 @@ impl Store {
                 Some(name) => opened(&name, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI),
                 None => Err(cause),
             });
-        match found.map_err(|cause: rusqlite::Error| failure(path, &cause))? {
+        match found.map_err(|cause: rusqlite::Error| failure(path, cause))? {
             (store, (APPLICATION, VERSION)) => Ok(store),
             (store, (APPLICATION, 1)) => {
                 version_1::show(&store.connection).map_err(|cause| failure(path, &cause))?;
@@ -224,7 +224,7 @@ impl Store {
             self.connection.prepare(add)?.execute(&*all)?;
             found()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
         };
-        number().map_err(|cause| self.failed(&cause))
+        number().map_err(|cause| self.failed(cause))
     }
 
     /// The metrics of `(configuration, image)` that are already stored.
@@ -236,7 +236,7 @@ impl Store {
             let key = params![model, configuration, image, seed as i64];
             statement.query_map(key, |row| row.get(0))?.collect()
         };
-        found().map_err(|cause| self.failed(&cause))
+        found().map_err(|cause| self.failed(cause))
     }
 
     /// Stores finished rows and releases the claims on them in one transaction.
@@ -273,10 +273,10 @@ impl Store {
             transaction.commit()
         };
         let mut stored = stored;
-        stored().map_err(|cause| failure(&path, &cause))
+        stored().map_err(|cause| failure(&path, cause))
     }
 
-    fn failed(&self, cause: &rusqlite::Error) -> Error {
+    fn failed(&self, cause: rusqlite::Error) -> Error {
         failure(&self.path, cause)
     }
 }
@@ -312,10 +312,10 @@ fn unchanging(path: &Path) -> Option<PathBuf> {
 }
 
 /// An error of SQLite in words that help.
-fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
+fn failure(path: &Path, cause: rusqlite::Error) -> Error {
     let path = path.display();
     let io = |message: String| Error::new(ErrorKind::Io, message);
-    match cause.sqlite_error_code() {
+    let error = match cause.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
             io(format!("{path}: the disk is full; make room and run again, what is finished is kept"))
         }
@@ -329,11 +329,12 @@ fn failure(path: &Path, cause: &rusqlite::Error) -> Error {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             io(format!("{path}: the run store cannot be opened or written ({cause})"))
         }
-        Some(ErrorCode::SystemIoFailure) if is_write(cause) => io(format!(
+        Some(ErrorCode::SystemIoFailure) if is_write(&cause) => io(format!(
             "{path}: the run store could not be written ({cause}); is the disk full? What is finished is kept"
         )),
         _ => io(format!("{path}: {cause}")),
-    }
+    };
+    error.caused_by(cause)
 }
 
 fn is_write(cause: &rusqlite::Error) -> bool {

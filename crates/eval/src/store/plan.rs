@@ -94,7 +94,7 @@ impl Store {
             self.connection.execute(add, values)?;
             self.connection.query_row("SELECT id FROM experiment WHERE hash = ?1", [hash], |row| row.get(0))
         };
-        entered().map_err(|cause| self.failed(&cause))
+        entered().map_err(|cause| self.failed(cause))
     }
 
     /// Stores the images of a part of an experiment, in order.
@@ -185,7 +185,7 @@ impl Store {
             work(&transaction)?;
             transaction.commit()
         };
-        done().map_err(|cause| failure(&path, &cause))
+        done().map_err(|cause| failure(&path, cause))
     }
 
     /// The names of all experiments, the oldest first.
@@ -210,7 +210,7 @@ impl Store {
             Ok((row.get(0)?, record))
         };
         let found = self.connection.query_row(find, [name], read).optional();
-        let Some((id, record)) = found.map_err(|cause| self.failed(&cause))? else {
+        let Some((id, record)) = found.map_err(|cause| self.failed(cause))? else {
             let known = self.experiments()?.join(", ");
             return Err(Error::argument(match name {
                 Some(name) => {
@@ -274,7 +274,7 @@ impl Store {
             let mut statement = self.connection.prepare(find)?;
             statement.query_map(values, |row| read(row))?.collect()
         };
-        found().map_err(|cause| self.failed(&cause))
+        found().map_err(|cause| self.failed(cause))
     }
 }
 

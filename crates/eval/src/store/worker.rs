@@ -26,7 +26,7 @@ impl Worker {
             store.connection.execute(add, [std::process::id()])?;
             Ok(store.connection.last_insert_rowid())
         };
-        let id = entered().map_err(|cause| store.failed(&cause))?;
+        let id = entered().map_err(|cause| store.failed(cause))?;
         let path = lock_path(&store.path, id);
         let failed = |cause| Error::io(&path, cause);
         // The file is locked before it gets its name, so that an unlocked file of that name means a dead worker.
@@ -77,13 +77,13 @@ impl Store {
             transaction.commit()?;
             Ok(mine)
         };
-        claimed().map_err(|cause| failure(&path, &cause))
+        claimed().map_err(|cause| failure(&path, cause))
     }
 
     /// Releases the claims of processes that have ended; returns whether there were any.
     pub fn release_abandoned_claims(&mut self, worker: &Worker) -> Result<bool> {
         let path = self.path.clone();
-        let failed = |cause: rusqlite::Error| failure(&path, &cause);
+        let failed = |cause: rusqlite::Error| failure(&path, cause);
         let others = || -> rusqlite::Result<Vec<i64>> {
             let mut find = self.connection.prepare("SELECT DISTINCT worker FROM claim")?;
             find.query_map([], |row| row.get(0))?.collect()

@@ -42,12 +42,8 @@ impl<'m> Files<'m> {
             return Err(outside());
         }
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let missing = |cause: &dyn std::fmt::Display| {
-            let said = format!("its external data '{location}' cannot be read beside the model: {cause}");
-            Error::new(ErrorKind::Io, said)
-        };
-        let root = folder.canonicalize().map_err(|cause| missing(&cause))?;
-        let path = root.join(relative).canonicalize().map_err(|cause| missing(&cause))?;
+        let root = folder.canonicalize().map_err(|cause| missing(location, cause))?;
+        let path = root.join(relative).canonicalize().map_err(|cause| missing(location, cause))?;
         if !path.starts_with(&root) {
             return Err(outside());
         }
@@ -57,11 +53,16 @@ impl<'m> Files<'m> {
         if path.metadata().is_ok_and(|found| !found.is_file()) {
             return Err(Error::malformed(format!("its external data '{location}' is not a file")));
         }
-        let file = FileBytes::open(&path).map_err(|error| missing(&error))?;
+        let file = FileBytes::open(&path).map_err(|error| missing(location, error))?;
         crate::keep(&path);
         self.opened.borrow_mut().insert(path, file.clone());
         Ok(file)
     }
+}
+
+fn missing(location: &str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let said = format!("its external data '{location}' cannot be read beside the model: {cause}");
+    Error::new(ErrorKind::Io, said).caused_by(cause)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ Each is a few kilobytes and would, read naively, take gigabytes, minutes or a fi
 """
 
 import argparse
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -131,12 +133,44 @@ def arrays():
         yield name, b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(4)
 
 
+def archives():
+    """Archives of arrays whose headers promise more than there is, or more than may be unpacked."""
+    for name, shape, size in [("bomb", f"({2**32},)", 2**24), ("promises-more", "(4096,)", 64), ("holds-more", "(4,)", 2**20)]:
+        header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+        array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(size)
+        yield name, zipped([("x.npy", array)])
+    yield "no-arrays", zipped([("readme.txt", b"nothing")])
+    yield "many-arrays", zipped([(f"{i}.npy", b"") for i in range(300)])
+
+
+def zipped(entries):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries:
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def headers():
+    """Safetensors files whose headers are not what they should be."""
+    tensor = '{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+    for name, header in {
+        "twice": f'{{"a":{tensor},"a":{tensor}}}', "deep": '{"a":' + "[" * 5000, "long-shape": tensor.replace(
+            "[1]", "[" + "1," * 5000 + "1]").join(['{"a":', "}"]),
+        "overlapping": f'{{"a":{tensor},"b":{tensor}}}', "many": "{" + ",".join(
+            f'"{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' for i in range(2000)) + "}",
+        "long-name": f'{{"{"n" * 20000}":{tensor}}}',
+    }.items():
+        yield name, len(header).to_bytes(8, "little") + header.encode() + bytes(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("fuzz/seeds"))
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    for end, files in {"onnx": networks(), "pth": pickles(), "npy": arrays()}.items():
+    for end, files in {"onnx": networks(), "pth": pickles(), "npy": arrays(), "npz": archives(),
+                       "safetensors": headers()}.items():
         for name, content in files:
             (out / f"{name}.{end}").write_bytes(content)
 

@@ -129,9 +129,19 @@ def save_arrays():
         np.save(ROOT / f"npy/{kind}-fortran.npy", np.asfortranarray(numbers.astype(kind)))
 
 
+def save_archives():
+    """The arrays of npy/ again, in one file, and one that is longer than a header can be."""
+    arrays = {path.stem: np.load(path) for path in sorted((ROOT / "npy").glob("*.npy"))}
+    arrays["größe"] = (np.arange(60000) % 251).astype(np.float32).reshape(3, 100, 200)
+    np.savez(ROOT / "npz/stored.npz", **{name: array for name, array in arrays.items() if array.size < 100})
+    np.savez_compressed(ROOT / "npz/compressed.npz", **arrays)
+    np.savez_compressed(ROOT / "npz/one.npz", np.float16([[0.1, -2.5]]))
+
+
 def main():
     (ROOT / "expected").mkdir(parents=True, exist_ok=True)
     (ROOT / "npy").mkdir(exist_ok=True)
+    (ROOT / "npz").mkdir(exist_ok=True)
     tensors = state()
     for name, tensor in tensors.items():
         np.save(ROOT / f"expected/{name}.npy", widest(tensor))
@@ -139,6 +149,7 @@ def main():
     save_rewritten()
     save_hostile()
     save_arrays()
+    save_archives()
 
 
 if __name__ == "__main__":

@@ -50,6 +50,15 @@ impl Element {
         }
     }
 
+    /// Bytes of one number in memory: halves widen to single precision, every integer to `i64`.
+    pub(crate) fn width_in_memory(self) -> usize {
+        match self {
+            Element::Bool => 1,
+            Element::F16 | Element::BF16 | Element::F32 => 4,
+            _ => 8,
+        }
+    }
+
     /// The kind of number it becomes.
     pub(crate) fn kind(self) -> Kind {
         match self {

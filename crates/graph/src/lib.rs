@@ -5,7 +5,9 @@
 
 pub mod address;
 pub mod arch;
+mod archive;
 mod arithmetic;
+pub mod array_file;
 mod atomic_file;
 pub mod batch;
 mod csv_file;
@@ -20,6 +22,7 @@ mod infer;
 pub mod metadata;
 mod noise;
 pub mod npy;
+pub mod npz;
 pub mod onnx;
 pub mod op;
 pub mod options;

@@ -13,6 +13,36 @@ const MAX_HEADER: usize = 1 << 16;
 /// NumPy pads the header so that elements start at a multiple of this.
 const ALIGNMENT: usize = 64;
 
+/// Whether `bytes` start like a `.npy` file.
+pub fn is_npy(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// The most bytes that come before the elements.
+pub(crate) const MAX_PREAMBLE: usize = 12 + MAX_HEADER;
+
+/// What the beginning of a file promises.
+pub(crate) struct Promised {
+    /// Bytes of the file.
+    pub(crate) file: usize,
+    /// Bytes of the array in memory.
+    pub(crate) memory: usize,
+}
+
+/// What the first bytes of a file promise, of which at least [`MAX_PREAMBLE`] are given if there are so many.
+pub(crate) fn promised(beginning: &[u8]) -> Result<Promised> {
+    let (header, data) = split(beginning)?;
+    let preamble = beginning.len() - data.len();
+    let header = Header::read(header)?;
+    let count = element_count(&header.shape);
+    let size = |width: usize| count.and_then(|count| count.checked_mul(width));
+    let file = size(header.element.width()).and_then(|size| size.checked_add(preamble));
+    let promised = file.zip(size(header.element.width_in_memory()));
+    promised
+        .map(|(file, memory)| Promised { file, memory })
+        .ok_or_else(|| Error::malformed(format!("the shape {:?} is too large", header.shape)))
+}
+
 /// Reads an array. Halves become single precision, integers `i64`; Fortran order becomes row-major.
 pub fn read(bytes: &[u8]) -> Result<Tensor> {
     let (header, data) = split(bytes)?;

@@ -6,6 +6,7 @@ mod round_trip;
 
 use fuzzing::FuzzTest;
 use monosplit_graph::npy;
+use monosplit_graph::npz::Arrays;
 use monosplit_graph::weights::Weights;
 
 const DEFAULT: FuzzTest = FuzzTest { name: "", iterations: 10_000, memory: 64 << 20, memory_per_byte: 64 };
@@ -29,5 +30,26 @@ fn hostile_arrays_are_survived() {
         let again = npy::read(&written).expect("what is written can be read");
         assert_eq!(npy::write(&again), written);
         true
+    });
+}
+
+/// What was read is also written, and is then the same.
+#[test]
+fn hostile_safetensors_are_survived() {
+    Trial { name: "safetensors", ..TRIAL }.run(|bytes| {
+        let Ok(weights) = Weights::from_safetensors(bytes) else { return false };
+        let written = weights.to_safetensors().expect("what was read can be written");
+        let again = Weights::from_safetensors(&written).expect("what is written can be read");
+        assert_eq!(again.to_safetensors().expect("what was read can be written"), written);
+        true
+    });
+}
+
+#[test]
+fn hostile_archives_of_arrays_are_survived() {
+    Trial { name: "npz", ..TRIAL }.run(|bytes| {
+        let Ok(mut arrays) = Arrays::open(bytes) else { return false };
+        let names: Vec<String> = arrays.names().map(str::to_owned).collect();
+        names.iter().filter(|name| arrays.read(name).is_ok()).count() > 0
     });
 }

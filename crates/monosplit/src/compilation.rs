@@ -13,7 +13,7 @@ use monosplit_graph::metadata::{CLASSES, PRESET};
 use monosplit_graph::onnx::ExportOptions;
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
-use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor};
+use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor, array_file};
 
 use crate::catalogue::ConfiguredMethod;
 use crate::compiled::{self, CompiledMap};
@@ -235,7 +235,7 @@ fn check_maps(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<()> {
 /// The same method with file names without their folders, which say nothing about the map and may be private.
 fn without_folders(chosen: &ConfiguredMethod) -> ConfiguredMethod {
     let mut chosen = chosen.clone();
-    for (_, value) in chosen.options.iter_mut().filter(|(_, value)| value.ends_with(".npy")) {
+    for (_, value) in chosen.options.iter_mut().filter(|(_, value)| array_file::is_array_name(value)) {
         *value = value.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     }
     chosen

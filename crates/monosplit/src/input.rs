@@ -1,4 +1,4 @@
-//! Input files: pictures, folders of pictures and preprocessed `.npy` batches, read one after the other so that any number of
+//! Input files: pictures, folders of pictures and preprocessed batches in `.npy` and `.npz` files, read one after the other so that any number of
 //! them fits into memory.
 
 use std::collections::VecDeque;
@@ -6,16 +6,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use monosplit_graph::{Data, Error, Kind, Result, Tensor, element_count, npy};
+use monosplit_graph::{Data, Error, Kind, Result, Tensor, array_file, element_count};
 use monosplit_image::{Picture, Prepared, Preprocess};
 use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
 
 use crate::model::{self, ChannelOrder, Model};
 
-/// The largest `.npy` file that is read.
-const MAX_NPY: u64 = 16 << 30;
+/// The largest file of an array that is read.
+const MAX_ARRAY: u64 = 16 << 30;
 
-const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// An input file.
@@ -44,13 +43,13 @@ impl InputFile {
         Ok(sources)
     }
 
-    /// The kind of a file by its first bytes. Its name counts only for arrays that end in `.npy`.
+    /// The kind of a file by its first bytes. Its name counts only if it is that of an array.
     fn of_file(path: &Path) -> Result<InputFile> {
         let failed = |cause| Error::io(path, cause);
         let mut first = Vec::new();
         let file = File::open(path).map_err(failed)?;
-        file.take(NPY_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
-        let is_batch = first == NPY_MAGIC || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
+        file.take(array_file::BEGINNING as u64).read_to_end(&mut first).map_err(failed)?;
+        let is_batch = array_file::is_array(&first) || array_file::is_array_name(path);
         Ok(if is_batch { InputFile::Batch(path.to_owned()) } else { InputFile::Picture(path.to_owned()) })
     }
 }
@@ -212,7 +211,7 @@ impl ModelInput {
     }
 
     fn batch(&self, path: &Path) -> Result<Tensor> {
-        let tensor = npy::read(&model::read_file(path, MAX_NPY)?)?;
+        let tensor = array_file::read(&model::read_file(path, MAX_ARRAY)?, &[&self.name])?;
         let alone = tensor.shape() == self.sample_shape;
         let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
         match tensor.shape().split_first() {

@@ -1,7 +1,10 @@
-//! `.npz` files as NumPy writes them: zip archives of `.npy` files, stored or deflated, without the 64-bit extension.
+//! `.npz` files as NumPy writes them: zip archives of `.npy` files.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
+
+use zip::ZipArchive;
 
 /// The bytes of each file of an archive, by its name.
 pub type ZipEntries = BTreeMap<String, Vec<u8>>;
@@ -13,27 +16,16 @@ pub type ZipEntries = BTreeMap<String, Vec<u8>>;
 /// If the file cannot be read. It is meant for files that the repository keeps; `monosplit-graph` has the reader for files
 /// of unknown origin.
 pub fn read_npz(path: &Path) -> ZipEntries {
-    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let u16_at = |at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
-    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let end = (0..bytes.len() - 21).rev().find(|&i| bytes[i..i + 4] == *b"PK\x05\x06").unwrap();
-    let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
-    let mut entries = ZipEntries::new();
-    for _ in 0..count {
-        let (method, packed, local) = (u16_at(at + 10), u32_at(at + 20), u32_at(at + 42));
-        let (name, extra, comment) = (u16_at(at + 28), u16_at(at + 30), u16_at(at + 32));
-        let key = std::str::from_utf8(&bytes[at + 46..at + 46 + name]).unwrap().trim_end_matches(".npy");
-        let start = local + 30 + u16_at(local + 26) + u16_at(local + 28);
-        let data = &bytes[start..start + packed];
-        let data = match method {
-            0 => data.to_vec(),
-            8 => miniz_oxide::inflate::decompress_to_vec(data).unwrap(),
-            other => panic!("{}: compression method {other}", path.display()),
-        };
-        entries.insert(key.to_owned(), data);
-        at += 46 + name + extra + comment;
-    }
-    entries
+    let file = std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut archive = ZipArchive::new(file).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let count = archive.len();
+    let read = |index| {
+        let mut entry = archive.by_index(index).unwrap();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        (entry.name().unwrap().trim_end_matches(".npy").to_owned(), bytes)
+    };
+    (0..count).map(read).collect()
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ Without options: SplitCAM of stream g at the input of the last convolution that 
 one place, for the class with the highest score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
-    /// pictures, or .npy batches.
+    /// pictures, or .npy and .npz batches.
     #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 

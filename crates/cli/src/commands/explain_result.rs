@@ -232,7 +232,7 @@ impl FileNames {
         let stem = Path::new(input).file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy());
         let stem = match stem.rsplit_once('.') {
             Some((stem, ending)) if !ending.contains('[') => stem.to_owned(),
-            _ => stem.replace(".npy[", "-").replace(']', ""),
+            _ => stem.replace(".npy[", "-").replace(".npz[", "-").replace(']', ""),
         };
         let ending = match layer {
             Some(layer) => format!("{}.{}", in_file_name(method), in_file_name(layer)),
@@ -295,6 +295,7 @@ mod tests {
         assert_eq!(names.next("a/cat.jpg", "splitcam", None), "cat.splitcam.png");
         assert_eq!(names.next("b/cat.jpg", "splitcam", None), "cat-2.splitcam.png");
         assert_eq!(names.next("x.npy[3]", "splitcam", None), "x-3.splitcam.png");
+        assert_eq!(names.next("y.npz[3]", "splitcam", None), "y-3.splitcam.png");
         assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out")), "cat.lrp._conv_out.png");
         assert_eq!(names.next("cat.jpg", "gradcam++", None), "cat.gradcam++.png");
         // The names of methods in a compiled file are not trusted.

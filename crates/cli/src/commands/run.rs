@@ -37,9 +37,10 @@ Runs a network on pictures and shows the classes it finds, the most probable fir
   monosplit run pets.onnx x.npy --labels pets-labels.txt --raw logits.npy
 
 An INPUT is a JPEG or PNG picture, a folder of them (taken in the order of their names), or a .npy
-array of samples that are already as the network reads them, [N, C, H, W]. Pictures are brought to
-the network's size exactly as torchvision does it, except that one which has that size already goes
-in as it is; --preset, --fit and the options below them say how.
+array of samples that are already as the network reads them, [N, C, H, W]; of a .npz file with
+several arrays it is the one that has the name of the network's input. Pictures are brought to the
+network's size exactly as torchvision does it, except that one which has that size already goes in
+as it is; --preset, --fit and the options below them say how.
 
 Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
 taken off first, so that it is not applied twice; a note says so. Of a network with several outputs

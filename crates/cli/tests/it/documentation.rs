@@ -420,8 +420,7 @@ fn every_dependency_is_justified_and_every_justified_one_is_there() {
         );
     }
     assert_eq!(direct.matches("\n| `").count(), used.len(), "{used:?}");
-    let number = ["eight", "nine", "ten", "eleven", "twelve"][used.len() - 8];
-    assert!(text.contains(&format!("has {number} direct dependencies")), "{}", used.len());
+    assert!(text.contains(&format!("has {} direct dependencies", used.len())), "{}", used.len());
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let told = text.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
     for name in told.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {

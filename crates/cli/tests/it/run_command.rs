@@ -189,3 +189,26 @@ fn a_reader_that_stops_early_is_no_failure() {
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
     assert_eq!(ended.status.code(), Some(0));
 }
+
+/// Archives that `scripts/make_npz_inputs.py` wrote with NumPy, against the `.npy` file they were made from.
+#[test]
+fn an_archive_is_the_array_in_it() {
+    let folder = ScratchFolder::new();
+    let network = model("vgg/torchscript-17.onnx");
+    let archive = |name: &str| network.with_file_name("../../npz").join(name);
+    let expected = raw(&folder, &[], &[&network, &network.with_file_name("x.npy")]);
+    for name in ["one.npz", "compressed.npz", "fortran.npz"] {
+        assert_eq!(raw(&folder, &[], &[&network, &archive(name)]), expected, "{name}");
+    }
+    let renamed = folder.write("renamed", std::fs::read(archive("one.npz")).unwrap());
+    assert_eq!(raw(&folder, &[], &[&network, &renamed]), expected);
+    refuses(
+        arguments(&[], &[&network, &archive("several.npz")]),
+        &["several.npz", "one called 'x'", "'images', 'labels'"],
+    );
+    let cut = std::fs::read(archive("one.npz")).unwrap();
+    let cut = folder.write("cut.npz", &cut[..cut.len() / 2]);
+    refuses(arguments(&[], &[&network, &cut]), &["cut.npz", "truncated"]);
+    let other = folder.write("words.npz", "not an archive");
+    refuses(arguments(&[], &[&network, &other]), &["words.npz", "neither"]);
+}

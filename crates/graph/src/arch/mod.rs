@@ -195,8 +195,14 @@ fn fitted<'a>(
     Ok((weights, classes))
 }
 
+/// No architecture has as many tensors.
+const MOST_TENSORS: usize = 1 << 12;
+
 /// The architecture the weights do fit, if there is one.
 fn advice(weights: &Weights) -> String {
+    if weights.len() > MOST_TENSORS {
+        return String::new();
+    }
     let fits = networks().find(|(name, network)| fitted(name, *network, weights, true).is_ok());
     fits.map_or_else(String::new, |(name, _)| format!("; these are weights of '{name}'"))
 }

@@ -151,7 +151,7 @@ impl<'g> Exporter<'g> {
             producer_name: "monosplit".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: Some(main),
-            opsets: vec![OperatorSetId { domain: String::new(), version: self.opset }],
+            opsets: vec![OperatorSetId::onnx(self.opset)],
             metadata: graph.metadata().iter().map(|(k, v)| StringStringEntry::new(k, v)).collect(),
             functions: Vec::new(),
         })

@@ -471,7 +471,7 @@ fn names_read<'g>(graph: &'g GraphProto) -> HashSet<&'g str> {
 
 /// The version of ONNX's own operator set.
 pub(crate) fn opset_of(opsets: &[OperatorSetId]) -> Result<i64> {
-    let own = opsets.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx");
+    let own = opsets.iter().find(|o| o.domain().is_empty() || o.domain() == "ai.onnx");
     match own {
         Some(id) if id.version >= 1 => Ok(id.version),
         Some(id) => Err(Error::malformed(format!("there is no operator set {}", id.version))),

@@ -66,7 +66,7 @@ fn model(nodes: Vec<NodeProto>, weights: Vec<TensorProto>) -> ModelProto {
     ModelProto {
         ir_version: 8,
         graph: Some(graph),
-        opsets: vec![OperatorSetId { domain: String::new(), version: 13 }],
+        opsets: vec![OperatorSetId::onnx(13)],
         ..ModelProto::default()
     }
 }
@@ -254,7 +254,7 @@ fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
         inputs: vec!["a".into()],
         outputs: vec!["b".into()],
         nodes,
-        opsets: vec![OperatorSetId { domain: String::new(), version: 18 }],
+        opsets: vec![OperatorSetId::onnx(18)],
         ..FunctionProto::default()
     }
 }

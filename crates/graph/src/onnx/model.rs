@@ -37,8 +37,9 @@ pub(crate) struct ModelProperties {
 /// A version of a set of operators.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct OperatorSetId {
-    #[prost(string, tag = "1")]
-    pub(crate) domain: String,
+    /// Empty for ONNX's own, which is written nevertheless, as other exporters do.
+    #[prost(string, optional, tag = "1")]
+    pub(crate) domain: Option<String>,
     #[prost(int64, tag = "2")]
     pub(crate) version: i64,
 }
@@ -173,6 +174,13 @@ fn corrupt(error: &prost::DecodeError) -> Error {
     let said = error.to_string();
     let place = said.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&said);
     Error::malformed(format!("not an ONNX file, or a corrupt one: {place}"))
+}
+
+impl OperatorSetId {
+    /// A version of ONNX's own operators.
+    pub(crate) fn onnx(version: i64) -> Self {
+        OperatorSetId { domain: Some(String::new()), version }
+    }
 }
 
 impl StringStringEntry {
@@ -363,7 +371,7 @@ mod tests {
             let output = ValueInfoProto::new(weight.name.clone(), 1, [DimProto::Value(COUNT as i64)]);
             let graph =
                 GraphProto { initializers: vec![weight], outputs: vec![output], ..GraphProto::default() };
-            let opsets = vec![OperatorSetId { domain: String::new(), version: 17 }];
+            let opsets = vec![OperatorSetId::onnx(17)];
             let model = ModelProto { graph: Some(graph), opsets, ..ModelProto::default() };
             std::fs::write(&path, model.encode_to_vec()).unwrap();
 

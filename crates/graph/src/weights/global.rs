@@ -121,7 +121,7 @@ fn refused(module: &str, name: &str) -> Error {
 }
 
 /// A name from a file, made fit for a message: one line, of bounded length.
-pub(super) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     const SHOWN: usize = 80;
     let mut shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     if name.chars().nth(SHOWN).is_some() {

@@ -4,20 +4,23 @@
 
 mod checkpoint;
 mod global;
-mod json;
 mod pickle;
 mod pth;
 mod safetensors;
-mod zip;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use self::global::shown;
+use crate::archive::is_archive;
 use crate::{Error, ErrorKind, FileBytes, Result, Tensor};
 
 /// The prefix `torch.nn.DataParallel` puts before every name.
 const DATA_PARALLEL: &str = "module.";
+
+/// The most tensors a file may have. The largest networks of torchvision have about a thousand.
+const MAX_TENSORS: usize = 1 << 16;
 
 /// Named tensors in the order of their file.
 ///
@@ -60,8 +63,12 @@ impl Weights {
         if safetensors::is_safetensors(bytes) {
             let (tensors, properties) = safetensors::read(bytes, file)?;
             Ok(Weights { properties, ..Weights::from_file(tensors) })
-        } else if pth::is_archive(bytes) || pth::is_pickle(bytes) {
-            pth::read(bytes, file).map(Weights::from_file)
+        } else if is_archive(bytes) || pth::is_pickle(bytes) {
+            let tensors = pth::read(bytes, file)?;
+            if tensors.len() > MAX_TENSORS {
+                return Err(Error::malformed(format!("the file has more than {MAX_TENSORS} tensors")));
+            }
+            Ok(Weights::from_file(tensors))
         } else {
             Err(Error::new(
                 ErrorKind::Malformed,

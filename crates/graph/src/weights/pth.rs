@@ -7,18 +7,13 @@ use std::sync::Arc;
 use super::checkpoint::{StorageReference, Storages, tensors};
 use super::global::shown;
 use super::pickle::{Pickle, Value};
-use super::zip::Archive;
+use crate::archive::{Archive, Content, is_archive};
 use crate::element::ByteOrder;
 use crate::{Error, FileBytes, Result, Tensor};
 
 /// The number a file from before PyTorch 1.6 starts with, `0x1950a86a20f9469cfc6c`.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 const PROTOCOL: i64 = 1001;
-
-/// Whether `bytes` start like a zip archive.
-pub(super) fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04")
-}
 
 /// Whether `bytes` start like a pickle.
 pub(super) fn is_pickle(bytes: &[u8]) -> bool {
@@ -44,7 +39,7 @@ fn read_archive(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(Stri
              torch.save(model.state_dict(), …)",
         ));
     }
-    let order = match archive.get(&format!("{folder}byteorder"))? {
+    let order = match stored(&archive, &format!("{folder}byteorder"))? {
         None | Some(b"little") => ByteOrder::Little,
         Some(b"big") => ByteOrder::Big,
         Some(_) => return Err(Error::malformed("the entry 'byteorder' is neither 'little' nor 'big'")),
@@ -52,12 +47,24 @@ fn read_archive(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(Stri
     let data = format!("{folder}data/");
     let mut by_key = HashMap::new();
     for name in archive.names() {
-        if let (Some(key), Some(content)) = (name.strip_prefix(&*data), archive.get(name)?) {
+        if let (Some(key), Some(content)) = (name.strip_prefix(&*data), stored(&archive, name)?) {
             by_key.insert(key, content);
         }
     }
-    let pickle = archive.get(&format!("{folder}data.pkl"))?.unwrap_or_default();
+    let pickle = stored(&archive, &format!("{folder}data.pkl"))?.unwrap_or_default();
     tensors(&Pickle::read(pickle)?, Storages { by_key, order, file })
+}
+
+/// The content of an entry, if there is one; an error if it is compressed.
+fn stored<'a>(archive: &Archive<'a>, name: &str) -> Result<Option<&'a [u8]>> {
+    match archive.content(name)? {
+        None => Ok(None),
+        Some(Content::Stored(bytes)) => Ok(Some(bytes)),
+        Some(Content::Compressed) => Err(Error::unsupported(format!(
+            "the entry '{}' is compressed: weights are read from uncompressed zip files, as torch.save writes them",
+            shown(name)
+        ))),
+    }
 }
 
 fn read_legacy(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(String, Tensor)>> {

@@ -1,15 +1,27 @@
-//! The safetensors format: the length of a JSON header, the header, and the tensors end to end.
+//! The safetensors format: the length of a JSON header, the header, and the tensors end to end. Types and the checks of
+//! offsets are those of the crate `safetensors`. Its reader is not used: of a name that occurs twice it takes the last,
+//! which the format forbids, and tensors without elements come in another order with every run.
 
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::MAX_TENSORS;
 use super::global::shown;
-use super::json::Json;
 use crate::element::{ByteOrder, Element, MAX_RANK};
 use crate::tensor::{Data, element_count};
 use crate::{Error, FileBytes, Result, Tensor};
 
 /// The longest header the format allows.
 const MAX_HEADER: usize = 100_000_000;
+
+/// The key of the properties, which no tensor can have.
+const PROPERTIES: &str = "__metadata__";
 
 /// Whether `bytes` start like a safetensors file.
 pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
@@ -19,43 +31,24 @@ pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
 /// Named tensors, and the properties of their file.
 type Contents = (Vec<(String, Tensor)>, Vec<(String, String)>);
 
-/// The tensors of a safetensors file, in the order of its header, and the texts of its metadata.
+/// The tensors of a safetensors file, in the order of its header, and its properties by name.
 pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Contents> {
     let (header, data) = split(bytes)?;
     // A copy: who writes to a mapped file must not change a text that was checked.
-    let header =
-        String::from_utf8(header.to_vec()).map_err(|_| Error::malformed("the header is not UTF-8"))?;
-    let Json::Object(entries) = Json::read(&header)? else {
-        return Err(Error::malformed("the header is not a JSON object"));
-    };
-    let mut records = Vec::with_capacity(entries.len());
-    let mut properties = Vec::new();
-    for (name, description) in entries {
-        if name == "__metadata__" {
-            properties = texts(description);
-        } else {
-            let record = Record::read(description).map_err(|error| about(&name, &error))?;
-            records.push((name, record));
-        }
-    }
-    check_cover(&records, data.len())?;
-    let tensors: Result<Vec<(String, Tensor)>> = records
+    let header: Header = serde_json::from_slice(&header.to_vec()).map_err(|error| {
+        Error::malformed(format!("the safetensors header: {}", shown(&error.to_string())))
+    })?;
+    check_cover(&header.tensors, data.len())?;
+    let tensors: Result<Vec<(String, Tensor)>> = header
+        .tensors
         .into_iter()
-        .map(|(name, record)| {
-            let tensor = record.tensor(data, file).map_err(|error| about(&name, &error))?;
+        .map(|(name, info)| {
+            let read = tensor(info, data, file);
+            let tensor = read.map_err(|error| error.context(format!("tensor '{}'", shown(&name))))?;
             Ok((name, tensor))
         })
         .collect();
-    Ok((tensors?, properties))
-}
-
-fn texts(metadata: Json) -> Vec<(String, String)> {
-    let Json::Object(entries) = metadata else { return Vec::new() };
-    let text = |(key, value)| match value {
-        Json::Text(text) => Some((key, text)),
-        _ => None,
-    };
-    entries.into_iter().filter_map(text).collect()
+    Ok((tensors?, header.properties.into_iter().collect()))
 }
 
 /// The bytes of a safetensors file.
@@ -63,69 +56,47 @@ pub(super) fn write<'a>(
     tensors: impl Iterator<Item = (&'a str, &'a Tensor)>,
     properties: &[(String, String)],
 ) -> Result<Vec<u8>> {
-    let mut entries = Vec::new();
-    if !properties.is_empty() {
-        let texts: Vec<String> =
-            properties.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-        entries.push(format!("\"__metadata__\":{{{}}}", texts.join(",")));
-    }
+    let mut header = Header { properties: properties.iter().cloned().collect(), tensors: Vec::new() };
     let mut data = Vec::new();
     for (name, tensor) in tensors {
-        if name == "__metadata__" {
-            return Err(Error::argument("no tensor can have the name '__metadata__'"));
+        if name == PROPERTIES {
+            return Err(Error::argument(format!("no tensor can have the name '{PROPERTIES}'")));
         }
         let start = data.len();
-        let kind = encode(tensor.data(), &mut data);
-        entries.push(format!(
-            "{}:{{\"dtype\":\"{kind}\",\"shape\":{:?},\"data_offsets\":[{start},{}]}}",
-            quoted(name),
-            tensor.shape(),
-            data.len()
-        ));
+        let dtype = encode(tensor.data(), &mut data);
+        let info = TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, data.len()) };
+        header.tensors.push((name.to_owned(), info));
     }
-    let mut header = format!("{{{}}}", entries.join(","));
+    let mut header = serde_json::to_vec(&header)
+        .map_err(|error| Error::argument(format!("the header of a safetensors file: {error}")))?;
     // The tensors begin at a multiple of eight bytes.
-    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() > MAX_HEADER {
         return Err(Error::argument("the names of the tensors take more room than the format has"));
     }
-    Ok([&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat())
+    Ok([&(header.len() as u64).to_le_bytes()[..], &header, &data].concat())
 }
 
-/// Appends the elements, little end first; the name of their type.
-fn encode(elements: &Data, bytes: &mut Vec<u8>) -> &'static str {
+/// Appends the elements, little end first; their type.
+fn encode(elements: &Data, bytes: &mut Vec<u8>) -> Dtype {
     match elements {
         Data::F32(elements) => {
             bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            "F32"
+            Dtype::F32
         }
         Data::F64(elements) => {
             bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            "F64"
+            Dtype::F64
         }
         Data::I64(elements) => {
             bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            "I64"
+            Dtype::I64
         }
         Data::Bool(elements) => {
             bytes.extend(elements.iter().map(|&v| u8::from(v)));
-            "BOOL"
+            Dtype::BOOL
         }
     }
-}
-
-/// A text as JSON has it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if (c as u32) < 0x20 => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
@@ -141,66 +112,87 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     })
 }
 
-struct Record {
-    element: Element,
-    shape: Vec<usize>,
-    start: usize,
-    end: usize,
+/// The header: a JSON object of the properties and the tensors.
+struct Header {
+    properties: BTreeMap<String, String>,
+    tensors: Vec<(String, TensorInfo)>,
 }
 
-impl Record {
-    fn read(description: Json) -> Result<Self> {
-        let malformed = || {
-            Error::malformed(
-                "its description is not {\"dtype\": …, \"shape\": […], \"data_offsets\": [start, end]}",
-            )
-        };
-        let Json::Object(fields) = description else { return Err(malformed()) };
-        let (mut element, mut shape, mut offsets) = (None, None, None);
-        for (key, value) in fields {
-            match (&*key, value) {
-                ("dtype", Json::Text(name)) => element = Some(element_named(&name)?),
-                ("shape", Json::Array(items)) => shape = Some(numbers(items).ok_or_else(malformed)?),
-                ("data_offsets", Json::Array(items)) => offsets = Some(numbers(items).ok_or_else(malformed)?),
-                _ => return Err(malformed()),
-            }
+impl Serialize for Header {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.properties.is_empty() {
+            map.serialize_entry(PROPERTIES, &self.properties)?;
         }
-        match (element, shape, offsets.as_deref()) {
-            (Some(element), Some(shape), Some(&[start, end])) if shape.len() <= MAX_RANK => {
-                Ok(Record { element, shape, start, end })
-            }
-            _ => Err(malformed()),
+        for (name, info) in &self.tensors {
+            map.serialize_entry(name, info)?;
         }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+struct HeaderVisitor;
+
+impl<'de> Visitor<'de> for HeaderVisitor {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
     }
 
-    fn tensor(&self, data: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Tensor> {
-        let size = element_count(&self.shape).and_then(|count| count.checked_mul(self.element.width()));
-        match data.get(self.start..self.end) {
-            Some(bytes) if Some(bytes.len()) == size => {
-                Tensor::new(self.shape.clone(), self.element.read(bytes, ByteOrder::Little, file)?)
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Header, A::Error> {
+        let mut header = Header { properties: BTreeMap::new(), tensors: Vec::new() };
+        let mut seen = HashSet::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            if !seen.insert(name.clone()) {
+                return Err(A::Error::custom(format!("two entries are named '{}'", shown(&name))));
             }
-            _ => Err(Error::malformed(format!(
-                "bytes {} to {} of the data cannot hold shape {:?} of {:?}",
-                self.start, self.end, self.shape, self.element
-            ))),
+            if name == PROPERTIES {
+                header.properties = entries.next_value()?;
+                continue;
+            }
+            if header.tensors.len() == MAX_TENSORS {
+                return Err(A::Error::custom(format!("more than {MAX_TENSORS} tensors")));
+            }
+            let info = entries.next_value();
+            let info =
+                info.map_err(|error| A::Error::custom(format!("tensor '{}': {error}", shown(&name))))?;
+            header.tensors.push((name, info));
         }
+        Ok(header)
+    }
+}
+
+fn tensor(info: TensorInfo, data: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Tensor> {
+    if info.shape.len() > MAX_RANK {
+        return Err(Error::malformed(format!("it has more than {MAX_RANK} axes")));
+    }
+    let element = element(info.dtype)?;
+    let (start, end) = info.data_offsets;
+    let size = element_count(&info.shape).and_then(|count| count.checked_mul(element.width()));
+    match data.get(start..end) {
+        Some(bytes) if Some(bytes.len()) == size => {
+            Tensor::new(info.shape, element.read(bytes, ByteOrder::Little, file)?)
+        }
+        _ => Err(Error::malformed(format!(
+            "bytes {start} to {end} of the data cannot hold shape {:?} of {element:?}",
+            info.shape
+        ))),
     }
 }
 
 /// Tensors must cover the data exactly: neither holes that could hide something nor overlaps that multiply.
-fn check_cover(records: &[(String, Record)], length: usize) -> Result<()> {
-    let mut ranges: Vec<(usize, usize)> =
-        records.iter().map(|(_, record)| (record.start, record.end)).collect();
-    ranges.sort_unstable();
-    let mut covered = 0;
-    for (start, end) in ranges {
-        if start != covered || end < start {
-            return Err(Error::malformed(format!(
-                "the tensors leave a hole or overlap at byte {covered} of the data"
-            )));
-        }
-        covered = end;
-    }
+fn check_cover(tensors: &[(String, TensorInfo)], length: usize) -> Result<()> {
+    let mut sorted = tensors.to_vec();
+    sorted.sort_by_key(|(_, info)| info.data_offsets);
+    let covered = sorted.last().map_or(0, |(_, info)| info.data_offsets.1);
+    Metadata::new(None, sorted).map_err(|error| Error::malformed(shown(&error.to_string())))?;
     if covered != length {
         return Err(Error::malformed(format!(
             "the tensors take {covered} bytes, the file holds {length}: it is truncated or corrupt"
@@ -209,42 +201,27 @@ fn check_cover(records: &[(String, Record)], length: usize) -> Result<()> {
     Ok(())
 }
 
-fn numbers(items: Vec<Json>) -> Option<Vec<usize>> {
-    items
-        .into_iter()
-        .map(|item| match item {
-            Json::Number(number) => usize::try_from(number).ok(),
-            _ => None,
-        })
-        .collect()
-}
-
-fn element_named(name: &str) -> Result<Element> {
-    Ok(match name {
-        "BOOL" => Element::Bool,
-        "I8" => Element::I8,
-        "I16" => Element::I16,
-        "I32" => Element::I32,
-        "I64" => Element::I64,
-        "U8" => Element::U8,
-        "U16" => Element::U16,
-        "U32" => Element::U32,
-        "U64" => Element::U64,
-        "F16" => Element::F16,
-        "BF16" => Element::BF16,
-        "F32" => Element::F32,
-        "F64" => Element::F64,
-        _ => {
+fn element(dtype: Dtype) -> Result<Element> {
+    Ok(match dtype {
+        Dtype::BOOL => Element::Bool,
+        Dtype::I8 => Element::I8,
+        Dtype::I16 => Element::I16,
+        Dtype::I32 => Element::I32,
+        Dtype::I64 => Element::I64,
+        Dtype::U8 => Element::U8,
+        Dtype::U16 => Element::U16,
+        Dtype::U32 => Element::U32,
+        Dtype::U64 => Element::U64,
+        Dtype::F16 => Element::F16,
+        Dtype::BF16 => Element::BF16,
+        Dtype::F32 => Element::F32,
+        Dtype::F64 => Element::F64,
+        other => {
             return Err(Error::unsupported(format!(
-                "it holds numbers of type '{}': convert them to float32 before saving",
-                shown(name)
+                "it holds numbers of type '{other}': convert them to float32 before saving"
             )));
         }
     })
-}
-
-fn about(name: &str, error: &Error) -> Error {
-    error.clone().context(format!("tensor '{}'", shown(name)))
 }
 
 #[cfg(test)]
@@ -306,12 +283,30 @@ mod tests {
             tensor("F32", &format!("[{}1]", "1,".repeat(64)), 0, 4),
             r#"{"a":{"dtype":"F32","shape":[1]}}"#.to_owned(),
             r#"{"a":[]}"#.to_owned(),
+            r#"[]"#.to_owned(),
+            r#"{"a":{"dtype":"X7","shape":[1],"data_offsets":[0,4]}}"#.to_owned(),
+            r#"{"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,4]}}"#.to_owned(),
+            r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},}"#.to_owned(),
+            r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#
+                .to_owned(),
+            format!(r#"{{"a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000)),
             r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#
                 .to_owned(),
         ] {
             assert!(read(&file(&header, &[0; 4])).is_err(), "{header}");
         }
         assert!(read(&file(&tensor("F32", "[1]", 0, 4), &[0; 4])).is_ok());
+    }
+
+    #[test]
+    fn a_file_of_very_many_tensors_is_refused_at_once() {
+        let names = 0..3 * MAX_TENSORS;
+        let tensors: Vec<String> =
+            names.map(|i| format!(r#""t{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#)).collect();
+        let entries = |count: usize| file(&format!("{{{}}}", tensors[..count].join(",")), &[]);
+        assert_eq!(read(&entries(MAX_TENSORS)).unwrap().0.len(), MAX_TENSORS);
+        let error = read(&entries(tensors.len())).unwrap_err().to_string();
+        assert!(error.contains("more than 65536 tensors"), "{error}");
     }
 
     #[test]

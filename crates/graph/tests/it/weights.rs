@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use monosplit_graph::npz::Arrays;
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{Data, ErrorKind, Tensor, npy};
 
@@ -225,4 +226,45 @@ fn large_weights_are_used_where_they_lie() {
         let Data::F32(buffer) = tensor.into_data() else { panic!("other numbers") };
         assert_eq!(buffer.try_into_vec().is_err(), mapped, "{name}");
     }
+}
+
+/// Against the `.npy` files of the same arrays, whose numbers the tests above know.
+#[test]
+fn archives_of_arrays_hold_what_numpy_put_into_them() {
+    for file in ["npz/stored.npz", "npz/compressed.npz"] {
+        let bytes_of_file = bytes(file);
+        let mut arrays = Arrays::open(&bytes_of_file).unwrap();
+        let names: Vec<String> = arrays.names().map(str::to_owned).collect();
+        let kinds = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "b1"];
+        let small = kinds.iter().flat_map(|kind| ["little", "big", "fortran"].map(|l| format!("{kind}-{l}")));
+        for name in small {
+            assert!(names.contains(&name), "{file} lacks {name}");
+            let expected = npy::read(&bytes(&format!("npy/{name}.npy"))).unwrap();
+            assert_eq!(arrays.read(&name).unwrap(), expected, "{file}: {name}");
+        }
+    }
+    let file = bytes("npz/compressed.npz");
+    let long = Tensor::new([3, 100, 200], (0..60_000).map(|i| (i % 251) as f32).collect::<Vec<_>>()).unwrap();
+    assert_eq!(Arrays::open(&file).unwrap().read("größe").unwrap(), long);
+}
+
+#[test]
+fn of_several_arrays_the_wanted_one_is_read() {
+    let one = bytes("npz/one.npz");
+    // The half-precision numbers nearest to 0.1 and −2.5.
+    let expected = Tensor::new([1, 2], vec![0.099975586f32, -2.5]).unwrap();
+    assert_eq!(Arrays::open(&one).unwrap().choose(&["x"]).unwrap(), expected);
+    let several = bytes("npz/stored.npz");
+    let mut several = Arrays::open(&several).unwrap();
+    assert_eq!(several.choose(&["x", "f4-big"]).unwrap(), several.read("f4-big").unwrap());
+    let error = several.choose(&["x"]).unwrap_err().to_string();
+    assert!(error.contains("one called 'x'") && error.contains("'b1-big', 'b1-fortran'"), "{error}");
+}
+
+#[test]
+fn arrays_that_unpack_to_more_than_is_read_are_refused() {
+    let bomb = std::fs::read(monosplit_testing::crates_folder().join("../fuzz/seeds/bomb.npz")).unwrap();
+    let error = Arrays::open(&bomb).unwrap().read("x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("1024 MiB"), "{error}");
 }

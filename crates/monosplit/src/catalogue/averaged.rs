@@ -4,7 +4,7 @@ use monosplit_explain::methods::{
     GradientShap, IntegratedGradients, SmoothGrad, Smoothed, Strength, VarGrad,
 };
 use monosplit_explain::{Baseline, Quadrature};
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Result, array_file};
 
 use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
@@ -148,7 +148,7 @@ pub(super) fn samples(options: &mut Options, default: usize) -> Result<usize> {
 /// The baseline.
 pub(super) fn baseline(options: &mut Options) -> Result<Baseline> {
     let Some(text) = options.text("baseline") else { return Ok(Baseline::default()) };
-    if text.ends_with(".npy") {
+    if array_file::is_array_name(&text) {
         return files::array(&text).map(Baseline::Images);
     }
     if text.eq_ignore_ascii_case("mean") {

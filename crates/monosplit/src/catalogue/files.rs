@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use monosplit_graph::{Error, Result, Tensor, npy};
+use monosplit_graph::{Error, Result, Tensor, array_file};
 use monosplit_image::Picture;
 
 use crate::model;
@@ -10,18 +10,18 @@ use crate::model;
 /// The largest array that is read.
 const MAX_ARRAY: u64 = 1 << 30;
 
-/// The array in a `.npy` file.
+/// The array in a `.npy` or `.npz` file.
 pub(super) fn array(path: &str) -> Result<Tensor> {
-    let tensor = npy::read(&model::read_file(Path::new(path), MAX_ARRAY)?)?;
+    let tensor = array_file::read(&model::read_file(Path::new(path), MAX_ARRAY)?, &[])?;
     if tensor.to_f64().iter().any(|v| !v.is_finite()) {
         return Err(Error::argument(format!("{path}: some numbers are not finite")));
     }
     Ok(tensor)
 }
 
-/// A mask: a `.npy` file as it is, or a picture, black as 0 and white as 1.
+/// A mask: an array as it is, or a picture, black as 0 and white as 1.
 pub(super) fn mask(path: &str) -> Result<Tensor> {
-    if path.ends_with(".npy") {
+    if array_file::is_array_name(path) {
         return array(path);
     }
     let grey = Picture::open(path)?.to_grey();

@@ -2,7 +2,7 @@
 
 use monosplit_explain::Features;
 use monosplit_explain::methods::{FeatureAblation, KernelShap, Lime, Measure, Occlusion, Rise};
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Result, array_file};
 
 use super::averaged::{BASELINE, BATCH, SEED, baseline, batch, samples};
 use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
@@ -167,7 +167,7 @@ fn features(options: &mut Options) -> Result<Features> {
         None | Some("slic") => Ok(Features::Superpixels { segments, compactness }),
         Some("grid") => Ok(Features::Grid(side)),
         Some("elements") => Ok(Features::Elements),
-        Some(file) if file.ends_with(".npy") => files::array(file).map(Features::Mask),
+        Some(file) if array_file::is_array_name(file) => files::array(file).map(Features::Mask),
         Some(other) => Err(Error::argument(format!(
             "parts are slic, grid, elements, or a .npy file of whole numbers, found '{other}'"
         ))),

@@ -2,7 +2,7 @@
 
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
-use monosplit_graph::{Error, Result, Tensor};
+use monosplit_graph::{Error, Result, Tensor, array_file};
 
 use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
 
@@ -134,7 +134,7 @@ fn pool(options: &mut Options) -> Result<PoolChange> {
 
 /// The images in a file.
 fn images(method: &str, key: &str, other: &str, text: &str) -> Result<Tensor> {
-    if !text.ends_with(".npy") {
+    if !array_file::is_array_name(text) {
         return Err(Error::argument(format!(
             "{method}: option '{key}' is {other} or a .npy file, found '{text}'"
         )));

@@ -84,6 +84,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "piecewise" => {
             "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
         }
+        "recursive" => "--recursive looks into the folders in it",
         _ => return None,
     };
     Some(words.to_owned())
@@ -102,7 +103,8 @@ pub(crate) fn note(message: &str) {
     }
 }
 
-fn say(message: &str) {
+/// Prints one line on the error stream, whether only errors are wanted there or not.
+pub(crate) fn say(message: &str) {
     use io::Write;
     // A closed error stream cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));

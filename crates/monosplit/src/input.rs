@@ -2,76 +2,57 @@
 //! them fits into memory.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use monosplit_graph::{Data, Error, Kind, Result, Tensor, array_file, element_count};
-use monosplit_image::{Picture, Prepared, Preprocess};
+use monosplit_graph::{Data, Error, Kind, Result, Tensor, array_file, element_count, open_regular};
+use monosplit_image::{Picture, Prepared, Preprocess, ReadOptions};
 use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
 
+use crate::input_list::InputList;
 use crate::model::{self, ChannelOrder, Model};
+use crate::standard_input;
 
 /// The largest file of an array that is read.
 const MAX_ARRAY: u64 = 16 << 30;
 
-const PICTURE_ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// An input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputFile {
-    /// A JPEG or PNG picture.
+    /// A picture, in any of the formats that are read.
     Picture(PathBuf),
     /// A preprocessed batch.
     Batch(PathBuf),
 }
 
 impl InputFile {
-    /// The files at `paths`; for a folder, the pictures in it sorted by name.
+    /// The files at `paths`; for a folder, the pictures in it sorted by name; for `-`, what standard input holds.
+    /// [`InputList`] also looks into the folders of a folder.
     pub fn list(paths: &[PathBuf]) -> Result<Vec<InputFile>> {
-        let mut sources = Vec::new();
-        for path in paths {
-            if path.is_dir() {
-                let pictures = pictures_in(path)?;
-                pictures.iter().for_each(monosplit_graph::keep);
-                sources.extend(pictures.into_iter().map(InputFile::Picture));
-            } else {
-                sources.push(InputFile::of_file(path)?);
-            }
-        }
-        Ok(sources)
+        Ok(InputList::of(paths, false)?.files)
     }
 
     /// The kind of a file by its first bytes. Its name counts only if it is that of an array.
-    fn of_file(path: &Path) -> Result<InputFile> {
-        let failed = |cause| Error::io(path, cause);
+    pub(crate) fn of_file(path: &Path) -> Result<InputFile> {
         let mut first = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(array_file::BEGINNING as u64).read_to_end(&mut first).map_err(failed)?;
+        if standard_input::is_meant(path) {
+            first.extend(standard_input::bytes()?.iter().take(array_file::BEGINNING));
+        } else {
+            let file = open_regular(path)?;
+            let read = file.take(array_file::BEGINNING as u64).read_to_end(&mut first);
+            read.map_err(|cause| Error::io(path, cause))?;
+        }
         let is_batch = array_file::is_array(&first) || array_file::is_array_name(path);
         Ok(if is_batch { InputFile::Batch(path.to_owned()) } else { InputFile::Picture(path.to_owned()) })
     }
-}
 
-fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause| Error::io(folder, cause);
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-        if ending.is_some_and(|e| PICTURE_ENDINGS.contains(&e.as_str())) && path.is_file() {
-            found.push(path);
+    fn path(&self) -> &Path {
+        match self {
+            InputFile::Picture(path) | InputFile::Batch(path) => path,
         }
     }
-    if found.is_empty() {
-        return Err(Error::argument(format!(
-            "{}: the folder holds no pictures; .jpg, .jpeg and .png files are read",
-            folder.display()
-        )));
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// One sample, ready for the network.
@@ -112,6 +93,19 @@ pub struct SampleReader {
     rest: Option<Batch>,
     preprocess: Option<Preprocess>,
     input: ModelInput,
+    read_options: ReadOptions,
+    skips: bool,
+    skipped: Vec<SkippedInput>,
+    any_read: bool,
+}
+
+/// An input that could not be read, and why.
+#[derive(Clone, Debug)]
+pub struct SkippedInput {
+    /// The file.
+    pub name: String,
+    /// What is wrong with it; begins with the file.
+    pub error: Error,
 }
 
 /// What the input of a network expects.
@@ -124,7 +118,7 @@ pub(crate) struct ModelInput {
 }
 
 struct Batch {
-    path: PathBuf,
+    name: String,
     tensor: Tensor,
     next: usize,
 }
@@ -135,7 +129,40 @@ impl SampleReader {
         let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
         let order = if pictures { model.picture_input()?.order } else { ChannelOrder::ChannelsFirst };
         let input = ModelInput::new(model, order)?;
-        Ok(SampleReader { sources: sources.into(), opened: 0, rest: None, preprocess, input })
+        if let Some(preprocess) = preprocess.as_ref().filter(|_| pictures) {
+            input.check(preprocess)?;
+        }
+        Ok(SampleReader {
+            sources: sources.into(),
+            opened: 0,
+            rest: None,
+            preprocess,
+            input,
+            read_options: ReadOptions::default(),
+            skips: false,
+            skipped: Vec::new(),
+            any_read: false,
+        })
+    }
+
+    /// Sets how pictures are read.
+    #[must_use]
+    pub fn read_options(mut self, options: ReadOptions) -> Self {
+        self.read_options = options;
+        self
+    }
+
+    /// Sets that a file which cannot be read is left out, if there are others; [`skipped`](SampleReader::skipped) lists
+    /// those. Without it, the first such file is an error, as it is in any case where no file can be read.
+    #[must_use]
+    pub fn skip_unreadable(mut self, skips: bool) -> Self {
+        self.skips = skips && self.sources.len() > 1;
+        self
+    }
+
+    /// The files that were left out so far.
+    pub fn skipped(&self) -> &[SkippedInput] {
+        &self.skipped
     }
 
     /// How many files have been opened.
@@ -167,24 +194,50 @@ impl SampleReader {
             }
             return Ok(Some(sample));
         }
-        let Some(source) = self.sources.pop_front() else { return Ok(None) };
-        self.opened += 1;
+        while let Some(source) = self.sources.pop_front() {
+            self.opened += 1;
+            match self.opened_file(&source) {
+                Ok(sample) => {
+                    self.any_read = true;
+                    return if sample.is_some() { Ok(sample) } else { self.next_sample() };
+                }
+                Err(error) if self.skips => {
+                    self.skipped.push(SkippedInput { name: standard_input::name(source.path()), error });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match self.skipped.first() {
+            Some(first) if !self.any_read => Err(first.error.clone().context(format!(
+                "none of the {} inputs can be read, the first for this reason",
+                self.skipped.len()
+            ))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The sample of a picture. A batch becomes what is read next, and has none of its own.
+    fn opened_file(&mut self, source: &InputFile) -> Result<Option<Sample>> {
+        let name = standard_input::name(source.path());
         match source {
-            InputFile::Picture(path) => self.picture(&path).map(Some),
+            InputFile::Picture(path) => self.picture(path, &name).map(Some),
             InputFile::Batch(path) => {
-                let tensor = self.input.batch(&path).map_err(|error| about(&path, error))?;
-                self.rest = Some(Batch { path, tensor, next: 0 });
-                self.next_sample()
+                let tensor = self.input.batch(path).map_err(|error| about(&name, error))?;
+                self.rest = Some(Batch { name, tensor, next: 0 });
+                Ok(None)
             }
         }
     }
 
-    fn picture(&self, path: &Path) -> Result<Sample> {
-        let picture = Picture::open(path)?;
+    fn picture(&self, path: &Path, name: &str) -> Result<Sample> {
+        let picture = match standard_input::is_meant(path) {
+            true => standard_input::bytes().and_then(|bytes| Picture::decode_with(bytes, &self.read_options)),
+            false => Picture::open_with(path, &self.read_options),
+        };
         let preprocess = self.preprocess.clone().unwrap_or_default();
-        let prepared = self.input.picture(&picture, &preprocess).map_err(|error| about(path, error))?;
-        let name = path.display().to_string();
-        Ok(Sample { name, tensor: prepared.tensor, picture: Some(prepared.picture) })
+        let prepared = picture.and_then(|picture| self.input.picture(&picture, &preprocess));
+        let prepared = prepared.map_err(|error| about(name, error))?;
+        Ok(Sample { name: name.to_owned(), tensor: prepared.tensor, picture: Some(prepared.picture) })
     }
 }
 
@@ -194,6 +247,17 @@ impl ModelInput {
         let input = model.input()?;
         let name = input.label.tensor.clone();
         Ok(ModelInput { name, order, sample_shape: model.sample_shape()?, kind: input.kind })
+    }
+
+    /// An error if pictures cannot come out of the preprocessing as the network reads them, whatever they are.
+    fn check(&self, preprocess: &Preprocess) -> Result<()> {
+        let channels = preprocess.bounds()?.len();
+        let Some((height, width)) = preprocess.output_size() else { return Ok(()) };
+        let shape = match self.order {
+            ChannelOrder::ChannelsFirst => [channels, height, width],
+            ChannelOrder::ChannelsLast => [height, width, channels],
+        };
+        if shape[..] == self.sample_shape { Ok(()) } else { Err(self.misfit(&[&[1], &shape[..]].concat())) }
     }
 
     /// A picture as the network reads it.
@@ -211,7 +275,11 @@ impl ModelInput {
     }
 
     fn batch(&self, path: &Path) -> Result<Tensor> {
-        let tensor = array_file::read(&model::read_file(path, MAX_ARRAY)?, &[&self.name])?;
+        let wanted = [&*self.name];
+        let tensor = match standard_input::is_meant(path) {
+            true => array_file::read(standard_input::bytes()?, &wanted)?,
+            false => array_file::read(&model::read_file(path, MAX_ARRAY)?, &wanted)?,
+        };
         let alone = tensor.shape() == self.sample_shape;
         let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
         match tensor.shape().split_first() {
@@ -248,17 +316,16 @@ impl Batch {
             Data::Bool(all) => all[range].to_vec().into(),
         };
         let tensor = Tensor::new([&[1], sample_shape].concat(), data)?;
-        let name = format!("{}[{}]", self.path.display(), self.next);
+        let name = format!("{}[{}]", self.name, self.next);
         self.next += 1;
         Ok(Sample { name, tensor, picture: None })
     }
 }
 
-fn about(path: &Path, error: Error) -> Error {
-    let (prefix, said) = (path.display().to_string(), error.to_string());
-    match said.starts_with(&prefix) {
+fn about(name: &str, error: Error) -> Error {
+    match error.to_string().starts_with(name) {
         true => error,
-        false => error.context(prefix),
+        false => error.context(name),
     }
 }
 

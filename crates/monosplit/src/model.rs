@@ -242,10 +242,17 @@ impl Model {
         match self.sample_shape()?[..] {
             [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsFirst }),
             [h, w, c @ (1 | 3)] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsLast }),
-            _ => {
+            ref other => {
                 let input = self.input()?;
+                let expected = match other.len() {
+                    3 => "expected 1 or 3 channels".to_owned(),
+                    axes => format!(
+                        "expected four axes, as [N, channels, height, width], found {}",
+                        axes.saturating_add(1)
+                    ),
+                };
                 Err(self.unfit(format!(
-                    "input '{}' has the shape {}, which no picture fits (expected 1 or 3 channels); \
+                    "input '{}' has the shape {}, which no picture fits ({expected}); \
                      give a preprocessed .npy batch",
                     input.label.tensor, input.shape
                 )))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::explain::Class;
 use monosplit::graph::{Error, Result};
-use monosplit::{Labels, Model, ScoreKind};
+use monosplit::{Labels, Model, SampleReader, ScoreKind};
 
 /// Which class is explained, and what classes are called.
 #[derive(Args)]
@@ -27,6 +27,12 @@ impl ClassArgs {
     /// Whether a class was given.
     pub(crate) fn is_given(&self) -> bool {
         !self.class.is_empty()
+    }
+
+    /// A reader for these classes: where each input has a class of its own, none may be skipped, or the others would get
+    /// the classes of their neighbours.
+    pub(crate) fn fitting(&self, reader: SampleReader) -> SampleReader {
+        if self.class.len() > 1 { reader.skip_unreadable(false) } else { reader }
     }
 
     /// The names of the classes and the kind of their scores.

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::graph::Result;
+use monosplit::image::is_picture_name;
 use monosplit::render::{Format, HeatmapOptions, MOST_LEVELS, OverlayOptions, Scene};
 
+use super::inputs::skipped_json;
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::table::printable;
-
-/// Endings of picture files that are not written.
-const OTHERS: [&str; 7] = ["jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"];
 
 /// A command whose result is one figure.
 pub(crate) trait Draws {
@@ -67,7 +66,11 @@ impl DrawingArgs {
             }
         }
         if self.json {
-            writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;
+            writeln!(
+                out,
+                "{}",
+                Json::Object(vec![("files", Json::files(&files)), ("skipped", skipped_json())])
+            )?;
         }
         Ok(())
     }
@@ -77,12 +80,10 @@ impl DrawingArgs {
         let named = if self.output.is_empty() { &usual[..] } else { &self.output };
         let mut files = Vec::new();
         for path in named {
-            let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
             match Format::of(path) {
                 Ok(_) => files.push(path.clone()),
-                Err(error) if ending.is_some_and(|ending| OTHERS.iter().any(|other| ending == *other)) => {
-                    return Err(error);
-                }
+                // A kind of picture that is read but not written.
+                Err(error) if is_picture_name(path) => return Err(error),
                 Err(_) => files.extend(["png", "svg"].map(|ending| {
                     let mut name = path.clone().into_os_string();
                     name.push(".");

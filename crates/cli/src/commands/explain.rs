@@ -10,9 +10,7 @@ use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{
-    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes, chosen_layer,
-};
+use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes, chosen_layer};
 
 use super::by_layer;
 use super::cancelled_channels;
@@ -21,6 +19,7 @@ use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
 use super::explain_result::{ExplainContext, FileNames, InputResult, MapDescription, raw_paths};
+use super::inputs::{remember_skipped, skipped_json};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
@@ -62,7 +61,7 @@ Without options: SplitCAM of stream g at the input of the last convolution that 
 one place, for the class with the highest score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
-    /// pictures, or .npy and .npz batches.
+    /// pictures, .npy and .npz batches, or - for one of these on standard input.
     #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
@@ -118,7 +117,7 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
-        let sources = InputFile::list(inputs)?;
+        let sources = self.preprocessing.inputs.list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
@@ -132,7 +131,7 @@ impl Explain {
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let chosen = choice.resolve(&ValueBounds::of(preprocess.as_ref())?)?;
-        let mut reader = SampleReader::new(&model, sources, preprocess)?;
+        let mut reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
         let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
@@ -258,6 +257,7 @@ impl Explain {
             ("title", first.map(|map| map.title.clone()).into()),
             ("alpha", first.and_then(|map| map.alpha).into()),
             ("inputs", results.iter().map(|result| result.json(context)).collect()),
+            ("skipped", skipped_json()),
         ];
         object.extend(profile.map(|profile| ("profile", profile)));
         Json::Object(object)
@@ -347,6 +347,7 @@ impl InputLoop<'_> {
             progress(reader.opened().saturating_sub(waiting.len()), reader.total(), begun);
         }
         classes.all_used(results.len())?;
+        remember_skipped(&reader);
         Ok(Outcome { results, maps })
     }
 

@@ -6,11 +6,12 @@ use clap::Args;
 use monosplit::catalogue::ValueBounds;
 use monosplit::explain::Explanation;
 use monosplit::graph::{Error, Result};
-use monosplit::{InputFile, Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
+use monosplit::{Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::DrawingArgs;
+use super::inputs::remember_skipped;
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 
@@ -20,7 +21,8 @@ const MOST_ROWS: usize = 64;
 /// The network and the pictures, and how they are computed and drawn.
 #[derive(Args)]
 pub(crate) struct FigureInputArgs {
-    /// The network, an ONNX file (not with --arch), then pictures or folders of pictures.
+    /// The network, an ONNX file (not with --arch), then pictures, folders of pictures,
+    /// or - for a picture on standard input.
     #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
@@ -43,7 +45,7 @@ pub(crate) struct FigureInputArgs {
 /// The opened network with a reader of its pictures.
 pub(crate) struct FigureInput {
     pub(crate) model: Model,
-    pub(crate) reader: SampleReader,
+    reader: SampleReader,
     pub(crate) labels: Labels,
     pub(crate) score_kind: ScoreKind,
     pub(crate) classes: Classes,
@@ -55,18 +57,27 @@ impl FigureInputArgs {
     pub(crate) fn open(&self) -> Result<FigureInput> {
         let nothing = "nothing to draw; name a picture or a folder of pictures";
         let (origin, inputs) = self.network.split(&self.files, nothing)?;
-        let sources = InputFile::list(inputs)?;
+        let sources = self.preprocessing.inputs.list(inputs)?;
         let model = self.network.options_for(self.compute.precision()).open(origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let bounds = ValueBounds::of(preprocess.as_ref())?;
         let (labels, score_kind) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
-        let reader = SampleReader::new(&model, sources, preprocess)?;
+        let reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
         Ok(FigureInput { model, reader, labels, score_kind, classes, bounds })
     }
 }
 
 impl FigureInput {
+    /// The next picture; none at the end.
+    pub(crate) fn next_sample(&mut self) -> Result<Option<Sample>> {
+        let sample = self.reader.take(1)?.pop();
+        if sample.is_none() {
+            remember_skipped(&self.reader);
+        }
+        Ok(sample)
+    }
+
     /// An error if there are more pictures than rows.
     pub(crate) fn check_rows(&self) -> Result<()> {
         match self.reader.total() > MOST_ROWS {

@@ -15,6 +15,7 @@ mod explain_compiled;
 mod explain_result;
 mod figure;
 mod figure_input;
+mod inputs;
 mod inspect;
 mod maxout;
 mod method;
@@ -111,7 +112,8 @@ is ever executed.
   monosplit completions bash                    completions for a shell; `monosplit man`: the manual
 
 The exit code is 0 when all went well, 1 when `verify` found that something does not hold, and 2
-otherwise, with one line on the error stream that says what was wrong. Defaults of options are read
+otherwise, with one line on the error stream that says what was wrong, or one for each input that
+was skipped because it cannot be read. Defaults of options are read
 from monosplit.toml in the current folder and from monosplit/config.toml where your system keeps
 configurations; the environment variable MONOSPLIT_CONFIG names another file.")]
 struct CommandLine {
@@ -231,6 +233,8 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     });
     match done {
         Ok(code) => {
+            let skipped = inputs::report_skipped();
+            let code = skipped.filter(|_| code == ExitCode::SUCCESS).map_or(code, ExitCode::from);
             let next = command.and_then(|command| next_step::after(command, &arguments));
             // No hint after a failed check, and none beside JSON.
             if let Some(next) =

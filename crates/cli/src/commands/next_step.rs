@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use monosplit::holds_maps;
+use monosplit::image::is_picture_name;
 
 use super::demo::quoted;
 use super::{Command, CommandLine, is_written};
@@ -56,11 +57,12 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
     let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
+    let picture = read.iter().find(|word| is_picture_name(Path::new(word)));
     let complete = line.contains("{written}");
     let line = line
         .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(&name)))
         .replace("{model}", &model)
-        .replace("{picture}", &file(&["png", "jpg", "jpeg"], "PICTURE.jpg"))
+        .replace("{picture}", &picture.map_or_else(|| "PICTURE.jpg".to_owned(), |name| quoted(name)))
         .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
     let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
     let carried = line.split(' ').next().map(|next| carried(&words, next, complete)).unwrap_or_default();

@@ -101,9 +101,9 @@ impl Panels {
     ) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
         input.check_rows()?;
-        let mut next = input.reader.take(1)?.pop();
+        let mut next = input.next_sample()?;
         while let Some(sample) = next {
-            next = input.reader.take(1)?.pop();
+            next = input.next_sample()?;
             let position = BatchPosition { offset: rows.len(), is_last: next.is_none() };
             let explained = self.at_position(&sample, &input.classes.of(rows.len(), 1)?, position)?;
             let caption = input.named(&explained);

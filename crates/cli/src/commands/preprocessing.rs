@@ -6,15 +6,37 @@ use clap::{Args, ValueEnum};
 use monosplit::graph::metadata::PRESET;
 use monosplit::graph::{Error, Result, Tensor};
 use monosplit::image;
-use monosplit::image::{Preprocess, Resize, Scale};
+use monosplit::image::{OrientationChoice, Preprocess, ReadOptions, Resize, Scale};
 use monosplit::{InputFile, Model, SampleReader};
+
+use super::inputs::{InputArgs, remember_skipped};
 
 /// How pictures are made ready.
 #[derive(Args)]
 #[command(next_help_heading = "Preprocessing of pictures")]
 pub(crate) struct PreprocessingArgs {
     #[command(flatten)]
+    pub(crate) inputs: InputArgs,
+
+    #[command(flatten)]
     values: ValueArgs,
+
+    /// Which way up a picture is: upright (turned as its EXIF orientation says, as people see
+    /// it) or ignore (as it is stored, as Pillow and torchvision open it).
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
+    orientation: Orientation,
+
+    /// Lay transparent pictures on this colour: white, black, grey or six hexadecimal digits
+    /// as in #c81e5a. Without it alpha is dropped, as Pillow's convert("RGB") does.
+    #[arg(long, value_name = "COLOUR", value_parser = colour, verbatim_doc_comment)]
+    background: Option<[u8; 3]>,
 
     /// Scale the shorter side to N pixels before cropping.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -56,7 +78,7 @@ pub(crate) struct ValueArgs {
     ///   imagenet-bgr  Caffe's and Keras' older ones: the same crop, BGR in 0 … 255 less
     ///                 (103.939, 116.779, 123.68)
     ///   unit          the same crop, RGB in 0 … 1
-    ///   none          the picture as it is, RGB in 0 … 255
+    ///   none          the same crop, RGB in 0 … 255 as in the file
     /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
     /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
@@ -110,6 +132,13 @@ enum Filter {
     Nearest,
 }
 
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Orientation {
+    #[default]
+    Upright,
+    Ignore,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Range {
     Unit,
@@ -123,12 +152,30 @@ impl PreprocessingArgs {
         if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
     }
 
+    /// A reader of `sources`, which were listed by [`InputArgs::list`]. It skips files that cannot be read.
+    pub(crate) fn reader(
+        &self,
+        model: &Model,
+        sources: Vec<InputFile>,
+        preprocess: Option<Preprocess>,
+    ) -> Result<SampleReader> {
+        let options =
+            ReadOptions::default().background(self.background).orientation(match self.orientation {
+                Orientation::Upright => OrientationChoice::Upright,
+                Orientation::Ignore => OrientationChoice::Ignore,
+            });
+        let reader = SampleReader::new(model, sources, preprocess)?.read_options(options);
+        Ok(self.inputs.skipping(reader))
+    }
+
     /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
         let Some(input) = input else { return model.pattern_sample() };
-        let sources = InputFile::list(std::slice::from_ref(input))?;
+        let sources = self.inputs.list(std::slice::from_ref(input))?;
         let preprocess = self.for_sources(model, &sources)?;
-        let sample = SampleReader::new(model, sources, preprocess)?.take(1)?.into_iter().next();
+        let mut reader = self.reader(model, sources, preprocess)?;
+        let sample = reader.take(1)?.into_iter().next();
+        remember_skipped(&reader);
         Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
     }
 
@@ -209,5 +256,36 @@ impl ValueArgs {
             preprocess = preprocess.std(std.clone());
         }
         Ok(preprocess)
+    }
+}
+
+/// Parses a colour.
+fn colour(text: &str) -> std::result::Result<[u8; 3], String> {
+    match text.to_ascii_lowercase().as_str() {
+        "white" => return Ok([255; 3]),
+        "black" => return Ok([0; 3]),
+        "grey" | "gray" => return Ok([128; 3]),
+        _ => {}
+    }
+    let digits = text.strip_prefix('#').unwrap_or(text);
+    let number = u32::from_str_radix(digits, 16).ok();
+    match number.filter(|_| digits.len() == 6 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+        Some(number) => Ok([(number >> 16) as u8, (number >> 8) as u8, number as u8]),
+        None => Err("expected white, black, grey or six hexadecimal digits, as in #c81e5a".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_have_names_and_numbers() {
+        assert_eq!(colour("White"), Ok([255; 3]));
+        assert_eq!(colour("#c81E5a"), Ok([200, 30, 90]));
+        assert_eq!(colour("000001"), Ok([0, 0, 1]));
+        for wrong in ["", "#fff", "+12345", "pink", "#1234567", "é23456"] {
+            assert!(colour(wrong).is_err(), "{wrong}");
+        }
     }
 }

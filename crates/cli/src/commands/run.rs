@@ -9,6 +9,7 @@ use monosplit::graph::{Error, Kind, Result, Tensor, check_replaceable, npy, writ
 use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
 
 use super::compute::ComputeArgs;
+use super::inputs::{remember_skipped, skipped_json};
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
 use super::profile;
@@ -36,11 +37,12 @@ Runs a network on pictures and shows the classes it finds, the most probable fir
   monosplit run squeezenet.onnx cat.jpg --preset imagenet-bgr
   monosplit run pets.onnx x.npy --labels pets-labels.txt --raw logits.npy
 
-An INPUT is a JPEG or PNG picture, a folder of them (taken in the order of their names), or a .npy
-array of samples that are already as the network reads them, [N, C, H, W]; of a .npz file with
-several arrays it is the one that has the name of the network's input. Pictures are brought to the
-network's size exactly as torchvision does it, except that one which has that size already goes in
-as it is; --preset, --fit and the options below them say how.
+An INPUT is a picture (JPEG, PNG, WebP, GIF, BMP, TIFF or PPM), a folder of them (taken in the order
+of their names), a .npy array of samples that are already as the network reads them, [N, C, H, W],
+or - for a picture or array on standard input; of a .npz file with several arrays it is the one that
+has the name of the network's input. Pictures are turned upright and brought to the network's size
+exactly as torchvision does it, except that one which has that size already goes in as it is;
+--preset, --fit and the options below them say how.
 
 Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
 taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
@@ -103,7 +105,7 @@ struct Prediction {
 impl RunCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
-        let sources = InputFile::list(inputs)?;
+        let sources = self.preprocessing.inputs.list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
@@ -137,6 +139,7 @@ impl RunCommand {
             }
             self.show_progress(reader.opened(), total);
         }
+        remember_skipped(&reader);
         self.finish(&model, &inference, format.as_ref(), predictions, &raw, out)
     }
 
@@ -179,7 +182,7 @@ impl RunCommand {
 
     fn reader(&self, model: &Model, sources: Vec<InputFile>) -> Result<SampleReader> {
         let preprocess = self.preprocessing.for_sources(model, &sources)?;
-        SampleReader::new(model, sources, preprocess)
+        self.preprocessing.reader(model, sources, preprocess)
     }
 
     /// Shows a progress line on a terminal where the results are not printed to it.
@@ -212,6 +215,7 @@ impl RunCommand {
                 ("network", model.origin().to_string().into()),
                 ("note", note_on_output.into()),
                 ("inputs", inputs),
+                ("skipped", skipped_json()),
             ];
             if self.profile {
                 object.push(("profile", profile::json(inference.profile().clone())));

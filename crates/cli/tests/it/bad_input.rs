@@ -139,7 +139,7 @@ fn a_failure_in_the_middle_leaves_no_file() {
     let bad = folder.write("bad.png", "no picture");
     let raw = folder.path("raw.npy");
     refuses(
-        ["run", &network(), &text(&chelsea()), &text(&bad), "--batch", "1", "--raw", &text(&raw)],
+        ["run", &network(), &text(&chelsea()), &text(&bad), "--strict", "--batch", "1", "--raw", &text(&raw)],
         &["bad.png"],
     );
     assert_eq!(folder.names(), ["bad.png"]);

@@ -330,7 +330,7 @@ fn images_that_repeat_another_count_once_and_masks_of_ones_count_as_white() {
     let list = test.join("labels.csv");
     let labels = std::fs::read_to_string(&list).unwrap();
     std::fs::write(&list, format!("{labels}again.png,5\ngone.png,5\n")).unwrap();
-    std::fs::write(test.join("images/other.webp"), "").unwrap();
+    std::fs::write(test.join("images/other.heic"), "").unwrap();
     let ones: Vec<u8> = (0..128 * 128).map(|i| u8::from((30..100).contains(&(i % 128)))).collect();
     write_png(test.join("masks/1.png"), 128, 128, Pixels::Grey(&ones)).unwrap();
     write_png(test.join("masks/2.png"), 128, 128, Pixels::Grey(&[0; 128 * 128])).unwrap();
@@ -338,7 +338,7 @@ fn images_that_repeat_another_count_once_and_masks_of_ones_count_as_white() {
     let run = succeeds([Path::new("evaluate"), &file, Path::new("--store"), &store]);
     let said = "3 images for test, 1 of them with an empty mask, 1 left out\n  again.png repeats another image (0.png)\n";
     assert!(run.out.contains(said), "{}", run.out);
-    for remark in ["1 of the images in it are not there, 'gone.png' first", "'other.webp' first"] {
+    for remark in ["1 of the images in it are not there, 'gone.png' first", "'other.heic' first"] {
         assert!(run.errors.contains(remark), "{}", run.errors);
     }
     std::fs::write(&list, format!("{labels}1.png,9\n")).unwrap();

@@ -13,6 +13,7 @@ mod json;
 mod maxout;
 mod networks;
 mod photographs;
+mod pictures;
 mod program;
 mod propagation;
 mod reference;

@@ -55,16 +55,14 @@ pub(super) fn entries(
     let others = unread(&images)?;
     if let Some(first) = others.first() {
         let (images, count) = (images.display(), others.len());
-        remarks.push(format!(
-            "{images}: {count} pictures are neither .png nor .jpg and are not read, '{first}' first"
-        ));
+        remarks.push(format!("{images}: {count} pictures are of a format that is not read, '{first}' first"));
     }
     Ok((entries, remarks))
 }
 
 /// The names of image files of a kind that is not read.
 fn unread(folder: &Path) -> Result<Vec<String>> {
-    const ENDINGS: [&str; 7] = ["bmp", "gif", "webp", "tif", "tiff", "heic", "avif"];
+    const ENDINGS: [&str; 6] = ["heic", "heif", "avif", "jxl", "jp2", "svg"];
     let entries = std::fs::read_dir(folder).map_err(|cause| Error::io(folder, cause))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_other = |name: &String| {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::{Error, Noise, Result};
-use monosplit_image::Picture;
+use monosplit_image::{OrientationChoice, Picture, PictureFolder, PictureFormat, ReadOptions};
 
 use crate::path_suggestion::suggest_path;
 use crate::sha256::Sha256;
@@ -71,6 +71,8 @@ pub struct DataOptions {
     pub missing_mask: MissingMask,
     /// What happens to images that cannot be used.
     pub unreadable: Unreadable,
+    /// Which way up images are. Masks are always turned as they say themselves.
+    pub orientation: OrientationChoice,
 }
 
 /// What is wrong with an image.
@@ -189,9 +191,11 @@ impl DataSet {
         if entries.is_empty() {
             let folder = part.map_or_else(|| folder.to_owned(), |part| folder.join(part));
             let expected = match layout {
-                FolderLayout::ImagenetS => "folders called by WordNet ids, such as n01440764, with images,",
+                FolderLayout::ImagenetS => {
+                    "folders called by WordNet ids, such as n01440764, with images,".to_owned()
+                }
                 FolderLayout::Folder | FolderLayout::Idx => {
-                    "images, .png, .jpg or .jpeg, in it or in its folder 'images',"
+                    format!("images ({}) in it or in its folder 'images',", PictureFormat::NAMES)
                 }
             };
             return Err(Error::argument(format!("expected {expected} found none at {}", folder.display())));
@@ -264,7 +268,7 @@ impl DataSet {
     /// Reads an image. The inner error says why it is excluded.
     pub fn load(&self, index: usize) -> Result<std::result::Result<Photograph, ExcludedImage>> {
         let entry = &self.entries[index];
-        let issue = match entry.read() {
+        let issue = match entry.read(self.options.orientation) {
             Ok(found) if found.mask.is_none() && self.options.missing_mask != MissingMask::Keep => {
                 ExcludedImage {
                     name: entry.name.clone(),
@@ -315,7 +319,7 @@ impl Photograph {
 }
 
 impl Entry {
-    fn read(&self) -> std::result::Result<Photograph, (ImageIssue, String)> {
+    fn read(&self, orientation: OrientationChoice) -> std::result::Result<Photograph, (ImageIssue, String)> {
         let unreadable = |what: &str, path: &Path, error: Error| {
             let detail = error.to_string();
             // The caller adds the name of the image.
@@ -323,7 +327,10 @@ impl Entry {
             (ImageIssue::Unreadable, format!("{what}{detail}"))
         };
         let picture = match &self.pixels {
-            Pixels::File(path) => Picture::open(path).map_err(|error| unreadable("", path, error))?,
+            Pixels::File(path) => {
+                let options = ReadOptions::default().orientation(orientation);
+                Picture::open_with(path, &options).map_err(|error| unreadable("", path, error))?
+            }
             Pixels::Held(picture) => picture.clone(),
         };
         let mask = match &self.mask {
@@ -362,17 +369,7 @@ fn whitened(mask: Picture) -> Result<Picture> {
 
 /// The pictures in a folder, sorted by name.
 fn pictures(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause| Error::io(folder, cause);
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        if ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending)) && path.is_file() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Ok(PictureFolder::list(folder, false)?.pictures)
 }
 
 /// The last part of a path as text.

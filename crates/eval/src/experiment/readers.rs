@@ -2,7 +2,7 @@
 
 use monosplit_graph::Result;
 use monosplit_graph::options::closest;
-use monosplit_image::{Filter, Fit, Preset};
+use monosplit_image::{Filter, Fit, OrientationChoice, Preset};
 
 use super::parts::{
     AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MethodPart, ModelPart, SanityPart,
@@ -23,6 +23,8 @@ const FILTERS: [(&str, Filter); 3] =
 const MASKS: [(&str, MissingMask); 3] =
     [("keep", MissingMask::Keep), ("skip", MissingMask::Skip), ("fail", MissingMask::Fail)];
 const FILES: [(&str, Unreadable); 2] = [("skip", Unreadable::Skip), ("fail", Unreadable::Fail)];
+const ORIENTATIONS: [(&str, OrientationChoice); 2] =
+    [("upright", OrientationChoice::Upright), ("ignore", OrientationChoice::Ignore)];
 const CLASSES: [(&str, ExplainedClass); 2] = [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
 const PARTS: [(&str, bool); 2] = [("validation", true), ("test", false)];
 const MOST: usize = 10_000_000;
@@ -55,6 +57,7 @@ pub(super) fn data(root: &Section<'_>) -> Result<DataPart> {
             label_column: section.text("label-column")?,
             missing_mask: section.one_of("missing-mask", &MASKS)?.unwrap_or_default(),
             unreadable: section.one_of("unreadable", &FILES)?.unwrap_or_default(),
+            orientation: section.one_of("orientation", &ORIENTATIONS)?.unwrap_or_default(),
         },
         // An empty name removes the value of the base file.
         validation: section.text("validation")?.filter(|name| !name.is_empty()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::{CsvRecord, Error, Noise, Result, open_csv};
-use monosplit_image::Picture;
+use monosplit_image::{Picture, is_picture_name};
 
 use super::{Samples, TrainingData};
 
@@ -64,7 +64,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut entries = Vec::new();
     for class in sorted(folder)?.into_iter().filter(|path| path.is_dir()) {
         let name = class.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let pictures = sorted(&class)?.into_iter().filter(|path| path.is_file() && is_picture(path));
+        let pictures = sorted(&class)?.into_iter().filter(|path| path.is_file() && is_picture_name(path));
         entries.extend(pictures.map(|path| (path, name.clone())));
     }
     Ok(entries)
@@ -80,7 +80,7 @@ fn labelled(folder: &Path, list: &Path) -> Result<Vec<(PathBuf, String)>> {
         match path.into_iter().find(|path| path.is_file()) {
             Some(path) => entries.push((path, class.clone())),
             // The first line may name the columns.
-            None if index == 0 && !is_picture(Path::new(file)) => {}
+            None if index == 0 && !is_picture_name(Path::new(file)) => {}
             None => {
                 return Err(Error::argument(format!(
                     "{}: line {line} names '{file}', which is not there",
@@ -98,11 +98,6 @@ fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
-}
-
-fn is_picture(path: &Path) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending))
 }
 
 fn read(

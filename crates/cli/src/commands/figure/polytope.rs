@@ -67,7 +67,7 @@ impl PolytopeFigure {
         let mut vertices = Vec::new();
         let mut class = input.classes.of(0, 1)?;
         let mut name = String::new();
-        while let Some(sample) = input.reader.take(1)?.pop() {
+        while let Some(sample) = input.next_sample()? {
             if vertices.len() == MOST_VERTICES {
                 return Err(Error::argument(format!(
                     "a polytope is drawn with at most {MOST_VERTICES} vertices; name fewer pictures"

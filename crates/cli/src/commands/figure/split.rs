@@ -116,7 +116,7 @@ impl SplitFigure {
         out: &mut dyn Write,
     ) -> Result<Option<Row>, Failure> {
         input.check_rows()?;
-        let Some(sample) = input.reader.take(1)?.pop() else { return Ok(None) };
+        let Some(sample) = input.next_sample()? else { return Ok(None) };
         let explained = panels.of(&sample, &input.classes.of(index, 1)?)?;
         let caption = input.named(&explained);
         writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;

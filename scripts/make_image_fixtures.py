@@ -493,15 +493,17 @@ def bad_pictures(chelsea, path):
     (path / "signature-only.pnm").write_bytes(b"P6\n")
     # Half a gigabyte out of a handful of bytes.
     riff = bytearray(saved("WEBP", Image.new("RGB", (1, 1)), lossless=True))
-    riff[21:25] = struct.pack("<I", (16383 - 1) | (10000 - 1) << 14)
+    riff[21:25] = struct.pack("<I", (16383 - 1) | (8000 - 1) << 14)
     (path / "bomb.webp").write_bytes(riff)
-    (path / "bomb.gif").write_bytes(gif_frame((19999, 9999), (0, 0, 19999, 9999), [0] * 12, [0, 1]))
+    (path / "bomb.gif").write_bytes(gif_frame((19999, 6000), (0, 0, 19999, 6000), [0] * 12, [0, 1]))
     (path / "bomb.bmp").write_bytes(bmp(19999, 6000, 8, b"\0\1", 1, palette=b"\0" * 64, colours=16))
     data = zlib.compress(b"\0" * 100)
     rgb = {258: (3, [8] * 3), 259: (3, [8]), 262: (3, [2]), 277: (3, [3])}
     (path / "bomb.tif").write_bytes(tiff(19999, 6000, data, rgb))
     tiles = {322: (4, [16]), 323: (4, [2**20]), 324: (4, [8]), 325: (4, [len(data)])}
     (path / "bomb-of-one-tile.tif").write_bytes(tiff(16, 16, data, rgb | tiles))
+    tiles = {322: (4, [1]), 323: (4, [1]), 324: (4, [8]), 325: (4, [len(data)])}
+    (path / "many-tiles.tif").write_bytes(tiff(600, 600, data, rgb | tiles))
     (path / "bomb.pnm").write_bytes(b"P6 19999 6000 255\n\0")
     (path / "huge.bmp").write_bytes(bmp(2**31 - 1, 2**31 - 1, 24, b"\0" * 10))
     (path / "huge.tif").write_bytes(tiff(2**32 - 1, 2**32 - 1, b"\0" * 10, {}))

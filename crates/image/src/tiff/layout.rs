@@ -28,6 +28,10 @@ const SAMPLE_FORMAT: u16 = 339;
 /// Most samples of a pixel.
 const MAX_SAMPLES: usize = 16;
 
+/// Most strips or tiles of a plane: setting up the decoder of each takes time, however small it is. Tiles of 16×16 pixels,
+/// the smallest the standard knows, make up a picture of 67 million pixels.
+const MAX_CHUNKS: usize = 1 << 18;
+
 /// What the samples of a pixel mean.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Colours {
@@ -124,6 +128,10 @@ impl Layout {
         let padded = |side: usize, chunk: usize| side.checked_next_multiple_of(chunk).unwrap_or(usize::MAX);
         let padded = (padded(width, chunk.0), if tiled { padded(height, chunk.1) } else { height });
         checked_expansion(padded.0, padded.1, samples * bytes_per_sample, available)?;
+        let chunks = width.div_ceil(chunk.0) * height.div_ceil(chunk.1);
+        if chunks > MAX_CHUNKS {
+            return Err(unsupported(&format!("the TIFF is cut into {chunks} pieces")));
+        }
         let list =
             |tag| directory.unsigned(tag)?.ok_or_else(|| corrupt("the places of its pixels are missing"));
         Ok(Layout {

@@ -31,6 +31,27 @@ fn bad_files_are_refused_by_name() {
     }
 }
 
+/// Limits are checked before anything is decoded or held.
+#[test]
+fn limits_are_named_where_they_are_passed() {
+    for (name, words) in [
+        ("bomb.webp", "decompression bomb"),
+        ("bomb.gif", "decompression bomb"),
+        ("bomb.bmp", "decompression bomb"),
+        ("bomb.tif", "decompression bomb"),
+        ("bomb-of-one-tile.tif", "beyond the limits"),
+        ("bomb.pnm", "decompression bomb"),
+        ("many-tiles.tif", "360000 pieces"),
+        ("huge.bmp", "beyond the limits"),
+        ("fax.tif", "coded as a fax"),
+        ("holds-a-jpeg.tif", "holds a JPEG"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad").join(name);
+        let error = Picture::open(path).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 #[test]
 fn a_missing_file_and_a_folder_are_input_failures() {
     for path in ["tests/fixtures/absent.png", "tests/fixtures"] {

@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use monosplit::graph::{Error, Hint};
+use serde::Serialize;
 
-use crate::json::Json;
+use crate::commands::progress::interrupted;
 use crate::output_style::is_quiet;
 use crate::table::printable;
 
@@ -50,12 +51,23 @@ pub(crate) fn text(error: &Error) -> String {
     error.text(hint_in_options)
 }
 
-/// A failure as the JSON object that programs read in place of a result.
-pub(crate) fn as_json(kind: &str, message: &str, hint: Option<String>) -> Json {
-    Json::Object(vec![(
-        "error",
-        Json::Object(vec![("kind", kind.into()), ("message", message.into()), ("hint", hint.into())]),
-    )])
+/// A failure as programs read it in place of a result.
+#[derive(Serialize)]
+pub(crate) struct FailureOutput<'a> {
+    error: FailureStatement<'a>,
+}
+
+#[derive(Serialize)]
+struct FailureStatement<'a> {
+    kind: &'a str,
+    message: &'a str,
+    hint: Option<String>,
+}
+
+impl<'a> FailureOutput<'a> {
+    pub(crate) fn new(kind: &'a str, message: &'a str, hint: Option<String>) -> Self {
+        FailureOutput { error: FailureStatement { kind, message, hint } }
+    }
 }
 
 /// The hint of an error in terms of commands and options.
@@ -107,7 +119,7 @@ pub(crate) fn note(message: &str) {
 pub(crate) fn say(message: &str) {
     use io::Write;
     // A closed error stream cannot be reported anywhere.
-    let _ = writeln!(io::stderr(), "monosplit: {}", printable(message));
+    let _ = interrupted(|| writeln!(io::stderr(), "monosplit: {}", printable(message)));
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The style of the output: whether remarks are printed, and in which colours. Set once, by the global options and the
 //! environment.
 
-use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use console::Term;
 use monosplit::render::TerminalColours;
 
 /// The width of a terminal of unknown width.
@@ -46,18 +45,15 @@ pub(crate) fn is_watched() -> bool {
 /// The width of the output in characters: what COLUMNS says, else what the terminal says, else 80.
 pub(crate) fn columns() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|text| width_of(&text));
-    said.or_else(|| io::stdout().is_terminal().then(terminal_columns)?).unwrap_or(USUAL_COLUMNS)
+    said.or_else(|| terminal_columns(&Term::stdout())).unwrap_or(USUAL_COLUMNS)
 }
 
-/// The width as `stty` reports it, whatever the standard input is.
-fn terminal_columns() -> Option<usize> {
-    let mut asked = Command::new("stty");
-    asked.arg("size").stdin(File::open("/dev/tty").ok()?).stderr(Stdio::null());
-    let said = String::from_utf8(asked.output().ok()?.stdout).ok()?;
-    width_of(said.split_whitespace().nth(1)?)
+/// The width of a terminal, where it is one and knows; a terminal of unknown size reports 0.
+pub(crate) fn terminal_columns(terminal: &Term) -> Option<usize> {
+    terminal.size_checked().map(|(_, columns)| columns.into()).filter(|columns| *columns > 0)
 }
 
-/// A width above 0; a terminal of unknown size reports 0.
+/// A width above 0.
 fn width_of(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|columns| *columns > 0)
 }

@@ -106,6 +106,7 @@ impl GridEvaluation<'_> {
             }
         }
         let mut done = total - missing.iter().sum::<usize>();
+        log::info!("{done} of {total} rows are stored already");
         loop {
             let (mut worked, mut left) = (false, false);
             let mut missing = missing.iter_mut();

@@ -256,6 +256,10 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use parquet::basic::{ConvertedType, Type};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
     use super::*;
 
     /// Values from the specification of Thrift's compact protocol.
@@ -276,19 +280,87 @@ mod tests {
         assert_eq!(fifty, [0xdf, 0x89, 0x03]);
     }
 
-    #[test]
-    fn a_file_begins_and_ends_as_one_and_says_how_long_its_footer_is() {
+    /// What the columns of `read_back` hold in each row.
+    fn row(index: usize) -> (Option<String>, Option<f64>, i64, bool) {
+        let text = match index % 5 {
+            0 => None,
+            1 => Some(String::new()),
+            2 => Some("ä, \"猫\"\n=1".to_owned()),
+            n => Some(format!("{}{index}", "x".repeat(n))),
+        };
+        let real = match index % 7 {
+            0 => None,
+            1 => Some(f64::NAN),
+            2 => Some(f64::NEG_INFINITY),
+            3 => Some(-0.0),
+            4 => Some(f64::MIN_POSITIVE / 4.0),
+            n => Some(index as f64 / n as f64),
+        };
+        (text, real, (index as i64).wrapping_mul(i64::MAX / 3), index % 3 == 0)
+    }
+
+    fn written(rows: usize) -> Vec<u8> {
+        let all = || (0..rows).map(row);
         let columns = [
-            ("name", Column::Text(vec![Some("ä".into()), None])),
-            ("value", Column::Real(vec![None, Some(0.5)])),
-            ("count", Column::Whole(vec![-1, 7])),
-            ("is", Column::Flag(vec![true, false])),
+            ("name", Column::Text(all().map(|row| row.0).collect())),
+            ("value", Column::Real(all().map(|row| row.1).collect())),
+            ("count", Column::Whole(all().map(|row| row.2).collect())),
+            ("is", Column::Flag(all().map(|row| row.3).collect())),
         ];
-        let file = parquet(&columns).unwrap();
-        assert!(file.starts_with(MAGIC) && file.ends_with(MAGIC));
-        let at = file.len() - 8;
-        let length = u32::from_le_bytes([file[at], file[at + 1], file[at + 2], file[at + 3]]) as usize;
-        assert!(length < at && file[at - 1] == 0);
+        parquet(&columns).unwrap()
+    }
+
+    /// The reader is that of the format's authors.
+    fn read_back(rows: usize) {
+        let file = SerializedFileReader::new(bytes::Bytes::from(written(rows))).unwrap();
+        let about = file.metadata().file_metadata();
+        assert_eq!(about.num_rows(), rows as i64);
+        assert!(about.created_by().unwrap().starts_with("monosplit version "));
+        let columns = about.schema_descr().columns();
+        let described: Vec<_> = columns
+            .iter()
+            .map(|c| (c.name(), c.physical_type(), c.converted_type(), c.max_def_level()))
+            .collect();
+        assert_eq!(
+            described,
+            [
+                ("name", Type::BYTE_ARRAY, ConvertedType::UTF8, 1),
+                ("value", Type::DOUBLE, ConvertedType::NONE, 1),
+                ("count", Type::INT64, ConvertedType::NONE, 0),
+                ("is", Type::BOOLEAN, ConvertedType::NONE, 0),
+            ]
+        );
+        assert_eq!(file.num_row_groups(), rows.div_ceil(GROUP).max(1));
+        let mut count = 0;
+        for (index, found) in file.get_row_iter(None).unwrap().enumerate() {
+            let found: Vec<Field> =
+                found.unwrap().into_columns().into_iter().map(|(_, field)| field).collect();
+            let (text, real, whole, flag) = row(index);
+            assert_eq!(found[0], text.map_or(Field::Null, Field::Str));
+            match (&found[1], real) {
+                (Field::Double(found), Some(real)) => assert_eq!(found.to_bits(), real.to_bits()),
+                (found, real) => assert_eq!((found, real), (&Field::Null, None)),
+            }
+            assert_eq!(found[2..], [Field::Long(whole), Field::Bool(flag)]);
+            count += 1;
+        }
+        assert_eq!(count, rows);
+    }
+
+    #[test]
+    fn every_column_and_type_is_read_back_by_another_reader() {
+        for rows in [0, 1, 8, 9, 1000] {
+            read_back(rows);
+        }
+    }
+
+    #[test]
+    fn groups_of_rows_are_read_back_one_after_the_other() {
+        read_back(GROUP + 17);
+    }
+
+    #[test]
+    fn columns_of_different_length_are_refused() {
         assert!(parquet(&[("a", Column::Flag(vec![])), ("b", Column::Whole(vec![1]))]).is_err());
     }
 }

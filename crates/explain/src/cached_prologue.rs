@@ -63,8 +63,10 @@ impl CachedPrologue {
     fn crossing(&self, graph: &Graph, class: i64, batch: &ExplainBatch<'_>) -> Result<Vec<Tensor>> {
         let key = Key { class, settings: batch.settings.clone() };
         if let Some(crossing) = self.recall(&key) {
+            log::debug!("class {class}: what does not depend on the image was cached");
             return Ok(crossing);
         }
+        log::debug!("class {class}: what does not depend on the image is computed and cached");
         let all = bind(graph, batch, &[class])?;
         let given: Vec<Tensor> = self.cut.prologue_inputs.iter().map(|&i| all[i].clone()).collect();
         let crossing = self.prologue.run(&given)?;

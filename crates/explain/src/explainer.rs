@@ -2,7 +2,7 @@
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
-use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor};
+use monosplit_graph::{Dim, Error, Graph, Kind, LogTimer, Result, Tensor};
 
 use crate::bindings::bind;
 use crate::cached_prologue::CachedPrologue;
@@ -150,6 +150,7 @@ impl Explainer {
 
     /// Explains a batch.
     pub fn explain_batch(&self, batch: &ExplainBatch<'_>) -> Result<Explanation> {
+        let time = LogTimer::start(log::Level::Debug);
         batch.settings.check()?;
         let samples = batch.samples();
         let numbers = batch.class.numbers(samples, self.classes)?;
@@ -176,6 +177,7 @@ impl Explainer {
                 explained.maps.insert(index, self.multi_pass[at].map(batch, &explained.classes)?);
             }
         }
+        log::debug!("explained {samples} samples, {} maps, in {time}", explained.maps.len());
         Ok(explained)
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use monosplit_graph::{Data, Error, Kind, Result, Tensor, array_file, element_count, open_regular};
+use monosplit_graph::{Data, Error, Kind, LogTimer, Result, Tensor, array_file, element_count, open_regular};
 use monosplit_image::{Picture, Prepared, Preprocess, ReadOptions};
 use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
 
@@ -15,7 +15,6 @@ use crate::standard_input;
 
 /// The largest file of an array that is read.
 const MAX_ARRAY: u64 = 16 << 30;
-
 
 /// An input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,6 +229,7 @@ impl SampleReader {
     }
 
     fn picture(&self, path: &Path, name: &str) -> Result<Sample> {
+        let time = LogTimer::start(log::Level::Debug);
         let picture = match standard_input::is_meant(path) {
             true => standard_input::bytes().and_then(|bytes| Picture::decode_with(bytes, &self.read_options)),
             false => Picture::open_with(path, &self.read_options),
@@ -237,6 +237,7 @@ impl SampleReader {
         let preprocess = self.preprocess.clone().unwrap_or_default();
         let prepared = picture.and_then(|picture| self.input.picture(&picture, &preprocess));
         let prepared = prepared.map_err(|error| about(name, error))?;
+        log::debug!("{name}: read and preprocessed in {time}");
         Ok(Sample { name: name.to_owned(), tensor: prepared.tensor, picture: Some(prepared.picture) })
     }
 }

@@ -5,11 +5,13 @@ use monosplit_graph::{Graph, NodeId, Op};
 
 /// The default layer of a method in `graph`; none is the image.
 pub fn chosen_layer(graph: &Graph, place: DefaultLayer) -> Option<String> {
-    match place {
+    let chosen = match place {
         DefaultLayer::Input => None,
         DefaultLayer::LastConvolutionInput => default_layer(graph),
         DefaultLayer::LastFeatures => last_features(graph).or_else(|| default_layer(graph)),
-    }
+    };
+    log::debug!("layer chosen for {place:?}: {}", chosen.as_deref().unwrap_or("the image"));
+    chosen
 }
 
 /// The last feature map: the last value with the spatial size of the last convolution that reaches the class scores. It lies

@@ -11,7 +11,7 @@ use monosplit_graph::passes::{
     Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
 };
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Dim, Error, FileBytes, Graph, Hint, Node, Result, Tensor};
+use monosplit_graph::{Dim, Error, FileBytes, Graph, Hint, LogTimer, Node, Result, Tensor};
 
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
@@ -100,6 +100,7 @@ impl Model {
     }
 
     pub(crate) fn with_options(origin: Origin, options: &ModelOptions) -> Result<Self> {
+        let time = LogTimer::start(log::Level::Info);
         let (mut defaults, mut external) = (Vec::new(), Vec::new());
         let original = match &origin {
             Origin::Onnx(path) => {
@@ -110,7 +111,14 @@ impl Model {
             }
             Origin::Architecture { name, weights } => build(name, weights, options)?,
         };
-        Ok(Model { defaults, external, ..Model::from_graph(origin, original, options)? })
+        let model = Model { defaults, external, ..Model::from_graph(origin, original, options)? };
+        log::info!(
+            "opened {}: {} nodes, {} in canonical form, in {time}",
+            model.origin,
+            model.original.len(),
+            model.canonical.len()
+        );
+        Ok(model)
     }
 
     pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {

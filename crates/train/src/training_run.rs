@@ -99,7 +99,9 @@ impl TrainingRun<'_> {
             if epoch.is_some() || due {
                 trainer.save(&self.files.checkpoint)?;
             }
-            if epoch.is_some() {
+            if let Some(epoch) = &epoch {
+                let Epoch { train_loss, test_accuracy, seconds, .. } = epoch;
+                log::info!("epoch of {seconds:.1} s: loss {train_loss:.4}, test accuracy {test_accuracy:.4}");
                 write_atomically(&self.files.log, log(trainer.epochs())?.as_bytes())?;
             }
             watch(&trainer, &progress, epoch.as_ref());

@@ -8,6 +8,7 @@ use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::explain::MapRequest;
 use monosplit::graph::{Error, Result, onnx};
 use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
+use serde::Serialize;
 
 use super::class;
 use super::compute::Precision;
@@ -16,7 +17,7 @@ use super::network::NetworkArgs;
 use super::preprocessing::ValueArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
-use crate::json::Json;
+use crate::json;
 use crate::table::printable;
 
 /// Writes a network and its explanation as one ONNX file
@@ -113,6 +114,15 @@ fn precision_of_a_file(word: &str) -> Result<Precision, String> {
     }
 }
 
+/// The file that was written, for programs.
+#[derive(Serialize)]
+struct CompiledOutput {
+    file: String,
+    bytes: usize,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+}
+
 impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.output)?;
@@ -155,14 +165,13 @@ impl Compile {
         if self.json {
             let inputs = graph.inputs().iter().map(|&input| graph.node(input).label.tensor.clone());
             let outputs = graph.outputs().iter().map(|output| output.name.clone());
-            let object = vec![
-                ("file", self.output.display().to_string().into()),
-                ("bytes", bytes.len().into()),
-                ("inputs", inputs.collect()),
-                ("outputs", outputs.collect()),
-            ];
-            writeln!(out, "{}", Json::Object(object))?;
-            return Ok(());
+            let file = CompiledOutput {
+                file: self.output.display().to_string(),
+                bytes: bytes.len(),
+                inputs: inputs.collect(),
+                outputs: outputs.collect(),
+            };
+            return json::print(&file, out);
         }
         let size = match bytes.len() {
             small @ ..100_000 => format!("{:.1} kB", small as f64 / 1e3),

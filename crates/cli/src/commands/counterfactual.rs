@@ -9,14 +9,15 @@ use monosplit::graph::{Error, Result, Tensor};
 use monosplit::render::{FigureOptions, Format, Scene, tile_scene};
 use monosplit::train::{Counterfactuals, Separation, Share, TrainingData, restriction_of};
 use monosplit::{Labels, Model, counterfactual_tiles};
+use serde::Serialize;
 
 use super::compute::ComputeArgs;
 use super::drawing::Draws;
 use super::preprocessing::PreprocessingArgs;
+use super::progress::Bar;
 use super::run::check_writable;
 use crate::failure::Failure;
-use crate::json::Json;
-use crate::output_style::is_watched;
+use crate::json::{self, WrittenFiles};
 
 /// Draws what speaks for each class, and what is missing for it
 #[derive(Args)]
@@ -89,13 +90,15 @@ impl CounterfactualCommand {
         if self.out.is_empty() && self.measure.is_none() {
             return Err(Error::argument("name the figure with --out, or measure with --measure").into());
         }
-        let mut object = Vec::new();
+        let (mut separation, mut files) = (None, None);
         if let Some(count) = self.measure {
             let (_, counterfactuals) = self.open()?;
             let data = self.data()?.ok_or_else(|| Error::argument("--measure needs a folder of data"))?;
+            let bar = Bar::counting("pictures");
+            let progress = |done, total| bar.show(done, total);
             let found = Separation::measure(&counterfactuals, &data.test, count as usize, progress)?;
             if self.json {
-                object.push(("separation", json(&found)));
+                separation = Some(SeparationOutput::from(&found));
             } else {
                 print(&found, out)?;
             }
@@ -108,10 +111,10 @@ impl CounterfactualCommand {
                     writeln!(out, "{}", path.display())?;
                 }
             }
-            object.push(("files", Json::files(&self.out)));
+            files = Some(WrittenFiles::new(&self.out));
         }
         if self.json {
-            writeln!(out, "{}", Json::Object(object))?;
+            json::print(&CounterfactualOutput { separation, files }, out)?;
         }
         Ok(())
     }
@@ -166,22 +169,37 @@ fn print(found: &Separation, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn json(found: &Separation) -> Json {
-    let share = |share: Share| {
-        Json::Object(vec![("mean", share.mean.into()), ("half_width", share.half_width.into())])
-    };
-    Json::Object(vec![
-        ("pictures", found.pictures.into()),
-        ("present_on_strokes", share(found.present_on_strokes)),
-        ("missing_off_strokes", share(found.missing_off_strokes)),
-        ("strokes", share(found.strokes)),
-    ])
+/// What was measured and written, for programs.
+#[derive(Serialize)]
+struct CounterfactualOutput {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    separation: Option<SeparationOutput>,
+    #[serde(flatten)]
+    files: Option<WrittenFiles>,
 }
 
-fn progress(done: usize, total: usize) {
-    let mut errors = std::io::stderr();
-    if is_watched() {
-        let end = if done == total { "\r\u{1b}[K" } else { "" };
-        let _ = write!(errors, "\rmonosplit: {done} of {total} pictures\u{1b}[K{end}");
+#[derive(Serialize)]
+struct SeparationOutput {
+    pictures: usize,
+    present_on_strokes: ShareOutput,
+    missing_off_strokes: ShareOutput,
+    strokes: ShareOutput,
+}
+
+#[derive(Serialize)]
+struct ShareOutput {
+    mean: f64,
+    half_width: f64,
+}
+
+impl From<&Separation> for SeparationOutput {
+    fn from(found: &Separation) -> Self {
+        let share = |share: Share| ShareOutput { mean: share.mean, half_width: share.half_width };
+        SeparationOutput {
+            pictures: found.pictures,
+            present_on_strokes: share(found.present_on_strokes),
+            missing_off_strokes: share(found.missing_off_strokes),
+            strokes: share(found.strokes),
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::drawing::Draws;
 use super::panels::{Panel, Panels, picture_of};
 use super::{Command, parsed};
 use crate::failure::Failure;
-use crate::json::Json;
+use crate::json::{self, WrittenFiles};
 use crate::output_style;
 use crate::table::printable;
 
@@ -136,9 +136,7 @@ impl Demo {
         }
         self.show(&mut std::io::sink())?;
         let names = ["index.html"].into_iter().chain(built_in().map(|(name, _)| name));
-        let files = Json::files(names.map(|name| self.out.join(name)));
-        writeln!(out, "{}", Json::Object(vec![("files", files)]))?;
-        Ok(())
+        json::print(&WrittenFiles::new(names.map(|name| self.out.join(name))), out)
     }
 
     fn show(&self, out: &mut dyn Write) -> Result<(), Failure> {

@@ -7,17 +7,25 @@ use clap::Args;
 use monosplit::graph::Result;
 use monosplit::image::is_picture_name;
 use monosplit::render::{Format, HeatmapOptions, MOST_LEVELS, OverlayOptions, Scene};
+use serde::Serialize;
 
-use super::inputs::skipped_json;
+use super::inputs::{SkippedOutput, skipped_outputs};
 use super::run::check_writable;
 use crate::failure::Failure;
-use crate::json::Json;
+use crate::json::{self, WrittenFiles};
 use crate::table::printable;
 
 /// A command whose result is one figure.
 pub(crate) trait Draws {
     /// Computes the figure and prints its numbers to `out`.
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure>;
+}
+
+/// The files of a figure and what it was drawn without, for programs.
+#[derive(Serialize)]
+struct DrawnFiles {
+    files: Vec<String>,
+    skipped: Vec<SkippedOutput>,
 }
 
 /// How a figure is drawn, and where it goes.
@@ -66,11 +74,8 @@ impl DrawingArgs {
             }
         }
         if self.json {
-            writeln!(
-                out,
-                "{}",
-                Json::Object(vec![("files", Json::files(&files)), ("skipped", skipped_json())])
-            )?;
+            let WrittenFiles { files } = WrittenFiles::new(&files);
+            json::print(&DrawnFiles { files, skipped: skipped_outputs() }, out)?;
         }
         Ok(())
     }

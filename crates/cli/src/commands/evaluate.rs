@@ -15,12 +15,13 @@ use monosplit::eval::store::{Record, Stage, Store, Worker};
 use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Sha256, Summary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Hint, Result};
+use serde::Serialize;
 
 use super::compute::{ComputeArgs, Precision};
 use super::progress::{Bar, format_duration};
 use super::run::check_writable;
 use crate::failure::{Failure, note};
-use crate::json::Json;
+use crate::json;
 use crate::table::{Align, Table, grouped, printable};
 
 /// The largest number of skipped images that are named.
@@ -79,6 +80,14 @@ pub(crate) struct Evaluate {
 
 /// The number of worker threads that keep a GPU busy.
 const ENOUGH: usize = 8;
+
+/// Where the numbers are, for programs.
+#[derive(Serialize)]
+struct EvaluateOutput<'a> {
+    store: String,
+    experiment: &'a str,
+    seconds: f64,
+}
 
 impl Evaluate {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -142,13 +151,8 @@ impl Evaluate {
         }
         let seconds = begun.elapsed().as_secs_f64();
         if self.json {
-            let object = vec![
-                ("store", path.display().to_string().into()),
-                ("experiment", experiment.name.as_str().into()),
-                ("seconds", seconds.into()),
-            ];
-            writeln!(out, "{}", Json::Object(object))?;
-            return Ok(());
+            let store = path.display().to_string();
+            return json::print(&EvaluateOutput { store, experiment: &experiment.name, seconds }, out);
         }
         let shown = printable(&path.display().to_string());
         writeln!(out, "\n{shown}: complete after {}", format_duration(seconds))?;

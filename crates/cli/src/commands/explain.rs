@@ -11,6 +11,7 @@ use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, Sal
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
 use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes, chosen_layer};
+use serde::Serialize;
 
 use super::by_layer;
 use super::cancelled_channels;
@@ -18,17 +19,16 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
-use super::explain_result::{ExplainContext, FileNames, InputResult, MapDescription, raw_paths};
-use super::inputs::{remember_skipped, skipped_json};
+use super::explain_result::{ExplainContext, FileNames, InputOutput, InputResult, MapDescription, raw_paths};
+use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
-use super::profile;
+use super::profile::{self, NodeOutput};
 use super::progress::Bar;
 use super::run::{check_folder, check_writable, remark};
 use crate::failure::{Failure, note};
-use crate::json::Json;
-use crate::output_style::is_watched;
+use crate::json;
 use crate::table::printable;
 
 /// The default batch size.
@@ -172,9 +172,7 @@ impl Explain {
             }
         }
         if self.json {
-            let profile = profile.map(profile::json);
-            writeln!(out, "{}", self.json(model, run.prepared, &found.results, profile))?;
-            return Ok(());
+            return json::print(&self.output(model, run.prepared, found, profile), out);
         }
         if let Some(profile) = profile {
             profile::print(profile, out)?;
@@ -241,27 +239,40 @@ impl Explain {
         Ok(())
     }
 
-    fn json(
+    fn output<'a>(
         &self,
         model: &Model,
-        prepared: &ExplainJob,
-        results: &[InputResult],
-        profile: Option<Json>,
-    ) -> Json {
+        prepared: &'a ExplainJob,
+        found: &'a Outcome,
+        profile: Option<Profile>,
+    ) -> ExplainOutput<'a> {
         let ExplainJob { context, explainer, .. } = prepared;
         let first = context.descriptions.first();
-        let mut object = vec![
-            ("network", model.origin().to_string().into()),
-            ("note", remark(model, self.batch_size(explainer.samples())).into()),
-            ("method", first.map(|map| map.method.clone()).into()),
-            ("title", first.map(|map| map.title.clone()).into()),
-            ("alpha", first.and_then(|map| map.alpha).into()),
-            ("inputs", results.iter().map(|result| result.json(context)).collect()),
-            ("skipped", skipped_json()),
-        ];
-        object.extend(profile.map(|profile| ("profile", profile)));
-        Json::Object(object)
+        ExplainOutput {
+            network: model.origin().to_string(),
+            note: remark(model, self.batch_size(explainer.samples())),
+            method: first.map(|map| &*map.method),
+            title: first.map(|map| &*map.title),
+            alpha: first.and_then(|map| map.alpha),
+            inputs: found.results.iter().map(|result| result.output(context)).collect(),
+            skipped: skipped_outputs(),
+            profile: profile.map(profile::outputs),
+        }
     }
+}
+
+/// The results for programs.
+#[derive(Serialize)]
+struct ExplainOutput<'a> {
+    network: String,
+    note: Option<String>,
+    method: Option<&'a str>,
+    title: Option<&'a str>,
+    alpha: Option<f64>,
+    inputs: Vec<InputOutput<'a>>,
+    skipped: Vec<SkippedOutput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Vec<NodeOutput>>,
 }
 
 /// Compiled maps.
@@ -298,7 +309,9 @@ impl InputLoop<'_> {
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
         let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.descriptions.len()]);
-        let begun = Instant::now();
+        // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
+        let counted = reader.total() > FEW && !std::io::stdout().is_terminal();
+        let inputs = counted.then(|| Bar::counting("inputs"));
         waiting.extend(reader.take(batch - waiting.len())?);
         loop {
             let samples = std::mem::replace(&mut waiting, reader.take(batch)?);
@@ -312,7 +325,7 @@ impl InputLoop<'_> {
             let bar = Bar::new(samples.len());
             let position = Some(BatchPosition { offset: results.len(), is_last: waiting.is_empty() });
             let batch = ExplainBatch {
-                progress: &bar,
+                progress: if counted { &monosplit::explain::NoProgress } else { &bar },
                 position,
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
@@ -344,7 +357,9 @@ impl InputLoop<'_> {
                 }
             }
             out.flush()?;
-            progress(reader.opened().saturating_sub(waiting.len()), reader.total(), begun);
+            if let Some(inputs) = &inputs {
+                inputs.show(reader.opened().saturating_sub(waiting.len()), reader.total());
+            }
         }
         classes.all_used(results.len())?;
         remember_skipped(&reader);
@@ -360,14 +375,4 @@ impl InputLoop<'_> {
             }
         }
     }
-}
-
-fn progress(opened: usize, total: usize, begun: Instant) {
-    let mut errors = std::io::stderr();
-    if total <= FEW || !is_watched() || std::io::stdout().is_terminal() {
-        return;
-    }
-    let left = begun.elapsed().as_secs_f64() / opened.max(1) as f64 * (total - opened) as f64;
-    let end = if opened == total { "\r\u{1b}[K" } else { "" };
-    let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs, {left:.0} s left \u{1b}[K{end}");
 }

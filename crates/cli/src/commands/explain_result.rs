@@ -10,8 +10,9 @@ use monosplit::graph::{Error, Result};
 use monosplit::render;
 use monosplit::{Labels, RankedClass, Sample, ScoreKind};
 
+use serde::Serialize;
+
 use crate::failure::Failure;
-use crate::json::Json;
 use crate::table::printable;
 
 /// What is the same for all inputs.
@@ -182,37 +183,64 @@ impl ExplainContext {
     }
 }
 
+/// The result for one input, for programs.
+#[derive(Serialize)]
+pub(crate) struct InputOutput<'a> {
+    input: &'a str,
+    class: usize,
+    name: String,
+    score: f64,
+    confidence: Option<f64>,
+    milliseconds: f64,
+    maps: Vec<MapOutput<'a>>,
+}
+
+#[derive(Serialize)]
+struct MapOutput<'a> {
+    method: &'a str,
+    title: &'a str,
+    layer: &'a str,
+    min: f64,
+    max: f64,
+    exponent: i32,
+    facts: Vec<FactOutput<'a>>,
+    remark: Option<&'a str>,
+    picture: Option<String>,
+}
+
+#[derive(Serialize)]
+struct FactOutput<'a> {
+    name: &'a str,
+    value: f64,
+}
+
 impl InputResult {
-    pub(crate) fn json(&self, context: &ExplainContext) -> Json {
-        Json::Object(vec![
-            ("input", self.input.as_str().into()),
-            ("class", self.class.into()),
-            ("name", context.labels.name(self.class).into()),
-            ("score", self.score.into()),
-            ("confidence", self.confidence.into()),
-            ("milliseconds", (self.time.as_secs_f64() * 1e3).into()),
-            ("maps", self.maps.iter().map(|map| map.json(&context.descriptions[map.index])).collect()),
-        ])
+    pub(crate) fn output<'a>(&'a self, context: &'a ExplainContext) -> InputOutput<'a> {
+        InputOutput {
+            input: &self.input,
+            class: self.class,
+            name: context.labels.name(self.class),
+            score: self.score,
+            confidence: self.confidence,
+            milliseconds: self.time.as_secs_f64() * 1e3,
+            maps: self.maps.iter().map(|map| map.output(&context.descriptions[map.index])).collect(),
+        }
     }
 }
 
 impl MapResult {
-    fn json(&self, description: &MapDescription) -> Json {
-        let facts = self
-            .facts
-            .iter()
-            .map(|(name, value)| Json::Object(vec![("name", (*name).into()), ("value", (*value).into())]));
-        Json::Object(vec![
-            ("method", description.method.as_str().into()),
-            ("title", description.title.as_str().into()),
-            ("layer", description.layer_name().into()),
-            ("min", f64::from(self.range.0).into()),
-            ("max", f64::from(self.range.1).into()),
-            ("exponent", Json::Whole(i64::from(self.exponent))),
-            ("facts", facts.collect()),
-            ("remark", self.remark.clone().into()),
-            ("picture", self.picture.as_ref().map(|path| path.display().to_string()).into()),
-        ])
+    fn output<'a>(&'a self, description: &'a MapDescription) -> MapOutput<'a> {
+        MapOutput {
+            method: &description.method,
+            title: &description.title,
+            layer: description.layer_name(),
+            min: self.range.0.into(),
+            max: self.range.1.into(),
+            exponent: self.exponent,
+            facts: self.facts.iter().map(|&(name, value)| FactOutput { name, value }).collect(),
+            remark: self.remark.as_deref(),
+            picture: self.picture.as_ref().map(|path| path.display().to_string()),
+        }
     }
 }
 

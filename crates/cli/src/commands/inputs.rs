@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use clap::Args;
 use monosplit::graph::Result;
 use monosplit::{InputFile, InputList, SampleReader, SkippedInput};
+use serde::Serialize;
 
 use crate::failure::{self, FAILED, note, text};
-use crate::json::Json;
 
 /// So many skipped inputs are named one by one.
 const NAMED: usize = 20;
@@ -58,12 +58,17 @@ pub(crate) fn remember_skipped(reader: &SampleReader) {
     }
 }
 
+/// A skipped input, for programs.
+#[derive(Serialize)]
+pub(crate) struct SkippedOutput {
+    input: String,
+    error: String,
+}
+
 /// What was skipped, for programs.
-pub(crate) fn skipped_json() -> Json {
+pub(crate) fn skipped_outputs() -> Vec<SkippedOutput> {
     let all = SKIPPED.lock().map(|all| all.clone()).unwrap_or_default();
-    let object =
-        |(name, error): (String, String)| Json::Object(vec![("input", name.into()), ("error", error.into())]);
-    all.into_iter().map(object).collect()
+    all.into_iter().map(|(input, error)| SkippedOutput { input, error }).collect()
 }
 
 /// Says at the end of a command what was skipped; the exit code of that.

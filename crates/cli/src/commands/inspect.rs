@@ -10,9 +10,10 @@ use monosplit::graph::onnx::Problem;
 use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
 use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
+use super::inspect_output::InspectOutput;
 use super::network::NetworkArgs;
 use crate::failure::{Failure, text};
-use crate::json::Json;
+use crate::json;
 use crate::table::{Align, Table, counted, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
@@ -49,25 +50,25 @@ pub(crate) struct Inspect {
 }
 
 /// The facts about a network, whether or not all of it could be read.
-struct Findings {
-    origin: Origin,
-    producer: Option<String>,
-    opset: Option<i64>,
-    problems: Vec<Problem>,
-    graph: Graph,
+pub(super) struct Findings {
+    pub(super) origin: Origin,
+    pub(super) producer: Option<String>,
+    pub(super) opset: Option<i64>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) graph: Graph,
     /// What the canonical form changes, if all could be read.
-    canonical: Option<String>,
+    pub(super) canonical: Option<String>,
     /// The optional inputs and their default values.
-    defaults: Vec<(String, Tensor)>,
+    pub(super) defaults: Vec<(String, Tensor)>,
     /// The maps it returns, if it was compiled.
-    maps: Vec<CompiledMap>,
+    pub(super) maps: Vec<CompiledMap>,
 }
 
 impl Inspect {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         let findings = self.findings()?;
         if self.json {
-            writeln!(out, "{}", findings.json())?;
+            json::print(&InspectOutput::of(&findings), out)?;
         } else {
             findings.print(out)?;
         }
@@ -122,7 +123,7 @@ impl Inspect {
 }
 
 impl Findings {
-    fn layers(&self) -> Vec<LayerSummary> {
+    pub(super) fn layers(&self) -> Vec<LayerSummary> {
         let is_layer = |layer: &LayerSummary| !matches!(self.graph.node(layer.node).op, Op::Input);
         self.layers_with_parameters().into_iter().filter(is_layer).collect()
     }
@@ -136,7 +137,7 @@ impl Findings {
         self.graph.layers_trained(|id| own[id.index()])
     }
 
-    fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
+    pub(super) fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
         let shape = |id: NodeId| &self.graph.node(id).shape;
         let inputs = self.graph.inputs().iter();
         let needed = |(name, _): &(&str, &Shape)| self.defaults.iter().all(|(input, _)| input != name);
@@ -261,95 +262,14 @@ impl Findings {
         }
         Ok(())
     }
-
-    /// The facts about a compiled file.
-    fn compiled_json(&self) -> Json {
-        if self.maps.is_empty() {
-            return Json::Null;
-        }
-        let maps = self.maps.iter().map(|map| {
-            Json::Object(vec![
-                ("output", map.output.as_str().into()),
-                ("method", map.method.as_str().into()),
-                ("title", map.title.as_str().into()),
-                ("layer", map.layer.clone().into()),
-                ("options", map.options.as_str().into()),
-                ("finish", map.finish.as_str().into()),
-            ])
-        });
-        let Provenance { version, network, class, class_name, weights, precision } =
-            Provenance::of(&self.graph);
-        let maps = maps.collect();
-        Json::Object(vec![
-            ("version", version.into()),
-            ("network", network.into()),
-            ("class", class.into()),
-            ("class_name", class_name.into()),
-            ("precision", precision.name().into()),
-            ("weights", weights.into()),
-            ("maps", maps),
-        ])
-    }
-
-    fn json(&self) -> Json {
-        let layers = self.layers();
-        let (parameters, multiply_adds) = totals(&layers);
-        let [inputs, outputs] = self.values().map(|values| {
-            values
-                .into_iter()
-                .map(|(name, shape)| Json::Object(vec![("name", name.into()), ("shape", lengths(shape))]))
-                .collect::<Json>()
-        });
-        Json::Object(vec![
-            ("network", self.origin.to_string().into()),
-            ("producer", self.producer.clone().into()),
-            ("opset", self.opset.map_or(Json::Null, Json::Whole)),
-            ("inputs", inputs),
-            ("optional_inputs", self.defaults.iter().map(default_json).collect()),
-            ("outputs", outputs),
-            ("compiled", self.compiled_json()),
-            ("parameters", parameters.into()),
-            ("multiply_adds", multiply_adds.into()),
-            ("canonical_form", self.canonical.clone().into()),
-            ("layers", layers.iter().map(layer_json).collect()),
-            ("problems", self.problems.iter().map(problem_json).collect()),
-        ])
-    }
-}
-
-fn default_json((name, value): &(String, Tensor)) -> Json {
-    Json::Object(vec![("name", name.as_str().into()), ("default", single(value).into())])
 }
 
 /// The first number of a tensor as the shortest decimal.
-fn single(value: &Tensor) -> String {
+pub(super) fn single(value: &Tensor) -> String {
     value.to_f32().first().map_or_else(|| "nothing".to_owned(), f32::to_string)
 }
 
-fn layer_json(layer: &LayerSummary) -> Json {
-    Json::Object(vec![
-        ("name", layer.name.as_str().into()),
-        ("op", layer.op.into()),
-        ("shape", lengths(&layer.shape)),
-        ("parameters", layer.parameters.into()),
-        ("multiply_adds", layer.multiply_adds.into()),
-    ])
-}
-
-fn problem_json(problem: &Problem) -> Json {
-    Json::Object(vec![
-        ("node", problem.node.as_str().into()),
-        ("op", problem.op.as_str().into()),
-        ("reason", text(&problem.error).into()),
-    ])
-}
-
-/// A shape for programs: numbers, and texts like `N` where a length depends on the number of samples.
-fn lengths(shape: &Shape) -> Json {
-    shape.dims().iter().map(|dim| dim.fixed().map_or_else(|| dim.to_string().into(), Json::from)).collect()
-}
-
-fn totals(layers: &[LayerSummary]) -> (usize, usize) {
+pub(super) fn totals(layers: &[LayerSummary]) -> (usize, usize) {
     layers.iter().fold((0, 0), |(parameters, multiply_adds), layer| {
         (parameters.saturating_add(layer.parameters), multiply_adds.saturating_add(layer.multiply_adds))
     })

@@ -4,9 +4,10 @@ use std::io::Write;
 
 use clap::Args;
 use monosplit::catalogue::{Entry, Family, MethodOption, entries};
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::json::Json;
+use crate::json;
 use crate::table::{Align, Table};
 
 /// The width of lines. Names and defaults are shorter; meanings are broken into lines of it.
@@ -36,12 +37,10 @@ pub(crate) struct Methods {
 impl Methods {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         if self.json {
-            let json = match &self.name {
-                Some(name) => json(Entry::find(name)?),
-                None => entries().map(json).collect(),
+            return match &self.name {
+                Some(name) => json::print(&MethodOutput::of(Entry::find(name)?), out),
+                None => json::print(&entries().map(MethodOutput::of).collect::<Vec<_>>(), out),
             };
-            writeln!(out, "{json}")?;
-            return Ok(());
         }
         match &self.name {
             Some(name) => one(Entry::find(name)?, out),
@@ -50,21 +49,38 @@ impl Methods {
     }
 }
 
-fn json(entry: &Entry) -> Json {
-    let option = |choice: &MethodOption| {
-        Json::Object(vec![
-            ("name", choice.key.into()),
-            ("default", choice.default.into()),
-            ("meaning", choice.meaning.into()),
-        ])
-    };
-    Json::Object(vec![
-        ("name", entry.name.into()),
-        ("family", entry.family.title().into()),
-        ("summary", entry.summary.into()),
-        ("citation", entry.citation.into()),
-        ("options", entry.options.iter().map(option).collect()),
-    ])
+/// A method for programs.
+#[derive(Serialize)]
+struct MethodOutput {
+    name: &'static str,
+    family: &'static str,
+    summary: &'static str,
+    citation: &'static str,
+    options: Vec<OptionOutput>,
+}
+
+#[derive(Serialize)]
+struct OptionOutput {
+    name: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+}
+
+impl MethodOutput {
+    fn of(entry: &Entry) -> Self {
+        let option = |option: &MethodOption| OptionOutput {
+            name: option.key,
+            default: option.default,
+            meaning: option.meaning,
+        };
+        MethodOutput {
+            name: entry.name,
+            family: entry.family.title(),
+            summary: entry.summary,
+            citation: entry.citation,
+            options: entry.options.iter().map(option).collect(),
+        }
+    }
 }
 
 fn all(out: &mut dyn Write) -> Result<(), Failure> {

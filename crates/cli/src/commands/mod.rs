@@ -17,6 +17,7 @@ mod figure;
 mod figure_input;
 mod inputs;
 mod inspect;
+mod inspect_output;
 mod maxout;
 mod method;
 mod methods;
@@ -26,7 +27,7 @@ mod ops;
 mod panels;
 mod preprocessing;
 mod profile;
-mod progress;
+pub(crate) mod progress;
 mod read_files;
 mod report;
 mod results;
@@ -40,13 +41,15 @@ mod verify;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
-use crate::failure::{Failure, as_json, complain, hint, note, text};
+use crate::failure::{Failure, FailureOutput, complain, hint, note, text};
+use crate::json;
 use crate::output_style::OutputStyle;
 use read_files::keep_what_is_read;
 
@@ -120,6 +123,11 @@ struct CommandLine {
     /// Print results and errors only: no progress, no remarks, no hints.
     #[arg(short, long, global = true, help_heading = "In general")]
     quiet: bool,
+
+    /// Say on the error stream what is done and how long it takes; twice for every node. To be sent
+    /// with a bug report.
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", verbatim_doc_comment, help_heading = "In general")]
+    verbose: u8,
 
     /// Draw without colours, as NO_COLOR in the environment does.
     #[arg(long, global = true, help_heading = "In general", alias = "no-colour")]
@@ -217,9 +225,13 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(invocation) => invocation,
         Err(refusal) => return refusal.report(&arguments),
     };
-    crate::logging::install();
+    let begun = Instant::now();
     let command = invocation.line.command.as_ref();
     OutputStyle { quiet: invocation.line.quiet, plain: invocation.line.no_color }.settle();
+    if let Err(error) = crate::logging::install(invocation.line.verbose) {
+        return complain(&text(&error));
+    }
+    crate::logging::describe_program(&arguments);
     invocation.remark.iter().for_each(|remark| note(remark));
     crate::interruption::remove_unfinished_files_on_signals();
     crate::interruption::report_lost_files();
@@ -231,6 +243,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         out.flush()?;
         Ok(code)
     });
+    log::info!("{} after {:.1?}", if done.is_ok() { "done" } else { "failed" }, begun.elapsed());
     match done {
         Ok(code) => {
             let skipped = inputs::report_skipped();
@@ -247,8 +260,9 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(failure) => {
             let Failure::Error(error) = &failure else { return failure.report() };
             if is_for_programs(&invocation.matches) {
-                let object = as_json(error.kind().name(), &error.statement(), hint(error));
-                let _ = writeln!(out, "{object}");
+                let statement = error.statement();
+                let object = FailureOutput::new(error.kind().name(), &statement, hint(error));
+                let _ = json::print(&object, &mut out);
             }
             // Results that were computed before the failure are printed.
             let _ = out.flush();
@@ -280,7 +294,7 @@ impl Refusal {
             Refusal::Mistake(said) => {
                 // Where options could not be parsed, the words tell what was meant.
                 if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
-                    let _ = writeln!(io::stdout(), "{}", as_json("usage", &said, None));
+                    let _ = json::print(&FailureOutput::new("usage", &said, None), &mut io::stdout());
                 }
                 complain(&said)
             }

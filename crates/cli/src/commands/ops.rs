@@ -4,9 +4,10 @@ use std::io::Write;
 
 use clap::Args;
 use monosplit::graph::onnx::supported_ops;
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::json::Json;
+use crate::json;
 use crate::table::{Align, Table};
 
 const WIDTH: usize = 80;
@@ -28,11 +29,8 @@ pub(crate) struct Ops {
 impl Ops {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         if self.json {
-            let op = |(name, note): (&str, &str)| {
-                Json::Object(vec![("name", name.into()), ("restrictions", note.into())])
-            };
-            writeln!(out, "{}", supported_ops().map(op).collect::<Json>())?;
-            return Ok(());
+            let ops = supported_ops().map(|(name, restrictions)| OpOutput { name, restrictions });
+            return json::print(&ops.collect::<Vec<_>>(), out);
         }
         let (plain, noted): (Vec<_>, Vec<_>) = supported_ops().partition(|(_, note)| note.is_empty());
         writeln!(out, "{} ONNX operators, operator sets 7 and newer:\n", plain.len() + noted.len())?;
@@ -48,6 +46,13 @@ impl Ops {
         }
         Ok(())
     }
+}
+
+/// An operator for programs.
+#[derive(Serialize)]
+struct OpOutput {
+    name: &'static str,
+    restrictions: &'static str,
 }
 
 /// Names in as many columns as fit, read from top to bottom.

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use monosplit::engine::{NodeTime, Precision, Profile};
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::json::Json;
 use crate::table::{Align, Table};
 
 /// A node that takes less than this share of the time is not listed by itself.
@@ -67,22 +67,38 @@ impl Entry {
         ]
     }
 
-    fn json(&self) -> Json {
+    fn output(&self) -> NodeOutput {
         let timed = &self.timed;
-        let mut fields: Vec<(&'static str, Json)> = vec![
-            ("name", timed.name.as_str().into()),
-            ("op", timed.op.into()),
-            ("nodes", (1 + timed.others.len()).into()),
-            ("shape", timed.shape.iter().map(|&n| Json::from(n)).collect()),
-            ("kernel", timed.kernel.into()),
-            ("precision", timed.precision.name().into()),
-            ("runs", timed.runs.into()),
-            ("seconds", timed.time.as_secs_f64().into()),
-        ];
-        fields.extend(timed.gigaflops().map(|g| ("gflops", g.into())));
-        fields.extend(timed.share_of_peak().map(|share| ("share_of_peak", share.into())));
-        Json::Object(fields)
+        NodeOutput {
+            name: timed.name.clone(),
+            op: timed.op.into(),
+            nodes: 1 + timed.others.len(),
+            shape: timed.shape.to_vec(),
+            kernel: timed.kernel.into(),
+            precision: timed.precision.name(),
+            runs: timed.runs,
+            seconds: timed.time.as_secs_f64(),
+            gflops: timed.gigaflops(),
+            share_of_peak: timed.share_of_peak(),
+        }
     }
+}
+
+/// The time of a node, for programs.
+#[derive(Serialize)]
+pub(crate) struct NodeOutput {
+    name: String,
+    op: String,
+    nodes: usize,
+    shape: Vec<usize>,
+    kernel: String,
+    precision: &'static str,
+    runs: usize,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gflops: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_peak: Option<f64>,
 }
 
 /// Prints a table.
@@ -169,7 +185,7 @@ fn peaks(entries: &[Entry], out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The profile as JSON.
-pub(crate) fn json(profile: Profile) -> Json {
-    entries(profile).iter().map(Entry::json).collect()
+/// The profile for programs.
+pub(crate) fn outputs(profile: Profile) -> Vec<NodeOutput> {
+    entries(profile).iter().map(Entry::output).collect()
 }

@@ -1,46 +1,135 @@
-//! A progress line on the error stream of a terminal.
+//! Progress bars on the error stream of a terminal. They fit its width, say how much time is left, and are gone when the work is done.
 
-use std::io::Write;
-use std::sync::{Mutex, OnceLock};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
 use monosplit::explain::Progress;
 
-use crate::output_style::is_watched;
+use crate::output_style::{is_watched, terminal_columns};
+use crate::table::printable;
 
-/// The interval between updates of the line.
-const PERIOD: Duration = Duration::from_millis(200);
-/// The time after which the line appears.
+/// How often the bar is drawn a second.
+const RATE: u8 = 5;
+/// The time after which the bar appears.
 const FIRST_UPDATE: Duration = Duration::from_millis(700);
-/// The length of the bar.
-const WIDTH: usize = 24;
+/// The width of a terminal that has room for everything.
+const ROOMY: usize = 80;
+
+/// The bar that is shown now.
+static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// Prints something else on the error stream; a bar that is shown makes room for it.
+pub(crate) fn interrupted<T>(print: impl FnOnce() -> T) -> T {
+    let shown =
+        SHOWN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(WeakProgressBar::upgrade);
+    match shown {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
 
 /// A progress bar.
 pub(crate) struct Bar {
-    shown: bool,
-    before: String,
-    after: String,
+    bar: ProgressBar,
     begun: Instant,
-    /// The steps that were done before this process began, where the first step tells.
-    start: Option<OnceLock<usize>>,
-    written: Mutex<Option<Instant>>,
+    shown: Once,
+    /// Whether the count of the first step was done before this process began.
+    resumed: bool,
+    first: Once,
 }
 
 impl Bar {
     /// A bar for a number of samples; prints nothing where the error stream is not a terminal.
     pub(crate) fn new(samples: usize) -> Self {
-        let after = if samples == 1 { String::new() } else { format!(" for {samples} inputs") };
-        Bar::with(String::new(), after, None)
+        Bar::with("", if samples == 1 { String::new() } else { format!(" for {samples} inputs") }, false)
     }
 
     /// A bar for resumed work: the count of the first step is taken as done before.
     pub(crate) fn resumed(what: &str) -> Self {
-        Bar::with(format!("{what} "), " rows".into(), Some(OnceLock::new()))
+        Bar::with(what, " rows".into(), true)
     }
 
-    fn with(before: String, after: String, start: Option<OnceLock<usize>>) -> Self {
-        let shown = is_watched();
-        Bar { shown, before, after, begun: Instant::now(), start, written: Mutex::new(None) }
+    /// A bar that counts things.
+    pub(crate) fn counting(things: &str) -> Self {
+        Bar::with("", format!(" {things}"), false)
+    }
+
+    /// A bar of a training, which may be resumed.
+    pub(super) fn training(name: &str) -> Self {
+        Bar::with(name, String::new(), true)
+    }
+
+    fn with(before: &str, after: String, resumed: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(after);
+        let columns = terminal_columns(&Term::stderr()).unwrap_or(ROOMY);
+        bar.set_prefix(shortened(before, columns / 3));
+        bar.set_style(style(columns));
+        Bar { bar, begun: Instant::now(), shown: Once::new(), resumed, first: Once::new() }
+    }
+
+    /// Changes the words after the counts.
+    pub(super) fn describe(&self, words: impl Into<Cow<'static, str>>) {
+        self.bar.set_message(words);
+    }
+
+    /// Shows that `done` of `total` steps are done; the bar disappears with the last one.
+    pub(crate) fn show(&self, done: usize, total: usize) {
+        if !is_watched() {
+            return;
+        }
+        if done >= total {
+            return self.bar.finish_and_clear();
+        }
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        if self.resumed {
+            self.first.call_once(|| self.bar.reset_eta());
+        }
+        if self.begun.elapsed() > FIRST_UPDATE {
+            self.shown.call_once(|| {
+                self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));
+                *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.bar.downgrade());
+            });
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn advance(&self, done: usize, total: usize) {
+        self.show(done, total);
+    }
+}
+
+/// Everything where there is room, else the bar, the counts and the time left. In less than that, the bar is the part that shrinks.
+fn style(columns: usize) -> ProgressStyle {
+    let template = match columns >= ROOMY {
+        true => "{prefix}{bar:24} {pos} of {len}{msg}{left}",
+        false => "{wide_bar} {pos} of {len}{left}",
+    };
+    // The templates are constants, which the tests parse.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("█░").with_key("left", time_left)
+}
+
+/// The time left; nothing while no step of this process says how long one takes.
+fn time_left(state: &ProgressState, text: &mut dyn fmt::Write) {
+    if state.per_sec() > 0.0 {
+        // A text that cannot be written is not shown.
+        let _ = write!(text, ", {} left", format_duration(state.eta().as_secs_f64()));
+    }
+}
+
+/// A name of at most `most` letters and a space after it; nothing for nothing.
+fn shortened(name: &str, most: usize) -> String {
+    let name = printable(name);
+    match name.chars().count() {
+        0 => String::new(),
+        length if length <= most => format!("{name} "),
+        _ => format!("{}… ", name.chars().take(most.saturating_sub(1)).collect::<String>()),
     }
 }
 
@@ -55,46 +144,38 @@ pub(crate) fn format_duration(seconds: f64) -> String {
     }
 }
 
-impl Progress for Bar {
-    fn advance(&self, done: usize, total: usize) {
-        let Ok(mut written) = self.written.lock() else { return };
-        if let Some(start) = &self.start {
-            start.get_or_init(|| done);
-        }
-        let elapsed = self.begun.elapsed();
-        let due = written.map_or(elapsed > FIRST_UPDATE, |last| last.elapsed() > PERIOD);
-        if !self.shown || (!due && done < total) {
-            return;
-        }
-        let mut errors = std::io::stderr();
-        if done >= total {
-            if written.take().is_some() {
-                let _ = write!(errors, "\r\u{1b}[K");
-            }
-            return;
-        }
-        let start = self.start.as_ref().and_then(|start| start.get().copied()).unwrap_or(0);
-        let own = done.saturating_sub(start);
-        let left = match own {
-            0 if start > 0 => String::new(),
-            own => format_duration(elapsed.as_secs_f64() / own.max(1) as f64 * (total - done) as f64),
-        };
-        let left = if left.is_empty() { left } else { format!(", {left} left") };
-        let filled = WIDTH * done / total.max(1);
-        let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-        let Bar { before, after, .. } = self;
-        let _ = write!(errors, "\r{before}{bar} {done} of {total}{after}{left}\u{1b}[K");
-        *written = Some(Instant::now());
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use indicatif::{InMemoryTerm, TermLike};
+
     use super::*;
 
     #[test]
     fn times_are_said_as_people_say_them() {
         let said = [4.4, 75.0, 1260.0, 7500.0].map(format_duration);
         assert_eq!(said, ["4 s", "1 min 15 s", "21 min", "2 h 05 min"]);
+    }
+
+    fn drawn(columns: u16, done: u64) -> String {
+        let terminal = InMemoryTerm::new(5, columns);
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()) as Box<dyn TermLike>);
+        let bar = ProgressBar::with_draw_target(Some(12_000), target).with_message(" rows");
+        bar.set_prefix(shortened("comparison of everything with everything else", columns as usize / 3));
+        bar.set_style(style(columns as usize));
+        bar.set_position(done);
+        bar.tick();
+        terminal.contents()
+    }
+
+    #[test]
+    fn a_bar_is_one_line_at_any_width() {
+        for columns in [24, 40, 60, 79, 80, 100, 200] {
+            let line = drawn(columns, 6_000);
+            assert!(!line.contains('\n') && line.chars().count() <= columns as usize, "{columns}: {line}");
+            assert!(line.contains("6000 of 12000"), "{columns}: {line}");
+        }
+        assert!(drawn(40, 6_000).contains('█') && drawn(40, 6_000).contains('░'));
+        assert!(drawn(100, 6_000).starts_with("comparison of everything with… █"), "{}", drawn(100, 6_000));
+        assert!(drawn(100, 6_000).contains("6000 of 12000 rows"));
     }
 }

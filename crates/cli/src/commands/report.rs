@@ -9,7 +9,7 @@ use monosplit::graph::Error;
 
 use super::compute::ComputeArgs;
 use crate::failure::{Failure, note, text};
-use crate::json::Json;
+use crate::json::{self, WrittenFiles};
 use crate::report::{Report, ReportPictures};
 use crate::table::printable;
 
@@ -70,8 +70,7 @@ impl ReportCommand {
         let names = Report::write(&store, &planned, pictures.as_ref(), &self.output)?;
         let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
         if self.json {
-            writeln!(out, "{}", Json::Object(vec![("files", Json::files(&files))]))?;
-            return Ok(());
+            return json::print(&WrittenFiles::new(&files), out);
         }
         for path in files {
             writeln!(out, "{}", printable(&path.display().to_string()))?;

@@ -9,10 +9,11 @@ use monosplit::eval::store::{Filter, Store, StoredRow, columns};
 use monosplit::eval::{Column, Estimate, parquet};
 use monosplit::graph::options::closest;
 use monosplit::graph::{CsvCell, Error, Result, write_atomically, write_csv};
+use serde::{Serialize, Serializer};
 
 use super::run::check_writable;
 use crate::failure::Failure;
-use crate::json::Json;
+use crate::json::{self, WrittenFiles};
 use crate::table::{Align, Table, grouped, printable};
 
 /// Shows what a run store holds, or writes it as CSV, JSON or Parquet
@@ -101,19 +102,13 @@ impl Results {
             check_writable(path)?;
             let bytes = match format {
                 Format::Csv => csv(&rows)?.into_bytes(),
-                Format::Json => format!(
-                    "{}
-",
-                    json(&rows)
-                )
-                .into_bytes(),
+                Format::Json => json_rows(&rows)?,
                 Format::Parquet => parquet(&columns(&rows))?,
             };
             write_atomically(path, &bytes)?;
             if self.json {
-                let object = vec![("files", Json::files([path])), ("rows", rows.len().into())];
-                writeln!(out, "{}", Json::Object(object))?;
-                return Ok(());
+                let WrittenFiles { files } = WrittenFiles::new([path]);
+                return json::print(&WrittenRows { files, rows: rows.len() }, out);
             }
             let shown = printable(&path.display().to_string());
             writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
@@ -121,8 +116,7 @@ impl Results {
         }
         let means = means(&rows);
         if self.json {
-            writeln!(out, "{}", means.iter().map(Mean::json).collect::<Json>())?;
-            return Ok(());
+            return json::print(&means.iter().map(Mean::output).collect::<Vec<_>>(), out);
         }
         if rows.is_empty() {
             writeln!(out, "no row fits")?;
@@ -180,27 +174,48 @@ struct Mean {
     undefined: usize,
 }
 
+/// A mean for programs.
+#[derive(Serialize)]
+struct MeanOutput<'a> {
+    model: &'a str,
+    model_hash: &'a str,
+    preprocessing: &'a str,
+    method: &'a str,
+    options: &'a str,
+    layer: &'a str,
+    absolute: bool,
+    metric: &'a str,
+    part: &'a str,
+    seed: Option<i64>,
+    mean: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    images: usize,
+    undefined_images: usize,
+}
+
 impl Mean {
-    /// Keys as the columns of rows are named; `undefined_images` counts the images without a value.
-    fn json(&self) -> Json {
+    fn output(&self) -> MeanOutput<'_> {
+        let [model, model_hash, preprocessing, method, options, layer, absolute, metric, part, seed] =
+            self.key.each_ref().map(String::as_str);
         let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
-        let key = |((name, ..), value): (&(&'static str, usize, bool), &String)| {
-            let value = match *name {
-                "absolute" => (value == "yes").into(),
-                "seed" => value.parse().map_or(Json::Null, Json::Whole),
-                _ => value.as_str().into(),
-            };
-            (*name, value)
-        };
-        let mut object: Vec<(&'static str, Json)> = KEYS.iter().zip(&self.key).map(key).collect();
-        object.extend([
-            ("mean", number(|found| found.mean).into()),
-            ("low", number(|found| found.low).into()),
-            ("high", number(|found| found.high).into()),
-            ("images", self.images.into()),
-            ("undefined_images", self.undefined.into()),
-        ]);
-        Json::Object(object)
+        MeanOutput {
+            model,
+            model_hash,
+            preprocessing,
+            method,
+            options,
+            layer,
+            absolute: absolute == "yes",
+            metric,
+            part,
+            seed: seed.parse().ok(),
+            mean: number(|found| found.mean),
+            low: number(|found| found.low),
+            high: number(|found| found.high),
+            images: self.images,
+            undefined_images: self.undefined,
+        }
     }
 }
 
@@ -253,22 +268,47 @@ fn table(means: &[Mean]) -> Table {
     table
 }
 
+/// The file that rows were written to.
+#[derive(Serialize)]
+struct WrittenRows {
+    files: Vec<String>,
+    rows: usize,
+}
+
 /// The rows as a list of objects.
-fn json(rows: &[StoredRow]) -> Json {
+fn json_rows(rows: &[StoredRow]) -> Result<Vec<u8>, Failure> {
     let columns = columns(rows);
-    let object = |row: usize| {
-        let cell = |(name, column): &(&'static str, Column)| {
-            let value = match column {
-                Column::Text(values) => values[row].as_deref().into(),
-                Column::Real(values) => values[row].into(),
-                Column::Whole(values) => Json::Whole(values[row]),
-                Column::Flag(values) => values[row].into(),
-            };
-            (*name, value)
-        };
-        Json::Object(columns.iter().map(cell).collect())
-    };
-    (0..rows.len()).map(object).collect()
+    let rows: Vec<_> = (0..rows.len()).map(|row| RowOutput { columns: &columns, row }).collect();
+    let mut bytes = Vec::new();
+    json::print(&rows, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A row for programs, with the columns of the other formats.
+struct RowOutput<'a> {
+    columns: &'a [(&'static str, Column)],
+    row: usize,
+}
+
+impl Serialize for RowOutput<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cells = self.columns.iter().map(|(name, column)| (name, CellOutput(column, self.row)));
+        serializer.collect_map(cells)
+    }
+}
+
+/// One number or text of a row.
+struct CellOutput<'a>(&'a Column, usize);
+
+impl Serialize for CellOutput<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Column::Text(values) => values[self.1].serialize(serializer),
+            Column::Real(values) => values[self.1].serialize(serializer),
+            Column::Whole(values) => values[self.1].serialize(serializer),
+            Column::Flag(values) => values[self.1].serialize(serializer),
+        }
+    }
 }
 
 /// The rows as comma-separated values.

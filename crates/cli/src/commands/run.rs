@@ -7,15 +7,16 @@ use clap::Args;
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Error, Kind, Result, Tensor, check_replaceable, npy, write_atomically};
 use monosplit::{Inference, InputFile, Labels, Model, Origin, RankedClass, Sample, SampleReader, ScoreKind};
+use serde::Serialize;
 
 use super::compute::ComputeArgs;
-use super::inputs::{remember_skipped, skipped_json};
+use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::network::NetworkArgs;
 use super::preprocessing::PreprocessingArgs;
-use super::profile;
+use super::profile::{self, NodeOutput};
+use super::progress::Bar;
 use crate::failure::{Failure, note};
-use crate::json::Json;
-use crate::output_style::is_watched;
+use crate::json;
 use crate::table::printable;
 
 /// The default batch size.
@@ -119,6 +120,9 @@ impl RunCommand {
         let total = sources.len();
         let mut reader = self.reader(&model, sources)?;
         let (mut predictions, mut raw) = (Vec::new(), Vec::new());
+        let bar = Bar::counting("inputs");
+        // Results on the terminal show the progress themselves.
+        let unseen = self.json || !std::io::stdout().is_terminal();
         loop {
             let samples = reader.take(batch)?;
             if samples.is_empty() {
@@ -137,7 +141,9 @@ impl RunCommand {
             if self.raw.is_some() {
                 raw.push(rows_of_classes(scores)?);
             }
-            self.show_progress(reader.opened(), total);
+            if unseen && total > FEW {
+                bar.show(reader.opened(), total);
+            }
         }
         remember_skipped(&reader);
         self.finish(&model, &inference, format.as_ref(), predictions, &raw, out)
@@ -185,16 +191,6 @@ impl RunCommand {
         self.preprocessing.reader(model, sources, preprocess)
     }
 
-    /// Shows a progress line on a terminal where the results are not printed to it.
-    fn show_progress(&self, opened: usize, total: usize) {
-        let unseen = self.json || !std::io::stdout().is_terminal();
-        let mut errors = std::io::stderr();
-        if unseen && total > FEW && is_watched() {
-            let end = if opened == total { "\r\u{1b}[K" } else { "" };
-            let _ = write!(errors, "\rmonosplit: {opened} of {total} inputs{end}");
-        }
-    }
-
     fn finish(
         &self,
         model: &Model,
@@ -210,18 +206,14 @@ impl RunCommand {
         let note_on_output = remark(model, self.batch(model)?);
         if self.json {
             let predictions = predictions.iter().zip(format.into_iter().cycle());
-            let inputs = predictions.map(|(prediction, format)| format.json(prediction)).collect();
-            let mut object = vec![
-                ("network", model.origin().to_string().into()),
-                ("note", note_on_output.into()),
-                ("inputs", inputs),
-                ("skipped", skipped_json()),
-            ];
-            if self.profile {
-                object.push(("profile", profile::json(inference.profile().clone())));
-            }
-            writeln!(out, "{}", Json::Object(object))?;
-            return Ok(());
+            let found = RunOutput {
+                network: model.origin().to_string(),
+                note: note_on_output,
+                inputs: predictions.map(|(prediction, format)| format.output(prediction)).collect(),
+                skipped: skipped_outputs(),
+                profile: self.profile.then(|| profile::outputs(inference.profile().clone())),
+            };
+            return json::print(&found, out);
         }
         if self.profile {
             profile::print(inference.profile().clone(), out)?;
@@ -232,6 +224,31 @@ impl RunCommand {
         }
         Ok(())
     }
+}
+
+/// The predictions for programs.
+#[derive(Serialize)]
+struct RunOutput<'a> {
+    network: String,
+    note: Option<String>,
+    inputs: Vec<PredictionOutput<'a>>,
+    skipped: Vec<SkippedOutput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Vec<NodeOutput>>,
+}
+
+#[derive(Serialize)]
+struct PredictionOutput<'a> {
+    input: &'a str,
+    top: Vec<ClassOutput>,
+}
+
+#[derive(Serialize)]
+struct ClassOutput {
+    class: usize,
+    name: String,
+    score: f64,
+    probability: Option<f64>,
 }
 
 /// The remark on how the scores were computed, if there is one.
@@ -288,16 +305,14 @@ impl ScoreFormat {
         Ok(())
     }
 
-    fn json(&self, prediction: &Prediction) -> Json {
-        let top = prediction.best.iter().map(|ranked| {
-            Json::Object(vec![
-                ("class", ranked.class.into()),
-                ("name", self.labels.name(ranked.class).into()),
-                ("score", ranked.score.into()),
-                ("probability", ranked.probability.into()),
-            ])
+    fn output<'a>(&self, prediction: &'a Prediction) -> PredictionOutput<'a> {
+        let top = prediction.best.iter().map(|ranked| ClassOutput {
+            class: ranked.class,
+            name: self.labels.name(ranked.class),
+            score: ranked.score,
+            probability: ranked.probability,
         });
-        Json::Object(vec![("input", prediction.input.as_str().into()), ("top", top.collect())])
+        PredictionOutput { input: &prediction.input, top: top.collect() }
     }
 }
 

@@ -10,12 +10,13 @@ use monosplit::explain::materialise;
 use monosplit::graph::onnx::{self, ExportOptions};
 use monosplit::graph::passes::fold_constants;
 use monosplit::graph::{Error, Graph, Op, Result};
+use serde::Serialize;
 
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
-use crate::json::Json;
+use crate::json::{self, WrittenFiles};
 
 /// Writes the two monotone convex networks of a split as ONNX files
 #[derive(Args)]
@@ -67,6 +68,16 @@ pub(crate) struct SplitCommand {
     json: bool,
 }
 
+/// The files and what is left of their difference, for programs.
+#[derive(Serialize)]
+struct SplitOutput {
+    #[serde(flatten)]
+    files: WrittenFiles,
+    largest_error: f64,
+    largest_score: f64,
+    largest_of_g_and_h: f64,
+}
+
 impl SplitCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         check_writable(&self.out_g)?;
@@ -86,14 +97,13 @@ impl SplitCommand {
         }
         let left = PairCancellation::measure(&model, &pair, &sample)?;
         if self.json {
-            let object = vec![
-                ("files", Json::files([&self.out_g, &self.out_h])),
-                ("largest_error", left.error.into()),
-                ("largest_score", left.score.into()),
-                ("largest_of_g_and_h", left.magnitude.into()),
-            ];
-            writeln!(out, "{}", Json::Object(object))?;
-            return Ok(());
+            let found = SplitOutput {
+                files: WrittenFiles::new([&self.out_g, &self.out_h]),
+                largest_error: left.error,
+                largest_score: left.score,
+                largest_of_g_and_h: left.magnitude,
+            };
+            return json::print(&found, out);
         }
         writeln!(
             out,

@@ -12,12 +12,13 @@ use monosplit::train::{
 };
 
 use monosplit::render::{LinePlot, Series};
+use serde::Serialize;
 
 use super::compute::ComputeArgs;
 use super::run::check_writable;
 use super::training_bar::TrainingBar;
 use crate::failure::{Failure, note};
-use crate::json::Json;
+use crate::json;
 use crate::table::{Align, Table};
 
 /// The longest description of an architecture that is read.
@@ -202,6 +203,17 @@ fn not_negative(option: &str, value: f32) -> Result<f32> {
     Err(Error::argument(format!("{option} is {value}, expected zero or a number above it")))
 }
 
+/// A trained network for programs.
+#[derive(Serialize)]
+struct TrainOutput {
+    file: String,
+    test_accuracy: f64,
+    test_samples: usize,
+    parameters: usize,
+    epochs: usize,
+    seconds: f64,
+}
+
 impl Train {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         self.compute.check_training()?;
@@ -257,16 +269,15 @@ impl Train {
         }
         let outcome = self.train(settings, &self.drawn(data, self.seed), files)?;
         if self.json {
-            let object = vec![
-                ("file", path.display().to_string().into()),
-                ("test_accuracy", outcome.test_accuracy.into()),
-                ("test_samples", data.test.len().into()),
-                ("parameters", outcome.parameters.into()),
-                ("epochs", outcome.epochs.into()),
-                ("seconds", outcome.seconds.into()),
-            ];
-            writeln!(out, "{}", Json::Object(object))?;
-            return Ok(());
+            let trained = TrainOutput {
+                file: path.display().to_string(),
+                test_accuracy: outcome.test_accuracy,
+                test_samples: data.test.len(),
+                parameters: outcome.parameters,
+                epochs: outcome.epochs,
+                seconds: outcome.seconds,
+            };
+            return json::print(&trained, out);
         }
         writeln!(
             out,
@@ -325,7 +336,7 @@ impl Train {
             checkpoint_every: self.checkpoint_every.map(|n| n as usize),
             half: self.half,
         };
-        let mut bar = TrainingBar::new();
+        let mut bar = TrainingBar::default();
         let (outcome, epochs) =
             run.execute(&mut |trainer, progress, epoch| bar.show(trainer, progress, epoch))?;
         draw_curves(&run, &epochs)?;

@@ -1,28 +1,16 @@
-//! A progress line of training with its loss and accuracy, on the error stream of a terminal.
-
-use std::io::Write;
-use std::time::Instant;
+//! A progress bar of training with its loss and accuracy, on the error stream of a terminal.
 
 use monosplit::train::{Epoch, Progress, Trainer};
 
-use super::progress::format_duration;
+use super::progress::{Bar, interrupted};
 use crate::output_style::is_watched;
 
-/// A progress line of training.
-pub(super) struct TrainingBar {
-    began: Instant,
-    drawn: Option<Instant>,
-    /// Steps that were done before this process began.
-    before: Option<f64>,
-}
+/// A progress bar of training.
+#[derive(Default)]
+pub(super) struct TrainingBar(Option<Bar>);
 
 impl TrainingBar {
-    pub(super) fn new() -> Self {
-        TrainingBar { began: Instant::now(), drawn: None, before: None }
-    }
-
     pub(super) fn show(&mut self, trainer: &Trainer<'_>, progress: &Progress, epoch: Option<&Epoch>) {
-        let mut errors = std::io::stderr();
         if !is_watched() {
             return;
         }
@@ -31,34 +19,25 @@ impl TrainingBar {
             format!("{} {} seed {}", settings.architecture.name(), settings.restriction, settings.seed);
         if let Some(epoch) = epoch {
             let number = trainer.epochs().len();
-            let _ = writeln!(
-                errors,
-                "\r{name}, epoch {number}: loss {:.4}, training {:.2} %, test {:.2} %, {:.1} s\u{1b}[K",
+            let line = format!(
+                "{name}, epoch {number}: loss {:.4}, training {:.2} %, test {:.2} %, {:.1} s",
                 epoch.train_loss,
                 100.0 * epoch.train_accuracy,
                 100.0 * epoch.test_accuracy,
                 epoch.seconds
             );
+            interrupted(|| eprintln!("{line}"));
         }
-        if trainer.is_finished() || self.drawn.is_some_and(|at| at.elapsed().as_millis() < 100) {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        let done = progress.epoch as f64 + progress.step as f64 / progress.steps.max(1) as f64;
-        let before = *self.before.get_or_insert(done - 1.0 / progress.steps.max(1) as f64);
-        let left =
-            (settings.epochs as f64 - done) * self.began.elapsed().as_secs_f64() / (done - before).max(1e-9);
-        let filled = (20.0 * progress.step as f64 / progress.steps.max(1) as f64) as usize;
-        let _ = write!(
-            errors,
-            "\r{name}, epoch {} of {} [{}{}] loss {:.4}, {:.2} %, {} left\u{1b}[K",
-            progress.epoch + 1,
-            settings.epochs,
-            "█".repeat(filled),
-            "·".repeat(20 - filled.min(20)),
+        let bar = self.0.get_or_insert_with(|| Bar::training(&name));
+        let (epoch, epochs) = (progress.epoch + 1, settings.epochs);
+        bar.describe(format!(
+            " steps, epoch {epoch} of {epochs}, loss {:.4}, {:.2} %",
             progress.loss,
-            100.0 * progress.accuracy,
-            format_duration(left)
-        );
+            100.0 * progress.accuracy
+        ));
+        let total = settings.epochs * progress.steps;
+        let done =
+            if trainer.is_finished() { total } else { progress.epoch * progress.steps + progress.step };
+        bar.show(done, total);
     }
 }

@@ -9,13 +9,14 @@ use monosplit::explain::{STABILISERS, Stabiliser};
 use monosplit::graph::batch::stack;
 use monosplit::graph::{Error, Kind, Result};
 use monosplit::{Finding, Model, Verification};
+use serde::Serialize;
 
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::preprocessing::PreprocessingArgs;
+use super::progress::Bar;
 use crate::failure::{Failure, text};
-use crate::json::Json;
-use crate::output_style::is_watched;
+use crate::json;
 use crate::table::{Align, Table};
 
 /// Checks on your own network that the theory holds
@@ -95,9 +96,11 @@ impl Verify {
         let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
         let engines = (&*engine, &self.compute.processor());
         let samples = self.samples as usize;
+        let bar = Bar::counting("pairs of inputs");
+        let progress = |done, total| bar.show(done, total);
         let found = Verification::new(&model, &image, samples, approximation.as_ref(), engines, progress)?;
         if self.json {
-            writeln!(out, "{}", json(&model, &found))?;
+            json::print(&VerifyOutput::of(&model, &found), out)?;
         } else {
             print(&found, out)?;
         }
@@ -160,38 +163,58 @@ fn power_of_ten(x: f64) -> String {
     format!("{:.1}e{exponent:.0}", 10f64.powf(x - exponent))
 }
 
-fn json(model: &Model, Verification { audit, findings }: &Verification) -> Json {
-    let claims = findings.iter().map(|finding| {
-        Json::Object(vec![
-            ("claim", finding.claim.into()),
-            ("found", found(finding).into()),
-            ("verdict", finding.verdict.word().into()),
-        ])
-    });
-    let layers = audit.layers.iter().map(|layer| {
-        Json::Object(vec![
-            ("layer", layer.layer.as_str().into()),
-            ("forward_error", layer.forward_error.into()),
-            ("backward_error", layer.backward_error.into()),
-            ("least_sensitivity", layer.least_sensitivity.into()),
-            ("log10_none", layer.growth[0].into()),
-            ("log10_scale", layer.growth[1].into()),
-            ("log10_shift", layer.growth[2].into()),
-            ("log10_recentre", layer.growth[3].into()),
-        ])
-    });
-    Json::Object(vec![
-        ("network", model.origin().to_string().into()),
-        ("claims", claims.collect()),
-        ("layers", layers.collect()),
-    ])
+/// The findings for programs.
+#[derive(Serialize)]
+struct VerifyOutput<'a> {
+    network: String,
+    claims: Vec<ClaimOutput<'a>>,
+    layers: Vec<LayerOutput<'a>>,
 }
 
-fn progress(done: usize, total: usize) {
-    let mut errors = std::io::stderr();
-    if is_watched() {
-        let end = if done == total { "\r\u{1b}[K" } else { "" };
-        let _ = write!(errors, "\rmonosplit: {done} of {total} pairs of inputs\u{1b}[K{end}");
+#[derive(Serialize)]
+struct ClaimOutput<'a> {
+    claim: &'a str,
+    found: String,
+    verdict: &'a str,
+}
+
+#[derive(Serialize)]
+struct LayerOutput<'a> {
+    layer: &'a str,
+    forward_error: f64,
+    backward_error: f64,
+    least_sensitivity: f64,
+    log10_none: f64,
+    log10_scale: f64,
+    log10_shift: f64,
+    log10_recentre: f64,
+}
+
+impl<'a> VerifyOutput<'a> {
+    fn of(model: &Model, Verification { audit, findings }: &'a Verification) -> Self {
+        let claim = |finding: &'a Finding| ClaimOutput {
+            claim: finding.claim,
+            found: found(finding),
+            verdict: finding.verdict.word(),
+        };
+        let layer = |layer: &'a monosplit::explain::LayerAudit| {
+            let [log10_none, log10_scale, log10_shift, log10_recentre] = layer.growth;
+            LayerOutput {
+                layer: &layer.layer,
+                forward_error: layer.forward_error,
+                backward_error: layer.backward_error,
+                least_sensitivity: layer.least_sensitivity,
+                log10_none,
+                log10_scale,
+                log10_shift,
+                log10_recentre,
+            }
+        };
+        VerifyOutput {
+            network: model.origin().to_string(),
+            claims: findings.iter().map(claim).collect(),
+            layers: audit.layers.iter().map(layer).collect(),
+        }
     }
 }
 

@@ -149,7 +149,10 @@ impl<R: Real> CpuProgram<R> {
             settings: packing.0,
             cached: (packing.1, weights),
         };
-        policy::choose(node, &constants, &convolution).map_err(|e| e.at(&self.info.values[id.index()].name))
+        let name = &self.info.values[id.index()].name;
+        let kernel = policy::choose(node, &constants, &convolution).map_err(|e| e.at(name))?;
+        log::trace!("{name}: {}", kernel.name(packing.0.batch_size));
+        Ok(kernel)
     }
 
     fn fixed_shapes(&self, ids: &[NodeId]) -> Vec<Option<Vec<usize>>> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use monosplit_graph::{Graph, Kind, NodeId, Result, Tensor};
+use monosplit_graph::{Graph, Kind, LogTimer, NodeId, Result, Tensor};
 
 use super::Settings;
 use super::execution::Execution;
@@ -70,6 +70,7 @@ impl<R: Real> CpuProgram<R> {
         settings: Settings,
         options: Optimisations,
     ) -> Result<Self> {
+        let time = LogTimer::start(log::Level::Debug);
         let (known, needed) = (known(graph), graph.live());
         let compiling = pool.clone();
         let plan = Plan::new(graph, &known, &needed, options);
@@ -85,6 +86,13 @@ impl<R: Real> CpuProgram<R> {
         };
         // Constants are computed, converted and packed in the denormal mode that runs have.
         compiling.install(|| program.prepare(graph, &known))?;
+        log::debug!(
+            "compiled {} nodes to {} steps and {} buffers, {} bits, in {time}",
+            graph.len(),
+            program.plan.steps.len(),
+            program.plan.buffers.len(),
+            8 * size_of::<R>()
+        );
         Ok(program)
     }
 
@@ -94,19 +102,22 @@ impl<R: Real> CpuProgram<R> {
     }
 
     fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
+        let time = LogTimer::start(log::Level::Trace);
         let batch = self.info.batch(inputs)?;
         let shapes = self.info.shapes(&self.plan, batch, size_of::<R>(), self.settings.memory_limit)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fresh = || self.plan.buffers.iter().map(|buffer| Storage::empty(buffer.kind)).collect();
         let arena = kept.unwrap_or_else(fresh);
-        self.pool.run_steps(self.plan.steps.len(), || {
+        let outputs = self.pool.run_steps(self.plan.steps.len(), || {
             let inputs = inputs.iter().map(Shared::of).collect();
             let mut run = Execution { program: self, shapes, inputs, arena };
             run.steps(profile)?;
             let outputs = run.outputs()?;
             self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
             Ok(outputs)
-        })
+        });
+        log::trace!("ran {} steps for {batch} samples in {time}", self.plan.steps.len());
+        outputs
     }
 }
 

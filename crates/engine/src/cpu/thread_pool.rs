@@ -21,6 +21,7 @@ use super::handover::{Handover, SpinningWorker};
 use super::kernels::denormal;
 use super::kernels::peak::peak;
 use super::kernels::scratch::ScratchBuffers;
+use super::kernels::simd_level::SimdLevel;
 use super::real::Real;
 use crate::Precision;
 
@@ -98,6 +99,7 @@ impl ThreadPool {
             Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
                 .caused_by(e)
         })?;
+        log::info!("engine cpu: {threads} threads, {} instructions", SimdLevel::best().name());
         Ok(ThreadPool { pool, peaks: Default::default() })
     }
 

@@ -51,6 +51,7 @@ impl OnnxRuntime {
             ))
         })?;
         let library = Box::leak(Box::new(library));
+        log::info!("engine onnxruntime: version {}, {}", library.version(), file.display());
         Ok(OnnxRuntime { library, threads: 0, provider: None, double: Cpu::default() })
     }
 

@@ -113,7 +113,7 @@ impl Store {
         match found.map_err(|cause: rusqlite::Error| failure(path, cause))? {
             (store, (APPLICATION, VERSION)) => Ok(store),
             (store, (APPLICATION, 1)) => {
-                version_1::show(&store.connection).map_err(|cause| failure(path, &cause))?;
+                version_1::show(&store.connection).map_err(|cause| failure(path, cause))?;
                 Ok(store)
             }
             (store, marks) => Err(store.foreign(marks)),

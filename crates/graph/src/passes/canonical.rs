@@ -92,6 +92,7 @@ pub fn canonicalise(
     if options.strip_softmax {
         (graph, report.outputs) = strip_softmax(&graph)?;
     }
+    log::debug!("canonical form of {} nodes: {report}", graph.len());
     Ok((graph, report))
 }
 

@@ -94,6 +94,19 @@ impl SimdLevel {
         *BEST.get_or_init(|| SimdLevel::all().pop().unwrap_or(SimdLevel::Portable))
     }
 
+    /// The name of the instruction set.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SimdLevel::Portable => "portable",
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => "NEON",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => "AVX-512",
+        }
+    }
+
     /// Numbers of type `R` in a vector.
     pub(crate) fn width<R: Vectors>(self) -> usize {
         of_level!(self, R, WIDTH)

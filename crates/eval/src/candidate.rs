@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use monosplit_explain::{Finish, MapRequest, Method, Settings, Size};
 
+use crate::given_maps::GivenMaps;
 use crate::store::Configuration;
 
 /// What computes a map.
@@ -13,6 +14,8 @@ pub enum Source {
     Method(Arc<dyn Method>, Option<String>),
     /// The object mask itself, as the reference of a map that marks exactly the object.
     Mask,
+    /// Maps that were made elsewhere.
+    Given(GivenMaps),
 }
 
 /// An evaluated configuration: a method with its options, a layer, and whether signs are kept.
@@ -43,7 +46,7 @@ impl Candidate {
                 let finish = Finish { size: Size::Input, ..Finish::default() };
                 Some(MapRequest::of(method.clone(), layer.clone()).finish(finish))
             }
-            Source::Mask => None,
+            Source::Mask | Source::Given(_) => None,
         }
     }
 
@@ -51,7 +54,7 @@ impl Candidate {
     pub(crate) fn map_key(&self) -> String {
         match &self.source {
             Source::Method(method, layer) => format!("{method:?} at {layer:?}"),
-            Source::Mask => String::new(),
+            Source::Mask | Source::Given(_) => String::new(),
         }
     }
 }

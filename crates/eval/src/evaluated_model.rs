@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
 use monosplit_explain::{Class, ExplainBatch, Explainer, MapRequest, SaliencyMap, Settings};
-use monosplit_graph::batch::samples_interact;
+use monosplit_graph::batch::{rows, samples_interact};
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
+use crate::given_maps::GivenMaps;
 use crate::metric::Network;
 use crate::perturbation::{PerturbationScorer, Perturbations};
 use crate::randomisation::{randomised, trained};
@@ -65,10 +66,13 @@ impl<'a> EvaluatedModel<'a> {
     pub fn compile_group(&self, candidates: &[&Candidate]) -> Result<CompiledGroup> {
         let mut requests: Vec<MapRequest> = Vec::new();
         let mut keys: Vec<String> = Vec::new();
-        let mut places = Vec::with_capacity(candidates.len());
+        let mut origins = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             let Some(request) = candidate.request() else {
-                places.push(None);
+                origins.push(match &candidate.source {
+                    Source::Given(maps) => MapOrigin::Given(maps.clone()),
+                    _ => MapOrigin::Mask,
+                });
                 continue;
             };
             let key = candidate.map_key();
@@ -77,7 +81,7 @@ impl<'a> EvaluatedModel<'a> {
                 requests.push(request);
                 keys.len() - 1
             });
-            places.push(Some(at));
+            origins.push(MapOrigin::Computed(at));
         }
         let settings = candidates.first().map_or_else(Settings::default, |first| first.settings.clone());
         if candidates.iter().any(|c| c.settings != settings && matches!(c.source, Source::Method(..))) {
@@ -85,7 +89,7 @@ impl<'a> EvaluatedModel<'a> {
         }
         let explainer = self.explainer(keys, &requests)?;
         let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
-        Ok(CompiledGroup { explainer, requests, settings, places, absolute })
+        Ok(CompiledGroup { explainer, requests, settings, origins, absolute })
     }
 
     fn explainer(&self, keys: Vec<String>, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
@@ -112,9 +116,27 @@ pub struct CompiledGroup {
     explainer: Arc<Explainer>,
     requests: Vec<MapRequest>,
     settings: Settings,
-    /// For each candidate the index of its map among those of the explainer; `None` is the mask.
-    places: Vec<Option<usize>>,
+    origins: Vec<MapOrigin>,
     absolute: Vec<bool>,
+}
+
+/// Where the map of a candidate comes from.
+enum MapOrigin {
+    /// The index of its map among those of the explainer.
+    Computed(usize),
+    /// The object mask.
+    Mask,
+    /// Maps that were made elsewhere.
+    Given(GivenMaps),
+}
+
+/// An image as candidates need it that do not compute their map.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageFacts<'a> {
+    /// Its id in the store.
+    pub id: i64,
+    /// Its object mask.
+    pub mask: Option<&'a [bool]>,
 }
 
 /// The maps of all candidates of a compiled group for a batch of images.
@@ -130,10 +152,21 @@ impl CompiledGroup {
         explained.maps.into_iter().map(scaled).collect::<Result<_>>().map(Maps)
     }
 
-    /// The maps of one candidate. If the candidate is the mask, they are made of `masks`; `None` if one is missing.
-    pub fn of(&self, maps: &Maps, candidate: usize, masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
-        let Some(place) = self.places[candidate] else { return drawn(masks) };
-        self.signed(maps.0[place].clone(), candidate).map(Some)
+    /// The map of one candidate for image `index` of a batch, one value for each pixel; `None` if the candidate is the mask
+    /// and the image has none.
+    pub fn of(
+        &self,
+        maps: &Maps,
+        candidate: usize,
+        index: usize,
+        image: &ImageFacts<'_>,
+    ) -> Result<Option<Tensor>> {
+        let map = match &self.origins[candidate] {
+            MapOrigin::Computed(place) => rows(&maps.0[*place], index..index + 1)?,
+            MapOrigin::Mask => return drawn(&[image.mask]),
+            MapOrigin::Given(maps) => maps.of(image.id)?,
+        };
+        self.signed(map, candidate).map(Some)
     }
 
     /// A map, or its absolute value if the candidate asks for it.
@@ -148,9 +181,9 @@ impl CompiledGroup {
         }
     }
 
-    /// Whether a candidate is the object mask.
-    pub fn is_mask(&self, candidate: usize) -> bool {
-        self.places[candidate].is_none()
+    /// Whether a candidate has maps of the images alone: they were made elsewhere and cannot be computed for others.
+    pub fn is_given(&self, candidate: usize) -> bool {
+        matches!(self.origins[candidate], MapOrigin::Given(_))
     }
 }
 
@@ -250,19 +283,22 @@ impl Network for CandidateNetwork<'_> {
         let &[samples, _, height, width] = images.shape() else {
             return Err(Error::shape(format!("expected images [N, C, H, W], found {:?}", images.shape())));
         };
-        let maps = match self.compiled_group.is_mask(self.candidate) {
-            true => drawn(&vec![self.mask; samples])?,
-            false => {
+        let maps = match &self.compiled_group.origins[self.candidate] {
+            MapOrigin::Mask => drawn(&vec![self.mask; samples])?
+                .ok_or_else(|| Error::argument("the image has no mask to show"))?,
+            MapOrigin::Given(_) => {
+                return Err(Error::argument("maps that were given cannot be computed for other images"));
+            }
+            MapOrigin::Computed(place) => {
                 let maps = self.memory.maps(self.compiled_group, images, class)?;
-                self.compiled_group.of(&maps, self.candidate, &[])?
+                self.compiled_group.signed(maps.0[*place].clone(), self.candidate)?
             }
         };
-        let maps = maps.ok_or_else(|| Error::argument("the image has no mask to show"))?;
         maps.reshaped([samples, height, width])
     }
 
     fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
-        let Some(place) = self.compiled_group.places[self.candidate] else { return Ok(None) };
+        let MapOrigin::Computed(place) = self.compiled_group.origins[self.candidate] else { return Ok(None) };
         let &[_, _, height, width] = image.shape() else {
             return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
         };

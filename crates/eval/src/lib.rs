@@ -7,6 +7,7 @@ mod case_arrays;
 pub mod dataset;
 mod evaluated_model;
 pub mod experiment;
+mod given_maps;
 #[cfg(test)]
 mod golden;
 mod grid_evaluation;
@@ -30,7 +31,8 @@ mod summary;
 mod timing;
 
 pub use candidate::{Candidate, Source};
-pub use evaluated_model::{CompiledGroup, EvaluatedModel, Maps};
+pub use evaluated_model::{CompiledGroup, EvaluatedModel, ImageFacts, Maps};
+pub use given_maps::{GivenMaps, MapSource, MappedImages};
 pub use grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEvaluation, Outcome};
 pub use metric::{Better, Case, CaseShape, Metric, Network, Undefined};
 pub use metric_evaluator::MetricEvaluator;

@@ -112,6 +112,12 @@ pub trait Metric: Send + Sync {
         false
     }
 
+    /// Whether the metric asks for maps of other images, classes or networks than those explained. A map that was given has
+    /// none.
+    fn recomputes_maps(&self) -> bool {
+        false
+    }
+
     /// An error if the metric is undefined for every map of such images. It is called before anything is computed.
     fn check(&self, frame: &CaseShape) -> Result<()> {
         let _ = frame;

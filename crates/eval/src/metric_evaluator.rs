@@ -1,11 +1,11 @@
 //! The evaluator that measures maps by metrics.
 
-use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::batch::stack;
 use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
 
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
-use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, MapCache, Maps};
+use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, ImageFacts, MapCache, Maps};
 use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::{Case, Metric, Undefined};
 
@@ -25,6 +25,7 @@ pub(crate) struct LoadedBatch {
     pub(crate) samples: Vec<Sample>,
     pub(crate) classes: Vec<usize>,
     seeds: Vec<u64>,
+    ids: Vec<i64>,
     maps: Option<Maps>,
 }
 
@@ -41,7 +42,9 @@ impl LoadedBatch {
         // All candidates get the same random perturbations of an image, so that their values can be compared.
         let own = |image: &EvaluatedImage| Noise::new(seed).stream(&image.hash).bits(0);
         let maps = compiled_group.maps(&stack(&tensors, Kind::Float)?, &classes)?;
-        Ok(LoadedBatch { samples, classes, seeds: images.iter().map(own).collect(), maps: Some(maps) })
+        let seeds = images.iter().map(own).collect();
+        let ids = images.iter().map(|image| image.id).collect();
+        Ok(LoadedBatch { samples, classes, seeds, ids, maps: Some(maps) })
     }
 
     /// The map `[H, W]` of one candidate for one image; `None` if the candidate is the mask and the image has none.
@@ -56,13 +59,9 @@ impl LoadedBatch {
         let &[_, _, height, width] = sample.tensor.shape() else {
             return Err(Error::shape("expected an image [1, C, H, W]"));
         };
-        if compiled_group.is_mask(candidate) {
-            let mask = compiled_group.of(maps, candidate, &[sample.mask.as_deref()])?;
-            return mask.map(|mask| mask.reshaped([height, width])).transpose();
-        }
-        let all =
-            compiled_group.of(maps, candidate, &[])?.ok_or_else(|| Error::argument("there is no map"))?;
-        rows(&all, image..image + 1)?.reshaped([height, width]).map(Some)
+        let facts = ImageFacts { id: self.ids[image], mask: sample.mask.as_deref() };
+        let map = compiled_group.of(maps, candidate, image, &facts)?;
+        map.map(|map| map.reshaped([height, width])).transpose()
     }
 }
 
@@ -99,6 +98,11 @@ impl Evaluator for MetricEvaluator<'_> {
         let (metric, sample) = (&self.metrics[metric], &self.loaded.samples[image]);
         if metric.needs_mask() && sample.mask.is_none() {
             return Ok(Err(Undefined("the image has no mask".into())));
+        }
+        if metric.recomputes_maps() && compiled_group.is_given(candidate) {
+            return Ok(Err(Undefined(
+                "a given map cannot be computed for another image, class or network".into(),
+            )));
         }
         let Some(map) = self.loaded.map(compiled_group, image, candidate)? else {
             return Ok(Err(Undefined("the image has no mask".into())));

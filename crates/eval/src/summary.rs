@@ -128,6 +128,30 @@ pub fn metric_title(name: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Issue 27, point 12: the terminal marked the first of equal means only.
+    #[test]
+    fn issue_27_all_of_equal_means_are_the_best() {
+        let found = |mean: f64| {
+            vec![MetricSummary {
+                values: HashMap::from([(0, mean)]),
+                undefined: 0,
+                estimate: Estimate::of(&[mean]),
+            }]
+        };
+        let stage = Stage {
+            name: String::new(),
+            kind: String::new(),
+            part: String::new(),
+            members: Vec::new(),
+            metrics: vec![(0, "a".into(), Better::Lower)],
+        };
+        let rows = [0.5, 0.25, 0.25, 0.125].map(found).to_vec();
+        let summary = Summary { stage, images: Vec::new(), seen: 1, rows };
+        // The last row is a control.
+        let best: Vec<bool> = (0..4).map(|row| summary.is_best(row, 0, |row| row < 3)).collect();
+        assert_eq!(best, [false, true, true, false]);
+    }
+
     #[test]
     fn titles_are_words() {
         assert_eq!(metric_title("pointing-game"), "Pointing game");

@@ -9,7 +9,7 @@ use monosplit_eval::{Sha256, suggest_path};
 use monosplit_graph::{Error, Graph, Hint, Result, arch};
 use monosplit_image::Preprocess;
 
-use crate::catalogue::{Entry, MethodChoice, ValueBounds, tidied};
+use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, tidied};
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
 use crate::model::{self, ChannelOrder, Model};
@@ -114,6 +114,12 @@ impl Catalogue for EvaluationContext {
             return Ok(ResolvedMethod { name: name.into(), options, title, family, method: None, settings });
         }
         let chosen = MethodChoice::parse(text, &[])?.resolve(&self.bounds)?;
+        if name == "mask" && mask_count(&options)? > 1 {
+            return Err(Error::argument(
+                "the file holds a map for each of several images, and this method takes one for all; for maps of your own write \
+                 `maps = \"FILE\"` in place of `method`",
+            ));
+        }
         Ok(ResolvedMethod {
             name: name.into(),
             options,

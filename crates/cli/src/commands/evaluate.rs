@@ -246,7 +246,7 @@ fn entered(
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let record = Record {
         name: experiment.name.clone(),
-        text: experiment.text_with(experiment.model.labels.as_deref().map(whole).as_deref()),
+        text: experiment.text_with_whole_paths().to_owned(),
         model,
         model_path: whole(&context.path).display().to_string(),
         data_path: whole(folder).display().to_string(),

@@ -1,21 +1,25 @@
-//! Progress bars on the error stream of a terminal. They fit its width, say how much time is left, and are gone when the work is done.
+//! Progress on the error stream: in a terminal a bar that fits its width, says how much time is left, and is gone when the work is
+//! done; elsewhere, for long work, a line a minute.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
 use monosplit::explain::Progress;
 
+use crate::failure::note;
 use crate::output_style::{is_watched, terminal_columns};
-use crate::table::printable;
+use crate::table::{grouped, printable};
 
 /// How often the bar is drawn a second.
 const RATE: u8 = 5;
 /// The time after which the bar appears.
 const FIRST_UPDATE: Duration = Duration::from_millis(700);
+/// The interval between lines where the error stream is not a terminal.
+const LINE_PERIOD: Duration = Duration::from_secs(60);
 /// The width of a terminal that has room for everything.
 const ROOMY: usize = 80;
 
@@ -37,9 +41,11 @@ pub(crate) struct Bar {
     bar: ProgressBar,
     begun: Instant,
     shown: Once,
-    /// Whether the count of the first step was done before this process began.
+    /// Whether the count of the first step was done before this process began. Such work is long.
     resumed: bool,
-    first: Once,
+    first: OnceLock<usize>,
+    /// When the last line was written.
+    line: Mutex<Instant>,
 }
 
 impl Bar {
@@ -48,7 +54,8 @@ impl Bar {
         Bar::with("", if samples == 1 { String::new() } else { format!(" for {samples} inputs") }, false)
     }
 
-    /// A bar for resumed work: the count of the first step is taken as done before.
+    /// A bar for resumed work: the count of the first step is taken as done before. Such work is long, so that it has a line a
+    /// minute where the error stream is not a terminal.
     pub(crate) fn resumed(what: &str) -> Self {
         Bar::with(what, " rows".into(), true)
     }
@@ -68,7 +75,8 @@ impl Bar {
         let columns = terminal_columns(&Term::stderr()).unwrap_or(ROOMY);
         bar.set_prefix(shortened(before, columns / 3));
         bar.set_style(style(columns));
-        Bar { bar, begun: Instant::now(), shown: Once::new(), resumed, first: Once::new() }
+        let begun = Instant::now();
+        Bar { bar, begun, shown: Once::new(), resumed, first: OnceLock::new(), line: Mutex::new(begun) }
     }
 
     /// Changes the words after the counts.
@@ -78,16 +86,17 @@ impl Bar {
 
     /// Shows that `done` of `total` steps are done; the bar disappears with the last one.
     pub(crate) fn show(&self, done: usize, total: usize) {
+        let first = *self.first.get_or_init(|| if self.resumed { done } else { 0 });
         if !is_watched() {
-            return;
+            return self.write_line(first, done, total);
         }
         if done >= total {
             return self.bar.finish_and_clear();
         }
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
-        if self.resumed {
-            self.first.call_once(|| self.bar.reset_eta());
+        if self.resumed && done == first {
+            self.bar.reset_eta();
         }
         if self.begun.elapsed() > FIRST_UPDATE {
             self.shown.call_once(|| {
@@ -95,6 +104,22 @@ impl Bar {
                 *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.bar.downgrade());
             });
         }
+    }
+}
+
+impl Bar {
+    /// For long work, says once a minute how much is done and how much time is left.
+    fn write_line(&self, first: usize, done: usize, total: usize) {
+        let mut last = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.resumed || done >= total || last.elapsed() <= LINE_PERIOD {
+            return;
+        }
+        *last = Instant::now();
+        let own = done.saturating_sub(first);
+        let seconds = self.begun.elapsed().as_secs_f64() / own.max(1) as f64 * (total - done) as f64;
+        let left = if own > 0 { format!(", {} left", format_duration(seconds)) } else { String::new() };
+        let (before, after) = (self.bar.prefix(), self.bar.message());
+        note(&format!("{before}{} of {}{after}{left}", grouped(done), grouped(total)));
     }
 }
 

@@ -7,10 +7,13 @@ use std::path::Path;
 use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
 use monosplit::eval::dataset::{DataSet, Sample};
-use monosplit::eval::experiment::Experiment;
-use monosplit::eval::protocol::{Catalogue, Images};
+use monosplit::eval::experiment::{Experiment, MapsFrom};
+use monosplit::eval::protocol::{Catalogue, GIVEN_MAPS, Images};
 use monosplit::eval::store::{Member, Planned, Store};
-use monosplit::eval::{Better, Candidate, EvaluatedModel, Source, Summary};
+use monosplit::eval::{
+    Better, Candidate, EvaluatedModel, ImageFacts, MapSource, MappedImages, Source, Summary,
+};
+use monosplit::explain::Settings;
 use monosplit::graph::{Error, Result};
 use monosplit::image::{Filter, Picture};
 use monosplit::render::{Cell, Grid, OverlayOptions, Row, ScalarField};
@@ -31,6 +34,17 @@ pub(crate) struct ReportPictures {
     shown: usize,
     /// The hashes of the measured images, by their numbers.
     hashes: HashMap<i64, String>,
+    /// Maps that were made elsewhere.
+    given: Vec<MapSource>,
+    /// The part of the data set as given maps name it.
+    part: Option<String>,
+}
+
+/// An image that is shown: its sample, and its id, name and class in the store.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    sample: &'a Sample,
+    image: &'a (i64, String, usize),
 }
 
 /// The pictures of a comparison.
@@ -71,7 +85,45 @@ impl ReportPictures {
         let folder = data.unwrap_or(Path::new(&record.data_path));
         let named_by = if data.is_some() { "--data" } else { "data.folder" };
         let Images { test, .. } = Images::open(&experiment, (folder, named_by))?;
-        Ok(ReportPictures { context, engine, test, shown: experiment.shown, hashes: store.image_hashes()? })
+        let mut given = Vec::new();
+        for method in &experiment.methods {
+            if let MapsFrom::Files(path) = &method.source {
+                given.push(MapSource::open(path)?);
+            }
+        }
+        Ok(ReportPictures {
+            context,
+            engine,
+            test,
+            shown: experiment.shown,
+            hashes: store.image_hashes()?,
+            given,
+            part: experiment.data.test,
+        })
+    }
+
+    /// The maps of a member that were made elsewhere.
+    fn given_maps(&self, member: &Member, images: &[Shown<'_>]) -> Result<Source> {
+        let configuration = &member.configuration;
+        let source = self.given.iter().find(|source| source.identity == configuration.options);
+        let source = source.ok_or_else(|| {
+            Error::argument(format!(
+                "the maps of '{}' are not those that were measured: they have changed",
+                member.title
+            ))
+        })?;
+        let place = |one: &Shown<'_>| {
+            let index = (0..self.test.len()).find(|&index| self.test.name(index) == one.image.1);
+            Some((one.image.0, index?))
+        };
+        let parts = [MappedImages {
+            part: self.part.as_deref(),
+            data: &self.test,
+            images: images.iter().filter_map(place).collect(),
+        }];
+        let size =
+            images.first().map_or([1, 1], |one| [one.sample.picture.height(), one.sample.picture.width()]);
+        Ok(Source::Given(source.read(&parts, size)?.0))
     }
 
     fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {
@@ -89,23 +141,20 @@ impl ReportPictures {
         Sample::new(&photograph, &self.context.preprocess)
     }
 
-    fn candidate(&self, member: &Member) -> Result<Candidate> {
+    fn candidate(&self, member: &Member, images: &[Shown<'_>]) -> Result<Candidate> {
         let configuration = &member.configuration;
+        if configuration.method == GIVEN_MAPS {
+            let source = self.given_maps(member, images)?;
+            return Ok(candidate(member, source, Settings::default()));
+        }
         let text = match configuration.options.is_empty() {
             true => configuration.method.clone(),
             false => format!("{}:{}", configuration.method, configuration.options),
         };
         let known = self.context.method(&text)?;
         let layer = Some(configuration.layer.clone()).filter(|layer| !layer.is_empty());
-        Ok(Candidate {
-            configuration: configuration.clone(),
-            family: member.family.clone(),
-            title: member.title.clone(),
-            place: member.place.clone(),
-            note: String::new(),
-            source: known.method.map_or(Source::Mask, |method| Source::Method(method, layer)),
-            settings: known.settings,
-        })
+        let source = known.method.map_or(Source::Mask, |method| Source::Method(method, layer));
+        Ok(candidate(member, source, known.settings))
     }
 
     /// The overlay of each of some images with a member's map.
@@ -113,14 +162,15 @@ impl ReportPictures {
         &self,
         evaluated_model: &EvaluatedModel<'_>,
         member: &Member,
-        samples: &[(&Sample, usize)],
+        images: &[Shown<'_>],
     ) -> Result<Vec<Option<Cell>>> {
-        let candidate = self.candidate(member)?;
+        let candidate = self.candidate(member, images)?;
         let compiled_group = evaluated_model.compile_group(&[&candidate])?;
         let mut cells = Vec::new();
-        for (sample, class) in samples {
-            let maps = compiled_group.maps(&sample.tensor, &[*class])?;
-            let Some(map) = compiled_group.of(&maps, 0, &[sample.mask.as_deref()])? else {
+        for Shown { sample, image } in images {
+            let maps = compiled_group.maps(&sample.tensor, &[image.2])?;
+            let facts = ImageFacts { id: image.0, mask: sample.mask.as_deref() };
+            let Some(map) = compiled_group.of(&maps, 0, 0, &facts)? else {
                 cells.push(None);
                 continue;
             };
@@ -146,8 +196,8 @@ impl ReportPictures {
         let images: Vec<&(i64, String, usize)> =
             summary.images.iter().step_by(step.max(1)).take(count).collect();
         let samples = images.iter().map(|image| self.sample(image)).collect::<Result<Vec<_>>>()?;
-        let asked: Vec<(&Sample, usize)> =
-            samples.iter().zip(&images).map(|(sample, (.., class))| (sample, *class)).collect();
+        let asked: Vec<Shown<'_>> =
+            samples.iter().zip(&images).map(|(sample, &image)| Shown { sample, image }).collect();
         let evaluated_model = EvaluatedModel::new(self.context.graph(), &*self.engine)?;
         let mut rows: Vec<Row> = Vec::new();
         for (sample, (_, name, class)) in samples.iter().zip(&images) {
@@ -189,14 +239,27 @@ impl ReportPictures {
             let mut cells = Vec::new();
             for (value, image) in [best, worst] {
                 let sample = self.sample(image)?;
-                let overlay =
-                    self.overlays(&evaluated_model, member, &[(&sample, image.2)])?.into_iter().next();
+                let shown = [Shown { sample: &sample, image }];
+                let overlay = self.overlays(&evaluated_model, member, &shown)?.into_iter().next();
                 cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
                 cells.push(overlay.flatten());
             }
             rows.push(Row { label: member.title.clone(), caption: place(member), cells });
         }
         Ok(rows)
+    }
+}
+
+/// A candidate for a member of a stage.
+fn candidate(member: &Member, source: Source, settings: Settings) -> Candidate {
+    Candidate {
+        configuration: member.configuration.clone(),
+        family: member.family.clone(),
+        title: member.title.clone(),
+        place: member.place.clone(),
+        note: String::new(),
+        source,
+        settings,
     }
 }
 

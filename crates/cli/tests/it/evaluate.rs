@@ -5,17 +5,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::program::{refuses, succeeds};
-use monosplit::eval::experiment::Experiment;
+use monosplit::eval::experiment::{Experiment, MapsFrom};
 use monosplit::eval::store::{Filter, Store};
 use monosplit::graph::Noise;
 use monosplit::image::{Picture, Pixels, write_png};
 use monosplit_testing::{ScratchFolder, crates_folder};
 
 /// A folder of its own with a data set of a few images cut from one photograph, and an experiment about them.
-struct Bench(ScratchFolder);
+pub(crate) struct Bench(ScratchFolder);
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let scratch = ScratchFolder::new();
         let folder = scratch.root();
         for (part, shift) in [("val", 0), ("test", 40)] {
@@ -40,7 +40,7 @@ impl Bench {
         Bench(scratch)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path(name)
     }
 
@@ -382,7 +382,10 @@ fn what_is_no_run_store_is_refused() {
         [Path::new("report"), &bench.path("absent"), Path::new("-o"), &bench.path("out")],
         &["no run store"],
     );
-    refuses([Path::new("results"), &file, Path::new("-o"), Path::new("rows.xls")], &[".csv or .parquet"]);
+    refuses(
+        [Path::new("results"), &file, Path::new("-o"), Path::new("rows.xls")],
+        &[".csv, .json or .parquet"],
+    );
 }
 
 /// Every method and every metric of every experiment that comes with the program is one there is.
@@ -401,9 +404,10 @@ fn the_experiments_that_come_with_the_program_can_be_read() {
             monosplit::catalogue::parse(text, &[]).map(|_| ()).unwrap_or_else(|error| said(error));
         };
         for part in &experiment.methods {
+            let MapsFrom::Method(text) = &part.source else { continue };
             part.formulas.iter().for_each(|formula| {
-                let joint = if part.method.contains(':') { ',' } else { ':' };
-                method(format!("{}{joint}{formula}", part.method).trim_end_matches([':', ',']));
+                let joint = if text.contains(':') { ',' } else { ':' };
+                method(format!("{text}{joint}{formula}").trim_end_matches([':', ',']));
             });
         }
         let fixed = experiment.ablations.iter().flat_map(|part| &part.of);

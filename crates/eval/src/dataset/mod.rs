@@ -8,6 +8,7 @@ mod sample;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use monosplit_graph::{Error, Noise, Result};
 use monosplit_image::{OrientationChoice, Picture, PictureFolder, PictureFormat, ReadOptions};
@@ -169,6 +170,10 @@ pub struct Photograph {
 pub struct DataSet {
     entries: Vec<Entry>,
     options: DataOptions,
+    /// The names of all images when the data set was opened.
+    original: Arc<[String]>,
+    /// For each image its index among those.
+    positions: Vec<usize>,
     /// Files that look like images but cannot be read.
     pub remarks: Vec<String>,
 }
@@ -200,7 +205,9 @@ impl DataSet {
             };
             return Err(Error::argument(format!("expected {expected} found none at {}", folder.display())));
         }
-        Ok(DataSet { entries, options: options.clone(), remarks })
+        let original = entries.iter().map(|entry| entry.name.clone()).collect();
+        let positions = (0..entries.len()).collect();
+        Ok(DataSet { entries, options: options.clone(), original, positions, remarks })
     }
 
     /// Number of images.
@@ -216,6 +223,21 @@ impl DataSet {
     /// The name of an image.
     pub fn name(&self, index: usize) -> &str {
         &self.entries[index].name
+    }
+
+    /// The names of all images when the data set was opened, before a subset was taken.
+    pub fn original_names(&self) -> &[String] {
+        &self.original
+    }
+
+    /// How many images the data set was opened with.
+    pub fn original_len(&self) -> usize {
+        self.original.len()
+    }
+
+    /// The index of an image among those the data set was opened with.
+    pub fn original_index(&self, index: usize) -> usize {
+        self.positions[index]
     }
 
     /// A random subset, spread over the classes as evenly as possible. The same seed gives the same subset.
@@ -262,6 +284,7 @@ impl DataSet {
 
     fn only(mut self, chosen: &[usize]) -> Self {
         self.entries = chosen.iter().map(|&index| self.entries[index].clone()).collect();
+        self.positions = chosen.iter().map(|&index| self.positions[index]).collect();
         self
     }
 

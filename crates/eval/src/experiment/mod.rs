@@ -15,8 +15,8 @@ use section::Section;
 use value::Value;
 
 pub use parts::{
-    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MethodPart, ModelPart, SanityPart,
-    SelectionPart, TimingPart,
+    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MapsFrom, MethodPart, ModelPart,
+    SanityPart, SelectionPart, TimingPart,
 };
 
 /// An experiment.
@@ -53,6 +53,7 @@ pub struct Experiment {
     /// How many images the report shows.
     pub shown: usize,
     text: String,
+    whole_paths: String,
 }
 
 impl Experiment {
@@ -71,15 +72,9 @@ impl Experiment {
         &self.text
     }
 
-    /// The same with this file of class names, for a reader elsewhere.
-    pub fn text_with(&self, labels: Option<&Path>) -> String {
-        let line = |line: &str| match labels {
-            Some(path) if line.starts_with("labels = ") => {
-                format!("labels = {:?}\n", path.display().to_string())
-            }
-            _ => format!("{line}\n"),
-        };
-        self.text.lines().map(line).collect()
+    /// The same with the whole paths of the files that it names, for a reader elsewhere.
+    pub fn text_with_whole_paths(&self) -> &str {
+        &self.whole_paths
     }
 
     fn read(value: &Value) -> Result<Self> {
@@ -102,6 +97,7 @@ impl Experiment {
             timing: root.section("timing")?.map(|s| timing(&s)).transpose()?,
             shown: root.count("shown", 0..=64)?.unwrap_or(6),
             text: value.to_toml(),
+            whole_paths: value.with_whole_paths(&["labels", "maps"]).to_toml(),
         };
         root.finish()?;
         experiment.check(&root)?;
@@ -192,7 +188,8 @@ images = 2
         assert_eq!(read.ablations[0].of[0].layers, Layers::Named(vec!["features.14".into()]));
         assert!(read.layers.as_ref().unwrap().on_validation && !read.ablations[0].on_validation);
         let again = parse(read.text()).unwrap();
-        assert_eq!(Experiment { text: String::new(), ..again }, Experiment { text: String::new(), ..read });
+        let plain = |of: Experiment| Experiment { text: String::new(), whole_paths: String::new(), ..of };
+        assert_eq!(plain(again), plain(read));
     }
 
     /// Each mistake with what the answer must hold: the key, what was expected, what is close.

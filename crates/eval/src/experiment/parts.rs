@@ -69,6 +69,15 @@ pub enum Layers {
     Named(Vec<String>),
 }
 
+/// What makes the maps of a method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapsFrom {
+    /// A method of the catalogue with its fixed options.
+    Method(String),
+    /// A folder or file of maps that were made elsewhere.
+    Files(PathBuf),
+}
+
 /// A method with the options to choose from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MethodPart {
@@ -76,8 +85,8 @@ pub struct MethodPart {
     pub title: Option<String>,
     /// The family it is listed under; that of the catalogue if not given.
     pub family: Option<String>,
-    /// The method with its fixed options.
-    pub method: String,
+    /// What makes the maps.
+    pub source: MapsFrom,
     /// Further options, one configuration for each.
     pub formulas: Vec<String>,
     /// The layers, one configuration for each.

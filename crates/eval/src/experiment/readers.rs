@@ -5,8 +5,8 @@ use monosplit_graph::options::closest;
 use monosplit_image::{Filter, Fit, OrientationChoice, Preset};
 
 use super::parts::{
-    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MethodPart, ModelPart, SanityPart,
-    SelectionPart, TimingPart,
+    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MapsFrom, MethodPart, ModelPart,
+    SanityPart, SelectionPart, TimingPart,
 };
 use super::section::Section;
 use crate::dataset::{DataOptions, FolderLayout, MissingMask, Unreadable};
@@ -77,13 +77,28 @@ pub(super) fn data(root: &Section<'_>) -> Result<DataPart> {
     Ok(part)
 }
 
+/// What makes the maps of a method: `method`, or `maps` without anything that changes how maps are computed.
+fn maps_from(section: &Section<'_>) -> Result<MapsFrom> {
+    let Some(path) = section.path("maps")? else {
+        let method =
+            section.needed("method", "a method, such as \"splitcam:alpha=0.3\", or `maps` of your own")?;
+        return Ok(MapsFrom::Method(method));
+    };
+    for key in ["method", "formulas", "layers", "at-most"] {
+        if section.has(key) {
+            return Err(section.error(key, "expected no such key beside `maps`, which were made elsewhere"));
+        }
+    }
+    Ok(MapsFrom::Files(path))
+}
+
 pub(super) fn method(section: &Section<'_>) -> Result<MethodPart> {
     let choices = [("no", vec![false]), ("yes", vec![true]), ("both", vec![false, true])];
     let words: Vec<(&str, usize)> = choices.iter().enumerate().map(|(i, (word, _))| (*word, i)).collect();
     let part = MethodPart {
         title: section.text("title")?,
         family: section.text("family")?,
-        method: section.needed("method", "a method, such as \"splitcam:alpha=0.3\"")?,
+        source: maps_from(section)?,
         formulas: section.texts("formulas")?.unwrap_or_else(|| vec![String::new()]),
         layers: layers(section)?,
         absolute: section.one_of("absolute", &words)?.map_or_else(|| vec![false], |i| choices[i].1.clone()),

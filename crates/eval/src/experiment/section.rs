@@ -56,6 +56,11 @@ impl<'a> Section<'a> {
         ))
     }
 
+    /// Whether a key is given. It counts as read.
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        self.get(key).is_some()
+    }
+
     /// A text, if given.
     pub(super) fn text(&self, key: &'static str) -> Result<Option<String>> {
         match self.get(key) {

@@ -147,6 +147,31 @@ impl Value {
         self
     }
 
+    /// The same with the texts of some keys as whole paths. Relative paths start at the file that names them.
+    pub(super) fn with_whole_paths(&self, keys: &[&str]) -> Value {
+        let kind = match &self.kind {
+            Kind::Table(table) => {
+                let entry = |(key, value): &(String, Value)| {
+                    let value = match &value.kind {
+                        Kind::Text(text) if keys.contains(&key.as_str()) => value.whole_path(text),
+                        _ => value.with_whole_paths(keys),
+                    };
+                    (key.clone(), value)
+                };
+                Kind::Table(table.iter().map(entry).collect())
+            }
+            Kind::List(list) => Kind::List(list.iter().map(|value| value.with_whole_paths(keys)).collect()),
+            other => other.clone(),
+        };
+        Value { location: self.location.clone(), kind }
+    }
+
+    fn whole_path(&self, text: &str) -> Value {
+        let path = self.location.file.parent().unwrap_or(Path::new("")).join(text);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Value { location: self.location.clone(), kind: Kind::Text(path.display().to_string()) }
+    }
+
     /// The complete tree as TOML.
     pub(super) fn to_toml(&self) -> String {
         let mut text = String::new();

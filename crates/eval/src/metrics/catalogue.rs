@@ -78,6 +78,10 @@ impl Metric for NamedMetric {
         self.metric.needs_mask()
     }
 
+    fn recomputes_maps(&self) -> bool {
+        self.metric.recomputes_maps()
+    }
+
     fn check(&self, frame: &CaseShape) -> Result<()> {
         self.metric.check(frame)
     }

@@ -83,6 +83,10 @@ impl Metric for MaxSensitivity {
         Better::Lower
     }
 
+    fn recomputes_maps(&self) -> bool {
+        true
+    }
+
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         let make = |sample: usize, copy: &mut [f32]| self.neighbourhood.make(case.seed, sample, copy);
         measured(self.value(case, &make))

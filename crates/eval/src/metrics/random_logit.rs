@@ -86,6 +86,10 @@ impl Metric for RandomLogit {
         }
     }
 
+    fn recomputes_maps(&self) -> bool {
+        true
+    }
+
     fn measure(&self, case: &Case<'_>) -> Result<std::result::Result<f64, Undefined>> {
         measured(self.value(case))
     }

@@ -1,12 +1,19 @@
 //! The candidates of an experiment: every combination of formula, layer and sign.
 
+use std::path::Path;
+
+use monosplit_explain::Settings;
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Graph, Op, Result};
 
 use super::{Catalogue, ResolvedMethod};
 use crate::candidate::{Candidate, Source};
-use crate::experiment::{Fixed, Layers, MethodPart, about};
+use crate::experiment::{Fixed, Layers, MapsFrom, MethodPart, about};
+use crate::given_maps::{GivenMaps, MapSource};
 use crate::store::Configuration;
+
+/// The name that given maps have in a store in place of a method's.
+pub(super) const GIVEN: &str = "maps";
 
 /// A method of an experiment with its candidates.
 pub(super) struct MethodCandidates {
@@ -14,6 +21,8 @@ pub(super) struct MethodCandidates {
     pub(super) title: String,
     /// The candidates.
     pub(super) candidates: Vec<Candidate>,
+    /// The maps that were made elsewhere. Their candidates get them when the images are known.
+    pub(super) given: Option<MapSource>,
 }
 
 /// The candidates of a method.
@@ -22,13 +31,17 @@ pub(super) fn choices(
     catalogue: &dyn Catalogue,
     graph: &Graph,
 ) -> Result<MethodCandidates> {
+    let method = match &part.source {
+        MapsFrom::Method(method) => method,
+        MapsFrom::Files(path) => return given(part, path),
+    };
     let mut candidates = Vec::new();
     let mut title = part.title.clone();
     for formula in &part.formulas {
-        let resolved = catalogue.method(&with_options(&part.method, formula));
-        let resolved = resolved.map_err(|error| match (catalogue.method(&part.method), formula.trim()) {
+        let resolved = catalogue.method(&with_options(method, formula));
+        let resolved = resolved.map_err(|error| match (catalogue.method(method), formula.trim()) {
             (Ok(_), formula) if !formula.is_empty() => about("formulas", formula, &error),
-            _ => about("method", &part.method, &error),
+            _ => about("method", method, &error),
         })?;
         let title = title.get_or_insert_with(|| resolved.title.clone());
         for layer in layers(&part.layers, &resolved, catalogue, graph)? {
@@ -38,7 +51,29 @@ pub(super) fn choices(
             }
         }
     }
-    Ok(MethodCandidates { title: title.unwrap_or_default(), candidates })
+    Ok(MethodCandidates { title: title.unwrap_or_default(), candidates, given: None })
+}
+
+/// The candidates of maps that were made elsewhere: with signs, without, or both.
+fn given(part: &MethodPart, path: &Path) -> Result<MethodCandidates> {
+    let source = MapSource::open(path).map_err(|error| error.context("maps"))?;
+    let title = part.title.clone().unwrap_or_else(|| source.title.clone());
+    let candidate = |&absolute: &bool| Candidate {
+        configuration: Configuration {
+            method: GIVEN.into(),
+            options: source.identity.clone(),
+            layer: String::new(),
+            absolute,
+        },
+        family: part.family.clone().unwrap_or_else(|| "Given maps".into()),
+        title: title.clone(),
+        place: String::new(),
+        note: String::new(),
+        source: Source::Given(GivenMaps::default()),
+        settings: Settings::default(),
+    };
+    let candidates = part.absolute.iter().map(candidate).collect();
+    Ok(MethodCandidates { title, candidates, given: Some(source) })
 }
 
 /// The candidates of a fixed configuration with further options: one for each of its layers.

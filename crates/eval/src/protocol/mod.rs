@@ -4,6 +4,7 @@
 
 mod candidates;
 mod checks;
+mod given;
 mod images;
 mod selection;
 mod stages;
@@ -18,10 +19,14 @@ use monosplit_image::Preprocess;
 
 use crate::evaluated_model::EvaluatedModel;
 use crate::experiment::Experiment;
+use crate::metric::CaseShape;
 use crate::store::{Store, Worker};
-use candidates::{MethodCandidates, choices};
+use candidates::{GIVEN, MethodCandidates, choices};
 
 pub use images::{Images, Part};
+
+/// The name that given maps have in a store in place of a method's.
+pub const GIVEN_MAPS: &str = GIVEN;
 
 /// A method resolved from its text.
 #[derive(Clone, Debug)]
@@ -92,7 +97,7 @@ impl Protocol<'_> {
     /// Runs all stages over some images.
     pub fn run(&mut self, Images { validation, test, .. }: Images) -> Result<()> {
         let experiment = self.experiment;
-        let choices: Vec<MethodCandidates> = experiment
+        let mut choices: Vec<MethodCandidates> = experiment
             .methods
             .iter()
             .zip(1..)
@@ -103,7 +108,9 @@ impl Protocol<'_> {
             .collect::<Result<_>>()?;
         self.check_texts()?;
         self.check_parts(&choices, validation.is_some())?;
-        self.check_metrics(images::frame(&test, self.evaluated_model, self.preprocess)?)?;
+        let frame = images::frame(&test, self.evaluated_model, self.preprocess)?;
+        self.check_metrics(frame)?;
+        self.check_given_maps(&choices)?;
         let asks_masks = self.asks_masks(&choices)?;
         let enter = |name, data| {
             let how = (self.evaluated_model, self.preprocess);
@@ -114,6 +121,9 @@ impl Protocol<'_> {
         };
         let validation = validation.map(|data| enter("validation", data)).transpose()?;
         let test = enter("test", test)?;
+        if let Some(CaseShape { height, width, .. }) = frame {
+            self.read_given_maps(&mut choices, validation.as_ref(), &test, [height, width])?;
+        }
         let chosen_on: HashSet<i64> =
             validation.iter().flat_map(|part| &part.images).map(|image| image.id).collect();
         let both = test.images.iter().filter(|image| chosen_on.contains(&image.id)).count();

@@ -3,6 +3,7 @@
 use monosplit_graph::{Graph, Result};
 
 use super::candidates::fixed;
+use super::given::computed;
 use super::{Part, Protocol, inside};
 use crate::candidate::{Candidate, Source};
 use crate::evaluated_model::EvaluatedModel;
@@ -161,13 +162,13 @@ impl Protocol<'_> {
         position: &mut usize,
     ) -> Result<()> {
         let own = self.all_fixed("sanity.of", &sanity.of)?;
-        let candidates = if own.is_empty() { compared } else { &own };
+        let candidates = if own.is_empty() { computed(compared) } else { own };
         let graph = self.randomised(sanity)?;
         let forgotten = EvaluatedModel::new(&graph, self.engine)?;
         let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
         let evaluated_model = self.evaluated_model;
         let mut evaluator = Sanity::new(evaluated_model, &forgotten);
-        let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", candidates, test) };
+        let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", &candidates, test) };
         self.grid_evaluation(task, &names, &mut evaluator, position).map(|_| ())
     }
 
@@ -181,8 +182,8 @@ impl Protocol<'_> {
         let own = self.all_fixed("timing.of", &timing.of)?;
         let all = if own.is_empty() { compared } else { &own };
         // A mask is not computed.
-        let candidates: Vec<Candidate> =
-            all.iter().filter(|one| !matches!(one.source, Source::Mask)).cloned().collect();
+        let mut candidates = computed(all);
+        candidates.retain(|one| !matches!(one.source, Source::Mask));
         let names = Timing::METRICS.map(|(name, better)| (name.to_owned(), better));
         let evaluated_model = self.evaluated_model;
         let mut evaluator = Timing::new(evaluated_model);

@@ -43,3 +43,14 @@ fn ground_truth(options: &mut Options) -> Result<ConfiguredMethod> {
     let masks = file.map(|file| files::mask(&file)).transpose()?;
     Ok(ConfiguredMethod::new(GroundTruth { masks }, "Mask"))
 }
+
+#[cfg(feature = "eval")]
+/// For how many images the file in the options of `mask` holds a mask; 1 if there is no such file.
+pub(crate) fn mask_count(options: &str) -> Result<usize> {
+    let file = Options::parse(options)?.text("file").filter(|file| file != "none");
+    let mask = file.map(|file| files::mask(&file)).transpose()?;
+    Ok(match mask.as_ref().map(monosplit_graph::Tensor::shape) {
+        Some([count, _, _]) => *count,
+        _ => 1,
+    })
+}

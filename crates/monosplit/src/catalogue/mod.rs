@@ -21,6 +21,8 @@ use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Hint, Result};
 use monosplit_image::Preprocess;
 
+#[cfg(feature = "eval")]
+pub(crate) use control::mask_count;
 pub use monosplit_graph::Options;
 
 /// The catalogue tells which methods there are.

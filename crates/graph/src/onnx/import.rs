@@ -101,7 +101,7 @@ pub(crate) struct Importer<'m> {
 }
 
 /// How many nodes read each value.
-fn readers<'m>(graph: &'m GraphProto) -> HashMap<&'m str, usize> {
+fn readers(graph: &GraphProto) -> HashMap<&str, usize> {
     let mut readers = HashMap::new();
     for name in graph.nodes.iter().flat_map(|node| &node.inputs) {
         *readers.entry(&**name).or_insert(0) += 1;
@@ -452,7 +452,7 @@ fn unknown(call: &Call) -> Vec<Value> {
     vec![Value::Unknown; call.node.outputs.len()]
 }
 
-fn names_read<'g>(graph: &'g GraphProto) -> HashSet<&'g str> {
+fn names_read(graph: &GraphProto) -> HashSet<&str> {
     fn collect<'g>(graph: &'g GraphProto, names: &mut HashSet<&'g str>) {
         names.extend(graph.outputs.iter().map(|o| o.name.as_str()));
         for node in &graph.nodes {

@@ -47,7 +47,7 @@ pub(crate) fn reading_order(
 }
 
 /// A name for a node in messages.
-pub(crate) fn display_name<'n>(node: &'n NodeProto) -> &'n str {
+pub(crate) fn display_name(node: &NodeProto) -> &str {
     let output = node.outputs.iter().find(|o| !o.is_empty());
     if node.name.is_empty() { output.map_or(&node.op_type, |o| o) } else { &node.name }
 }

@@ -35,7 +35,8 @@ type Contents = (Vec<(String, Tensor)>, Vec<(String, String)>);
 pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Contents> {
     let (header, data) = split(bytes)?;
     // A copy: who writes to a mapped file must not change a text that was checked.
-    let header: Header = serde_json::from_slice(&header.to_vec()).map_err(|error| {
+    let header = header.to_vec();
+    let header: Header = serde_json::from_slice(&header).map_err(|error| {
         Error::malformed(format!("the safetensors header: {}", shown(&error.to_string())))
     })?;
     check_cover(&header.tensors, data.len())?;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 const MAX_DEPTH: usize = 16;
 
 /// How many bytes of memory messages may take for a byte of the file; lists take up to three times as much while they grow.
-/// Small files are free. What exporters write takes about eight.
+/// Small files are free. The networks of the tests take three to eight.
 const MEMORY_PER_BYTE: usize = 16;
 const FREE_MEMORY: usize = 1 << 24;
 

@@ -55,10 +55,15 @@ pub fn tile_scene(tiles: &[Tile], options: &FigureOptions) -> Result<Scene> {
 mod tests {
     use super::*;
 
+    /// No colour of ink and paper.
+    fn colour(shade: u8) -> [u8; 3] {
+        [shade, 200, 0]
+    }
+
     fn tile(label: &str, width: usize, height: usize, shade: u8) -> Tile {
         Tile {
             label: label.into(),
-            picture: Picture::new(width, height, vec![shade; width * height * 3]).unwrap(),
+            picture: Picture::new(width, height, colour(shade).repeat(width * height)).unwrap(),
         }
     }
 
@@ -70,7 +75,7 @@ mod tests {
             let page = figure(&tiles, &options).unwrap();
             for (i, tile) in tiles.iter().enumerate() {
                 let shade = 60 + i as u8;
-                let drawn = page.rgb().chunks(3).filter(|pixel| *pixel == [shade; 3]).count();
+                let drawn = page.rgb().chunks(3).filter(|pixel| *pixel == colour(shade)).count();
                 assert_eq!(drawn, tile.picture.width() * tile.picture.height());
             }
         }
@@ -80,7 +85,7 @@ mod tests {
     fn small_tiles_are_enlarged_to_the_size_of_the_others() {
         let page =
             figure(&[tile("", 28, 28, 50), tile("", 224, 224, 90)], &FigureOptions::default()).unwrap();
-        let drawn = |shade: u8| page.rgb().chunks(3).filter(|pixel| *pixel == [shade; 3]).count();
+        let drawn = |shade: u8| page.rgb().chunks(3).filter(|pixel| *pixel == colour(shade)).count();
         assert_eq!((drawn(50), drawn(90)), (224 * 224, 224 * 224));
     }
 

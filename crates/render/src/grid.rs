@@ -310,7 +310,7 @@ mod tests {
                     let width = text::width(text, *size);
                     let left = x + place.0 - anchor.share() * width;
                     let baseline = y + place.1;
-                    words.push([left, baseline - size.ascent(), left + width, baseline + 2.0 * size.dot()]);
+                    words.push([left, baseline - size.ascent(), left + width, baseline + size.descent()]);
                 }
                 _ => {}
             }

@@ -50,7 +50,6 @@
 mod axis;
 mod bars;
 mod base64;
-mod canvas;
 mod colour;
 mod colour_bar;
 #[cfg(test)]
@@ -58,25 +57,27 @@ mod colour_vision;
 mod contour;
 mod evidence;
 mod figure;
-mod font;
 mod grid;
 mod heatmap;
-mod helvetica;
 mod html;
 mod key;
 mod line_plot;
 mod number;
 mod overlay;
 mod pdf;
+mod pdf_font;
 mod polytope;
 mod raster;
 mod scalar_field;
 mod scale;
 mod scene;
+mod shaping;
 mod svg;
+mod system_fonts;
 mod table;
 mod terminal;
 mod text;
+mod typeface;
 #[cfg(test)]
 mod xml;
 

@@ -220,7 +220,7 @@ fn lines(parts: &[String], room: f64) -> Vec<String> {
     const MOST: usize = 4;
     let whole = |part: &String| {
         let held = part.replace(' ', "\u{a0}");
-        let fits = text::width(&held, TextSize::Small) + text::width(" ·", TextSize::Small) <= room;
+        let fits = text::fits(&format!("{held}\u{a0}·"), room, TextSize::Small);
         if fits { held } else { part.clone() }
     };
     let joined = parts.iter().map(whole).collect::<Vec<_>>().join("\u{a0}· ");

@@ -248,7 +248,7 @@ impl Scene {
 
     /// One line of `words` on the baseline through `place`.
     pub(crate) fn text(&mut self, place: Point, words: &str, size: TextSize, anchor: Anchor) {
-        let words = text::clean(words);
+        let words = text::isolated(&text::clean(words));
         if place.0.is_finite() && place.1.is_finite() && !words.trim().is_empty() {
             self.items.push(Item::Text { place, words, size, anchor });
         }

@@ -8,6 +8,7 @@ use monosplit_image::{Picture, encode_png};
 use crate::base64::base64;
 use crate::colour::Rgb;
 use crate::scene::{Anchor, INK, Item, PAPER, Paint, Polyline, Scene, Style, coordinate, pixels_are_shown};
+use crate::text;
 
 impl Scene {
     /// The drawing as an SVG document, which may also stand inside a page of HTML.
@@ -16,7 +17,7 @@ impl Scene {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" \
-             font-family=\"Helvetica, Arial, 'Liberation Sans', sans-serif\">\n"
+             font-family=\"'Liberation Sans', Arial, Helvetica, sans-serif\">\n"
         );
         named(&mut svg, "title", self.title());
         named(&mut svg, "desc", self.description());
@@ -42,9 +43,11 @@ fn element(item: &Item, pixels_per_unit: usize) -> Result<String> {
                 Anchor::Middle => "middle",
                 Anchor::End => "end",
             };
-            let [x, y, em] = [place.0, place.1, size.em()].map(coordinate);
+            // The length holds words to the room they were given, whatever font the viewer has.
+            let [x, y, em, length] = [place.0, place.1, size.em(), text::width(words, *size)].map(coordinate);
             format!(
-                "<text x=\"{x}\" y=\"{y}\" font-size=\"{em}\" text-anchor=\"{anchor}\" fill=\"{}\">{}</text>",
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{em}\" text-anchor=\"{anchor}\" textLength=\"{length}\" \
+                 lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\">{}</text>",
                 hex(INK),
                 escaped(words)
             )

@@ -1,54 +1,52 @@
 //! Text before it is drawn: cleaned, measured, and broken into lines.
-//!
-//! A figure is laid out once and then drawn with the bitmap font, with Helvetica, or with whatever sans-serif
-//! a browser has. What is measured here is the widest of these, so that words stay in their place in each.
 
-use crate::font;
-use crate::helvetica::{self, CAP_HEIGHT};
+use std::ops::Range;
 
-/// The sizes words are set in. A dot of the smallest is one unit of the scene.
+use unicode_bidi::{BidiClass, bidi_class};
+
+use crate::shaping;
+
+/// Room that a sum of widths may exceed by rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// The sizes words are set in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextSize {
-    /// Labels, captions and numbers.
+    /// Labels, captions and numbers: eight points.
     Small,
-    /// Titles.
+    /// Titles: eleven points.
     Large,
 }
 
 impl TextSize {
-    /// Units a dot of the bitmap font takes.
-    pub(crate) fn dot(self) -> f64 {
-        match self {
-            TextSize::Small => 1.0,
-            TextSize::Large => 1.5,
-        }
-    }
-
-    /// The em of outline fonts whose capitals are as high as those of the bitmap font.
+    /// The size of the font, in units of the scene.
     pub(crate) fn em(self) -> f64 {
-        font::ASCENT as f64 * self.dot() / CAP_HEIGHT
+        match self {
+            TextSize::Small => 32.0 / 3.0,
+            TextSize::Large => 44.0 / 3.0,
+        }
     }
 
     /// From one baseline to the next.
     pub(crate) fn line(self) -> f64 {
-        (font::ROWS + 2) as f64 * self.dot()
+        1.2 * self.em()
     }
 
-    /// Height of the letters above the baseline.
+    /// Height of capital letters above the baseline.
     pub(crate) fn ascent(self) -> f64 {
-        font::ASCENT as f64 * self.dot()
+        0.688 * self.em()
+    }
+
+    /// How far letters reach below the baseline.
+    #[cfg(test)]
+    pub(crate) fn descent(self) -> f64 {
+        0.212 * self.em()
     }
 }
 
-/// Units from left to right that `text` takes at most, whatever font it is drawn with.
+/// Units from left to right that `text` takes.
 pub(crate) fn width(text: &str, size: TextSize) -> f64 {
-    text.chars().map(|character| advance(character, size)).sum()
-}
-
-fn advance(character: char, size: TextSize) -> f64 {
-    // A character neither font knows is drawn by a browser, where the widest take an em.
-    let outline = helvetica::code(character).map_or(1.0, |code| code.advance) * size.em();
-    outline.max(font::advance(character, 1) as f64 * size.dot())
+    shaping::width(text) * size.em()
 }
 
 /// `text` without what may not stand in a document or would disturb the words around it: control characters
@@ -67,39 +65,69 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// Begins and ends words that run from right to left within others; not drawn.
+pub(crate) const ISOLATES: [char; 2] = ['\u{2067}', '\u{2069}'];
+
+/// `text` with each stretch of right-to-left words set apart, so that what follows such a name, a number and its percent sign for
+/// instance, stays to its right.
+pub(crate) fn isolated(text: &str) -> String {
+    let mut apart = String::with_capacity(text.len());
+    let (mut done, mut stretch): (usize, Option<Range<usize>>) = (0, None);
+    let mut close = |stretch: Option<Range<usize>>| {
+        if let Some(stretch) = stretch {
+            let [begin, end] = ISOLATES;
+            apart.push_str(&text[done..stretch.start]);
+            apart.push(begin);
+            apart.push_str(&text[stretch.clone()]);
+            apart.push(end);
+            done = stretch.end;
+        }
+    };
+    for (at, character) in text.char_indices() {
+        match bidi_class(character) {
+            BidiClass::R | BidiClass::AL => stretch.get_or_insert(at..at).end = at + character.len_utf8(),
+            BidiClass::L => close(stretch.take()),
+            // Marks belong to the letter before them.
+            BidiClass::NSM => {
+                if let Some(stretch) = stretch.as_mut().filter(|stretch| stretch.end == at) {
+                    stretch.end = at + character.len_utf8();
+                }
+            }
+            _ => {}
+        }
+    }
+    close(stretch);
+    apart.push_str(&text[done..]);
+    apart
+}
+
 /// Breaks `text` between words into at most `most` lines of at most `room` units; a word too long for a line
 /// is broken where it must be, and what does not fit at all ends in `…`. No-break spaces hold words together.
 pub(crate) fn lines(text: &str, room: f64, size: TextSize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let (mut line, mut taken) = (String::new(), 0.0);
-    let space = advance(' ', size);
-    'text: for word in text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()) {
-        let needed = width(word, size);
+    let mut line = String::new();
+    for word in text.split([' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()) {
+        if lines.len() > most {
+            break;
+        }
         if !line.is_empty() {
-            if taken + space + needed <= room {
-                line.push(' ');
-                line.push_str(word);
-                taken += space + needed;
+            let longer = format!("{line} {word}");
+            if fits(&longer, room, size) {
+                line = longer;
                 continue;
             }
             lines.push(std::mem::take(&mut line));
-            taken = 0.0;
-            if lines.len() > most {
+        }
+        let mut rest = word;
+        while lines.len() <= most {
+            let fitting = fitting(rest, room, size);
+            if fitting == rest.len() {
+                line = rest.to_owned();
                 break;
             }
-        }
-        for character in word.chars() {
-            let wide = advance(character, size);
-            if !line.is_empty() && taken + wide > room {
-                let rest = line.split_off(seam(&line));
-                lines.push(std::mem::replace(&mut line, rest));
-                taken = width(&line, size);
-                if lines.len() > most {
-                    break 'text;
-                }
-            }
-            line.push(character);
-            taken += wide;
+            let (start, end) = rest.split_at(seam(&rest[..fitting]));
+            lines.push(start.to_owned());
+            rest = end;
         }
     }
     if !line.is_empty() {
@@ -114,6 +142,31 @@ pub(crate) fn lines(text: &str, room: f64, size: TextSize, most: usize) -> Vec<S
     lines
 }
 
+/// Whether `text` takes at most `room` units.
+pub(crate) fn fits(text: &str, room: f64, size: TextSize) -> bool {
+    text.len() <= most_bytes(room, size) && width(text, size) <= room + ROUNDING
+}
+
+/// The bytes at the start of `word` that fit into `room`; at least one letter.
+fn fitting(word: &str, room: f64, size: TextSize) -> usize {
+    let most = most_bytes(room, size);
+    let end = word.char_indices().map(|(at, _)| at).find(|at| *at >= most).unwrap_or(word.len());
+    let word = &word[..end];
+    let breaks = shaping::breaks(word);
+    let mut count = breaks.partition_point(|(_, wide)| wide * size.em() <= room + ROUNDING);
+    // Letters may be wider apart from those that follow them: the last form of an Arabic letter is.
+    while count > 1 && !fits(&word[..breaks[count - 1].0], room, size) {
+        count -= 1;
+    }
+    breaks.get(count.max(1) - 1).map_or(word.len(), |(end, _)| *end)
+}
+
+/// Text of more bytes fits into no line of this length and need not be measured: the narrowest letters take a fifth of an em,
+/// and no letter with its marks takes more than a few bytes.
+fn most_bytes(room: f64, size: TextSize) -> usize {
+    64 + (32.0 * room.max(0.0) / size.em()) as usize
+}
+
 /// Where a word that is too long for a line is best broken: behind its last dot, slash or dash.
 fn seam(word: &str) -> usize {
     let seam = word.rfind(['.', '/', '-', '_', ':']).map(|at| at + 1);
@@ -126,12 +179,10 @@ pub(crate) fn one_line(text: &str, room: f64, size: TextSize) -> String {
 }
 
 fn shorten(line: &mut String, room: f64, size: TextSize) {
-    let mut taken = width(line, size) + advance('…', size);
-    while taken > room {
-        let Some(last) = line.pop() else { break };
-        taken -= advance(last, size);
-    }
-    line.push('…');
+    let ends: Vec<usize> = shaping::breaks(line).into_iter().map(|(end, _)| end).collect();
+    let shortened = |end: usize| format!("{}…", line[..end].trim_end());
+    let longest = ends.iter().rev().map(|end| shortened(*end)).find(|text| fits(text, room, size));
+    *line = longest.unwrap_or_else(|| "…".into());
 }
 
 #[cfg(test)]
@@ -151,8 +202,9 @@ mod tests {
         assert_eq!(short.len(), 2);
         assert!(short[1].ends_with('…') && width(&short[1], TextSize::Small) <= 90.0);
         assert!(lines("", 90.0, TextSize::Small, 2).is_empty());
-        let names = lines("the-same-picture-again.png", 84.0, TextSize::Small, 3);
-        assert_eq!(names, ["the-same-", "picture-again.", "png"]);
+        let names =
+            lines("the-same-picture-again.png", width("the-same-pict", TextSize::Small), TextSize::Small, 9);
+        assert_eq!(names, ["the-same-", "picture-", "again.png"]);
         let held = width("a b", TextSize::Small);
         assert_eq!(lines("a b\u{a0}c", held, TextSize::Small, 9), ["a", "b\u{a0}c"]);
     }
@@ -166,21 +218,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_holds_both_fonts() {
-        for text in ["SplitGrad", "α = 0.4", "WWWW", "iiii", "漢字", ""] {
-            for size in [TextSize::Small, TextSize::Large] {
-                assert!(width(text, size) >= font::width(text, 1) as f64 * size.dot());
-                let outline: f64 =
-                    text.chars().filter_map(helvetica::code).map(|code| code.advance).sum::<f64>()
-                        * size.em();
-                assert!(width(text, size) >= outline);
-            }
-        }
-    }
-
-    #[test]
     fn control_characters_and_turned_writing_do_not_get_through() {
         assert_eq!(clean("a\0b\u{1b}[31mc\u{202e}d\ne\u{85}"), "a\u{fffd}b\u{fffd}[31mc\u{fffd}d e\u{fffd}");
         assert_eq!(clean("Ägyptische Mau α ≥ 漢"), "Ägyptische Mau α ≥ 漢");
+    }
+
+    #[test]
+    fn names_from_right_to_left_are_set_apart() {
+        assert_eq!(isolated("cat.png · Mau 87.3%"), "cat.png · Mau 87.3%");
+        assert_eq!(
+            isolated("a · קט 3 קט 87.3% b אב"),
+            "a · \u{2067}קט 3 קט\u{2069} 87.3% b \u{2067}אב\u{2069}"
+        );
+        let plain = width("קט 87", TextSize::Small);
+        assert!((width(&isolated("קט 87"), TextSize::Small) - plain).abs() < 1e-9, "they take no room");
     }
 }

@@ -196,7 +196,9 @@ impl GridMetrics {
             0 => MARGIN,
             count => 2.0 * MARGIN + count as f64 * TextSize::Large.line(),
         };
-        let headers: Vec<Vec<String>> = grid.columns.iter().map(|words| lines(words, HEADER_LINES)).collect();
+        // Neighbouring headers that fill their columns would read as one.
+        let header_lines = |words: &String| text::lines(words, display.width - MARGIN, SIZE, HEADER_LINES);
+        let headers: Vec<Vec<String>> = grid.columns.iter().map(header_lines).collect();
         let header = headers.iter().map(Vec::len).max().unwrap_or(0);
         let mut top = head + header as f64 * SIZE.line();
         let (mut rows, mut labels) = (Vec::new(), Vec::new());

@@ -71,6 +71,8 @@ pub fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Opt
         }
         Abs => g.unary(Sign, z)?,
         Neg => g.number(-1.0),
+        // Rounding is taken for the identity, because its own slope says nothing.
+        Quantise { .. } | Half | Bfloat16 => g.number(1.0),
         Relu => {
             let on = g.more_than(z, 0.0)?;
             let one = g.number(1.0);
@@ -81,7 +83,7 @@ pub fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Opt
             let (one, slope) = (g.number(1.0), g.number(slope));
             g.select(on, one, slope)?
         }
-        Sign | Floor | Ceil | Round | Not => return Ok(None),
+        Sign | Floor | Ceil | Round | Wrap { .. } | Not => return Ok(None),
     };
     Ok(Some(slope))
 }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use monosplit_autodiff::ActiveGraph;
 use monosplit_graph::batch::sample_axis;
-use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Output, Result, Shape};
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Output, Result, Shape};
 
 use crate::channels::Axes;
 use crate::explanation_graph::inputs;
@@ -37,6 +37,7 @@ impl Network {
         let input = *input.ok_or_else(|| Error::argument("the network has no input to explain"))?;
         let logits = source.outputs().first();
         let logits = logits.ok_or_else(|| Error::argument("the network has no output"))?.node;
+        check_real(&source, input)?;
         let network = Network(ActiveGraph::new(&source, logits, &[input])?);
         let node = network.graph().node(network.logits());
         let shape = &node.shape;
@@ -91,6 +92,24 @@ impl Network {
         }
         Ok(Axes::of(self.graph(), at, self.input()))
     }
+}
+
+/// An error if the explained input does not hold real numbers, which explanations follow.
+fn check_real(graph: &Graph, input: NodeId) -> Result<()> {
+    let node = graph.node(input);
+    if node.kind == Kind::Float {
+        return Ok(());
+    }
+    let is_index = |node: &Node| matches!(node.op, Op::Gather { .. }) && node.inputs.get(1) == Some(&input);
+    let (reason, step) = match graph.nodes().any(|(_, node)| is_index(node)) {
+        true => ("select rows of a table, as the token ids of a text do", "from its embedded tokens on"),
+        false => ("are not turned into real numbers right away", "from its first real numbers on"),
+    };
+    Err(Error::unsupported(format!(
+        "input '{}' holds numbers of kind {} that {reason}, and explanations follow real numbers; export the network \
+         {step} to explain it",
+        node.label.tensor, node.kind
+    )))
 }
 
 /// The part of a network that computes its class scores `[N, classes]` from its first output. They are its only output.

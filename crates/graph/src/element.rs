@@ -68,6 +68,64 @@ impl Element {
         }
     }
 
+    /// The number of the type in ONNX's list.
+    pub(crate) fn onnx(self) -> i32 {
+        match self {
+            Element::F32 => 1,
+            Element::U8 => 2,
+            Element::I8 => 3,
+            Element::U16 => 4,
+            Element::I16 => 5,
+            Element::I32 => 6,
+            Element::I64 => 7,
+            Element::Bool => 9,
+            Element::F16 => 10,
+            Element::F64 => 11,
+            Element::U32 => 12,
+            Element::U64 => 13,
+            Element::BF16 => 16,
+        }
+    }
+
+    /// The name ONNX Runtime's messages give it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Element::F32 => "float",
+            Element::U8 => "uint8",
+            Element::I8 => "int8",
+            Element::U16 => "uint16",
+            Element::I16 => "int16",
+            Element::I32 => "int32",
+            Element::I64 => "int64",
+            Element::Bool => "bool",
+            Element::F16 => "float16",
+            Element::F64 => "double",
+            Element::U32 => "uint32",
+            Element::U64 => "uint64",
+            Element::BF16 => "bfloat16",
+        }
+    }
+
+    /// The least and the largest number of an integer type of up to 32 bits.
+    pub(crate) fn range(self) -> Option<(f64, f64)> {
+        Some(match self {
+            Element::U8 => (0.0, u8::MAX.into()),
+            Element::I8 => (i8::MIN.into(), i8::MAX.into()),
+            Element::U16 => (0.0, u16::MAX.into()),
+            Element::I16 => (i16::MIN.into(), i16::MAX.into()),
+            Element::U32 => (0.0, u32::MAX.into()),
+            Element::I32 => (i32::MIN.into(), i32::MAX.into()),
+            _ => return None,
+        })
+    }
+
+    /// The integer type with this range.
+    pub(crate) fn of_range(min: f64, max: f64) -> Result<Self> {
+        let all = [Element::U8, Element::I8, Element::U16, Element::I16, Element::U32, Element::I32];
+        let found = all.into_iter().find(|element| element.range() == Some((min, max)));
+        found.ok_or_else(|| Error::unsupported(format!("no integer type reaches from {min} to {max}")))
+    }
+
     /// The numbers in `bytes`, used where they lie if they can be and are a part of `file`.
     pub(crate) fn read(self, bytes: &[u8], order: ByteOrder, file: Option<&Arc<FileBytes>>) -> Result<Data> {
         let Some(file) = file else { return self.decode(bytes, order) };

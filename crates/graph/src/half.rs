@@ -1,5 +1,5 @@
-//! Sixteen-bit floating point numbers, converted from and to single precision. Files store them; nothing
-//! here computes with them.
+//! Sixteen-bit floating point numbers, converted from and to single precision. Files store them and casts round to
+//! them; nothing computes with them.
 
 /// The IEEE 754 half-precision number with these bits, exactly.
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
@@ -49,6 +49,21 @@ pub(crate) fn f32_to_f16(value: f32) -> u16 {
     sign | (kept + u32::from(up)) as u16
 }
 
+/// The half-precision number nearest to `value`, ties to the even one.
+pub fn round_to_half(value: f32) -> f32 {
+    f16_to_f32(f32_to_f16(value))
+}
+
+/// The bfloat16 number nearest to `value`, ties to the even one.
+pub fn round_to_bfloat16(value: f32) -> f32 {
+    if value.is_nan() {
+        return value;
+    }
+    let bits = value.to_bits();
+    // A carry out of the fraction lands in the exponent, up to infinity.
+    bf16_to_f32((bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +109,19 @@ mod tests {
         assert_eq!(f32_to_f16(65520.0), 0x7c00);
         assert_eq!(f32_to_f16(f32::MAX), 0x7c00);
         assert_eq!(f32_to_f16(f32::MIN_POSITIVE), 0);
+    }
+
+    #[test]
+    fn bfloat16_rounds_to_the_nearest_and_ties_to_even() {
+        for low in 0..0x7f7fu16 {
+            let (below, above) = (bf16_to_f32(low), bf16_to_f32(low + 1));
+            let middle = f32::from_bits(u32::from(low) << 16 | 0x8000);
+            assert_eq!(round_to_bfloat16(middle), if low & 1 == 0 { below } else { above });
+            assert_eq!(round_to_bfloat16(middle.next_down()), below);
+            assert_eq!(round_to_bfloat16(-middle.next_up()), -above);
+        }
+        assert_eq!(round_to_bfloat16(f32::MAX), f32::INFINITY);
+        assert!(round_to_bfloat16(f32::from_bits(0x7f80_0001)).is_nan());
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub use error::{Error, ErrorKind, Hint, Result};
 pub use file::{FileBytes, open_regular};
 pub use fingerprint::Fingerprint;
 pub use graph::{Graph, Label, Node, NodeId, Output};
+pub use half::{round_to_bfloat16, round_to_half};
 pub use log_timer::LogTimer;
 pub use noise::Noise;
 pub use op::Op;

@@ -2,5 +2,7 @@
 
 /// Names the preprocessing of pictures that a network was trained with.
 pub const PRESET: &str = "monosplit.preset";
+/// Says what the class scores at the first output are: logits that enter a softmax or sigmoids, or probabilities.
+pub const SCORES: &str = "monosplit.scores";
 /// Holds the names of a network's classes, one a line.
 pub const CLASSES: &str = "monosplit.classes";

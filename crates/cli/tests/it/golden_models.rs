@@ -37,7 +37,7 @@ fn compare(path: &Path) -> Result<Vec<(&'static str, f64, f64)>> {
         None => relative_error(found, &y64),
     };
     let canonical = |precision, stored| -> Result<Tensor> {
-        let canonical = CanonicalOptions::default().strip_softmax(false).stored(stored);
+        let canonical = CanonicalOptions::default().logits(false).stored(stored);
         let model = Model::options().canonical(canonical).open(path)?;
         Inference::new(&model, &Cpu::default().precision(precision))?.run(std::slice::from_ref(&x))
     };

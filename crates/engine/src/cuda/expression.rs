@@ -77,6 +77,12 @@ fn real_function(unary: Unary, x: &str) -> String {
         Unary::Ceil => format!("ceil({x})"),
         Unary::Round => format!("rint({x})"),
         Unary::Clip { min, max } => limited(x, min, max),
+        Unary::Quantise { step, min, max } => {
+            limited(&format!("rint({x} / {0}) * {0}", number(step)), min, max)
+        }
+        Unary::Half => format!("(real)rounded_to((float){x}, 13, -24, 65504.0f)"),
+        Unary::Bfloat16 => format!("(real)rounded_to((float){x}, 16, -133, 3.3895314e38f)"),
+        Unary::Wrap { .. } => x.to_owned(),
         Unary::Not => format!("(real)({x} == 0)"),
     }
 }
@@ -95,6 +101,7 @@ fn whole_function(unary: Unary, x: &str) -> Result<String> {
         IntegerFunction::Abs => format!("{x} < 0 ? (long long)(0ULL - (u64){x}) : {x}"),
         IntegerFunction::Sign => format!("(long long)({x} > 0) - (long long)({x} < 0)"),
         IntegerFunction::Relu => format!("{x} < 0 ? 0LL : {x}"),
+        IntegerFunction::Wrap { min, max } => format!("wrapped({x}, {}LL, {}LL)", bound(min), bound(max)),
         IntegerFunction::Clip { min, max } => {
             format!("limited_whole({x}, {}LL, {}LL)", bound(min), bound(max))
         }

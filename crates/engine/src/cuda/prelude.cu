@@ -104,6 +104,22 @@ __device__ __forceinline__ real limited(real x, real min, real max) {
     return raised > max ? max : raised;
 }
 
+// The number nearest to x with `dropped` bits fewer than a float has, ties to even; spacing at least 2^least.
+__device__ __forceinline__ float rounded_to(float x, int dropped, int least, float largest) {
+    if (!(fabsf(x) < INFINITY)) return x;
+    int exponent;
+    frexpf(x, &exponent);
+    int spacing = exponent - 24 + dropped > least ? exponent - 24 + dropped : least;
+    float rounded = ldexpf(rintf(ldexpf(x, -spacing)), spacing);
+    return fabsf(rounded) > largest ? copysignf(INFINITY, x) : rounded;
+}
+
+// The integer between min and max that differs from x by a multiple of their distance plus one.
+__device__ __forceinline__ long long wrapped(long long x, long long min, long long max) {
+    long long count = max - min + 1, rest = (x % count - min % count) % count;
+    return min + (rest < 0 ? rest + count : rest);
+}
+
 __device__ __forceinline__ long long limited_whole(long long x, long long min, long long max) {
     long long raised = x < min ? min : x;
     return raised > max ? max : raised;

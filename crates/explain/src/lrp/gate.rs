@@ -46,6 +46,7 @@ impl Gating {
             Neg => Gating::Carried,
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Softplus => Gating::None,
             HardSwish | Silu | Gelu | GeluTanh | Mish | Clip { .. } => Gating::None,
+            Quantise { .. } | Half | Bfloat16 | Wrap { .. } => Gating::Carried,
             Abs | Log | Sin | Sign | Floor | Ceil | Round | Not => Gating::None,
         }
     }

@@ -5,6 +5,7 @@ use super::model::{AttributeValue, NodeProto, TensorProto};
 use super::static_array::StaticArray;
 use super::symbolic_int::SymbolicInt;
 use super::value::{Known, Value};
+use crate::element::Element;
 use crate::error::{Error, Result};
 
 /// A node and its inputs.
@@ -14,9 +15,16 @@ pub(crate) struct Call<'c> {
     pub(crate) opset: i64,
     /// Its inputs; `None` where an optional one is left out.
     pub(crate) inputs: Vec<Option<Value>>,
+    /// The types of its inputs, as far as they are known.
+    pub(crate) elements: Vec<Option<Element>>,
 }
 
 impl<'c> Call<'c> {
+    /// The type of an input, if it is known.
+    pub(crate) fn element(&self, index: usize) -> Option<Element> {
+        self.elements.get(index).copied().flatten()
+    }
+
     /// The name of the op.
     pub(crate) fn op(&self) -> &'c str {
         &self.node.op_type

@@ -12,6 +12,7 @@ use super::import_shape::{flattened, reshaped, squeezed, unsqueezed};
 use super::static_array::{self, Elements, StaticArray};
 use super::symbolic_int::SymbolicInt;
 use super::value::{Content, Known, Ramp, Value};
+use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::op::Binary;
 use crate::shape::{Dim, Shape};
@@ -33,7 +34,7 @@ pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Ve
         }
         "CastLike" => match call.known(0).and_then(Known::array) {
             Some(array) if array.elements.len() <= MAX_FLOATS => {
-                arithmetic::cast(&array, like(importer, call.input(1)?))?
+                arithmetic::cast(&array, like(importer, call)?)?
             }
             _ => return Ok(None),
         },
@@ -42,26 +43,29 @@ pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Ve
     Ok(Some(vec![Value::array("", array)]))
 }
 
-fn value_shape(importer: &Importer, value: &Value) -> Shape {
+/// The shape of a value.
+pub(crate) fn value_shape(importer: &Importer, value: &Value) -> Shape {
     match value {
         Value::Node(id) => importer.shape(*id),
         Value::Known(known) => known.shape(),
+        Value::Quantised(quantised) => importer.shape(quantised.real),
         Value::Sequence(_) | Value::Unknown => Shape::default(),
     }
 }
 
-/// ONNX's number for the kind of a value.
-fn like(importer: &Importer, value: &Value) -> i64 {
-    let kind = match value {
+/// The type that `CastLike` casts to: that of its second input, as far as it is known.
+pub(crate) fn like(importer: &Importer, call: &Call) -> Result<Element> {
+    let kind = match call.input(1)? {
         Value::Node(id) => importer.graph.node(*id).kind,
         Value::Known(known) => known.kind(),
+        Value::Quantised(_) => Kind::Int,
         Value::Sequence(_) | Value::Unknown => Kind::Float,
     };
-    match kind {
-        Kind::Float => 1,
-        Kind::Int => 7,
-        Kind::Bool => 9,
-    }
+    Ok(call.element(1).unwrap_or(match kind {
+        Kind::Float => Element::F32,
+        Kind::Int => Element::I64,
+        Kind::Bool => Element::Bool,
+    }))
 }
 
 fn shape(importer: &Importer, call: &Call) -> Result<StaticArray> {
@@ -156,7 +160,7 @@ fn compute(call: &Call, arrays: &[Option<StaticArray>]) -> Result<Option<Vec<Sta
         "Trilu" => one(trilu(call, x()?, arrays)),
         "NonZero" => one(nonzero(x()?)),
         "Where" => one(arithmetic::choose(arrays)),
-        "Cast" => one(arithmetic::cast(x()?, call.int("to", 1)?)),
+        "Cast" => one(elements::element(call.int("to", 1)?).and_then(|to| arithmetic::cast(x()?, to))),
         op if op.starts_with("Reduce") => arithmetic::reduce(call, x()?),
         _ => arithmetic::elementwise(call, arrays),
     }

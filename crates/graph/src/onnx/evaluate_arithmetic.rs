@@ -3,13 +3,12 @@
 use std::cmp::Ordering;
 
 use super::call::Call;
-use super::elements;
 use super::import_reduce::reduced_axes;
 use super::static_array::{self, Elements, StaticArray, broadcast, broadcast_positions};
 use super::symbolic_int::SymbolicInt;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::op::{Binary, Unary};
+use crate::op::{Binary, Unary, wrap};
 use crate::tensor::Kind;
 
 fn batch_size(what: &str) -> Error {
@@ -223,14 +222,18 @@ pub(crate) fn choose(arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
     both.select(shape, &sources)
 }
 
-/// `Cast` to the type with ONNX's number `to`.
-pub(crate) fn cast(x: &StaticArray, to: i64) -> Result<StaticArray> {
-    let to = elements::element(to)?;
+/// `Cast`. An integer type of fewer bits keeps the lowest; half precision rounds.
+pub(crate) fn cast(x: &StaticArray, to: Element) -> Result<StaticArray> {
+    let fitted = |e: SymbolicInt| match (e.known(), to.range()) {
+        (Some(known), Some((min, max))) => wrap(known, min as i64, max as i64).into(),
+        _ => e,
+    };
     let known = |v: &[SymbolicInt]| v.iter().map(|e| e.known()).collect::<Option<Vec<i64>>>();
     let elements = match (to.kind(), &x.elements) {
-        (Kind::Int, Elements::Int(_)) | (Kind::Bool, Elements::Bool(_)) => x.elements.clone(),
+        (Kind::Bool, Elements::Bool(_)) => x.elements.clone(),
+        (Kind::Int, Elements::Int(v)) => Elements::Int(v.iter().map(|&e| fitted(e)).collect()),
         (Kind::Int, Elements::Float { values, .. }) => {
-            Elements::Int(values.iter().map(|&v| (v as i64).into()).collect())
+            Elements::Int(values.iter().map(|&v| fitted((v as i64).into())).collect())
         }
         (Kind::Int, Elements::Bool(v)) => Elements::Int(v.iter().map(|&b| i64::from(b).into()).collect()),
         (Kind::Bool, Elements::Float { values, .. }) => {
@@ -242,6 +245,12 @@ pub(crate) fn cast(x: &StaticArray, to: i64) -> Result<StaticArray> {
         }
         (Kind::Float, _) => {
             let values = x.floats().ok_or_else(|| batch_size("a cast to real numbers"))?;
+            let rounded = |v: f64| match to {
+                Element::F16 => Unary::Half.eval(v).unwrap_or(v),
+                Element::BF16 => Unary::Bfloat16.eval(v).unwrap_or(v),
+                _ => v,
+            };
+            let values = values.into_iter().map(rounded).collect();
             Elements::Float { values, double: to == Element::F64 }
         }
     };

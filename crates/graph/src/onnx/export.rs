@@ -11,6 +11,7 @@ use super::export_layout::keeps_batch;
 use super::export_options::ExportOptions;
 use super::export_precision::{FLOAT, SINGLE_ONLY};
 use super::export_slice::{MultiAxisSlice, merged_slices};
+use super::integer_input::IntegerInput;
 use super::model::{
     AttributeProto, DimProto, GraphProto, ModelProto, NodeProto, OperatorSetId, StringStringEntry,
     TensorProto, ValueInfoProto,
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 
 /// What a protocol buffer may hold.
 pub(crate) const MAX_BYTES: usize = i32::MAX as usize;
@@ -61,6 +62,7 @@ pub(crate) struct Exporter<'g> {
     pub(crate) half: bool,
     compact: bool,
     pub(crate) optional: &'g [(String, Tensor)],
+    integers: &'g [IntegerInput],
     pub(crate) nodes: Vec<NodeProto>,
     pub(crate) initializers: Vec<TensorProto>,
     /// The name of every value that is written.
@@ -90,6 +92,7 @@ impl<'g> Exporter<'g> {
             half: options.half,
             compact: options.compact,
             optional: &options.optional,
+            integers: &options.integers,
             nodes: Vec::new(),
             initializers: Vec::new(),
             values: HashMap::new(),
@@ -196,10 +199,12 @@ impl<'g> Exporter<'g> {
                 self.values.insert(id, name);
             }
         }
-        let cast: Vec<NodeId> = graph.inputs().iter().copied().filter(|&id| self.is_cast(id)).collect();
+        let is_cast = |&id: &NodeId| self.is_cast(id) || self.integers_at(id).is_some();
+        let cast: Vec<NodeId> = graph.inputs().iter().copied().filter(is_cast).collect();
         for id in cast {
             let outside = self.name(id).to_owned();
-            self.rename(id, &format!("{outside}/double"));
+            let inside = if self.double { "double" } else { "real" };
+            self.rename(id, &format!("{outside}/{inside}"));
             self.outside.insert(id, outside);
         }
         // Inner nodes must not take a name that a later node of the graph has.
@@ -226,10 +231,21 @@ impl<'g> Exporter<'g> {
         graph.outputs().iter().map(|o| self.info(&o.name, o.node)).collect()
     }
 
+    /// The integers that an input of real numbers is read as, if it is.
+    fn integers_at(&self, id: NodeId) -> Option<&'g IntegerInput> {
+        let node = self.graph.node(id);
+        let named = |input: &&IntegerInput| input.name == node.label.tensor;
+        self.integers.iter().find(named).filter(|_| node.kind == Kind::Float)
+    }
+
     fn input_info(&self, id: NodeId) -> ValueInfoProto {
         let name = self.input_name(id);
         let is_optional = self.optional.iter().any(|(input, _)| input == name);
-        self.info_with(name, id, |dim| match dim {
+        let data_type = match self.integers_at(id) {
+            Some(integers) => integers.data_type,
+            None => self.declared_type(id),
+        };
+        self.info_with(name, id, data_type, |dim| match dim {
             DimProto::Value(1) if is_optional => DimProto::Param(format!("{name}_length")),
             dim => dim,
         })
@@ -258,18 +274,28 @@ impl<'g> Exporter<'g> {
     }
 
     fn info(&self, name: &str, id: NodeId) -> ValueInfoProto {
-        self.info_with(name, id, |dim| dim)
+        self.info_with(name, id, self.declared_type(id), |dim| dim)
+    }
+
+    /// The type that a value has outside of the graph.
+    fn declared_type(&self, id: NodeId) -> i32 {
+        if self.is_cast(id) { FLOAT } else { self.data_type(self.graph.node(id).kind) }
     }
 
     /// What is declared of an input or output, each axis as `declared` has it.
-    fn info_with(&self, name: &str, id: NodeId, declared: impl Fn(DimProto) -> DimProto) -> ValueInfoProto {
+    fn info_with(
+        &self,
+        name: &str,
+        id: NodeId,
+        data_type: i32,
+        declared: impl Fn(DimProto) -> DimProto,
+    ) -> ValueInfoProto {
         let node = self.graph.node(id);
         let dim = |(axis, d): (usize, &Dim)| match d {
             Dim::Fixed(n) => DimProto::Value(*n as i64),
             Dim::Batch(1) => DimProto::Param("N".into()),
             Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
         };
-        let data_type = if self.is_cast(id) { FLOAT } else { self.data_type(node.kind) };
         ValueInfoProto::new(name, data_type, node.shape.dims().iter().enumerate().map(dim).map(declared))
     }
 

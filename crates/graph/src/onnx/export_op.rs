@@ -2,6 +2,7 @@
 //! counterpart.
 
 use super::export::{Exporter, flag, float, int, list};
+use crate::element::Element;
 use crate::error::Result;
 use crate::graph::Node;
 use crate::op::{Binary, Op, Reduction, Unary};
@@ -109,6 +110,16 @@ impl Exporter<'_> {
             Unary::GeluTanh if self.opset < 20 => self.gelu_tanh(x)?,
             Unary::GeluTanh => self.finish("Gelu", &[x], &[("approximate", super::export::text("tanh"))]),
             Unary::Clip { min, max } => self.clip(min, max, kind, x)?,
+            Unary::Quantise { step, min, max } => {
+                let step = self.float("step", step)?;
+                let steps = self.emit("Div", &[x, &step], &[]);
+                let rounded = self.emit("Round", &[&steps], &[]);
+                let real = self.emit("Mul", &[&rounded, &step], &[]);
+                self.clip(min, max, kind, &real)?;
+            }
+            Unary::Half => self.through(Element::F16, kind, x),
+            Unary::Bfloat16 => self.through(Element::BF16, kind, x),
+            Unary::Wrap { min, max } => self.through(Element::of_range(min, max)?, kind, x),
             // Integers came to Relu with operator set 14.
             Unary::Relu if kind == Kind::Int && self.opset < 14 => {
                 let zero = self.constant("zero", &Tensor::scalar(0i64))?;
@@ -122,6 +133,12 @@ impl Exporter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A number as another type holds it.
+    fn through(&mut self, element: Element, kind: Kind, x: &str) {
+        let narrow = self.emit("Cast", &[x], &[("to", int(element.onnx()))]);
+        self.finish("Cast", &[&narrow], &[("to", int(self.data_type(kind)))]);
     }
 
     /// An activation that ONNX Runtime has in single precision only, or at some operator sets only, in terms of what it

@@ -1,5 +1,6 @@
 //! How a graph is written as an ONNX file.
 
+use super::integer_input::IntegerInput;
 use crate::tensor::Tensor;
 
 /// How a graph is written.
@@ -11,6 +12,7 @@ pub struct ExportOptions {
     pub(crate) half: bool,
     pub(crate) compact: bool,
     pub(crate) optional: Vec<(String, Tensor)>,
+    pub(crate) integers: Vec<IntegerInput>,
 }
 
 impl Default for ExportOptions {
@@ -22,6 +24,7 @@ impl Default for ExportOptions {
             half: false,
             compact: false,
             optional: Vec::new(),
+            integers: Vec::new(),
         }
     }
 }
@@ -63,6 +66,13 @@ impl ExportOptions {
     #[must_use]
     pub fn compact(mut self, compact: bool) -> Self {
         self.compact = compact;
+        self
+    }
+
+    /// An input of real numbers is read as the integers that `input` describes, and cast.
+    #[must_use]
+    pub fn integer_input(mut self, input: IntegerInput) -> Self {
+        self.integers.push(input);
         self
     }
 

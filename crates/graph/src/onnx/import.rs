@@ -5,14 +5,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::call::Call;
+use super::element_types::result_type;
 use super::elements;
 use super::evaluate;
 use super::files::Files;
 use super::input_shape::ImportOptions;
+use super::integer_input::IntegerInput;
 use super::model::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, ValueInfoProto};
 use super::names::Names;
 use super::operators::operator;
 use super::order::reading_order;
+use super::quantiser::{as_quantised, integers, on_real_numbers, passed_on};
+use super::remark::{Notes, Remark};
 use super::value::{Content, Known, Value};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -20,7 +24,7 @@ use crate::file::FileBytes;
 use crate::graph::{Graph, Label, NodeId};
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 
 /// The most nodes a file may have.
 const MAX_NODES: usize = 1 << 18;
@@ -65,12 +69,18 @@ pub struct ImportReport {
     pub defaults: Vec<(String, Tensor)>,
     /// The files of external data that were read, by name.
     pub external: Vec<Arc<FileBytes>>,
+    /// What a person should know of how the file was read.
+    pub remarks: Vec<Remark>,
+    /// The inputs that hold integers.
+    pub integer_inputs: Vec<IntegerInput>,
 }
 
 /// The names visible to the nodes being read.
 #[derive(Default)]
 pub(crate) struct Scope {
     pub(crate) values: HashMap<String, Value>,
+    /// The types of the values, as far as they are known.
+    pub(crate) elements: HashMap<String, Element>,
     /// Names of the enclosing scope are not visible (in a function).
     pub(crate) closed: bool,
     pub(crate) opset: i64,
@@ -98,6 +108,11 @@ pub(crate) struct Importer<'m> {
     text: usize,
     problems: Option<Vec<Problem>>,
     defaults: Vec<(String, Tensor)>,
+    /// The types of what the function or branch read last returns.
+    pub(crate) returned: Vec<Option<Element>>,
+    /// What a person should know of how the file was read.
+    pub(crate) notes: Notes,
+    integer_inputs: Vec<IntegerInput>,
 }
 
 /// How many nodes read each value.
@@ -134,6 +149,9 @@ impl<'m> Importer<'m> {
             text: 0,
             problems: None,
             defaults: Vec::new(),
+            returned: Vec::new(),
+            notes: Notes::default(),
+            integer_inputs: Vec::new(),
         })
     }
 
@@ -157,6 +175,8 @@ impl<'m> Importer<'m> {
             problems,
             read: self.graph,
             defaults: self.defaults,
+            remarks: self.notes.remarks(),
+            integer_inputs: self.integer_inputs,
             external: self.files.external(),
         })
     }
@@ -177,7 +197,7 @@ impl<'m> Importer<'m> {
             if matches!(value, Value::Unknown) {
                 continue;
             }
-            let read = self.node_of(&value).map_err(|e| e.at(name));
+            let read = self.node_of(&value).and_then(|id| self.as_declared(id, name)).map_err(|e| e.at(name));
             if let Some(id) = self.tolerate(read, name, "Output")? {
                 self.graph.output(name, id);
             }
@@ -220,6 +240,7 @@ impl<'m> Importer<'m> {
                 None => Value::Unknown,
             };
             self.bind(&proto.name, value);
+            self.bind_element(&proto.name, elements::element(proto.data_type).ok());
         }
         Ok(())
     }
@@ -260,7 +281,14 @@ impl<'m> Importer<'m> {
     }
 
     fn declare(&mut self, info: &ValueInfoProto, shape: Result<Shape>) -> Result<()> {
-        let kind = elements::element(info.tensor().map_or(0, |tensor| tensor.data_type)).map(Element::kind);
+        let element = elements::element(info.tensor().map_or(0, |tensor| tensor.data_type));
+        self.bind_element(&info.name, element.clone().ok());
+        if let Ok(element) = &element
+            && element.kind() == Kind::Int
+        {
+            self.integer_inputs.push(IntegerInput::new(&info.name, *element));
+        }
+        let kind = element.map(Element::kind);
         let declared = shape.and_then(|shape| Ok((shape, kind?)));
         let declared = declared.map_err(|e| e.at(&info.name));
         let value = match self.tolerate(declared, &info.name, "Input")? {
@@ -317,8 +345,15 @@ impl<'m> Importer<'m> {
         for input in &node.inputs {
             inputs.push(if input.is_empty() { None } else { self.lookup(input) });
         }
-        let call = Call { node, opset: self.opset(), inputs };
+        let elements = node.inputs.iter().map(|input| self.element_of(input)).collect();
+        let call = Call { node, opset: self.opset(), inputs, elements };
+        self.note_types(&call, &name);
+        self.returned.clear();
         let outputs = self.outputs_of(&call, &name).map_err(|e| e.at(&name));
+        for (index, output) in node.outputs.iter().enumerate() {
+            let returned = self.returned.get(index).copied();
+            self.bind_element(output, returned.unwrap_or_else(|| result_type(&call, index)));
+        }
         match self.tolerate(outputs, &name, &node.op_type)? {
             Some(values) => {
                 for (output, value) in node.outputs.iter().zip(values) {
@@ -356,7 +391,12 @@ impl<'m> Importer<'m> {
         let first = self.graph.len();
         self.names.take(name);
         let label = Label { node: name.to_owned(), ..Label::default() };
-        let values = import(self, call).map_err(|e| e.at(label.display()))?;
+        let values = match passed_on(call) {
+            Some(quantiser) => import(self, &on_real_numbers(call))
+                .map(|values| values.into_iter().map(|value| as_quantised(value, &quantiser)).collect()),
+            None => import(self, call),
+        };
+        let values = values.map_err(|e| e.at(label.display()))?;
         self.label_nodes(call, name, first, &values);
         let label = |n: &crate::graph::Node| n.label.node.len() + n.label.tensor.len() + n.label.module.len();
         let made = self.graph.nodes().rev().take(self.graph.len() - first);
@@ -414,6 +454,7 @@ impl<'m> Importer<'m> {
         match value {
             Value::Node(id) => Ok(*id),
             Value::Known(known) => self.constant_of(known),
+            Value::Quantised(quantised) => integers(self, quantised),
             Value::Sequence(_) => Err(Error::unsupported("reads a sequence where one value is expected")),
             Value::Unknown => Err(Error::unsupported("reads a value that could not be read")),
         }

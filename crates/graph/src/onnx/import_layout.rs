@@ -2,13 +2,14 @@
 
 use super::call::{self, Call, sorted_axes};
 use super::elements;
+use super::evaluate::like;
 use super::import::Importer;
 use super::value::{Known, Value};
+use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
-use crate::op::{Op, Padding};
+use crate::op::{Op, Padding, Unary};
 use crate::shape::{Dim, Shape};
-use crate::tensor::Kind;
 
 pub(crate) fn identity(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let x = importer.operand(call, 0)?;
@@ -36,20 +37,40 @@ pub(crate) fn dropout(importer: &mut Importer, call: &Call) -> Result<Vec<Value>
     importer.one(Op::Dropout { ratio }, &[x])
 }
 
-fn cast_to(importer: &mut Importer, x: NodeId, to: Kind) -> Result<Vec<Value>> {
-    let same = importer.graph.node(x).kind == to;
-    importer.one(if same { Op::Identity } else { Op::Cast { to } }, &[x])
+/// A value of type `from` as one of type `to`: an integer of fewer bits keeps the lowest, half precision rounds.
+fn cast_to(importer: &mut Importer, x: NodeId, from: Option<Element>, to: Element) -> Result<Vec<Value>> {
+    let same = importer.graph.node(x).kind == to.kind();
+    let cast = importer.add(if same { Op::Identity } else { Op::Cast { to: to.kind() } }, &[x])?;
+    let narrowing = match (to, to.range()) {
+        _ if from == Some(to) => None,
+        (Element::F16, _) => Some(Unary::Half),
+        (Element::BF16, _) => Some(Unary::Bfloat16),
+        (_, Some((min, max))) if !holds(to, from) => Some(Unary::Wrap { min, max }),
+        _ => None,
+    };
+    match narrowing {
+        Some(function) => importer.one(Op::Unary(function), &[cast]),
+        None => Ok(vec![Value::Node(cast)]),
+    }
+}
+
+/// Whether every number of type `from` is one of the integer type `to`.
+fn holds(to: Element, from: Option<Element>) -> bool {
+    let Some(((low, high), from)) = to.range().zip(from) else { return false };
+    match from.range() {
+        Some((min, max)) => low <= min && max <= high,
+        None => from == Element::Bool,
+    }
 }
 
 pub(crate) fn cast(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let x = importer.operand(call, 0)?;
-    cast_to(importer, x, elements::element(call.int("to", 0)?)?.kind())
+    cast_to(importer, x, call.element(0), elements::element(call.int("to", 0)?)?)
 }
 
 pub(crate) fn cast_like(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    let (x, like) = (importer.operand(call, 0)?, importer.operand(call, 1)?);
-    let to = importer.graph.node(like).kind;
-    cast_to(importer, x, to)
+    let x = importer.operand(call, 0)?;
+    cast_to(importer, x, call.element(0), like(importer, call)?)
 }
 
 pub(crate) fn concat(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {

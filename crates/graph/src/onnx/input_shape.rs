@@ -3,7 +3,7 @@
 
 use super::model::{DimProto, ValueInfoProto};
 use super::tensor_proto::DimensionProto;
-use crate::error::{Error, Hint, Result};
+use crate::error::{Error, ErrorKind, Hint, Result};
 use crate::shape::{Dim, Shape};
 
 /// What to decide where a file leaves something open.
@@ -73,7 +73,13 @@ impl ImportOptions {
             }
             (None, Some(lengths)) => Ok(Shape::batched(lengths)),
             (Some(declared), given) => {
-                let shape = resolve(&info.name, &declared.dims, given.map(Vec::as_slice))?;
+                let dims = &declared.dims;
+                let resolved = resolve(&info.name, dims, given.map(Vec::as_slice));
+                // A shape can be given for a single input only.
+                let shape = resolved.map_err(|error| match error.kind() {
+                    ErrorKind::Unsupported if is_only => error.hint(example(dims)),
+                    _ => error,
+                })?;
                 let any = self.any_samples && shape.rank() > 0 && !self.keeps(&info.name);
                 Ok(match any {
                     true => Shape::new([&[Dim::Batch(1)], &shape.dims()[1..]].concat()),
@@ -118,7 +124,29 @@ fn not_fixed(name: &str, axis: usize, dim: Option<&DimProto>) -> Error {
         Some(DimProto::Param(symbol)) if !symbol.is_empty() => format!(" ('{symbol}')"),
         _ => String::new(),
     };
-    Error::unsupported(format!("axis {axis}{symbol} of input '{name}' is not fixed")).hint(Hint::INPUT_SHAPE)
+    Error::unsupported(format!("axis {axis}{symbol} of input '{name}' is not fixed"))
+}
+
+/// The hint to give a shape, with one that fits what is fixed: usual sizes stand where it is open.
+fn example(dims: &[DimensionProto]) -> Hint {
+    let usual = match dims.len() {
+        4 => 224,
+        5 => 16,
+        _ => 128,
+    };
+    let length = |dim: &DimensionProto| match &dim.length {
+        Some(DimProto::Value(length)) if *length > 0 => length.to_string(),
+        _ => usual.to_string(),
+    };
+    let mut lengths: Vec<String> = dims.iter().skip(1).map(length).collect();
+    // Of four axes one holds the channels: the second, unless the last is fixed as one or three.
+    if let ([_, second, .., last], 4) = (dims, dims.len())
+        && !matches!(second.length, Some(DimProto::Value(1..)))
+        && !matches!(last.length, Some(DimProto::Value(1 | 3)))
+    {
+        lengths[0] = "3".to_owned();
+    }
+    Hint::INPUT_SHAPE.about(lengths.join(","))
 }
 
 #[cfg(test)]

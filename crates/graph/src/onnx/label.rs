@@ -22,9 +22,11 @@ impl Importer<'_> {
         let module = module_path(call.node, weights);
         let mut outputs: HashMap<NodeId, usize> = HashMap::new();
         for (index, value) in values.iter().enumerate() {
-            if let Value::Node(id) = value {
-                outputs.entry(*id).or_insert(index);
-            }
+            match value {
+                Value::Node(id) => outputs.entry(*id).or_insert(index),
+                Value::Quantised(quantised) => outputs.entry(quantised.real).or_insert(index),
+                Value::Known(_) | Value::Sequence(_) | Value::Unknown => continue,
+            };
         }
         let count = self.graph.len() - first;
         let made: Vec<NodeId> = self.graph.nodes().rev().take(count).map(|(id, _)| id).collect();

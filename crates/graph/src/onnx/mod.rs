@@ -4,6 +4,7 @@
 
 mod call;
 mod compaction;
+mod element_types;
 mod elements;
 mod evaluate;
 mod evaluate_arithmetic;
@@ -26,6 +27,7 @@ mod import_layout;
 mod import_matrix;
 mod import_normalisation;
 mod import_pool;
+mod import_quantised;
 mod import_reduce;
 mod import_resize;
 mod import_select;
@@ -33,6 +35,7 @@ mod import_shape;
 #[cfg(test)]
 mod import_tests;
 mod input_shape;
+mod integer_input;
 mod label;
 mod limits;
 mod model;
@@ -40,6 +43,8 @@ mod module_path;
 mod names;
 mod operators;
 mod order;
+mod quantiser;
+mod remark;
 mod static_array;
 mod subgraph;
 mod symbolic_int;
@@ -55,7 +60,9 @@ pub use self::export::{save, write};
 pub use self::export_options::ExportOptions;
 pub use self::import::{ImportReport, Problem};
 pub use self::input_shape::ImportOptions;
+pub use self::integer_input::IntegerInput;
 pub use self::operators::supported_ops;
+pub use self::remark::Remark;
 
 use self::files::Files;
 use self::import::Importer;

@@ -13,6 +13,7 @@ use super::import_layout as layout;
 use super::import_matrix as matrix;
 use super::import_normalisation as normalisation;
 use super::import_pool as pool;
+use super::import_quantised as quantised;
 use super::import_reduce as reduce;
 use super::import_resize as resize;
 use super::import_select as select;
@@ -31,6 +32,7 @@ const fn op(name: &'static str, import: Import, note: &'static str) -> Operator 
     Operator { name, note, import }
 }
 
+const DEQUANTISED: &str = "computed on the real numbers that the integers stand for";
 const KNOWN_ONLY: &str = "on shapes and constants";
 
 /// The operators that are not elementwise functions of one or two values, or are read differently, in alphabetical order.
@@ -46,9 +48,16 @@ static OPERATORS: &[Operator] = &[
     op("Constant", known_only, ""),
     op("ConstantOfShape", shape::constant_of_shape, ""),
     op("Conv", conv::conv, ""),
+    op("ConvInteger", quantised::integer_product, DEQUANTISED),
     op("ConvTranspose", conv::conv_transpose, ""),
     op("DepthToSpace", layout::depth_to_space, ""),
+    op("DequantizeLinear", quantised::dequantize_linear, "fixed scale, not in blocks"),
     op("Dropout", layout::dropout, "evaluation mode"),
+    op(
+        "DynamicQuantizeLinear",
+        quantised::dynamic_quantize_linear,
+        "left out: real numbers stay as they are",
+    ),
     op("Einsum", matrix::einsum, "one or two values, no repeated or elided axes"),
     op("Expand", shape::expand, ""),
     op("Flatten", shape::flatten, ""),
@@ -67,6 +76,7 @@ static OPERATORS: &[Operator] = &[
     op("LogSoftmax", activation::softmax, ""),
     op("LpNormalization", normalisation::lp_norm, ""),
     op("MatMul", matrix::matmul, ""),
+    op("MatMulInteger", quantised::integer_product, DEQUANTISED),
     op("Max", arithmetic::variadic, ""),
     op("MaxPool", pool::max_pool, "without indices"),
     op("Mean", arithmetic::variadic, ""),
@@ -75,6 +85,9 @@ static OPERATORS: &[Operator] = &[
     op("NonZero", known_only, KNOWN_ONLY),
     op("PRelu", arithmetic::prelu, ""),
     op("Pad", layout::pad, "constant, reflect and edge"),
+    op("QLinearConv", quantised::qlinear_conv, DEQUANTISED),
+    op("QLinearMatMul", quantised::qlinear_matmul, DEQUANTISED),
+    op("QuantizeLinear", quantised::quantize_linear, "kept as rounding; fixed scale, not in blocks"),
     op("Range", known_only, KNOWN_ONLY),
     op("ReduceL1", reduce::reduce, ""),
     op("ReduceL2", reduce::reduce, ""),
@@ -114,6 +127,8 @@ static OPERATORS: &[Operator] = &[
 pub fn supported_ops() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut all: Vec<_> = OPERATORS.iter().map(|o| (o.name, o.note)).collect();
     all.extend(elementwise().map(|(name, _)| (name, "")));
+    let own = |o: &&Operator| search(o.name).is_err();
+    all.extend(MICROSOFT.iter().filter(own).map(|o| (o.name, "ONNX Runtime's (com.microsoft); dequantised")));
     all.sort_unstable();
     all.into_iter()
 }
@@ -129,9 +144,31 @@ fn search(name: &str) -> std::result::Result<usize, usize> {
     OPERATORS.binary_search_by(|o| o.name.cmp(name))
 }
 
+/// The operators of ONNX Runtime that its quantiser writes, in the order of their names.
+const MICROSOFT: &[Operator] = &[
+    op("DequantizeLinear", quantised::dequantize_linear, ""),
+    op("DynamicQuantizeMatMul", quantised::matmul_to_float, ""),
+    op("MatMulIntegerToFloat", quantised::matmul_to_float, ""),
+    op("QGemm", quantised::qgemm, ""),
+    op("QLinearAdd", quantised::qlinear_binary, ""),
+    op("QLinearAveragePool", quantised::qlinear_pool, ""),
+    op("QLinearConcat", quantised::qlinear_concat, ""),
+    op("QLinearGlobalAveragePool", quantised::qlinear_pool, ""),
+    op("QLinearLeakyRelu", quantised::qlinear_activation, ""),
+    op("QLinearMul", quantised::qlinear_binary, ""),
+    op("QLinearSigmoid", quantised::qlinear_activation, ""),
+    op("QLinearSoftmax", quantised::qlinear_activation, ""),
+    op("QuantizeLinear", quantised::quantize_linear, ""),
+];
+
 /// How an operator is read.
 pub(crate) fn operator(domain: &str, name: &str) -> Result<Import> {
     let own = matches!(domain, "" | "ai.onnx");
+    if domain == "com.microsoft"
+        && let Some(operator) = MICROSOFT.iter().find(|operator| operator.name == name)
+    {
+        return Ok(operator.import);
+    }
     let found = match search(name) {
         Ok(index) => Some(OPERATORS[index].import),
         Err(_) => elementwise().find(|(own, _)| *own == name).map(|(_, import)| import),

@@ -32,6 +32,7 @@ impl<'m> Importer<'m> {
         for (index, input) in function.inputs.iter().enumerate() {
             if let Some(value) = call.optional(index) {
                 scope.values.insert(input.clone(), value.clone());
+                scope.elements.extend(call.element(index).map(|element| (input.clone(), element)));
             }
         }
         let nodes: Vec<NodeProto> = function.nodes.iter().map(|n| bound(n, function, call)).collect();
@@ -45,7 +46,8 @@ impl<'m> Importer<'m> {
         outputs
     }
 
-    fn collect(&self, wanted: &[&str]) -> Result<Vec<Value>> {
+    fn collect(&mut self, wanted: &[&str]) -> Result<Vec<Value>> {
+        self.returned = wanted.iter().map(|name| self.element_of(name)).collect();
         wanted
             .iter()
             .map(|name| {
@@ -91,6 +93,7 @@ impl<'m> Importer<'m> {
                 self.spend(tensor.len())?;
             }
             self.bind(&proto.name, Value::known(&proto.name, super::value::Content::Tensor(tensor)));
+            self.bind_element(&proto.name, super::elements::element(proto.data_type).ok());
         }
         let wanted: Vec<&str> = branch.outputs.iter().map(|o| o.name.as_str()).collect();
         self.read_nodes(&branch.nodes, &wanted)?;

@@ -15,10 +15,28 @@ use crate::tensor::{Kind, Tensor};
 pub(crate) enum Value {
     Node(NodeId),
     Known(Rc<Known>),
+    /// Integers that stand for real numbers.
+    Quantised(Rc<Quantised>),
     /// Several values under one name.
     Sequence(Rc<Vec<Value>>),
     /// Could not be read; only where an import report is made.
     Unknown,
+}
+
+/// A quantised value: the real numbers that its integers stand for, and how they do.
+#[derive(Debug)]
+pub(crate) struct Quantised {
+    pub(crate) real: NodeId,
+    pub(crate) quantiser: Quantiser,
+}
+
+/// How integers `q` stand for real numbers: `scale·(q − zero)`. One scale and zero point, or one for each position along an
+/// axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Quantiser {
+    pub(crate) scale: Vec<f64>,
+    pub(crate) zero: Vec<f64>,
+    pub(crate) axis: usize,
 }
 
 /// A value known without running anything.

@@ -7,6 +7,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 use super::integer_function::IntegerFunction;
 use super::properties::{Linearity, NonNegative};
 use crate::error::Result;
+use crate::half::{round_to_bfloat16, round_to_half};
 use crate::tensor::Kind;
 
 /// Declares the functions of one value. A line reads `Variant { field: "attribute" = default } => onnx "Name"`. A
@@ -99,6 +100,15 @@ unary_functions! {
     Round => onnx "Round",
     /// Limits to `[min, max]`; infinite where absent.
     Clip { min: "min" = f64::NEG_INFINITY, max: "max" = f64::INFINITY } => composed "Clip",
+    /// To the nearest multiple of `step`, halves to the even one, within `[min, max]`: what quantising and dequantising
+    /// does to a real number. Its slope is taken to be 1 everywhere (straight-through).
+    Quantise { step: "step" = 1.0, min: "min" = f64::NEG_INFINITY, max: "max" = f64::INFINITY } => composed "Quantise",
+    /// To the nearest half-precision number. Its slope is taken to be 1.
+    Half => composed "Half",
+    /// To the nearest bfloat16 number. Its slope is taken to be 1.
+    Bfloat16 => composed "Bfloat16",
+    /// Into `[min, max]` modulo `max − min + 1`: an integer as a type with fewer bits holds it.
+    Wrap { min: "min" = 0.0, max: "max" = 255.0 } => composed "Wrap",
     /// Logical negation.
     Not => onnx "Not",
 }
@@ -113,6 +123,8 @@ impl Unary {
         use Unary::*;
         match self {
             Not => kind == Kind::Bool,
+            Wrap { .. } => kind == Kind::Int,
+            Quantise { .. } | Half | Bfloat16 => kind == Kind::Float,
             Neg | Abs | Sign | Clip { .. } | Relu => kind != Kind::Bool,
             LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } => kind == Kind::Float,
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => kind == Kind::Float,
@@ -129,6 +141,7 @@ impl Unary {
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } => Linearity::Nonlinear,
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => Linearity::Nonlinear,
             Silu | Gelu | GeluTanh | Erf | Mish | Clip { .. } => Linearity::Nonlinear,
+            Quantise { .. } | Half | Bfloat16 | Wrap { .. } => Linearity::Nonlinear,
             Abs | Sqrt | Exp | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => {
                 Linearity::Nonlinear
             }
@@ -141,7 +154,11 @@ impl Unary {
         match self {
             Relu | Sigmoid | HardSigmoid { .. } | Softplus | Exp | Sqrt | Abs => NonNegative::Always,
             Clip { min, .. } if min >= 0.0 => NonNegative::Always,
+            Wrap { min, .. } | Quantise { min, .. } if min >= 0.0 => NonNegative::Always,
             Clip { .. } | LeakyRelu { .. } | Elu { .. } | Silu | Gelu => NonNegative::IfAll(0..1),
+            Half | Bfloat16 => NonNegative::IfAll(0..1),
+            Quantise { max, .. } if max >= 0.0 => NonNegative::IfAll(0..1),
+            Quantise { .. } | Wrap { .. } => NonNegative::Unknown,
             Selu { .. } | Celu { .. } | Tanh | HardSwish | GeluTanh | Erf | Mish => NonNegative::Unknown,
             Neg | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
         }
@@ -252,9 +269,11 @@ impl Unary {
             Sign => Some(IntegerFunction::Sign),
             Relu => Some(IntegerFunction::Relu),
             Clip { min, max } => Some(IntegerFunction::Clip { min: min as i64, max: max as i64 }),
+            Wrap { min, max } => Some(IntegerFunction::Wrap { min: min as i64, max: max as i64 }),
             LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Sigmoid | Tanh | Softplus => None,
             HardSigmoid { .. } | HardSwish | Silu | Gelu | GeluTanh | Erf | Mish => None,
             Sqrt | Exp | Log | Reciprocal | Sin | Not => None,
+            Quantise { .. } | Half | Bfloat16 => None,
         }
     }
 
@@ -294,6 +313,10 @@ impl Unary {
             Unary::Ceil => x.ceil(),
             Unary::Round => x.round_ties_even(),
             Unary::Clip { min, max } => x.max(min).min(max),
+            Unary::Quantise { step, min, max } => ((x / step).round_ties_even() * step).max(min).min(max),
+            Unary::Half => f64::from(round_to_half(x as f32)),
+            Unary::Bfloat16 => f64::from(round_to_bfloat16(x as f32)),
+            Unary::Wrap { min, max } => wrap(x as i64, min as i64, max as i64) as f64,
             Unary::Not => return None,
         })
     }
@@ -329,6 +352,12 @@ impl Binary {
             Binary::And | Binary::Or | Binary::Xor => return None,
         })
     }
+}
+
+/// The integer in `[min, max]` that differs from `x` by a multiple of `max − min + 1`.
+pub fn wrap(x: i64, min: i64, max: i64) -> i64 {
+    let (x, min, max) = (i128::from(x), i128::from(min), i128::from(max));
+    (min + (x - min).rem_euclid((max - min + 1).max(1))) as i64
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -399,6 +428,10 @@ mod tests {
         let mut functions: Vec<Unary> = named.filter_map(|function| function.unwrap()).collect();
         functions.extend([Unary::Silu, Unary::Gelu, Unary::GeluTanh]);
         functions.extend([-1.0, 0.0].map(|min| Unary::Clip { min, max: 6.0 }));
+        functions.extend([
+            Unary::Quantise { step: 0.3, min: -1.5, max: 6.0 },
+            Unary::Wrap { min: -2.0, max: 1.0 },
+        ]);
         functions
     }
 

@@ -1,5 +1,7 @@
 //! Functions of integers, which are few: the kernels of all engines agree with the definitions here exactly.
 
+use super::elementwise::wrap;
+
 /// A function of one integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntegerFunction {
@@ -20,6 +22,13 @@ pub enum IntegerFunction {
         /// The greatest value.
         max: i64,
     },
+    /// The integer between two that differs from `x` by a multiple of their number, as casts to fewer bits wrap.
+    Wrap {
+        /// The least value.
+        min: i64,
+        /// The greatest value.
+        max: i64,
+    },
 }
 
 impl IntegerFunction {
@@ -32,6 +41,7 @@ impl IntegerFunction {
             IntegerFunction::Sign => x.signum(),
             IntegerFunction::Relu => x.max(0),
             IntegerFunction::Clip { min, max } => x.max(min).min(max),
+            IntegerFunction::Wrap { min, max } => wrap(x, min, max),
         }
     }
 }

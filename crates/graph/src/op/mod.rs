@@ -11,7 +11,7 @@ mod window;
 pub use crate::resampling::Taps;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
-pub use elementwise::{Binary, Unary};
+pub use elementwise::{Binary, Unary, wrap};
 pub use integer_function::IntegerFunction;
 pub use key::OpKey;
 pub use properties::{

@@ -10,7 +10,7 @@ use crate::op::Op;
 use super::batch_norm::{Stored, fold_batch_norm};
 use super::constants::{Evaluate, fold_constants};
 use super::identities::drop_identities;
-use super::softmax::{Stripped, strip_softmax};
+use super::softmax::{Stripped, strip_probabilities};
 
 /// Which parts of the canonical form are wanted; all by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub struct CanonicalOptions {
     pub fold_batch_norm: bool,
     /// The precision of the folded weights.
     pub stored: Stored,
-    /// Remove a final softmax, so that the outputs are logits.
-    pub strip_softmax: bool,
+    /// Remove a final softmax or sigmoid, so that the outputs are logits.
+    pub logits: bool,
 }
 
 impl Default for CanonicalOptions {
     fn default() -> Self {
-        CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, strip_softmax: true }
+        CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, logits: true }
     }
 }
 
@@ -43,10 +43,10 @@ impl CanonicalOptions {
         CanonicalOptions { stored, ..self }
     }
 
-    /// The same with a final softmax removed, or left.
+    /// The same with a final softmax or sigmoid removed, or left.
     #[must_use]
-    pub fn strip_softmax(self, strip_softmax: bool) -> Self {
-        CanonicalOptions { strip_softmax, ..self }
+    pub fn logits(self, logits: bool) -> Self {
+        CanonicalOptions { logits, ..self }
     }
 }
 
@@ -89,9 +89,7 @@ pub fn canonicalise(
     }
     report.batch_norms_left = norms(&graph);
     report.batch_norms_folded = before.saturating_sub(report.batch_norms_left);
-    if options.strip_softmax {
-        (graph, report.outputs) = strip_softmax(&graph)?;
-    }
+    (graph, report.outputs) = strip_probabilities(&graph, !options.logits)?;
     log::debug!("canonical form of {} nodes: {report}", graph.len());
     Ok((graph, report))
 }
@@ -107,7 +105,8 @@ impl fmt::Display for Canonical {
         let mut parts: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         parts.extend(self.outputs.softmax.iter().map(|name| format!("softmax at '{name}' removed")));
-        parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{name}' kept")));
+        parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{name}' removed")));
+        parts.extend(self.outputs.kept.iter().map(|name| format!("probabilities at '{name}' kept")));
         f.write_str(&if parts.is_empty() { "nothing to do".to_string() } else { parts.join(", ") })
     }
 }
@@ -162,7 +161,7 @@ mod tests {
     fn with_the_softmax_kept_the_numbers_are_the_same() {
         let g = classifier();
         let evaluate = |g: &Graph| Ok(reference::evaluate(g, &[]));
-        let options = CanonicalOptions { strip_softmax: false, ..CanonicalOptions::default() };
+        let options = CanonicalOptions { logits: false, ..CanonicalOptions::default() };
         reference::agree(&g, &canonicalise(&g, options, &evaluate).unwrap().0, 1e-12);
     }
 }

@@ -13,6 +13,7 @@ mod matrix_form;
 mod max_form;
 mod piecewise;
 mod portable;
+mod real_input;
 #[cfg(test)]
 mod reference;
 mod rewrite;
@@ -31,7 +32,8 @@ pub use matrix_form::matrix_form;
 pub use max_form::max_form;
 pub use piecewise::{Observation, PiecewiseOptions, PiecewiseReport, multiplicative_form, piecewise};
 pub use portable::portable;
+pub use real_input::with_real_input;
 pub use rewrite::{NodeMap, Rewrite, Step};
 pub use sharing::{share_computations, share_constants};
 pub use smooth::{SmoothActivation, recognise_activations, smooth_activations};
-pub use softmax::{Stripped, strip_softmax};
+pub use softmax::{Stripped, strip_probabilities};

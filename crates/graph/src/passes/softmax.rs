@@ -1,4 +1,4 @@
-//! Removal of a final softmax: explanations are about logits, not probabilities.
+//! Removal of a final softmax or sigmoid: explanations are about logits, not probabilities.
 
 use std::collections::HashSet;
 
@@ -9,21 +9,24 @@ use crate::shape::{Dim, Shape};
 
 use super::rewrite::{Rewrite, Step};
 
-/// What [`strip_softmax`] found at the outputs.
+/// What [`strip_probabilities`] found at the outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stripped {
     /// Names of the outputs that were a softmax or its logarithm and are logits now.
     pub softmax: Vec<String>,
-    /// Names of the outputs that are a sigmoid, and still are.
+    /// Names of the outputs that were a sigmoid for each class and are logits now.
     pub sigmoid: Vec<String>,
+    /// Names of the outputs that are a softmax or a sigmoid, and still are.
+    pub kept: Vec<String>,
 }
 
-/// Removes a softmax or log-softmax at the end of each output, also where only reshapes, identities or dropout
-/// follow it. Outputs keep their names, and other readers of the softmax keep reading it.
+/// Removes a softmax, log-softmax or sigmoid at the end of each output, also where only reshapes, identities, dropout or
+/// the rounding of quantisers follow it. Outputs keep their names, and other readers of the probabilities keep reading
+/// them. With `keep` nothing is removed, and the report says what would be.
 ///
-/// A trailing sigmoid is reported but not removed: besides a score per class it may be a mask, an image or a gate
-/// whose meaning is the number in `[0, 1]`, and nothing in the graph tells which.
-pub fn strip_softmax(graph: &Graph) -> Result<(Graph, Stripped)> {
+/// A sigmoid is removed where the output holds one score for each class. Elsewhere it may be a mask or an image whose
+/// meaning is the number in `[0, 1]`.
+pub fn strip_probabilities(graph: &Graph, keep: bool) -> Result<(Graph, Stripped)> {
     let mut stripped = Stripped::default();
     let mut rewrite = Rewrite::new(graph);
     rewrite.walk(|_, _, _| Ok(Step::Keep))?;
@@ -31,16 +34,21 @@ pub fn strip_softmax(graph: &Graph) -> Result<(Graph, Stripped)> {
     for output in graph.outputs() {
         let (followers, end) = end_of(graph, output.node);
         let node = graph.node(end);
-        match node.op {
-            Op::Softmax { axis } | Op::LogSoftmax { axis } if is_over_classes(&node.shape, axis) => {
-                stripped.softmax.push(output.name.clone());
+        let found = match node.op {
+            Op::LogSoftmax { .. } if keep => continue,
+            Op::Softmax { axis } | Op::LogSoftmax { axis } if is_over_classes(&node.shape, axis) && !keep => {
+                &mut stripped.softmax
             }
-            Op::Unary(Unary::Sigmoid) => {
-                stripped.sigmoid.push(output.name.clone());
+            Op::Unary(Unary::Sigmoid) if !keep && is_score_per_class(&graph.node(output.node).shape) => {
+                &mut stripped.sigmoid
+            }
+            Op::Softmax { .. } | Op::Unary(Unary::Sigmoid) => {
+                stripped.kept.push(output.name.clone());
                 continue;
             }
             _ => continue,
-        }
+        };
+        found.push(output.name.clone());
         if !done.insert(output.node) {
             continue;
         }
@@ -60,14 +68,32 @@ fn is_over_classes(shape: &Shape, axis: usize) -> bool {
     axis == 1 || (axis > 1 && others.all(|(_, &dim)| dim == Dim::Fixed(1)))
 }
 
+/// Whether a value holds one number for each class of a sample.
+fn is_score_per_class(shape: &Shape) -> bool {
+    shape.rank() > 1 && shape.dims()[2..].iter().all(|&dim| dim == Dim::Fixed(1))
+}
+
 /// The node that gives `output` its numbers, and the nodes that only pass them on, last first.
 fn end_of(graph: &Graph, output: NodeId) -> (Vec<NodeId>, NodeId) {
     let (mut followers, mut end) = (Vec::new(), output);
-    while let Op::Identity | Op::Dropout { .. } | Op::Reshape { .. } = graph.node(end).op {
-        followers.push(end);
+    loop {
+        match graph.node(end).op {
+            Op::Identity | Op::Dropout { .. } | Op::Reshape { .. } => followers.push(end),
+            // A quantiser of probabilities has no range for logits.
+            Op::Unary(Unary::Quantise { .. }) if is_quantised_probability(graph, end) => {}
+            _ => break,
+        }
         end = graph.node(end).inputs[0];
     }
     (followers, end)
+}
+
+/// Whether a node rounds what a softmax or sigmoid returns.
+fn is_quantised_probability(graph: &Graph, mut id: NodeId) -> bool {
+    while let Op::Unary(Unary::Quantise { .. }) | Op::Identity | Op::Reshape { .. } = graph.node(id).op {
+        id = graph.node(id).inputs[0];
+    }
+    matches!(graph.node(id).op, Op::Softmax { .. } | Op::Unary(Unary::Sigmoid))
 }
 
 #[cfg(test)]
@@ -92,7 +118,7 @@ mod tests {
     fn the_end_of_a_classifier_is_its_logits() {
         for end in [Op::Softmax { axis: 1 }, Op::LogSoftmax { axis: 1 }] {
             let (g, _) = network(end);
-            let (stripped, report) = strip_softmax(&g).unwrap();
+            let (stripped, report) = strip_probabilities(&g, false).unwrap();
             assert_eq!(report.softmax, ["y"]);
             let output = &stripped.outputs()[0];
             assert_eq!(
@@ -110,7 +136,7 @@ mod tests {
     #[test]
     fn a_softmax_over_anything_but_classes_stays() {
         let (g, _) = network(Op::Softmax { axis: 2 });
-        let (kept, report) = strip_softmax(&g).unwrap();
+        let (kept, report) = strip_probabilities(&g, false).unwrap();
         assert_eq!((report.softmax.len(), count(&kept, "Softmax")), (0, 1));
     }
 
@@ -119,16 +145,36 @@ mod tests {
         let (mut g, end) = network(Op::Softmax { axis: 1 });
         let attention = g.unary(Unary::Exp, end).unwrap();
         g.output("attention", attention);
-        let (stripped, report) = strip_softmax(&g).unwrap();
+        let (stripped, report) = strip_probabilities(&g, false).unwrap();
         assert_eq!(report.softmax, ["y"]);
         assert_eq!(count(&stripped, "Softmax"), 1);
     }
 
     #[test]
-    fn a_sigmoid_is_only_reported() {
+    fn a_sigmoid_for_each_class_becomes_logits_as_a_softmax_does() {
         let (g, _) = network(Op::Unary(Unary::Sigmoid));
-        let (stripped, report) = strip_softmax(&g).unwrap();
+        let (stripped, report) = strip_probabilities(&g, false).unwrap();
         assert_eq!((report.softmax.len(), report.sigmoid), (0, vec!["y".to_string()]));
-        assert_eq!(stripped.len(), g.len());
+        assert_eq!(count(&stripped, "Sigmoid"), 0);
+    }
+
+    #[test]
+    fn a_sigmoid_for_each_pixel_stays() {
+        let (mut g, end) = network(Op::Unary(Unary::Sigmoid));
+        let shape = Shape::batched(&[1, 2, 3]);
+        let mask = g.add(Op::Reshape { shape }, &[end]).unwrap();
+        g.set_outputs(vec![crate::Output { name: "mask".into(), node: mask }]);
+        let (kept, report) = strip_probabilities(&g, false).unwrap();
+        assert_eq!((report.sigmoid.len(), report.kept), (0, vec!["mask".to_string()]));
+        assert_eq!(count(&kept, "Sigmoid"), 1);
+    }
+
+    #[test]
+    fn probabilities_that_are_asked_for_stay() {
+        for end in [Op::Softmax { axis: 1 }, Op::Unary(Unary::Sigmoid)] {
+            let (g, _) = network(end);
+            let (kept, report) = strip_probabilities(&g, true).unwrap();
+            assert_eq!((kept.len(), report.kept), (g.len(), vec!["y".to_string()]));
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Elementwise functions of one value. NaN goes through every one of them.
 
 use super::chunks::for_each_chunk;
-use monosplit_graph::op::Unary;
-use monosplit_graph::{Error, Result};
+use monosplit_graph::op::{Unary, wrap};
+use monosplit_graph::{Error, Result, round_to_bfloat16, round_to_half};
 
 use super::broadcast::GRAIN;
 use super::erf::{erf, erfc};
@@ -166,6 +166,16 @@ fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
         Unary::Clip { min, max } => {
             let (min, max) = (c(min), c(max));
             x.apply(out, |x| limit(x, min, max));
+        }
+        Unary::Quantise { step, min, max } => {
+            let (step, min, max) = (c(step), c(min), c(max));
+            x.apply(out, |x| limit((x / step).round_ties_even() * step, min, max));
+        }
+        Unary::Half => x.apply(out, |x| c(round_to_half(x.to_f64() as f32).into())),
+        Unary::Bfloat16 => x.apply(out, |x| c(round_to_bfloat16(x.to_f64() as f32).into())),
+        // The graph admits this one for integers only.
+        Unary::Wrap { min, max } => {
+            x.apply(out, |x| c(wrap(x.to_f64() as i64, min as i64, max as i64) as f64))
         }
         // The graph admits this one for truth values only.
         Unary::Not => x.apply(out, |x| if x == zero { one } else { zero }),

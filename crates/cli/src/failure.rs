@@ -80,7 +80,10 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
         "evaluate" => "`monosplit evaluate` makes one",
         "fixed-batch" => "give --input-shape 1,3,224,224",
-        "input-shape" => "give --input-shape 3,224,224",
+        "input-shape" => {
+            let shape = hint.value.as_deref().unwrap_or("3,224,224");
+            return Some(format!("give --input-shape {shape}"));
+        }
         "labels" => "give --labels FILE, or a number",
         "layer-apart" => {
             let layer = hint.value.as_deref().unwrap_or("NAME");
@@ -92,6 +95,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "model" => "or --model FILE",
         "model-instead" => "--model names another",
         "not-piecewise" => "leave out --piecewise if it was given",
+        "output" => "-o says where results are written",
         "operators" => "`monosplit ops` lists what is supported",
         "piecewise" => {
             "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"

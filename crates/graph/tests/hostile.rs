@@ -36,7 +36,7 @@ fn hostile_arrays_are_survived() {
 /// What was read is also written, and is then the same.
 #[test]
 fn hostile_safetensors_are_survived() {
-    Trial { name: "safetensors", ..TRIAL }.run(|bytes| {
+    FuzzTest { name: "safetensors", ..DEFAULT }.run(|bytes| {
         let Ok(weights) = Weights::from_safetensors(bytes) else { return false };
         let written = weights.to_safetensors().expect("what was read can be written");
         let again = Weights::from_safetensors(&written).expect("what is written can be read");
@@ -47,7 +47,7 @@ fn hostile_safetensors_are_survived() {
 
 #[test]
 fn hostile_archives_of_arrays_are_survived() {
-    Trial { name: "npz", ..TRIAL }.run(|bytes| {
+    FuzzTest { name: "npz", ..DEFAULT }.run(|bytes| {
         let Ok(mut arrays) = Arrays::open(bytes) else { return false };
         let names: Vec<String> = arrays.names().map(str::to_owned).collect();
         names.iter().filter(|name| arrays.read(name).is_ok()).count() > 0

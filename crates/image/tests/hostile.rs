@@ -12,8 +12,8 @@ use monosplit_image::Picture;
 const PICTURE_MEMORY: usize = 256 << 20;
 
 fn survives(name: &'static str, memory: usize) {
-    let trial = Trial { name, iterations: 20_000, memory, memory_per_byte: 1 << 16 };
-    trial.run(|bytes| Picture::decode(bytes).is_ok());
+    let test = FuzzTest { name, iterations: 20_000, memory, memory_per_byte: 1 << 16 };
+    test.run(|bytes| Picture::decode(bytes).is_ok());
 }
 
 #[test]

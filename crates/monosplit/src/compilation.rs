@@ -9,8 +9,8 @@ use monosplit_explain::{
     Absolute, Channels, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Procedure, Settings,
     Size, inputs,
 };
-use monosplit_graph::metadata::{CLASSES, PRESET};
-use monosplit_graph::onnx::ExportOptions;
+use monosplit_graph::metadata::{self, CLASSES, PRESET};
+use monosplit_graph::onnx::{ExportOptions, IntegerInput};
 use monosplit_graph::op::Binary;
 use monosplit_graph::passes::{drop_identities, matrix_form, portable, share_computations};
 use monosplit_graph::{Error, Graph, Kind, Label, NodeId, Op, Output, Result, Tensor, array_file};
@@ -19,9 +19,12 @@ use crate::catalogue::ConfiguredMethod;
 use crate::compiled::{self, CompiledMap};
 use crate::labels::Labels;
 use crate::model::Model;
+use crate::prediction::ScoreKind;
 
 /// The name of the output with the class scores.
 const SCORES: &str = "logits";
+/// The name of the same output where the scores are probabilities.
+const PROBABILITIES: &str = "probabilities";
 /// The name of the output with the explained class of each sample.
 const EXPLAINED: &str = "explained_class";
 
@@ -63,6 +66,7 @@ pub struct Compilation {
     defaults: Vec<(&'static str, Tensor)>,
     precision: Precision,
     half: bool,
+    integer_input: Option<IntegerInput>,
 }
 
 impl Compilation {
@@ -117,7 +121,9 @@ impl Compilation {
             graph = within_range(&graph, name, range)?;
         }
         let mut outputs: Vec<Output> = graph.outputs().to_vec();
-        outputs[0].name = SCORES.to_owned();
+        let score_kind = model.score_kind();
+        let scores = if score_kind == ScoreKind::Probabilities { PROBABILITIES } else { SCORES };
+        outputs[0].name = scores.to_owned();
         outputs[1].name = EXPLAINED.to_owned();
         let described: Vec<CompiledMap> = maps
             .iter()
@@ -133,12 +139,14 @@ impl Compilation {
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
         compiled::describe(&mut graph, file, &class.to_string(), precision, &described);
+        graph.set_metadata(metadata::SCORES, score_kind.name());
         // Preprocessing and class names hold for the new file too.
         let told = model.original().metadata().iter();
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
         }
-        Ok(Compilation { graph, defaults, precision, half: false })
+        let integer_input = model.integer_input().cloned();
+        Ok(Compilation { graph, defaults, precision, half: false, integer_input })
     }
 
     /// Whether weights are stored in half precision.
@@ -182,6 +190,7 @@ impl Compilation {
             .double_inside(self.precision == Precision::F64)
             .half(self.half)
             .compact(true);
+        let options = self.integer_input.iter().cloned().fold(options, ExportOptions::integer_input);
         self.defaults.iter().fold(options, add)
     }
 }
@@ -278,7 +287,8 @@ fn unname_inner_values(graph: &mut Graph) {
 /// An error if an input of the network has a name that compiled files reserve. The names are reserved whether or not a
 /// method of this file reads them, so that they mean the same in every compiled file.
 fn check_inputs(model: &Model) -> Result<()> {
-    let taken = [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, EXPLAINED];
+    let taken =
+        [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, PROBABILITIES, EXPLAINED];
     match taken.into_iter().find(|name| has_input(model.graph(), name)) {
         Some(name) => Err(model.unfit(format!(
             "its input is called '{name}', as something that compiled files read or return is; give the network's input \

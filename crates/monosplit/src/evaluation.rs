@@ -12,7 +12,7 @@ use monosplit_image::Preprocess;
 use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, tidied};
 use crate::labels::Labels;
 use crate::layer_choice::chosen_layer;
-use crate::model::{self, ChannelOrder, Model};
+use crate::model::{self, Model};
 use crate::model_options::Origin;
 
 /// The largest file of weights that is read.
@@ -75,17 +75,20 @@ impl EvaluationContext {
         }
         let file = model::read_file(&path, MAX_WEIGHTS).map_err(about)?;
         hash.update(&file);
-        let model = Model::open(origin).map_err(about)?;
-        model.external_data().iter().for_each(|file| hash.update(file));
-        let input = model.picture_input()?;
-        if input.order != ChannelOrder::ChannelsFirst {
-            return Err(model.unfit(
-                "metrics read images with channels before rows; export the network in that order".into(),
-            ));
+        let mut options = Model::options();
+        if let Some(output) = &part.output {
+            // Scores of another output are scores of another network.
+            hash.update(format!("output {output}").as_bytes());
+            options = options.output(output.parse().unwrap_or_default());
         }
+        let model = options.open(origin).map_err(about)?;
+        model.external_data().iter().for_each(|file| hash.update(file));
+        // Metrics read images with channels before rows.
+        let model = model.channels_first()?;
+        let input = model.picture_input()?;
         let preset = match part.preset {
             Some(preset) => preset,
-            None => model.preset()?.unwrap_or_default(),
+            None => model.pixel_values()?.preset,
         };
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
         let classes = model.expect_classes()?;

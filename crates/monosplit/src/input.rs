@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use monosplit_graph::onnx::IntegerInput;
 use monosplit_graph::{Data, Error, Kind, LogTimer, Result, Tensor, array_file, element_count, open_regular};
 use monosplit_image::{Picture, Prepared, Preprocess, ReadOptions};
 use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
@@ -114,6 +115,7 @@ pub(crate) struct ModelInput {
     order: ChannelOrder,
     sample_shape: Vec<usize>,
     kind: Kind,
+    integers: Option<IntegerInput>,
 }
 
 struct Batch {
@@ -247,7 +249,8 @@ impl ModelInput {
     pub(crate) fn new(model: &Model, order: ChannelOrder) -> Result<Self> {
         let input = model.input()?;
         let name = input.label.tensor.clone();
-        Ok(ModelInput { name, order, sample_shape: model.sample_shape()?, kind: input.kind })
+        let integers = model.integer_input().cloned();
+        Ok(ModelInput { name, order, sample_shape: model.sample_shape()?, kind: input.kind, integers })
     }
 
     /// An error if pictures cannot come out of the preprocessing as the network reads them, whatever they are.
@@ -297,7 +300,22 @@ impl ModelInput {
             )));
         }
         finite(&tensor)?;
+        self.check_integers(&tensor)?;
         Ok(tensor)
+    }
+
+    /// An error if the file's input holds integers and a value is none, or lies outside their range.
+    fn check_integers(&self, tensor: &Tensor) -> Result<()> {
+        let Some(IntegerInput { name, type_name, range: (min, max), .. }) = &self.integers else {
+            return Ok(());
+        };
+        let fits = |value: f64| value.fract() == 0.0 && value >= *min as f64 && value <= *max as f64;
+        match tensor.to_f64().iter().find(|&&value| !fits(value)) {
+            Some(value) => Err(Error::argument(format!(
+                "input '{name}' holds {type_name} numbers, from {min} to {max}, found {value}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn misfit(&self, found: &[usize]) -> Error {

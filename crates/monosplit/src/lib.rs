@@ -75,8 +75,10 @@ mod model;
 mod model_facts;
 mod model_options;
 mod open_batch;
+mod output_choice;
 mod pair_cancellation;
 mod picture_explainer;
+mod pixel_values;
 mod prediction;
 mod standard_input;
 mod verification;
@@ -99,10 +101,12 @@ pub use method_set::MethodSet;
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
+pub use output_choice::OutputChoice;
 pub use pair_cancellation::PairCancellation;
 pub use picture_explainer::{
     ClassChoice, DEFAULT_METHOD, ExplainerBuilder, PictureExplainer, PictureExplanation,
 };
+pub use pixel_values::PixelValues;
 pub use prediction::{RankedClass, ScoreKind};
 pub use verification::{Finding, Verdict, Verification};
 

@@ -6,18 +6,24 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
-use monosplit_graph::onnx::{self, ImportOptions, ImportReport};
+use monosplit_graph::onnx::{self, ImportOptions, ImportReport, IntegerInput, Remark};
 use monosplit_graph::passes::{
     Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
+    with_real_input,
 };
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Dim, Error, FileBytes, Graph, Hint, LogTimer, Node, Result, Tensor};
+use monosplit_graph::{
+    Dim, Error, ErrorKind, FileBytes, Graph, Hint, Kind, LogTimer, Node, Op, Result, Shape, Tensor,
+};
 
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
 
 /// The largest ONNX file: the limit of protocol buffers.
 const MAX_ONNX: u64 = 1 << 31;
+
+/// An output of the network is not where results are written.
+const OUTPUT: Hint = Hint::new("output", "an output is one of the network's own");
 
 /// The order of the axes of an image input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct Model {
     report: Canonical,
     defaults: Vec<(String, Tensor)>,
     external: Vec<Arc<FileBytes>>,
+    remarks: Vec<Remark>,
+    integer_input: Option<IntegerInput>,
     options: ModelOptions,
 }
 
@@ -101,34 +109,103 @@ impl Model {
 
     pub(crate) fn with_options(origin: Origin, options: &ModelOptions) -> Result<Self> {
         let time = LogTimer::start(log::Level::Info);
-        let (mut defaults, mut external) = (Vec::new(), Vec::new());
-        let original = match &origin {
-            Origin::Onnx(path) => {
-                let mut report = import_report(path, options)?;
-                defaults = std::mem::take(&mut report.defaults);
-                external = std::mem::take(&mut report.external);
-                complete(path, report)?
+        let report = match &origin {
+            Origin::Onnx(path) => import_report(path, options)?,
+            Origin::Architecture { name, weights } => {
+                let original = build(name, weights, options)?;
+                return Model::from_graph(origin, original, options);
             }
-            Origin::Architecture { name, weights } => build(name, weights, options)?,
         };
-        let model = Model { defaults, external, ..Model::from_graph(origin, original, options)? };
+        let model = Model::from_report(origin, report, options)?;
         log::info!(
             "opened {}: {} nodes, {} in canonical form, in {time}",
             model.origin,
             model.original.len(),
             model.canonical.len()
         );
+        for remark in model.remarks.iter().filter(|remark| remark.is_warning()) {
+            log::warn!("{}: {remark}", model.origin);
+        }
         Ok(model)
+    }
+
+    pub(crate) fn from_report(
+        origin: Origin,
+        mut report: ImportReport,
+        options: &ModelOptions,
+    ) -> Result<Self> {
+        let defaults = std::mem::take(&mut report.defaults);
+        let external = std::mem::take(&mut report.external);
+        let remarks = std::mem::take(&mut report.remarks);
+        let integers = std::mem::take(&mut report.integer_inputs);
+        let original = complete(origin.path(), report)?;
+        let model = Model::from_graph(origin, original, options)?;
+        let integer_input = integers.into_iter().find(|input| model.reads_as_real(&input.name));
+        Ok(Model { defaults, external, remarks, integer_input, ..model })
     }
 
     pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
         // Constants are computed in double precision so that a double-precision run is exact.
         let engine = Cpu::default().precision(Precision::F64);
         let evaluate = |graph: &Graph| engine.compile(graph)?.run(&[]);
+        let first = original.inputs().first().copied();
+        let real = first.map_or(Ok(None), |input| with_real_input(&original, input))?;
+        let mut chosen = real.as_ref().unwrap_or(&original).clone();
+        if let Some(name) = &options.output {
+            choose_output(&mut chosen, name).map_err(|error| error.context(&origin))?;
+        }
         let (canonical, report) =
-            canonicalise(&original, options.canonical, &evaluate).map_err(|error| error.context(&origin))?;
-        let (defaults, external) = (Vec::new(), Vec::new());
-        Ok(Model { origin, original, canonical, report, defaults, external, options: options.clone() })
+            canonicalise(&chosen, options.canonical, &evaluate).map_err(|error| error.context(&origin))?;
+        Ok(Model {
+            origin,
+            original,
+            canonical,
+            report,
+            defaults: Vec::new(),
+            external: Vec::new(),
+            remarks: Vec::new(),
+            integer_input: None,
+            options: options.clone(),
+        })
+    }
+
+    /// Whether the input of this name is real in the canonical form.
+    fn reads_as_real(&self, name: &str) -> bool {
+        let mut inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
+        inputs.any(|node| node.label.tensor == name && node.kind == Kind::Float)
+    }
+
+    /// What a person should know of how the network's file was read.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// The integers that the file's input holds, where the network reads them as real numbers: pictures of bytes.
+    pub fn integer_input(&self) -> Option<&IntegerInput> {
+        self.integer_input.as_ref()
+    }
+
+    /// The network with channels before rows in its input, where they come last.
+    pub(crate) fn channels_first(self) -> Result<Self> {
+        let PictureInput { size: [channels, height, width], order } = self.picture_input()?;
+        if order == ChannelOrder::ChannelsFirst {
+            return Ok(self);
+        }
+        let (graph, input) = (&self.canonical, self.input()?);
+        let samples = input.shape.dims()[0];
+        let planes = [channels, height, width].map(Dim::Fixed);
+        let mut turned = Graph::new();
+        let name = input.label.tensor.clone();
+        let planes = turned.input(name, Shape::new([&[samples], &planes[..]].concat()), Kind::Float);
+        let pixels = turned.add(Op::Transpose { axes: vec![0, 2, 3, 1] }, &[planes])?;
+        let read = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input.label.tensor);
+        let given = read.map(|&id| (id, pixels)).into_iter().collect();
+        let map = graph.copy_into_with(&mut turned, &given)?;
+        graph.outputs().iter().for_each(|output| turned.output(output.name.clone(), map[output.node]));
+        for (key, value) in graph.metadata() {
+            turned.set_metadata(key, value);
+        }
+        Ok(Model { canonical: turned, ..self })
     }
 
     /// The options it was opened with.
@@ -247,6 +324,15 @@ impl Model {
 
     /// The image input; an error if the network does not read images.
     pub fn picture_input(&self) -> Result<PictureInput> {
+        let input = self.input()?;
+        if input.kind != Kind::Float {
+            let text = if is_looked_up(&self.canonical) { ", as the token ids of a text are" } else { "" };
+            return Err(self.unfit(format!(
+                "input '{}' of shape {} holds numbers of kind {} that are not turned into real ones right away{text}; \
+                 no picture fits it, give a .npy batch of such numbers",
+                input.label.tensor, input.shape, input.kind
+            )));
+        }
         match self.sample_shape()?[..] {
             [c @ (1 | 3), h, w] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsFirst }),
             [h, w, c @ (1 | 3)] => Ok(PictureInput { size: [c, h, w], order: ChannelOrder::ChannelsLast }),
@@ -281,6 +367,25 @@ impl Model {
     pub fn unfit(&self, message: String) -> Error {
         Error::argument(format!("{}: {message}", self.origin))
     }
+}
+
+/// Whether a graph looks its first input up in a table.
+fn is_looked_up(graph: &Graph) -> bool {
+    let first = graph.inputs().first();
+    graph.nodes().any(|(_, node)| matches!(node.op, Op::Gather { .. }) && node.inputs.get(1) == first)
+}
+
+/// Puts the output of this name first.
+fn choose_output(graph: &mut Graph, name: &str) -> Result<()> {
+    let mut outputs = graph.outputs().to_vec();
+    let Some(position) = outputs.iter().position(|output| output.name == name) else {
+        let names: Vec<String> = outputs.iter().map(|output| format!("'{}'", output.name)).collect();
+        let message = format!("there is no output '{name}'; the outputs are {}", names.join(", "));
+        return Err(Error::new(ErrorKind::UnknownName, message).hint(OUTPUT));
+    };
+    outputs[..=position].rotate_right(1);
+    graph.set_outputs(outputs);
+    Ok(())
 }
 
 pub(crate) fn import_report(path: &Path, options: &ModelOptions) -> Result<ImportReport> {

@@ -1,6 +1,6 @@
 //! What a network says of its pictures and its classes, and what is assumed where it says nothing.
 
-use monosplit_graph::metadata::PRESET;
+use monosplit_graph::metadata::{PRESET, SCORES};
 use monosplit_graph::{Result, Tensor};
 use monosplit_image::{Fit, Preprocess, Preset};
 
@@ -14,25 +14,27 @@ impl Model {
         self.metadata(PRESET).map(str::parse).transpose()
     }
 
-    /// How pictures are made ready for the network unless told otherwise: the preset its file names or else that of
-    /// torchvision's networks trained on ImageNet, at the network's size. A picture of exactly that size is taken as it is.
+    /// How pictures are made ready for the network unless told otherwise: by [`Model::pixel_values`], at the network's size.
+    /// A picture of exactly that size is taken as it is.
     pub fn preprocess(&self) -> Result<Preprocess> {
         let size = self.picture_input()?.size;
-        self.preset()?.unwrap_or_default().options().fit(size, Fit::default())
+        self.pixel_values()?.preset.options().fit(size, Fit::default())
     }
 
-    /// A batch of one sample of pseudo-random numbers between −1 and 1, the same on every call: for checks that need some
-    /// input.
+    /// A batch of one sample of pseudo-random numbers between −1 and 1, or of bytes where the network reads those, the same
+    /// on every call: for checks that need some input.
     pub fn pattern_sample(&self) -> Result<Tensor> {
         let shape = self.sample_shape()?;
         let count: usize = shape.iter().product();
         let mut state = 0x2545_f491_4f6c_dd1du64;
+        let bytes = self.pixel_values()?.preset == Preset::None;
         let values: Vec<f32> = (0..count)
             .map(|_| {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+                let number = (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0;
+                if bytes { ((number + 1.0) * 127.5).round() } else { number }
             })
             .collect();
         Tensor::new([&[1], &shape[..]].concat(), values)
@@ -54,6 +56,11 @@ impl Model {
 
     /// What the class scores are, by what was found at the end of the network.
     pub fn score_kind(&self) -> ScoreKind {
+        // The metadata of a compiled file speak of its first output.
+        let told = self.metadata(SCORES).filter(|_| self.opened_with().output.is_none());
+        if let Some(kind) = told.and_then(ScoreKind::named) {
+            return kind;
+        }
         let output = self.graph().outputs().first().map_or("", |output| output.name.as_str());
         ScoreKind::of(self.classes().unwrap_or(0), output, &self.report().outputs)
     }

@@ -9,6 +9,7 @@ use monosplit_graph::passes::{CanonicalOptions, Stored};
 use monosplit_graph::{Graph, Result};
 
 use crate::model::{self, Model};
+use crate::output_choice::OutputChoice;
 
 /// Where a network comes from. A path is the path of an ONNX file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,7 @@ pub struct ModelOptions {
     pub(crate) transform_input: bool,
     pub(crate) optional_inputs: bool,
     pub(crate) open_batch: bool,
+    pub(crate) output: Option<String>,
 }
 
 impl Default for ModelOptions {
@@ -100,6 +102,7 @@ impl Default for ModelOptions {
             transform_input: true,
             optional_inputs: false,
             open_batch: false,
+            output: None,
         }
     }
 }
@@ -152,9 +155,22 @@ impl ModelOptions {
         self
     }
 
+    /// The scores that are run and explained; by default the logits of the first output.
+    #[must_use]
+    pub fn output(mut self, choice: OutputChoice) -> Self {
+        self.output = choice.name;
+        self.canonical.logits = !choice.probabilities;
+        self
+    }
+
     /// Opens a network and brings it into canonical form.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Model> {
         Model::with_options(origin.into(), self)
+    }
+
+    /// Brings the network of a file that has been read already into canonical form; an error if it could not all be read.
+    pub fn open_report(&self, origin: impl Into<Origin>, report: ImportReport) -> Result<Model> {
+        Model::from_report(origin.into(), report, self)
     }
 
     /// Brings a graph that has been read already into canonical form; `origin` names it in errors.

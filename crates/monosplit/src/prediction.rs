@@ -6,19 +6,40 @@ use monosplit_graph::passes::Stripped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScoreKind {
-    /// Logits: the probabilities of all classes sum to one.
+    /// Logits: the probabilities of all classes are their softmax, which sums to one.
     Logits,
-    /// Each score is a probability of its own (the network ends in a sigmoid).
+    /// Logits of classes with a probability of their own, the sigmoid of each.
     Independent,
+    /// Probabilities.
+    Probabilities,
     /// A single number without a probability.
     Score,
 }
 
 impl ScoreKind {
+    /// The name by which files know the kind.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ScoreKind::Logits => "softmax",
+            ScoreKind::Independent => "sigmoid",
+            ScoreKind::Probabilities => "probabilities",
+            ScoreKind::Score => "score",
+        }
+    }
+
+    /// The kind that [`ScoreKind::name`] gives this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let all = [ScoreKind::Logits, ScoreKind::Independent, ScoreKind::Probabilities, ScoreKind::Score];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The kind of the scores at `output`, by the op that was found at its end.
     pub fn of(classes: usize, output: &str, found: &Stripped) -> Self {
-        if found.sigmoid.iter().any(|name| name == output) {
+        let among = |names: &[String]| names.iter().any(|name| name == output);
+        if among(&found.sigmoid) {
             ScoreKind::Independent
+        } else if among(&found.kept) {
+            ScoreKind::Probabilities
         } else if classes == 1 {
             ScoreKind::Score
         } else {
@@ -49,7 +70,8 @@ impl RankedClass {
         let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
         let probability = |score: f64| match score_kind {
             ScoreKind::Logits => Some((score - largest).exp() / sum),
-            ScoreKind::Independent => Some(score),
+            ScoreKind::Independent => Some(1.0 / (1.0 + (-score).exp())),
+            ScoreKind::Probabilities => Some(score),
             ScoreKind::Score => None,
         };
         let mut order: Vec<usize> = (0..scores.len()).collect();
@@ -74,9 +96,19 @@ mod tests {
         }
     }
 
+    /// `torch.sigmoid(torch.tensor([-2., 0.5, 800.], dtype=torch.float64))`.
+    #[test]
+    fn a_class_with_a_probability_of_its_own_has_the_sigmoid_of_its_logit() {
+        let best = RankedClass::best(&[-2.0, 0.5, 800.0, -800.0], 4, ScoreKind::Independent).unwrap();
+        let expected = [1.0, 0.622459331201855, 0.119202922022118, 0.0];
+        for (ranked, expected) in best.iter().zip(expected) {
+            assert!((ranked.probability.unwrap() - expected).abs() < 1e-14);
+        }
+    }
+
     #[test]
     fn equals_keep_their_order_and_nan_has_none() {
-        let best = RankedClass::best(&[0.0, 1.0, 1.0, -0.0], 3, ScoreKind::Independent).unwrap();
+        let best = RankedClass::best(&[0.0, 1.0, 1.0, -0.0], 3, ScoreKind::Probabilities).unwrap();
         assert_eq!(
             best.iter().map(|r| (r.class, r.probability)).collect::<Vec<_>>()[..2],
             [(1, Some(1.0)), (2, Some(1.0))]

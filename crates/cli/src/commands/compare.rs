@@ -29,7 +29,7 @@ Draws several methods beside each other: one row for each picture, one column fo
   monosplit compare vgg16.onnx cat.jpg --methods splitcam@features.14,splitcam@features.28 -o layers
 
 Each method is read off at a layer of its own choice, or at the one named after an `@`. The figure
-is written as compared.png and compared.svg unless --output says otherwise.")]
+is written as compared.png and compared.svg unless --out says otherwise.")]
 pub(crate) struct Compare {
     #[command(flatten)]
     input: FigureInputArgs,

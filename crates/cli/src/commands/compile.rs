@@ -7,13 +7,14 @@ use clap::Args;
 use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::explain::MapRequest;
 use monosplit::graph::{Error, Result, onnx};
-use monosplit::{ClassSource, Compilation, Labels, Model, chosen_layer, is_compiled};
+use monosplit::{ClassSource, Compilation, Labels, Model, ScoreKind, chosen_layer, is_compiled};
 use serde::Serialize;
 
 use super::class;
 use super::compute::Precision;
 use super::method::MethodArgs;
 use super::network::NetworkArgs;
+use super::network_input;
 use super::preprocessing::ValueArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
@@ -53,8 +54,8 @@ pub(crate) struct Compile {
     network: NetworkArgs,
 
     /// Write to this file.
-    #[arg(short, long, alias = "out", value_name = "FILE")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
 
     #[command(flatten)]
     method: MethodArgs,
@@ -125,7 +126,7 @@ struct CompiledOutput {
 
 impl Compile {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        check_writable(&self.output)?;
+        check_writable(&self.out)?;
         if self.layer_list.as_ref().is_some_and(|list| list.split(',').any(|layer| layer.trim().is_empty())) {
             return Err(
                 Error::argument("--layers: expected names separated by commas, found an empty one").into()
@@ -134,7 +135,7 @@ impl Compile {
         let choices = self.choices()?;
         // The file must give the same numbers as `explain` in the same precision.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
-        let model = options.open(self.network.origin(self.model.as_deref())?)?;
+        let model = network_input::open(&options, self.network.origin(self.model.as_deref())?)?;
         if is_compiled(model.graph().metadata()) {
             return Err(Error::argument(
                 "this file was compiled and holds maps already; compile the network it was made of, with --methods for \
@@ -161,12 +162,12 @@ impl Compile {
         let graph = compilation.graph();
         let options = compilation.export_options().opset(i64::from(self.opset));
         let bytes = onnx::write(graph, &options)?;
-        monosplit::graph::write_atomically(&self.output, &bytes)?;
+        monosplit::graph::write_atomically(&self.out, &bytes)?;
         if self.json {
             let inputs = graph.inputs().iter().map(|&input| graph.node(input).label.tensor.clone());
             let outputs = graph.outputs().iter().map(|output| output.name.clone());
             let file = CompiledOutput {
-                file: self.output.display().to_string(),
+                file: self.out.display().to_string(),
                 bytes: bytes.len(),
                 inputs: inputs.collect(),
                 outputs: outputs.collect(),
@@ -177,7 +178,7 @@ impl Compile {
             small @ ..100_000 => format!("{:.1} kB", small as f64 / 1e3),
             large => format!("{:.1} MB", large as f64 / 1e6),
         };
-        writeln!(out, "{}: {size}", printable(&self.output.display().to_string()))?;
+        writeln!(out, "{}: {size}", printable(&self.out.display().to_string()))?;
         for &input in graph.inputs() {
             let name = &graph.node(input).label.tensor;
             let note = if options.is_optional(name) { " (may be left out)" } else { "" };
@@ -287,13 +288,20 @@ fn for_any_batch(model: Model) -> Model {
 /// Prints a remark on outputs of the network that the new file lacks.
 fn remark_on_outputs(model: &Model) {
     let outputs = model.graph().outputs();
-    if outputs.first().is_some_and(|first| model.report().outputs.softmax.contains(&first.name)) {
-        note("the network ends in a softmax; `logits` of the new file are what enters it");
+    let Some(first) = outputs.first() else { return };
+    let found = &model.report().outputs;
+    for (ends, names) in [("softmax", &found.softmax), ("sigmoid", &found.sigmoid)] {
+        if names.contains(&first.name) {
+            note(&format!("the network ends in a {ends}; `logits` of the new file are what enters it"));
+        }
     }
-    let further: Vec<&str> = outputs.iter().skip(1).map(|output| output.name.as_str()).collect();
+    let further: Vec<String> = outputs.iter().skip(1).map(|output| format!("'{}'", output.name)).collect();
     if !further.is_empty() {
+        let scores = if model.score_kind() == ScoreKind::Probabilities { "probabilities" } else { "logits" };
         note(&format!(
-            "the new file has the network's first output as `logits`, and not {}",
+            "the scores of the new file, `{scores}`, are the network's output '{}'; it leaves out {}, which --output \
+             chooses",
+            printable(&first.name),
             printable(&further.join(", "))
         ));
     }

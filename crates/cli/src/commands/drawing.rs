@@ -33,8 +33,8 @@ struct DrawnFiles {
 pub(crate) struct DrawingArgs {
     /// Write the figure to FILE.png and FILE.svg, or, if FILE ends in .png, .svg or .pdf, in
     /// that format alone; may be given several times [default: named after the figure].
-    #[arg(short, long, alias = "out", value_name = "FILE", verbatim_doc_comment)]
-    output: Vec<PathBuf>,
+    #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
+    out: Vec<PathBuf>,
 
     /// The colours of a map end at this percentile of its magnitudes, so that a few extreme
     /// places do not pale all others; 100 is the largest magnitude.
@@ -82,7 +82,7 @@ impl DrawingArgs {
 
     fn files(&self, usual: &str) -> Result<Vec<PathBuf>> {
         let usual = [PathBuf::from(usual)];
-        let named = if self.output.is_empty() { &usual[..] } else { &self.output };
+        let named = if self.out.is_empty() { &usual[..] } else { &self.out };
         let mut files = Vec::new();
         for path in named {
             match Format::of(path) {

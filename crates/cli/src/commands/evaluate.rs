@@ -18,8 +18,9 @@ use monosplit::graph::{Error, Hint, Result};
 use serde::Serialize;
 
 use super::compute::{ComputeArgs, Precision};
+use super::preprocessing::pixel_remark;
 use super::progress::{Bar, format_duration};
-use super::run::check_writable;
+use super::run::{check_writable, scores_remark};
 use crate::failure::{Failure, note};
 use crate::json;
 use crate::table::{Align, Table, grouped, printable};
@@ -104,7 +105,10 @@ impl Evaluate {
             if is_missing { error.hint(Hint::new("data-instead", "--data names another")) } else { error }
         })?;
         let context = EvaluationContext::open(&experiment, self.model.as_deref())?;
-        images.remarks.iter().for_each(|remark| note(remark));
+        images.remarks.iter().chain(&scores_remark(&context.model)).for_each(|remark| note(remark));
+        if experiment.model.preset.is_none() {
+            pixel_remark(&context.model)?.iter().for_each(|remark| note(remark));
+        }
         let engine = self.compute.engine()?;
         let evaluated_model = EvaluatedModel::new(context.graph(), &*engine)?;
         let is_new = !path.exists();

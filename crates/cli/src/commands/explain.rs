@@ -23,6 +23,7 @@ use super::explain_result::{ExplainContext, FileNames, InputOutput, InputResult,
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
+use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
@@ -78,7 +79,7 @@ pub(crate) struct Explain {
     pub(super) class: ClassArgs,
 
     /// Write the pictures into this folder, which is made if it is not there.
-    #[arg(short = 'o', long, alias = "output", value_name = "DIR", default_value = "explained")]
+    #[arg(short = 'o', long, value_name = "DIR", default_value = "explained")]
     out: PathBuf,
 
     /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
@@ -124,7 +125,7 @@ impl Explain {
         check_folder(&self.out)?;
         let choice = self.method.choice()?;
         let options = self.network.options_for(self.compute.precision()).optional_inputs(true);
-        let model = options.open(origin)?;
+        let model = network_input::open(&options, origin)?;
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self, &choice)?;
         }

@@ -13,7 +13,10 @@ use super::compute::ComputeArgs;
 use super::drawing::DrawingArgs;
 use super::inputs::remember_skipped;
 use super::network::NetworkArgs;
+use super::network_input;
 use super::preprocessing::PreprocessingArgs;
+use super::run::scores_remark;
+use crate::failure::note;
 
 /// The largest number of rows of a figure.
 const MOST_ROWS: usize = 64;
@@ -58,11 +61,12 @@ impl FigureInputArgs {
         let nothing = "nothing to draw; name a picture or a folder of pictures";
         let (origin, inputs) = self.network.split(&self.files, nothing)?;
         let sources = self.preprocessing.inputs.list(inputs)?;
-        let model = self.network.options_for(self.compute.precision()).open(origin)?;
+        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let bounds = ValueBounds::of(preprocess.as_ref())?;
         let (labels, score_kind) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
+        scores_remark(&model).iter().for_each(|remark| note(remark));
         let reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
         Ok(FigureInput { model, reader, labels, score_kind, classes, bounds })
     }

@@ -12,6 +12,7 @@ use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
 use super::inspect_output::InspectOutput;
 use super::network::NetworkArgs;
+use super::network_input;
 use crate::failure::{Failure, text};
 use crate::json;
 use crate::table::{Align, Table, counted, grouped, printable, rounded};
@@ -62,6 +63,8 @@ pub(super) struct Findings {
     pub(super) defaults: Vec<(String, Tensor)>,
     /// The maps it returns, if it was compiled.
     pub(super) maps: Vec<CompiledMap>,
+    /// What a person should know of how the file was read.
+    pub(super) remarks: Vec<String>,
 }
 
 impl Inspect {
@@ -76,6 +79,10 @@ impl Inspect {
             return Ok(ExitCode::SUCCESS);
         }
         out.flush()?;
+        // Nothing behind an input of open size could be read, so that it alone is what is wrong.
+        if let Some(open) = findings.problems.iter().find(|problem| problem.op == "Input") {
+            return Err(Failure::Error(open.error.clone().context(&findings.origin)));
+        }
         let ops: BTreeSet<&str> = findings.problems.iter().map(|problem| problem.op.as_str()).collect();
         let ops: Vec<&str> = ops.into_iter().collect();
         Err(Failure::Error(Error::unsupported(format!(
@@ -90,7 +97,7 @@ impl Inspect {
         let origin = self.network.origin(self.model.as_deref())?;
         let options = self.network.options().optional_inputs(true);
         let Origin::Onnx(path) = &origin else {
-            let model = options.open(origin.clone())?;
+            let model = network_input::open(&options, origin.clone())?;
             let canonical = Some(model.report().to_string());
             let graph = model.original().clone();
             return Ok(Findings {
@@ -102,11 +109,15 @@ impl Inspect {
                 canonical,
                 defaults: Vec::new(),
                 maps: Vec::new(),
+                remarks: Vec::new(),
             });
         };
         let report = options.import_report(path)?;
         let canonical = match report.graph {
-            Some(graph) => Some(options.open_graph(origin.clone(), graph)?.report().to_string()),
+            Some(_) => {
+                let model = network_input::open_report(&options, origin.clone(), report.clone())?;
+                Some(model.report().to_string())
+            }
             None => None,
         };
         Ok(Findings {
@@ -117,6 +128,7 @@ impl Inspect {
             defaults: report.defaults,
             maps: compiled_maps(&report.read),
             graph: report.read,
+            remarks: report.remarks.iter().map(ToString::to_string).collect(),
             canonical,
         })
     }
@@ -215,6 +227,9 @@ impl Findings {
         table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
         if let Some(done) = &self.canonical {
             table.row(["canonical form".to_owned(), done.clone()]);
+        }
+        for remark in &self.remarks {
+            table.row(["remark".to_owned(), remark.clone()]);
         }
         table.lines()
     }

@@ -20,6 +20,7 @@ pub(super) struct InspectOutput<'a> {
     parameters: usize,
     multiply_adds: usize,
     canonical_form: Option<&'a str>,
+    remarks: &'a [String],
     layers: Vec<LayerOutput>,
     problems: Vec<ProblemOutput<'a>>,
 }
@@ -106,6 +107,7 @@ impl<'a> InspectOutput<'a> {
             parameters,
             multiply_adds,
             canonical_form: found.canonical.as_deref(),
+            remarks: &found.remarks,
             layers: layers.into_iter().map(LayerOutput::of).collect(),
             problems: problems.collect(),
         }

@@ -117,21 +117,21 @@ struct SplitNetwork {
     split_args: SplitArgs,
 
     /// Write the network of both to this file instead of printing it.
-    #[arg(short, long, alias = "out", value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 impl SplitNetwork {
     fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let options = self.split_args.options()?;
-        self.output.as_deref().map_or(Ok(()), check_writable)?;
+        self.out.as_deref().map_or(Ok(()), check_writable)?;
         let network = open(&self.file)?;
         let pair = split(&network, &options).map_err(|error| of(&self.file, error))?;
         let report = report(&network, &pair, &options).map_err(|error| of(&self.file, error))?;
         let remarks: String =
             report.iter().map(|line| format!("# {line}\n").replace("# \n", "#\n")).collect();
         let text = format!("{remarks}{}", pair.both);
-        match &self.output {
+        match &self.out {
             None => out.write_all(text.as_bytes())?,
             Some(path) => {
                 write_atomically(path, text.as_bytes())?;
@@ -208,14 +208,14 @@ struct Expand {
     latex: bool,
 
     /// Write the formulas to this file instead of printing them.
-    #[arg(short, long, alias = "out", value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 impl Expand {
     fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let options = self.split_args.options()?;
-        self.output.as_deref().map_or(Ok(()), check_writable)?;
+        self.out.as_deref().map_or(Ok(()), check_writable)?;
         let network = open(&self.file)?;
         let plain = network.is_monotone() && self.split_args.monotone.is_none();
         let expansion = match plain {
@@ -235,7 +235,7 @@ impl Expand {
         };
         let mark = if self.latex { "%" } else { "#" };
         let text = format!("{mark} {remark}\n{}", expansion.written(style));
-        deliver(self.output.as_deref(), &text, out)
+        deliver(self.out.as_deref(), &text, out)
     }
 }
 
@@ -270,8 +270,8 @@ struct Draw {
     dot: bool,
 
     /// Write the picture to this file instead of printing it.
-    #[arg(short, long, alias = "out", value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 impl Draw {
@@ -283,15 +283,15 @@ impl Draw {
             )
             .into());
         }
-        self.output.as_deref().map_or(Ok(()), check_writable)?;
+        self.out.as_deref().map_or(Ok(()), check_writable)?;
         let mut network = open(&self.file)?;
         if self.split {
             network = split(&network, &options).map_err(|error| of(&self.file, error))?.both;
         }
-        let ending = self.output.as_deref().and_then(|path| path.extension()?.to_str());
+        let ending = self.out.as_deref().and_then(|path| path.extension()?.to_str());
         let draw = if self.dot || (!self.svg && matches!(ending, Some("dot" | "gv"))) { dot } else { svg };
         let picture = draw(&network).map_err(|error| of(&self.file, error))?;
-        deliver(self.output.as_deref(), &picture, out)
+        deliver(self.out.as_deref(), &picture, out)
     }
 }
 

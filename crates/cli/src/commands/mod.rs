@@ -22,6 +22,7 @@ mod maxout;
 mod method;
 mod methods;
 mod network;
+mod network_input;
 mod next_step;
 mod ops;
 mod panels;
@@ -161,12 +162,26 @@ enum Command {
 }
 
 /// The options that name files to write.
-const WRITTEN: [&str; 7] = ["-o", "--out", "--output", "--out-g", "--out-h", "--raw", "--store"];
+const WRITTEN: [&str; 6] = ["-o", "--out", "--out-g", "--out-h", "--raw", "--store"];
 
 /// Whether a word is an option that names a file to write.
-fn is_written(word: &OsString) -> bool {
+fn is_written(command: &Command, word: &OsString) -> bool {
+    // Where a network is opened, this is an output of the network.
+    let also = !matches!(
+        command,
+        Command::Compare(_)
+            | Command::Compile(_)
+            | Command::Explain(_)
+            | Command::Figure(_)
+            | Command::Inspect(_)
+            | Command::Run(_)
+            | Command::Split(_)
+            | Command::Verify(_)
+    );
     let short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('o');
-    WRITTEN.iter().any(|option| word == option) || word.to_str().is_some_and(short)
+    (also && word == "--output")
+        || WRITTEN.iter().any(|option| word == option)
+        || word.to_str().is_some_and(short)
 }
 
 /// The parsed command line with the defaults of the configuration files.
@@ -190,7 +205,7 @@ fn writes_files(command: &Command, arguments: &[OsString]) -> bool {
             | Command::Train(_)
     );
     let told = |word: &OsString| {
-        is_written(word)
+        is_written(command, word)
             || word.to_str().is_some_and(|word| WRITTEN.iter().any(|o| word.starts_with(&format!("{o}="))))
     };
     always || arguments.iter().any(told)

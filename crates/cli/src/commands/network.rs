@@ -6,7 +6,7 @@ use clap::Args;
 use monosplit::engine::Engine;
 use monosplit::graph::batch::stack;
 use monosplit::graph::{Error, Kind, Result, Tensor};
-use monosplit::{Approximation, Model, ModelOptions, Origin};
+use monosplit::{Approximation, Model, ModelOptions, Origin, OutputChoice};
 
 use super::compute::Precision;
 use crate::failure::note;
@@ -41,6 +41,13 @@ pub(crate) struct NetworkArgs {
     /// for weights that were trained from scratch.
     #[arg(long, requires = "arch", verbatim_doc_comment)]
     no_transform_input: bool,
+
+    /// Which scores of the network are meant: the NAME of an output, where it has several (by
+    /// default the first), and whether they are the logits that enter a final softmax or sigmoid
+    /// (logit, the default) or the probabilities it returns (probability); NAME,probability says
+    /// both.
+    #[arg(long, value_name = "NAME|logit|probability", verbatim_doc_comment)]
+    output: Option<OutputChoice>,
 }
 
 /// The option to make smooth functions piecewise linear.
@@ -110,6 +117,10 @@ impl NetworkArgs {
     /// The options for opening it.
     pub(crate) fn options(&self) -> ModelOptions {
         let options = Model::options().transform_input(!self.no_transform_input);
+        let options = match &self.output {
+            Some(choice) => options.output(choice.clone()),
+            None => options,
+        };
         match &self.input_shape {
             Some(lengths) => options.input_shape(lengths.iter().map(|&n| n as usize).collect::<Vec<_>>()),
             None => options,

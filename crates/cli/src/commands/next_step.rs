@@ -8,10 +8,12 @@ use monosplit::holds_maps;
 use monosplit::image::is_picture_name;
 
 use super::demo::quoted;
+use super::network_input::NetworkInput;
 use super::{Command, CommandLine, is_written};
 
 /// The options that say how a network and its pictures are read. The next command needs them too.
-const READING: [&str; 14] = [
+const READING: [&str; 15] = [
+    "output",
     "arch",
     "weights",
     "input-shape",
@@ -29,7 +31,7 @@ const READING: [&str; 14] = [
 ];
 
 /// Those of them that concern the network.
-const NETWORK: [&str; 4] = ["arch", "weights", "input-shape", "no-transform-input"];
+const NETWORK: [&str; 5] = ["arch", "weights", "input-shape", "no-transform-input", "output"];
 
 /// The suggestion after `command`, which was given as `arguments`; none beside JSON and for commands that shells read.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
@@ -39,7 +41,7 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
         return None;
     }
     let (mut line, mut does) = suggestion(command)?;
-    let (written, read) = sorted(arguments);
+    let (written, read) = sorted(command, arguments);
     // A compiled file can be compared by any method, but `explain` shows only the maps it holds.
     if matches!(command, Command::Compare(_)) && named(&read, &["onnx"]).is_some_and(|file| holds_maps(&file))
     {
@@ -57,12 +59,25 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     let store =
         |file: String| Path::new(&file).with_extension("sqlite").file_name()?.to_str().map(String::from);
     let run = named(&words, &["sqlite"]).or_else(|| store(named(&read, &["toml"])?));
-    let picture = read.iter().find(|word| is_picture_name(Path::new(word)));
+    let picture = read.iter().find(|word| is_picture_name(Path::new(word))).map(|name| quoted(name));
+    let picture = || picture.clone().unwrap_or_else(|| "PICTURE.jpg".to_owned());
     let complete = line.contains("{written}");
+    let input = match NetworkInput::opened() {
+        // A network that cannot be given what the next command reads gets no suggestion.
+        Some(takes)
+            if line.contains("{picture}") && !line.split(' ').next().is_some_and(|c| takes.suits(c)) =>
+        {
+            return None;
+        }
+        Some(NetworkInput::Arrays | NetworkInput::Integers) => file(&["npy", "npz"], "BATCH.npy"),
+        // Figures are drawn over pictures.
+        _ if line.starts_with("compare") => picture(),
+        _ => named(&read, &["npy", "npz"]).map_or_else(picture, |name| quoted(&name)),
+    };
     let line = line
         .replace("{written}", &written.map_or_else(|| model.clone(), |name| quoted(&name)))
         .replace("{model}", &model)
-        .replace("{picture}", &picture.map_or_else(|| "PICTURE.jpg".to_owned(), |name| quoted(name)))
+        .replace("{picture}", &input)
         .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
     let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
     let carried = line.split(' ').next().map(|next| carried(&words, next, complete)).unwrap_or_default();
@@ -70,14 +85,14 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
 }
 
 /// The file names on a command line: those that are written and those that are read.
-fn sorted(arguments: &[OsString]) -> (Vec<String>, Vec<String>) {
+fn sorted(command: &Command, arguments: &[OsString]) -> (Vec<String>, Vec<String>) {
     let (mut written, mut read) = (Vec::new(), Vec::new());
     for pair in arguments.windows(2) {
         let word = pair[1].to_string_lossy().into_owned();
         match word.split_once('=').filter(|(option, _)| option.starts_with("--")) {
-            Some((option, value)) if is_written(&option.into()) => written.push(value.to_owned()),
+            Some((option, value)) if is_written(command, &option.into()) => written.push(value.to_owned()),
             Some((_, value)) => read.push(value.to_owned()),
-            None if is_written(&pair[0]) => written.push(word),
+            None if is_written(command, &pair[0]) => written.push(word),
             None => read.push(word),
         }
     }
@@ -122,7 +137,7 @@ fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Evaluate(_) => ("report {run} -o report", "makes a page of what was measured"),
         Command::Explain(_) => ("compare {model} {picture}", "draws other methods beside it"),
         Command::Figure(_) => ("figure --help", "lists the other figures"),
-        Command::Inspect(_) => ("run {model} {picture}", "says what it takes a picture for"),
+        Command::Inspect(_) => ("run {model} {picture}", "says what it predicts"),
         Command::Maxout(_) => ("maxout --help", "lists what else can be done with such a network"),
         Command::Methods(_) => ("explain {model} {picture} --method NAME", "draws what a method shows"),
         Command::Ops(_) => ("inspect {model}", "says what is missing for a file"),

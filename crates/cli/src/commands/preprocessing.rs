@@ -7,7 +7,9 @@ use monosplit::graph::metadata::PRESET;
 use monosplit::graph::{Error, Result, Tensor};
 use monosplit::image;
 use monosplit::image::{OrientationChoice, Preprocess, ReadOptions, Resize, Scale};
-use monosplit::{InputFile, Model, SampleReader};
+use monosplit::{ChannelOrder, InputFile, Model, PixelValues, SampleReader};
+
+use crate::failure::note;
 
 use super::inputs::{InputArgs, remember_skipped};
 
@@ -80,7 +82,8 @@ pub(crate) struct ValueArgs {
     ///   unit          the same crop, RGB in 0 … 1
     ///   none          the same crop, RGB in 0 … 255 as in the file
     /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
-    /// [default: what the file says, as one written by `monosplit train` does, else imagenet]
+    /// [default: what the file says, as one written by `monosplit train` does; bytes or unit for a
+    /// network that reads bytes or scales its input itself, which is printed; else imagenet]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     preset: Option<Preset>,
 
@@ -183,6 +186,9 @@ impl PreprocessingArgs {
     pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
         let size = model.picture_input()?.size;
         let preset = self.values.preset(model)?;
+        if self.values.preset.is_none() {
+            pixel_remark(model)?.iter().for_each(|remark| note(remark));
+        }
         let mut preprocess = preset.options().fit(size, self.fit()?)?.filter(match self.filter {
             Filter::Bilinear => image::Filter::Bilinear,
             Filter::Bicubic => image::Filter::Bicubic,
@@ -222,7 +228,8 @@ impl ValueArgs {
     /// Whether the command line or the network's file states the preprocessing; otherwise it is a guess.
     pub(crate) fn is_known(&self, model: &Model) -> bool {
         let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
-        self.preset.is_some() || changed || model.metadata(PRESET).is_some()
+        let told = model.pixel_values().is_ok_and(|values| values.reason.is_some());
+        self.preset.is_some() || changed || told || model.metadata(PRESET).is_some()
     }
 
     fn preset(&self, model: &Model) -> Result<image::Preset> {
@@ -231,7 +238,7 @@ impl ValueArgs {
             Some(Preset::ImagenetBgr) => image::Preset::ImagenetBgr,
             Some(Preset::Unit) => image::Preset::Unit,
             Some(Preset::None) => image::Preset::None,
-            None => model.preset()?.unwrap_or_default(),
+            None => model.pixel_values()?.preset,
         })
     }
 
@@ -257,6 +264,19 @@ impl ValueArgs {
         }
         Ok(preprocess)
     }
+}
+
+/// The remark on which values pictures become, where the network itself tells.
+pub(crate) fn pixel_remark(model: &Model) -> Result<Option<String>> {
+    let PixelValues { preset, reason: Some(reason) } = model.pixel_values()? else { return Ok(None) };
+    let range = if preset == image::Preset::Unit { "0 … 1" } else { "0 … 255" };
+    let order = match model.picture_input()?.order {
+        ChannelOrder::ChannelsFirst => "",
+        ChannelOrder::ChannelsLast => ", channels last",
+    };
+    Ok(Some(format!(
+        "the network is given pictures in {range}{order}, without normalisation, because {reason}; a preset changes that"
+    )))
 }
 
 /// Parses a colour.

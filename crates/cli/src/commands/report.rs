@@ -31,8 +31,8 @@ pub(crate) struct ReportCommand {
     run: PathBuf,
 
     /// Write the page into this folder.
-    #[arg(short, long, value_name = "FOLDER")]
-    output: PathBuf,
+    #[arg(short, long, alias = "output", value_name = "FOLDER")]
+    out: PathBuf,
 
     /// The experiment, where the store holds several [default: the one begun last].
     #[arg(long, value_name = "NAME")]
@@ -66,9 +66,9 @@ impl ReportCommand {
         } else {
             None
         };
-        std::fs::create_dir_all(&self.output).map_err(|cause| Error::io(&self.output, cause))?;
-        let names = Report::write(&store, &planned, pictures.as_ref(), &self.output)?;
-        let files: Vec<PathBuf> = names.into_iter().map(|name| self.output.join(name)).collect();
+        std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, cause))?;
+        let names = Report::write(&store, &planned, pictures.as_ref(), &self.out)?;
+        let files: Vec<PathBuf> = names.into_iter().map(|name| self.out.join(name)).collect();
         if self.json {
             return json::print(&WrittenFiles::new(&files), out);
         }

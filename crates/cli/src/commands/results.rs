@@ -67,8 +67,8 @@ pub(crate) struct Results {
     seed: Option<u64>,
 
     /// Write the rows to this file, .csv, .json or .parquet.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
 
     /// Print JSON, for programs.
     #[arg(long)]
@@ -80,7 +80,7 @@ const PARTS: [&str; 2] = ["validation", "test"];
 
 impl Results {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let format = self.output.as_deref().map(Format::of).transpose()?;
+        let format = self.out.as_deref().map(Format::of).transpose()?;
         if let Some(part) = self.part.as_deref().filter(|part| !PARTS.iter().any(|name| name.contains(part)))
         {
             let close = closest(part, &PARTS);
@@ -98,7 +98,7 @@ impl Results {
             metric: self.metric.clone(),
             seed: self.seed,
         })?;
-        if let (Some(path), Some(format)) = (&self.output, format) {
+        if let (Some(path), Some(format)) = (&self.out, format) {
             check_writable(path)?;
             let bytes = match format {
                 Format::Csv => csv(&rows)?.into_bytes(),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::compute::ComputeArgs;
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::network::NetworkArgs;
+use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
@@ -110,7 +111,7 @@ impl RunCommand {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = self.network.options_for(self.compute.precision()).open(origin)?;
+        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
         let format = self.format(&model)?;
         let batch = self.batch(&model)?;
         let mut inference = Inference::new(&model, &*self.compute.engine()?)?;
@@ -253,17 +254,7 @@ struct ClassOutput {
 
 /// The remark on how the scores were computed, if there is one.
 pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
-    let output = &model.graph().outputs().first()?.name;
-    let found = &model.report().outputs;
-    let mut remarks = Vec::new();
-    if found.softmax.contains(output) {
-        remarks
-            .push(format!("the network ends in a softmax at '{output}'; what enters it was taken as logits"));
-    } else if found.sigmoid.contains(output) {
-        remarks.push(format!(
-            "the network ends in a sigmoid at '{output}'; each class has a probability of its own"
-        ));
-    }
+    let mut remarks: Vec<String> = scores_remark(model).into_iter().collect();
     if samples_interact(model.graph()) {
         remarks.push(format!(
             "the samples of a batch depend on each other in this network (it was written down in training mode); \
@@ -271,6 +262,24 @@ pub(crate) fn remark(model: &Model, batch: usize) -> Option<String> {
         ));
     }
     (!remarks.is_empty()).then(|| remarks.join("; "))
+}
+
+/// The remark on what the scores are, where the network ends in a softmax or a sigmoid.
+pub(crate) fn scores_remark(model: &Model) -> Option<String> {
+    let output = &model.graph().outputs().first()?.name;
+    let found = &model.report().outputs;
+    let logits = |ends: &str| {
+        format!("the network ends in a {ends} at '{output}'; what enters it was taken as logits")
+    };
+    if found.softmax.contains(output) {
+        Some(logits("softmax"))
+    } else if found.sigmoid.contains(output) {
+        Some(format!("{}, and each class has a probability of its own", logits("sigmoid")))
+    } else if found.kept.contains(output) {
+        Some(format!("the scores are the probabilities at '{output}'"))
+    } else {
+        None
+    }
 }
 
 impl ScoreFormat {

@@ -13,6 +13,7 @@ use monosplit::graph::{Error, Graph, Op, Result};
 use serde::Serialize;
 
 use super::network::{NetworkArgs, PiecewiseArgs};
+use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::run::check_writable;
 use crate::failure::{Failure, note};
@@ -85,7 +86,8 @@ impl SplitCommand {
         if self.out_g == self.out_h {
             return Err(Error::argument("--out-g and --out-h name the same file, expected two").into());
         }
-        let model = self.network.options().open(self.network.origin(self.model.as_deref())?)?;
+        let model =
+            network_input::open(&self.network.options(), self.network.origin(self.model.as_deref())?)?;
         let sample = self.preprocessing.one_sample(&model, self.fit_to.as_ref())?;
         let (model, _) = self.piecewise.apply(model, &sample, &Cpu::default())?;
         let pair = materialise(model.graph())?;

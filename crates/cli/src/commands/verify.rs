@@ -13,9 +13,11 @@ use serde::Serialize;
 
 use super::compute::ComputeArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
+use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::progress::Bar;
-use crate::failure::{Failure, text};
+use super::run::scores_remark;
+use crate::failure::{Failure, note, text};
 use crate::json;
 use crate::table::{Align, Table};
 
@@ -81,7 +83,8 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = self.network.options_for(self.compute.precision()).open(origin)?;
+        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
+        scores_remark(&model).iter().for_each(|remark| note(remark));
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
             [input] => self.preprocessing.one_sample(&model, Some(input))?,

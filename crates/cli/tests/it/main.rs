@@ -10,6 +10,7 @@ mod explain_vectors;
 mod given_maps;
 mod golden_models;
 mod hostile_files;
+mod inputs;
 mod json;
 mod json_errors;
 mod maxout;

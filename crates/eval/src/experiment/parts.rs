@@ -23,6 +23,8 @@ pub struct ModelPart {
     pub filter: Filter,
     /// Names of its classes, one a line.
     pub labels: Option<PathBuf>,
+    /// Which scores are meant: the name of an output, `logit` or `probability`, or both with a comma between.
+    pub output: Option<String>,
 }
 
 /// The images of an experiment.

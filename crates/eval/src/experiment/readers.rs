@@ -38,6 +38,7 @@ pub(super) fn model(section: &Section<'_>) -> Result<ModelPart> {
         fit: section.one_of("fit", &FITS)?.unwrap_or_default(),
         filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
         labels: section.path("labels")?,
+        output: section.text("output")?,
     };
     let (key, other) = if part.architecture.is_some() { ("arch", "weights") } else { ("weights", "arch") };
     if part.architecture.is_some() != part.weights.is_some() {

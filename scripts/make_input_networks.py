@@ -1,0 +1,218 @@
+"""Small networks that take their input in unusual ways, and quantised ones, with ONNX Runtime's values.
+
+    python scripts/make_input_networks.py
+
+Everything goes to `crates/cli/tests/fixtures/inputs`. `NAME.onnx` is a network, `NAME.x.npy` a batch and `NAME.y.npy` its first output
+by ONNX Runtime. `picture.png` is read by the networks of pictures: `bytes_*` read bytes and `scaled_nhwc` real numbers up to 255,
+which they scale themselves, `normalised` numbers up to 1; `bytes_nhwc.gradient.npy` is the gradient of the best score with
+respect to the picture, by PyTorch in double precision. `quantised_*` were written by `onnxruntime.quantization` from
+`residual`, whose batch they read.
+"""
+
+import pathlib
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from PIL import Image
+from torch.nn import functional
+
+FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/fixtures/inputs"
+HEIGHT, WIDTH, CLASSES = 16, 24, 5
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def weights(seed):
+    random = np.random.default_rng(seed)
+    tensor = lambda *shape: (random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+    return {"conv.weight": tensor(6, 3, 3, 3), "conv.bias": tensor(6), "fc.weight": 3 * tensor(CLASSES, 6), "fc.bias": tensor(CLASSES)}
+
+
+def constant(name, value):
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def classifier(x):
+    """Convolution, rectifier, mean, linear."""
+    return [
+        helper.make_node("Conv", [x, "conv.weight", "conv.bias"], ["conv"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["conv"], ["relu"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["relu"], ["pool"], name="pool"),
+        helper.make_node("Flatten", ["pool"], ["flat"], name="flat"),
+        helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["logits"], name="fc", transB=1),
+    ]
+
+
+def save(name, nodes, inputs, outputs, held, opset=17, check=True):
+    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(n, t, s) for n, t, s in inputs],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in outputs],
+                              [constant(key, value) for key, value in held.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    if check:
+        onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, FOLDER / f"{name}.onnx")
+
+
+def run(name, feeds, output=None):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(FOLDER / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
+    return session.run(output and [output], feeds)[0]
+
+
+def keep(name, x, output=None, input="x"):
+    np.save(FOLDER / f"{name}.x.npy", x)
+    np.save(FOLDER / f"{name}.y.npy", run(name, {input: x}, output))
+
+
+def picture():
+    random = np.random.default_rng(7)
+    pixels = random.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(FOLDER / "picture.png")
+    return pixels
+
+
+def scaled(x, channels_last):
+    shape = (1, 1, 1, 3) if channels_last else (1, 3, 1, 1)
+    return {"byte": np.float32(255), "mean": np.reshape(np.float32(MEAN), shape), "std": np.reshape(np.float32(STD), shape)}, [
+        helper.make_node("Div", [x, "byte"], ["unit"], name="unit"),
+        helper.make_node("Sub", ["unit", "mean"], ["less"], name="less"),
+        helper.make_node("Div", ["less", "std"], ["normal"], name="normal"),
+    ]
+
+
+def bytes_networks(pixels):
+    cast = helper.make_node("Cast", ["x"], ["real"], name="real", to=TensorProto.FLOAT)
+    turn = lambda x: helper.make_node("Transpose", [x], ["planes"], name="planes", perm=[0, 3, 1, 2])
+    last, first = ["n", HEIGHT, WIDTH, 3], ["n", 3, HEIGHT, WIDTH]
+    scores = [("logits", ["n", CLASSES])]
+    held = weights(1)
+    own, nodes = scaled("real", True)
+    save("bytes_nhwc", [cast, *nodes, turn("normal"), *classifier("planes")], [("x", TensorProto.UINT8, last)], scores, held | own)
+    keep("bytes_nhwc", pixels[None])
+    own, nodes = scaled("real", False)
+    save("bytes_nchw", [cast, *nodes, *classifier("normal")], [("x", TensorProto.UINT8, first)], scores, held | own)
+    keep("bytes_nchw", pixels.transpose(2, 0, 1)[None])
+    own, nodes = scaled("x", True)
+    save("scaled_nhwc", [*nodes, turn("normal"), *classifier("planes")], [("x", TensorProto.FLOAT, last)], scores, held | own)
+    keep("scaled_nhwc", pixels[None].astype(np.float32))
+    own, nodes = scaled("x", False)
+    nodes[1].input[0] = "x"
+    save("normalised", [*nodes[1:], *classifier("normal")], [("x", TensorProto.FLOAT, first)], scores, held | own)
+    keep("normalised", pixels.transpose(2, 0, 1)[None].astype(np.float32) / np.float32(255))
+    gradient(pixels, held)
+
+
+def gradient(pixels, held):
+    tensor = {key: torch.tensor(value, dtype=torch.float64) for key, value in held.items()}
+    x = torch.tensor(pixels[None], dtype=torch.float64, requires_grad=True)
+    normal = (x / 255 - torch.tensor(np.float32(MEAN)).double()) / torch.tensor(np.float32(STD)).double()
+    relu = functional.relu(functional.conv2d(normal.permute(0, 3, 1, 2), tensor["conv.weight"], tensor["conv.bias"], padding=1))
+    logits = functional.linear(relu.mean((2, 3)), tensor["fc.weight"], tensor["fc.bias"])
+    logits.max().backward()
+    np.save(FOLDER / "bytes_nhwc.gradient.npy", x.grad.numpy())
+
+
+def heads(pixels):
+    """A sigmoid and a softmax over classes, and the same without either."""
+    first = ("x", TensorProto.FLOAT, ["n", 3, HEIGHT, WIDTH])
+    ends = [helper.make_node("Sigmoid", ["logits"], ["tags"], name="tags"),
+            helper.make_node("Gemm", ["flat", "aux.weight"], ["more"], name="aux"),
+            helper.make_node("Softmax", ["more"], ["kinds"], name="kinds", axis=1)]
+    held = weights(2) | {"aux.weight": np.random.default_rng(3).standard_normal((6, 3)).astype(np.float32)}
+    save("heads", classifier("x") + ends, [first], [("tags", ["n", CLASSES]), ("kinds", ["n", 3])], held)
+    x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / np.float32(64) - 2
+    keep("heads", x)
+    np.save(FOLDER / "heads.kinds.npy", run("heads", {"x": x}, "kinds"))
+    save("bare", classifier("x"), [first], [("logits", ["n", CLASSES])], weights(2))
+    keep("bare", x)
+
+
+def odd_networks():
+    random = np.random.default_rng(4)
+    dense = {"w": random.standard_normal((4, 3)).astype(np.float32)}
+    product = helper.make_node("MatMul", ["h", "w"], ["y"], name="product")
+    add = helper.make_node("Add", ["a", "b"], ["h"], name="add")
+    real, scores = TensorProto.FLOAT, [("y", ["n", 3])]
+    save("two_inputs", [add, product], [("a", real, ["n", 4]), ("b", real, ["n", 4])], scores, dense)
+    relu = helper.make_node("Relu", ["x"], ["h"], name="relu")
+    save("mlp", [relu, product], [("x", real, ["n", 4])], scores, dense)
+    keep("mlp", random.standard_normal((2, 4)).astype(np.float32))
+    table = dense | {"table": random.standard_normal((50, 4)).astype(np.float32)}
+    look_up = [helper.make_node("Gather", ["table", "ids"], ["rows"], name="embedding"),
+               helper.make_node("ReduceMean", ["rows"], ["h"], name="mean", axes=[1], keepdims=0), product]
+    save("tokens", look_up, [("ids", TensorProto.INT64, ["n", 7])], scores, table)
+    keep("tokens", random.integers(0, 50, (2, 7)), input="ids")
+    save("mixed_types", [relu, product], [("x", real, ["n", 4])], scores, {"w": dense["w"].astype(np.float64)}, check=False)
+    save("open_sizes", classifier("x"), [("x", real, ["n", 3, "height", "width"])], [("logits", ["n", CLASSES])], weights(5))
+
+
+class Batches(CalibrationDataReader):
+    def __init__(self, x):
+        self.rest = iter([{"x": row[None]} for row in x])
+
+    def get_next(self):
+        return next(self.rest, None)
+
+
+def residual_network():
+    torch.manual_seed(0)
+    block = lambda: torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1))
+
+    class Residual(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = torch.nn.Conv2d(3, 8, 3, stride=2, padding=1)
+            self.blocks = torch.nn.ModuleList([block(), block()])
+            self.fc = torch.nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            x = functional.max_pool2d(functional.relu(self.stem(x)), 2)
+            for inner in self.blocks:
+                x = functional.relu(x + inner(x))
+            return self.fc(x.mean((2, 3)))
+
+    net = Residual().eval()
+    torch.onnx.export(net, torch.zeros(1, 3, 32, 32), str(FOLDER / "residual.onnx"), input_names=["x"], output_names=["logits"],
+                      dynamic_axes={"x": {0: "n"}, "logits": {0: "n"}}, dynamo=False, opset_version=17)
+
+
+def quantised():
+    residual_network()
+    random = np.random.default_rng(11)
+    x = random.standard_normal((6, 3, 32, 32)).astype(np.float32)
+    keep("residual", x[:4])
+    with tempfile.TemporaryDirectory() as folder:
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
+        source = str(pathlib.Path(folder) / "prepared.onnx")
+        quant_pre_process(str(FOLDER / "residual.onnx"), source)
+        static = {
+            "qdq_u8": (QuantFormat.QDQ, QuantType.QUInt8, QuantType.QUInt8, False),
+            "qdq_s8": (QuantFormat.QDQ, QuantType.QInt8, QuantType.QInt8, True),
+            "qoperator_u8": (QuantFormat.QOperator, QuantType.QUInt8, QuantType.QInt8, False),
+            "qoperator_s8": (QuantFormat.QOperator, QuantType.QInt8, QuantType.QInt8, True),
+        }
+        for name, (form, activations, kind, per_channel) in static.items():
+            quantize_static(source, str(FOLDER / f"quantised_{name}.onnx"), Batches(x), quant_format=form, activation_type=activations,
+                            weight_type=kind, per_channel=per_channel)
+        quantize_dynamic(source, str(FOLDER / "quantised_dynamic.onnx"), weight_type=QuantType.QUInt8)
+    for name in [*static, "dynamic"]:
+        np.save(FOLDER / f"quantised_{name}.y.npy", run(f"quantised_{name}", {"x": x[:4]}))
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    pixels = picture()
+    bytes_networks(pixels)
+    heads(pixels)
+    odd_networks()
+    quantised()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::inputs;
 use monosplit_graph::arch::{self, ArchOptions};
+use monosplit_graph::metadata::SCORES;
 use monosplit_graph::onnx::{self, ImportOptions, ImportReport, IntegerInput, Remark};
 use monosplit_graph::passes::{
     Canonical, Observation, PiecewiseOptions, PiecewiseReport, canonicalise, multiplicative_form, piecewise,
@@ -18,6 +19,7 @@ use monosplit_graph::{
 
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
+use crate::prediction::ScoreKind;
 
 /// The largest ONNX file: the limit of protocol buffers.
 const MAX_ONNX: u64 = 1 << 31;
@@ -154,8 +156,12 @@ impl Model {
         if let Some(name) = &options.output {
             choose_output(&mut chosen, name).map_err(|error| error.context(&origin))?;
         }
+        let mut wanted = options.canonical;
+        // A compiled file that returns probabilities says so.
+        let told = original.metadata().iter().find(|(key, _)| key == SCORES).map(|(_, value)| value.as_str());
+        wanted.logits &= told.and_then(ScoreKind::named) != Some(ScoreKind::Probabilities);
         let (canonical, report) =
-            canonicalise(&chosen, options.canonical, &evaluate).map_err(|error| error.context(&origin))?;
+            canonicalise(&chosen, wanted, &evaluate).map_err(|error| error.context(&origin))?;
         Ok(Model {
             origin,
             original,

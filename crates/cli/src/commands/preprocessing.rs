@@ -82,8 +82,8 @@ pub(crate) struct ValueArgs {
     ///   unit          the same crop, RGB in 0 … 1
     ///   none          the same crop, RGB in 0 … 255 as in the file
     /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
-    /// [default: what the file says, as one written by `monosplit train` does; bytes or unit for a
-    /// network that reads bytes or scales its input itself, which is printed; else imagenet]
+    /// [default: what the file says, as one written by `monosplit train` does; else bytes or
+    /// unit for a network that reads bytes or scales its input itself; else imagenet]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     preset: Option<Preset>,
 

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_is_written_is_not_among_what_is_read() {
         let arg = |long: &'static str| Arg::new(long).long(long);
-        let inner = Command::new("compile").arg(Arg::new("model")).arg(arg("output").short('o'));
+        let inner = Command::new("compile").arg(Arg::new("model")).arg(arg("out").short('o'));
         let inner = inner.arg(arg("labels").default_value("l.txt")).arg(arg("raw"));
         let command = Command::new("p").subcommand(inner);
         let line = ["p", "compile", "m.onnx", "-o", "o.onnx", "--raw=r.npy"];

@@ -307,6 +307,25 @@ fn json_is_json() {
     }
 }
 
+/// A method that asks the network many times shows how often: more than the one run that the scores take.
+#[test]
+fn a_profile_counts_the_runs_of_perturbations() {
+    let folder = ScratchFolder::new();
+    let (network, x) = golden("vgg", "torchscript-17");
+    let out = text(&folder.path("out"));
+    let most_runs = |method: &str| {
+        let words = ["explain", &network, &x, "--out", &out, "--method", method, "--profile", "--json"];
+        let said = succeeds(words).out;
+        let counts = said.split("\"runs\":").skip(1).map(|rest| {
+            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<usize>().unwrap()
+        });
+        counts.max().unwrap()
+    };
+    assert_eq!(most_runs("gradient"), 1);
+    assert!(most_runs("occlusion:window=4,stride=2,batch=4") > 1);
+}
+
 #[test]
 fn a_single_score_is_printed_and_a_softmax_is_mentioned() {
     let folder = ScratchFolder::new();

@@ -1,4 +1,6 @@
-//! Arithmetic on values that are known while a file is read.
+//! Arithmetic on values that are known while a file is read: shapes, indices and lengths, whose integers may contain the batch
+//! size and must not overflow. What an engine computes of constants is folded later by a pass that is given the engine. Functions
+//! of real numbers have one definition for both, in `op/elementwise.rs`.
 
 use std::cmp::Ordering;
 

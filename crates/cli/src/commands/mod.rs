@@ -125,9 +125,8 @@ struct CommandLine {
     #[arg(short, long, global = true, help_heading = "In general")]
     quiet: bool,
 
-    /// Say on the error stream what is done and how long it takes; twice for every node. To be sent
-    /// with a bug report.
-    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", verbatim_doc_comment, help_heading = "In general")]
+    /// Say what is done and how long it takes, for bug reports; twice: of every node.
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "In general")]
     verbose: u8,
 
     /// Draw without colours, as NO_COLOR in the environment does.

@@ -200,7 +200,11 @@ mod tests {
             assert!(line.contains("6000 of 12000"), "{columns}: {line}");
         }
         assert!(drawn(40, 6_000).contains('█') && drawn(40, 6_000).contains('░'));
-        assert!(drawn(100, 6_000).starts_with("comparison of everything with… █"), "{}", drawn(100, 6_000));
+        assert!(
+            drawn(100, 6_000).starts_with("comparison of everything with ev… █"),
+            "{}",
+            drawn(100, 6_000)
+        );
         assert!(drawn(100, 6_000).contains("6000 of 12000 rows"));
     }
 }

@@ -85,7 +85,7 @@ fn a_fixed_batch_size_serves_any_number_of_samples() {
     let network = op_case("Gemm-plain-13.onnx");
     let inspected = succeeds(["inspect", "--json", network.to_str().unwrap()]).out;
     let shape = inspected.split("\"shape\": [").nth(1).unwrap().split(']').next().unwrap();
-    let lengths: Vec<usize> = shape.split(", ").map(|n| n.parse().unwrap()).collect();
+    let lengths: Vec<usize> = shape.split(',').map(|n| n.trim().parse().unwrap()).collect();
     let [batch, width] = lengths[..] else { panic!("{lengths:?}") };
     assert!(batch > 1);
     let many = raw(&folder, &[], &[&network, &samples(&folder, 2 * batch + 1, &[width])]);

@@ -296,7 +296,7 @@ mod tests {
             4 => Some(f64::MIN_POSITIVE / 4.0),
             n => Some(index as f64 / n as f64),
         };
-        (text, real, (index as i64).wrapping_mul(i64::MAX / 3), index % 3 == 0)
+        (text, real, (index as i64).wrapping_mul(i64::MAX / 3), index.is_multiple_of(3))
     }
 
     fn written(rows: usize) -> Vec<u8> {
